@@ -1,0 +1,312 @@
+//! Reading a detail file.
+
+use super::{
+    CALL, CONTEXT, Context, ContextRecord, DetailBody, DetailEvent, DetailFoot, DetailHead, DetailRecord, FOOTER_MAGIC,
+    FunctionDetail, FunctionRecord, HEADER_MAGIC, KEYS, Keys, KeysRecord, RETURN, Totals, footer, header,
+};
+use crate::{
+    ClockKind, ClockNs, FunctionId, SubstreamId,
+    atf::{
+        Corrupt, Corruption, EDGE_BYTES, Integrity, OpenError, Origin, Repair,
+        integrity::{Ending, agree, agree_checksum, find_footer, short_file},
+        origin::check_start,
+    },
+    heph::{Attributes, wire::Reader},
+    profile::Registers,
+};
+
+/// Reads the bytes of a detail file.
+///
+/// Events have different lengths, so opening goes over them once and notes where every sixteenth starts.
+#[derive(Debug, Clone)]
+pub struct DetailReader<'a> {
+    origin: Origin,
+    head: DetailHead,
+    /// The events section, up to the last whole event.
+    events: &'a [u8],
+    count: u64,
+    /// The offsets in `events` of the events 0, 16, 32, ….
+    marks: Vec<usize>,
+    ending: Ending<DetailFoot>,
+}
+
+/// How many events there are from one mark to the next.
+const STRIDE: u64 = 16;
+
+impl<'a> DetailReader<'a> {
+    /// Opens the bytes of a whole file.
+    pub fn open(file: &'a [u8]) -> Result<Self, OpenError> {
+        let Some(head) = file.first_chunk() else {
+            return Err(short_file(file, HEADER_MAGIC));
+        };
+        let head = DetailHead::from_bytes(head);
+        check_start(head.magic, HEADER_MAGIC, head.endian, head.version, (20, head.events_offset))?;
+        let footer_offset = head.events_bytes.saturating_add(EDGE_BYTES as u64);
+        let promised = (head.event_count != 0 || head.events_bytes != 0).then_some(footer_offset);
+        let (section, ending) = find_footer(file, promised, |footer, bytes| {
+            let foot = DetailFoot::from_bytes(footer);
+            foot.magic == FOOTER_MAGIC && foot.events_bytes == bytes
+        });
+        let mut walk = DetailEvents::new(section);
+        let (mut count, mut marks) = (0_u64, Vec::new());
+        let broken = loop {
+            let offset = walk.offset;
+            match walk.next_record() {
+                None => break None,
+                Some(Err(corrupt)) => break Some(corrupt),
+                Some(Ok(_)) if count.is_multiple_of(STRIDE) => marks.push(offset),
+                Some(Ok(_)) => {}
+            }
+            count = count.saturating_add(1);
+        };
+        let events = section.get(..walk.offset).unwrap_or_default();
+        let ending = match (ending, broken) {
+            (Ending::Finished(_), Some(corrupt)) => Ending::Broken(corrupt),
+            (Ending::Finished(footer), None) => Ending::Finished(DetailFoot::from_bytes(footer)),
+            (Ending::Broken(corrupt), _) => Ending::Broken(corrupt),
+            // The last event of an unfinished file may well be cut.
+            (Ending::Unfinished, _) => Ending::Unfinished,
+        };
+        // The header does not tell the clock; a detail file is read beside its index, which does.
+        let clock = ClockKind::Other(0);
+        let origin = Origin { arch: head.arch.into(), os: head.os.into(), clock, thread: head.thread };
+        Ok(Self { origin, head, events, count, marks, ending })
+    }
+
+    /// The state of the file with these bytes, whether or not it can be opened. Reads every byte.
+    pub fn check_file(file: &[u8]) -> Integrity {
+        DetailReader::open(file).map_or_else(Integrity::from, |detail| detail.check())
+    }
+
+    /// Where the events come from. The clock is that of the index file.
+    pub fn origin(&self) -> &Origin {
+        &self.origin
+    }
+
+    /// Whether the file ends with a footer.
+    pub fn is_finished(&self) -> bool {
+        matches!(self.ending, Ending::Finished(_))
+    }
+
+    /// How many events can be read.
+    pub fn len(&self) -> u64 {
+        self.count
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// The event at this position, if there is one.
+    pub fn get(&self, position: u32) -> Option<Result<DetailEvent<'a>, Corrupt>> {
+        self.from(position.into()).next()
+    }
+
+    /// The events, in order.
+    pub fn events(&self) -> DetailEvents<'a> {
+        DetailEvents::new(self.events)
+    }
+
+    /// The events from this position on.
+    pub fn from(&self, position: u64) -> DetailEvents<'a> {
+        let mark = usize::try_from(position / STRIDE).ok().and_then(|at| self.marks.get(at));
+        let mut events = self.events();
+        events.offset = mark.copied().unwrap_or(self.events.len());
+        for _ in 0..position % STRIDE {
+            events.next_record();
+        }
+        events
+    }
+
+    /// Looks at everything: header, footer, checksum and every event.
+    pub fn check(&self) -> Integrity {
+        match self.check_all() {
+            Err(corrupt) => Integrity::Corrupt(corrupt),
+            Ok(()) if self.is_finished() => Integrity::Intact,
+            Ok(()) => Integrity::Unfinished { events: self.count },
+        }
+    }
+
+    fn check_all(&self) -> Result<(), Corrupt> {
+        if let Ending::Broken(corrupt) = &self.ending {
+            return Err(*corrupt);
+        }
+        for event in self.events() {
+            event?;
+        }
+        let Ending::Finished(foot) = &self.ending else { return Ok(()) };
+        let at = |offset: u64| ((EDGE_BYTES as u64).saturating_add(self.events.len() as u64)).saturating_add(offset);
+        if foot.magic != FOOTER_MAGIC {
+            let what = Corruption::Magic { expected: FOOTER_MAGIC, found: foot.magic };
+            return Err(Corrupt { offset: at(0), what });
+        }
+        let totals = self.totals(self.count);
+        agree(at(8), "event count in the footer", totals.count, foot.event_count)?;
+        agree(at(16), "events bytes in the footer", totals.bytes, foot.events_bytes)?;
+        agree_checksum(at(4), self.events, foot.checksum)?;
+        agree(at(24), "first timestamp in the footer", totals.first_timestamp, foot.first_timestamp)?;
+        agree(at(32), "last timestamp in the footer", totals.last_timestamp, foot.last_timestamp)?;
+        if self.head.event_count == 0 {
+            // Stopped between footer and header: the footer is the authority.
+            return Ok(());
+        }
+        agree(28, "event count in the header", totals.count, self.head.event_count)?;
+        agree(44, "first index in the header", totals.first_index, self.head.first_index)?;
+        agree(52, "last index in the header", totals.last_index, self.head.last_index)
+    }
+
+    /// What finishes the file after its first `keep` events, or after all of them where it has no more.
+    ///
+    /// Only a file that lacks its end can be repaired: a new checksum over damaged events would hide the damage.
+    pub fn repair(&self, keep: u64) -> Result<Repair, Corrupt> {
+        if !self.ending.is_cut() {
+            self.check_all()?;
+        }
+        let totals = self.totals(keep);
+        let kept = usize::try_from(totals.bytes).ok().and_then(|bytes| self.events.get(..bytes));
+        Ok(Repair {
+            length: (EDGE_BYTES as u64).saturating_add(totals.bytes),
+            footer: footer(&totals, crc32fast::hash(kept.unwrap_or_default())).to_bytes(),
+            header: header(&self.origin, &totals).to_bytes(),
+        })
+    }
+
+    fn totals(&self, keep: u64) -> Totals {
+        let mut totals = Totals::default();
+        let mut walk = self.events();
+        while totals.count < keep
+            && let Some(Ok((record, _))) = walk.next_record()
+        {
+            totals.add(&record);
+        }
+        totals
+    }
+}
+
+/// The events of a [`DetailReader`].
+#[derive(Debug, Clone)]
+pub struct DetailEvents<'a> {
+    events: &'a [u8],
+    offset: usize,
+}
+
+impl<'a> DetailEvents<'a> {
+    fn new(events: &'a [u8]) -> Self {
+        Self { events, offset: 0 }
+    }
+
+    /// The next event's header and payload. Stays where it is on an error.
+    #[inline]
+    fn next_record(&mut self) -> Option<Result<(DetailRecord, &'a [u8]), Corrupt>> {
+        let rest = self.events.get(self.offset..)?;
+        if rest.is_empty() {
+            return None;
+        }
+        let record = rest.first_chunk().map(DetailRecord::from_bytes);
+        let length = record.and_then(|record| usize::try_from(record.length).ok());
+        let payload = length.and_then(|length| rest.get(DetailRecord::LEN..length));
+        let (Some(record), Some(length), Some(payload)) = (record, length, payload) else {
+            let found = rest.first_chunk().map_or(0, |length| u32::from_le_bytes(*length));
+            let what = Corruption::Length { left: rest.len() as u64, found };
+            return Some(Err(self.corrupt(self.offset, 0, what)));
+        };
+        self.offset = self.offset.saturating_add(length);
+        Some(Ok((record, payload)))
+    }
+
+    /// What is wrong `within` bytes into the event at `offset` of the section.
+    #[cold]
+    fn corrupt(&self, offset: usize, within: usize, what: Corruption) -> Corrupt {
+        Corrupt { offset: EDGE_BYTES.saturating_add(offset).saturating_add(within) as u64, what }
+    }
+}
+
+impl<'a> Iterator for DetailEvents<'a> {
+    type Item = Result<DetailEvent<'a>, Corrupt>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        let start = self.offset;
+        let (record, payload) = match self.next_record()? {
+            Ok(found) => found,
+            Err(corrupt) => {
+                // There is no telling where the next event starts.
+                self.offset = self.events.len();
+                return Some(Err(corrupt));
+            }
+        };
+        Some(match decode_body(record.kind, payload) {
+            Ok(body) => Ok(DetailEvent {
+                index: record.index,
+                thread: record.thread,
+                timestamp: ClockNs(record.timestamp),
+                flags: record.flags,
+                body,
+            }),
+            Err(what) => Err(self.corrupt(start, DetailRecord::LEN, what)),
+        })
+    }
+}
+
+#[inline]
+fn decode_body(kind: u16, payload: &[u8]) -> Result<DetailBody<'_>, Corruption> {
+    Ok(match kind {
+        CALL => DetailBody::Call(decode_function(payload)?),
+        RETURN => DetailBody::Return(decode_function(payload)?),
+        KEYS => DetailBody::Keys(decode_keys(payload)?),
+        CONTEXT => {
+            let (record, _) = split(payload)?;
+            let record = ContextRecord::from_bytes(record);
+            DetailBody::Context(Context { substream: SubstreamId(record.substream), start: ClockNs(record.start) })
+        }
+        _ => DetailBody::Other { kind, payload },
+    })
+}
+
+#[inline]
+fn decode_function(payload: &[u8]) -> Result<FunctionDetail<'_>, Corruption> {
+    let (record, rest) = split(payload)?;
+    let record = FunctionRecord::from_bytes(record);
+    Ok(FunctionDetail {
+        function: FunctionId(record.function),
+        registers: Registers {
+            general: record.registers,
+            return_address: record.return_address,
+            frame_pointer: record.frame_pointer,
+            stack_pointer: record.stack_pointer,
+        },
+        stack: exactly(rest, record.stack_bytes.into(), FunctionRecord::LEN)?,
+    })
+}
+
+fn decode_keys(payload: &[u8]) -> Result<Keys<'_>, Corruption> {
+    let (record, rest) = split(payload)?;
+    let record = KeysRecord::from_bytes(record);
+    let attributes = exactly(rest, record.attributes_bytes.into(), KeysRecord::LEN)?;
+    let attributes = Attributes::read(&mut Reader::new(attributes, 0), |_| ()).map_err(|_| Corruption::Attributes)?;
+    Ok(Keys {
+        function: FunctionId(record.function),
+        start: ClockNs(record.start),
+        end: ClockNs(record.end),
+        substream: SubstreamId(record.substream),
+        attributes,
+    })
+}
+
+/// The fixed part of a payload and what follows it.
+#[inline]
+fn split<const N: usize>(payload: &[u8]) -> Result<(&[u8; N], &[u8]), Corruption> {
+    let what = Corruption::Payload { needed: N as u64, found: payload.len() as u64 };
+    payload.split_first_chunk().ok_or(what)
+}
+
+/// What follows the fixed part, which must be just as long as that part says.
+#[inline]
+fn exactly(rest: &[u8], bytes: u64, fixed: usize) -> Result<&[u8], Corruption> {
+    if rest.len() as u64 == bytes {
+        return Ok(rest);
+    }
+    let fixed = fixed as u64;
+    Err(Corruption::Payload { needed: fixed.saturating_add(bytes), found: fixed.saturating_add(rest.len() as u64) })
+}

@@ -1,0 +1,218 @@
+//! Reading an index file.
+
+use super::{
+    EVENT_BYTES, FOOTER_MAGIC, HAS_DETAIL, HEADER_MAGIC, IndexEvent, IndexFoot, IndexHead, IndexRecord, Totals, footer,
+    header,
+};
+use crate::atf::{
+    Corrupt, Corruption, EDGE_BYTES, Integrity, OpenError, Origin, Repair,
+    integrity::{Ending, agree, agree_checksum, find_footer, short_file},
+    origin::check_start,
+    section::MAX_EVENTS,
+};
+
+/// Reads the bytes of an index file.
+///
+/// Opening looks at header and footer only, except that the events of an unfinished file are looked through
+/// for where they stop making sense. [`check`](Self::check) looks at everything.
+#[derive(Debug, Clone, Copy)]
+pub struct IndexReader<'a> {
+    origin: Origin,
+    head: IndexHead,
+    events: &'a [[u8; IndexRecord::LEN]],
+    ending: Ending<IndexFoot>,
+}
+
+impl<'a> IndexReader<'a> {
+    /// Opens the bytes of a whole file.
+    pub fn open(file: &'a [u8]) -> Result<Self, OpenError> {
+        let Some(head) = file.first_chunk() else {
+            return Err(short_file(file, HEADER_MAGIC));
+        };
+        let head = IndexHead::from_bytes(head);
+        check_start(head.magic, HEADER_MAGIC, head.endian, head.version, (32, head.events_offset))?;
+        if head.event_bytes != EVENT_BYTES {
+            return Err(Corrupt { offset: 24, what: Corruption::EventSize { found: head.event_bytes } }.into());
+        }
+        let promised = (head.footer_offset != 0).then_some(head.footer_offset);
+        let (events, ending) = find_footer(file, promised, |footer, bytes| {
+            let foot = IndexFoot::from_bytes(footer);
+            foot.magic == FOOTER_MAGIC
+                && foot.events_bytes == bytes
+                && foot.event_count.checked_mul(IndexRecord::LEN as u64) == Some(bytes)
+        });
+        let (mut events, rest) = events.as_chunks();
+        let ending = match ending {
+            Ending::Finished(_) | Ending::Broken(_) if !rest.is_empty() => {
+                let offset = (file.len().saturating_sub(rest.len())) as u64;
+                let what = Corruption::TrailingBytes { found: rest.len() as u64 };
+                Ending::Broken(Corrupt { offset, what })
+            }
+            Ending::Finished(footer) => Ending::Finished(IndexFoot::from_bytes(footer)),
+            Ending::Broken(corrupt) => Ending::Broken(corrupt),
+            Ending::Unfinished => {
+                events = events.get(..plausible(events)).unwrap_or_default();
+                Ending::Unfinished
+            }
+        };
+        let origin =
+            Origin { arch: head.arch.into(), os: head.os.into(), clock: head.clock.into(), thread: head.thread };
+        Ok(Self { origin, head, events, ending })
+    }
+
+    /// The state of the file with these bytes, whether or not it can be opened. Reads every byte.
+    pub fn check_file(file: &[u8]) -> Integrity {
+        IndexReader::open(file).map_or_else(Integrity::from, |index| index.check())
+    }
+
+    /// Where the events come from.
+    pub fn origin(&self) -> &Origin {
+        &self.origin
+    }
+
+    /// Whether the header says that there is a detail file. That of an unfinished file does not know.
+    pub fn has_detail(&self) -> bool {
+        self.head.flags & HAS_DETAIL != 0
+    }
+
+    /// Whether the file ends with a footer.
+    pub fn is_finished(&self) -> bool {
+        matches!(self.ending, Ending::Finished(_))
+    }
+
+    /// How many events can be read.
+    pub fn len(&self) -> u32 {
+        u32::try_from(self.events.len()).unwrap_or(MAX_EVENTS)
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.events.is_empty()
+    }
+
+    /// The event with this sequence number, if there is one.
+    #[inline]
+    pub fn get(&self, sequence: u32) -> Option<Result<IndexEvent, Corrupt>> {
+        let at = usize::try_from(sequence).ok()?;
+        self.events.get(at).map(|bytes| decode(bytes, at))
+    }
+
+    /// The events, in order.
+    #[inline]
+    pub fn events(&self) -> IndexEvents<'a> {
+        IndexEvents { events: self.events, next: 0 }
+    }
+
+    /// Looks at everything: header, footer, checksum and every event.
+    pub fn check(&self) -> Integrity {
+        match self.check_all() {
+            Err(corrupt) => Integrity::Corrupt(corrupt),
+            Ok(()) if self.is_finished() => Integrity::Intact,
+            Ok(()) => Integrity::Unfinished { events: self.len().into() },
+        }
+    }
+
+    fn check_all(&self) -> Result<(), Corrupt> {
+        let totals = match &self.ending {
+            Ending::Broken(corrupt) => return Err(*corrupt),
+            Ending::Unfinished => return self.totals().map(drop),
+            Ending::Finished(foot) => {
+                let at = |offset: u64| (EDGE_BYTES as u64).saturating_add(self.section_bytes()).saturating_add(offset);
+                if foot.magic != FOOTER_MAGIC {
+                    let what = Corruption::Magic { expected: FOOTER_MAGIC, found: foot.magic };
+                    return Err(Corrupt { offset: at(0), what });
+                }
+                agree(at(8), "event count in the footer", self.events.len() as u64, foot.event_count)?;
+                agree(at(32), "events bytes in the footer", self.section_bytes(), foot.events_bytes)?;
+                agree_checksum(at(4), self.events.as_flattened(), foot.checksum)?;
+                let totals = self.totals()?;
+                agree(at(16), "first timestamp in the footer", totals.first_timestamp, foot.first_timestamp)?;
+                agree(at(24), "last timestamp in the footer", totals.last_timestamp, foot.last_timestamp)?;
+                totals
+            }
+        };
+        if self.head.footer_offset == 0 {
+            // Stopped between footer and header: the footer is the authority.
+            return Ok(());
+        }
+        agree(28, "event count in the header", totals.count.into(), self.head.event_count.into())?;
+        agree(48, "first timestamp in the header", totals.first_timestamp, self.head.first_timestamp)?;
+        agree(56, "last timestamp in the header", totals.last_timestamp, self.head.last_timestamp)
+    }
+
+    /// What finishes the file after its last readable event.
+    ///
+    /// Only a file that lacks its end can be repaired: a new checksum over damaged events would hide the damage.
+    pub fn repair(&self) -> Result<Repair, Corrupt> {
+        if !self.ending.is_cut() {
+            self.check_all()?;
+        }
+        let totals = self.totals()?;
+        let checksum = crc32fast::hash(self.events.as_flattened());
+        Ok(Repair {
+            length: (EDGE_BYTES as u64).saturating_add(totals.events_bytes()),
+            footer: footer(&totals, checksum).to_bytes(),
+            header: header(&self.origin, Some(&totals)).to_bytes(),
+        })
+    }
+
+    fn totals(&self) -> Result<Totals, Corrupt> {
+        let mut totals = Totals::default();
+        for event in self.events() {
+            totals.add(&event?);
+        }
+        Ok(totals)
+    }
+
+    fn section_bytes(&self) -> u64 {
+        self.events.as_flattened().len() as u64
+    }
+}
+
+/// The events of an [`IndexReader`].
+#[derive(Debug, Clone)]
+pub struct IndexEvents<'a> {
+    events: &'a [[u8; IndexRecord::LEN]],
+    next: usize,
+}
+
+impl Iterator for IndexEvents<'_> {
+    type Item = Result<IndexEvent, Corrupt>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        let bytes = self.events.get(self.next)?;
+        let event = decode(bytes, self.next);
+        self.next = self.next.saturating_add(1);
+        Some(event)
+    }
+
+    #[inline]
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        let left = self.events.len().saturating_sub(self.next);
+        (left, Some(left))
+    }
+}
+
+impl ExactSizeIterator for IndexEvents<'_> {}
+
+#[inline]
+fn decode(bytes: &[u8; IndexRecord::LEN], at: usize) -> Result<IndexEvent, Corrupt> {
+    IndexEvent::from_record(IndexRecord::from_bytes(bytes)).map_err(|found| {
+        let offset = (at as u64).saturating_mul(IndexRecord::LEN as u64).saturating_add(EDGE_BYTES as u64);
+        Corrupt { offset: offset.saturating_add(20), what: Corruption::Kind { found } }
+    })
+}
+
+/// How many of an unfinished file's events make sense. A machine that stopped may have left zeros at the end,
+/// and a writer that was killed may have left half a footer, which looks like an event.
+fn plausible(events: &[[u8; IndexRecord::LEN]]) -> usize {
+    let good = events.iter().enumerate().take_while(|(at, bytes)| decode(bytes, *at).is_ok()).count();
+    let Some(last) = good.checked_sub(1) else { return 0 };
+    let half_footer = events.get(last).is_some_and(|bytes| {
+        let count =
+            u64::from_le_bytes(*bytes.last_chunk::<24>().and_then(|rest| rest.first_chunk()).unwrap_or(&[0; 8]));
+        bytes.starts_with(&FOOTER_MAGIC) && count == last as u64
+    });
+    if half_footer { last } else { good }
+}

@@ -1,0 +1,66 @@
+//! Writing an index file.
+
+use std::io::{self, Write};
+
+use super::{IndexEvent, Totals, footer, header};
+use crate::atf::{
+    AppendError, Origin, Sealed,
+    section::{MAX_EVENTS, Section},
+};
+
+/// Writes an index file: collects events, and writes them where and when the caller says.
+#[derive(Debug)]
+pub struct IndexWriter {
+    origin: Origin,
+    section: Section,
+    totals: Totals,
+}
+
+impl IndexWriter {
+    /// A file without events.
+    pub fn new(origin: Origin) -> Self {
+        let section = Section::new(header(&origin, None).to_bytes());
+        Self { origin, section, totals: Totals::default() }
+    }
+
+    /// Appends an event and returns its sequence number.
+    #[inline]
+    pub fn append(&mut self, event: &IndexEvent) -> Result<u32, AppendError> {
+        let sequence = self.totals.count;
+        if sequence == MAX_EVENTS {
+            return Err(AppendError::Full { limit: MAX_EVENTS });
+        }
+        self.section.append(&event.to_record().to_bytes());
+        self.totals.add(event);
+        Ok(sequence)
+    }
+
+    /// How many events it has.
+    pub fn len(&self) -> u32 {
+        self.totals.count
+    }
+
+    /// Whether it has none.
+    pub fn is_empty(&self) -> bool {
+        self.totals.count == 0
+    }
+
+    /// How many bytes wait to be written.
+    pub fn pending_bytes(&self) -> usize {
+        self.section.pending_bytes()
+    }
+
+    /// Writes what waits to the end of the file.
+    ///
+    /// After an error the rest still waits, and another call goes on at the very byte where this one stopped.
+    pub fn flush_to(&mut self, out: &mut impl Write) -> io::Result<()> {
+        self.section.flush_to(out)
+    }
+
+    /// Ends the file. What is returned is to be written over and behind what has been flushed.
+    pub fn seal(mut self) -> Sealed {
+        let footer = footer(&self.totals, self.section.checksum());
+        let header = header(&self.origin, Some(&self.totals));
+        self.section.seal(footer.to_bytes(), header.to_bytes())
+    }
+}

@@ -1,0 +1,244 @@
+//! What a file's bytes are worth.
+
+use thiserror::Error;
+
+use super::EDGE_BYTES;
+
+/// The state of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Integrity {
+    /// It was finished, and every check passes.
+    Intact,
+    /// Its writer has not finished it, or was killed.
+    Unfinished {
+        /// How many events can be read.
+        events: u64,
+    },
+    /// It is not what its writer wrote.
+    Corrupt(Corrupt),
+}
+
+/// Why a file cannot be opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// It ends before its header does: its writer was stopped before the first event.
+    #[error("the file has {found} bytes, its header takes {EDGE_BYTES}")]
+    Short {
+        /// The bytes there are.
+        found: usize,
+    },
+    /// Its header is not one.
+    #[error(transparent)]
+    Corrupt(#[from] Corrupt),
+}
+
+impl From<OpenError> for Integrity {
+    fn from(error: OpenError) -> Self {
+        match error {
+            OpenError::Short { .. } => Self::Unfinished { events: 0 },
+            OpenError::Corrupt(corrupt) => Self::Corrupt(corrupt),
+        }
+    }
+}
+
+/// What is wrong with a file, and where.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[error("at byte {offset}: {what}")]
+pub struct Corrupt {
+    /// Where.
+    pub offset: u64,
+    /// What.
+    pub what: Corruption,
+}
+
+/// What can be wrong with a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum Corruption {
+    /// Not a file of this kind, or not a footer where there should be one.
+    #[error("expected the magic \"{}\", found \"{}\"", .expected.escape_ascii(), .found.escape_ascii())]
+    Magic {
+        /// The magic of this kind.
+        expected: [u8; 4],
+        /// What is there.
+        found: [u8; 4],
+    },
+    /// Not little-endian.
+    #[error("expected byte order 1 (little-endian), found {found}")]
+    Endian {
+        /// What is there.
+        found: u8,
+    },
+    /// Another version of the format.
+    #[error("expected version 1, found {found}")]
+    Version {
+        /// What is there.
+        found: u8,
+    },
+    /// Events that are not 32 bytes.
+    #[error("expected events of 32 bytes, found {found}")]
+    EventSize {
+        /// What the header says.
+        found: u32,
+    },
+    /// Events that do not start behind the header.
+    #[error("expected the first event at byte 64, found {found}")]
+    EventsOffset {
+        /// What the header says.
+        found: u64,
+    },
+    /// The file ends before the footer that its header promises.
+    #[error("expected a footer of 64 bytes, found {found} bytes")]
+    FooterCut {
+        /// The bytes that are there.
+        found: u64,
+    },
+    /// Bytes behind the footer.
+    #[error("expected the end of the file, found {found} more bytes")]
+    TrailingBytes {
+        /// How many.
+        found: u64,
+    },
+    /// A field of the header or footer does not agree with the events.
+    #[error("{field}: expected {expected}, found {found}")]
+    Disagreement {
+        /// The field.
+        field: &'static str,
+        /// What the events say.
+        expected: u64,
+        /// What the field says.
+        found: u64,
+    },
+    /// The events are not those that the checksum was made of.
+    #[error("expected checksum {expected:08x}, the events have {found:08x}")]
+    Checksum {
+        /// The checksum in the footer.
+        expected: u32,
+        /// The checksum of the events.
+        found: u32,
+    },
+    /// An event of a kind that does not exist.
+    #[error("expected a kind from 1 to 3, found {found}")]
+    Kind {
+        /// What is there.
+        found: u32,
+    },
+    /// A detail event whose length does not fit.
+    #[error("expected a length from 24 to the {left} bytes left, found {found}")]
+    Length {
+        /// The bytes left in the events section.
+        left: u64,
+        /// The length it claims.
+        found: u32,
+    },
+    /// A detail event that is too short for what it should hold.
+    #[error("expected {needed} bytes of payload, found {found}")]
+    Payload {
+        /// The bytes that its type takes.
+        needed: u64,
+        /// The bytes it has.
+        found: u64,
+    },
+    /// A detail event whose attributes are not attributes.
+    #[error("expected attributes, found something else")]
+    Attributes,
+}
+
+/// What turns an unfinished file into a finished one: cut it to `length`, append `footer`, and put `header`
+/// over its first bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Repair {
+    /// Where the events end that are kept.
+    pub length: u64,
+    /// The bytes to append there.
+    pub footer: [u8; EDGE_BYTES],
+    /// The bytes to start the file with.
+    pub header: [u8; EDGE_BYTES],
+}
+
+/// A footer as a file's shape tells it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Ending<F> {
+    /// The events end at a footer.
+    Finished(F),
+    /// There is no footer, and none was promised.
+    Unfinished,
+    /// There should be a footer.
+    Broken(Corrupt),
+}
+
+impl<F> Ending<F> {
+    /// Whether the file just lacks its end.
+    pub(crate) fn is_cut(&self) -> bool {
+        match self {
+            Self::Finished(_) => false,
+            Self::Unfinished => true,
+            Self::Broken(corrupt) => matches!(corrupt.what, Corruption::FooterCut { .. }),
+        }
+    }
+}
+
+/// Finds the end of the events in `file`, whose header promises a footer at `promised` unless that is `None`.
+///
+/// Returns the events section and the 64 bytes behind it. Without a promise, the last 64 bytes are the footer
+/// if `is_footer` says so, given the length of the section before them: a writer may have been stopped
+/// between footer and header.
+pub(crate) fn find_footer(
+    file: &[u8],
+    promised: Option<u64>,
+    is_footer: impl FnOnce(&[u8; EDGE_BYTES], u64) -> bool,
+) -> (&[u8], Ending<&[u8; EDGE_BYTES]>) {
+    let events = file.get(EDGE_BYTES..).unwrap_or_default();
+    let Some(promised) = promised else {
+        return match events.split_last_chunk() {
+            Some((before, footer)) if is_footer(footer, before.len() as u64) => (before, Ending::Finished(footer)),
+            _ => (events, Ending::Unfinished),
+        };
+    };
+    let length = promised.saturating_sub(EDGE_BYTES as u64);
+    let length = usize::try_from(length).unwrap_or(usize::MAX);
+    let Some((events, rest)) = events.split_at_checked(length) else {
+        let what = Corruption::FooterCut { found: 0 };
+        return (events, Ending::Broken(Corrupt { offset: file.len() as u64, what }));
+    };
+    match rest.split_first_chunk() {
+        Some((footer, [])) => (events, Ending::Finished(footer)),
+        Some((_, more)) => {
+            let what = Corruption::TrailingBytes { found: more.len() as u64 };
+            let offset = promised.saturating_add(EDGE_BYTES as u64);
+            (events, Ending::Broken(Corrupt { offset, what }))
+        }
+        None => {
+            let what = Corruption::FooterCut { found: rest.len() as u64 };
+            (events, Ending::Broken(Corrupt { offset: promised, what }))
+        }
+    }
+}
+
+/// Compares what a header or footer says with what is so.
+pub(crate) fn agree(offset: u64, field: &'static str, expected: u64, found: u64) -> Result<(), Corrupt> {
+    if expected == found {
+        return Ok(());
+    }
+    Err(Corrupt { offset, what: Corruption::Disagreement { field, expected, found } })
+}
+
+/// Compares the checksum in a footer with that of the events.
+pub(crate) fn agree_checksum(offset: u64, events: &[u8], expected: u32) -> Result<(), Corrupt> {
+    let found = crc32fast::hash(events);
+    if expected == found {
+        return Ok(());
+    }
+    Err(Corrupt { offset, what: Corruption::Checksum { expected, found } })
+}
+
+/// What to say of a file too short for a header: unfinished if it starts like one.
+pub(crate) fn short_file(file: &[u8], expected: [u8; 4]) -> OpenError {
+    if expected.starts_with(file.get(..4).unwrap_or(file)) {
+        return OpenError::Short { found: file.len() };
+    }
+    let mut found = [0; 4];
+    found.iter_mut().zip(file).for_each(|(to, from)| *to = *from);
+    Corrupt { offset: 0, what: Corruption::Magic { expected, found } }.into()
+}

@@ -1,0 +1,309 @@
+//! The manifest: what a session was, what is in its directory, and what is missing.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use thiserror::Error;
+
+/// The manifest of a session directory, `manifest.json`.
+///
+/// Readers of ATF v2 need `threads` and the two times; all else is Spoor's and may be absent. Fields that are
+/// not known here are kept as they are.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct Manifest {
+    /// The threads, each with a directory `thread_<id>`.
+    pub threads: Vec<ThreadEntry>,
+    /// When the first event happened, by the trace's clock.
+    pub time_start_ns: u64,
+    /// When the last event happened, by the trace's clock.
+    pub time_end_ns: u64,
+    /// The session's id, 32 hexadecimal digits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session: Option<String>,
+    /// The traced process.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub process: Option<ProcessEntry>,
+    /// The name of the clock: `boottime`, `mach_continuous`, `qpc`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub clock: Option<String>,
+    /// What that clock showed at the session's zero.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub clock_zero_ns: Option<u64>,
+    /// When the session's zero was, in nanoseconds since the Unix epoch.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub epoch_unix_ns: Option<u64>,
+    /// The modules.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub modules: Vec<ModuleEntry>,
+    /// The functions of all modules, and of module 0 those that stand for other events.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub functions: Vec<FunctionEntry>,
+    /// The dispatch queues.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub queues: Vec<QueueEntry>,
+    /// The events that are missing.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub gaps: Vec<GapEntry>,
+    /// How many events the agent dropped, by reason.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub drops: BTreeMap<String, u64>,
+    /// What could not be captured.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub limits: Vec<LimitEntry>,
+    /// How the session ended; absent while it goes on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub end: Option<EndEntry>,
+    /// Fields that are not known here.
+    #[serde(flatten)]
+    pub extra: Map<String, Value>,
+}
+
+/// A thread of the session.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct ThreadEntry {
+    /// The id that its directory is named by: its stream.
+    pub id: u32,
+    /// Whether it has a detail file.
+    pub has_detail: bool,
+    /// Its id with the operating system.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub os_id: Option<u64>,
+    /// Its name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// The id of the thread that created it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub creator: Option<u32>,
+    /// When it started.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub start_ns: Option<u64>,
+    /// When it ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub end_ns: Option<u64>,
+    /// How many events it produced, as far as is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub produced: Option<u64>,
+    /// How many of them are in its index.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub written: Option<u64>,
+    /// Fields that are not known here.
+    #[serde(flatten)]
+    pub extra: Map<String, Value>,
+}
+
+/// The traced process.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct ProcessEntry {
+    /// Its id.
+    pub pid: u32,
+    /// The machine's name.
+    pub host: String,
+    /// The processor: `x86_64`, `arm64`.
+    pub arch: String,
+    /// The operating system: `linux`, `macos`, ….
+    pub os: String,
+    /// The path of its executable.
+    pub executable: String,
+    /// Its arguments, its own name first.
+    pub arguments: Vec<String>,
+    /// How many arguments it has; more than there are in `arguments` where they did not fit.
+    pub argument_count: u32,
+    /// The version of the agent in it.
+    pub agent_version: String,
+    /// Fields that are not known here.
+    #[serde(flatten)]
+    pub extra: Map<String, Value>,
+}
+
+/// A module of the process.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct ModuleEntry {
+    /// Its id: the upper half of its functions' ids.
+    pub id: u32,
+    /// The path of its file.
+    pub path: String,
+    /// Its build id in hexadecimal digits, empty where it has none.
+    pub build_id: String,
+    /// The address it is loaded at.
+    pub base: u64,
+    /// How many bytes of address space it takes.
+    pub size: u64,
+    /// When it was loaded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub loaded_ns: Option<u64>,
+    /// When it was unloaded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unloaded_ns: Option<u64>,
+    /// How many functions it has; fewer in `functions` means that some of their names were lost.
+    pub function_count: u32,
+    /// The hash of its function table, 16 hexadecimal digits.
+    pub function_table_hash: String,
+    /// Fields that are not known here.
+    #[serde(flatten)]
+    pub extra: Map<String, Value>,
+}
+
+/// A function of a module.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct FunctionEntry {
+    /// Its id: module in the upper half, index in the lower.
+    pub id: u64,
+    /// Where it is in its module.
+    pub offset: u64,
+    /// Its name.
+    pub name: String,
+    /// Fields that are not known here.
+    #[serde(flatten)]
+    pub extra: Map<String, Value>,
+}
+
+/// A dispatch queue.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct QueueEntry {
+    /// The number that events use for it.
+    pub id: u64,
+    /// Its label.
+    pub label: String,
+    /// Fields that are not known here.
+    #[serde(flatten)]
+    pub extra: Map<String, Value>,
+}
+
+/// Events of one thread that are missing.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct GapEntry {
+    /// The thread.
+    pub thread: u32,
+    /// The position of the first missing event in what the thread produced.
+    pub first: u64,
+    /// How many are missing.
+    pub count: u64,
+    /// Why: `network`, `agent:<reason>`, `collector:<reason>`.
+    pub cause: String,
+    /// How many events of the thread's index come before the gap.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at_index: Option<u64>,
+    /// Fields that are not known here.
+    #[serde(flatten)]
+    pub extra: Map<String, Value>,
+}
+
+/// Something that could not be captured.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct LimitEntry {
+    /// The module it concerns; 0 is the process as a whole.
+    pub module: u32,
+    /// Why.
+    pub reason: String,
+    /// What exactly.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub detail: String,
+    /// How many things are affected.
+    pub count: u64,
+    /// Fields that are not known here.
+    #[serde(flatten)]
+    pub extra: Map<String, Value>,
+}
+
+/// How the session ended.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct EndEntry {
+    /// How: `exited`, `signaled`, `detached`, `replaced`, `lost contact`, `stopped`.
+    pub how: String,
+    /// The exit code or the signal.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub code: Option<i32>,
+    /// When.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at_ns: Option<u64>,
+    /// Fields that are not known here.
+    #[serde(flatten)]
+    pub extra: Map<String, Value>,
+}
+
+impl Manifest {
+    /// Reads a manifest and checks that what it says can be so.
+    pub fn parse(json: &[u8]) -> Result<Self, ManifestError> {
+        let manifest: Self = serde_json::from_slice(json)?;
+        manifest.check()?;
+        Ok(manifest)
+    }
+
+    /// The manifest as JSON, checked before it is written.
+    pub fn to_json(&self) -> Result<Vec<u8>, ManifestError> {
+        self.check()?;
+        let mut json = serde_json::to_vec_pretty(self)?;
+        json.push(b'\n');
+        Ok(json)
+    }
+
+    /// How many events of a thread are missing, over all its gaps.
+    pub fn missing(&self, thread: u32) -> u64 {
+        let gaps = self.gaps.iter().filter(|gap| gap.thread == thread);
+        gaps.fold(0, |sum, gap| sum.saturating_add(gap.count))
+    }
+
+    fn check(&self) -> Result<(), ManifestError> {
+        if self.time_start_ns > self.time_end_ns {
+            return Err(ManifestError::Times { start_ns: self.time_start_ns, end_ns: self.time_end_ns });
+        }
+        let mut ids = BTreeSet::new();
+        for thread in &self.threads {
+            if !ids.insert(thread.id) {
+                return Err(ManifestError::ThreadTwice { id: thread.id });
+            }
+            if let (Some(produced), Some(written)) = (thread.produced, thread.written) {
+                let missing = self.missing(thread.id);
+                if written.checked_add(missing) != Some(produced) {
+                    return Err(ManifestError::Accounting { id: thread.id, produced, written, missing });
+                }
+            }
+        }
+        match self.gaps.iter().find(|gap| !ids.contains(&gap.thread)) {
+            Some(gap) => Err(ManifestError::GapWithoutThread { id: gap.thread }),
+            None => Ok(()),
+        }
+    }
+}
+
+/// What is wrong with a manifest.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum ManifestError {
+    /// Not JSON, or not a manifest. The message tells line and column.
+    #[error("manifest.json: {0}")]
+    Json(#[from] serde_json::Error),
+    /// It ends before it starts.
+    #[error("manifest.json: time_start_ns {start_ns} is after time_end_ns {end_ns}")]
+    Times {
+        /// The start.
+        start_ns: u64,
+        /// The end.
+        end_ns: u64,
+    },
+    /// Two threads would share a directory.
+    #[error("manifest.json: thread {id} is there twice")]
+    ThreadTwice {
+        /// The thread.
+        id: u32,
+    },
+    /// What a thread produced is not what was written and what is missing.
+    #[error("manifest.json: thread {id} produced {produced} events, but {written} written and {missing} missing")]
+    Accounting {
+        /// The thread.
+        id: u32,
+        /// The events it produced.
+        produced: u64,
+        /// The events in its index.
+        written: u64,
+        /// The events in its gaps.
+        missing: u64,
+    },
+    /// A gap in a thread that is not there.
+    #[error("manifest.json: a gap is in thread {id}, which is not there")]
+    GapWithoutThread {
+        /// The thread.
+        id: u32,
+    },
+}

@@ -1,0 +1,176 @@
+//! Sequences of values of one type, in a packet or about to be written to one.
+
+use std::{fmt, slice};
+
+use bytes::BufMut;
+
+use super::{
+    DecodeError, EncodeError,
+    wire::{Reader, Wire, prefixed, write_length},
+};
+
+/// A list of up to 65,535 values: a 16-bit count and the values one after the other.
+///
+/// It borrows either a packet's bytes, checked when the packet was decoded, or a slice to be encoded; both
+/// read the same.
+#[derive(Clone, Copy)]
+pub struct List<'a, T>(Repr<'a, T>);
+
+#[derive(Clone, Copy)]
+enum Repr<'a, T> {
+    Wire { bytes: &'a [u8], count: usize },
+    Values(&'a [T]),
+}
+
+impl<'a, T: Wire<'a>> List<'a, T> {
+    /// How many values there are.
+    pub fn len(&self) -> usize {
+        match self.0 {
+            Repr::Wire { count, .. } => count,
+            Repr::Values(values) => values.len(),
+        }
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The values, in order.
+    pub fn iter(&self) -> ListIter<'a, T> {
+        ListIter {
+            source: match self.0 {
+                Repr::Wire { bytes, count } => Source::Wire { reader: Reader::new(bytes, 0), left: count },
+                Repr::Values(values) => Source::Values(values.iter()),
+            },
+        }
+    }
+}
+
+impl<'a, T> From<&'a [T]> for List<'a, T> {
+    fn from(values: &'a [T]) -> Self {
+        Self(Repr::Values(values))
+    }
+}
+
+impl<'a, T, const N: usize> From<&'a [T; N]> for List<'a, T> {
+    fn from(values: &'a [T; N]) -> Self {
+        Self(Repr::Values(values))
+    }
+}
+
+impl<T> Default for List<'_, T> {
+    fn default() -> Self {
+        Self(Repr::Values(&[]))
+    }
+}
+
+impl<'a, T: Wire<'a>> Wire<'a> for List<'a, T> {
+    const WIDTH: Option<usize> = None;
+
+    #[inline]
+    fn read(reader: &mut Reader<'a>, field: &'static str) -> Result<Self, DecodeError> {
+        let count = usize::from(u16::read(reader, field)?);
+        let bytes = match T::WIDTH {
+            Some(width) => reader.bytes(count.saturating_mul(width), field)?,
+            None => {
+                let start = reader.rest();
+                for _ in 0..count {
+                    T::read(reader, field)?;
+                }
+                let length = start.len().saturating_sub(reader.rest().len());
+                start.get(..length).unwrap_or_default()
+            }
+        };
+        Ok(Self(Repr::Wire { bytes, count }))
+    }
+
+    #[inline]
+    fn measure(&self, field: &'static str) -> Result<usize, EncodeError> {
+        let bytes = match self.0 {
+            Repr::Wire { bytes, .. } => bytes.len(),
+            Repr::Values(values) => match T::WIDTH {
+                Some(width) => values.len().saturating_mul(width),
+                None => {
+                    let mut sum = 0_usize;
+                    for value in values {
+                        sum = sum.saturating_add(value.measure(field)?);
+                    }
+                    sum
+                }
+            },
+        };
+        prefixed(self.len(), bytes, field)
+    }
+
+    #[inline]
+    fn write(&self, out: &mut impl BufMut) {
+        write_length(self.len(), out);
+        match self.0 {
+            Repr::Wire { bytes, .. } => out.put_slice(bytes),
+            Repr::Values(values) => T::write_all(values, out),
+        }
+    }
+}
+
+impl<'a, T: Wire<'a> + PartialEq> PartialEq for List<'a, T> {
+    fn eq(&self, other: &Self) -> bool {
+        self.iter().eq(other.iter())
+    }
+}
+
+impl<'a, T: Wire<'a> + Eq> Eq for List<'a, T> {}
+
+impl<'a, T: Wire<'a> + fmt::Debug> fmt::Debug for List<'a, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.iter()).finish()
+    }
+}
+
+impl<'a, T: Wire<'a>> IntoIterator for List<'a, T> {
+    type Item = T;
+    type IntoIter = ListIter<'a, T>;
+
+    fn into_iter(self) -> ListIter<'a, T> {
+        self.iter()
+    }
+}
+
+/// The values of a [`List`].
+#[derive(Debug, Clone)]
+pub struct ListIter<'a, T> {
+    source: Source<'a, T>,
+}
+
+#[derive(Debug, Clone)]
+enum Source<'a, T> {
+    Wire { reader: Reader<'a>, left: usize },
+    Values(slice::Iter<'a, T>),
+}
+
+impl<'a, T: Wire<'a>> Iterator for ListIter<'a, T> {
+    type Item = T;
+
+    #[inline]
+    fn next(&mut self) -> Option<T> {
+        match &mut self.source {
+            Source::Wire { reader, left } => {
+                *left = left.checked_sub(1)?;
+                // The list was read once already, so this is never an error.
+                T::read(reader, "list").ok()
+            }
+            Source::Values(values) => values.next().copied(),
+        }
+    }
+
+    #[inline]
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        let left = match &self.source {
+            Source::Wire { left, .. } => *left,
+            Source::Values(values) => values.len(),
+        };
+        (left, Some(left))
+    }
+}
+
+impl<'a, T: Wire<'a>> ExactSizeIterator for ListIter<'a, T> {}

@@ -1,0 +1,199 @@
+//! Layouts, declared once: the code that reads and writes them and the tables in `docs/` both follow from here.
+
+/// One field of a layout.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Field {
+    /// Its name.
+    pub name: &'static str,
+    /// Its size, where it always has the same.
+    pub bytes: Option<usize>,
+}
+
+/// A layout under the name that the documentation gives it.
+#[derive(Debug, Clone, Copy)]
+pub struct Layout {
+    /// The name.
+    pub name: &'static str,
+    /// Its fields, in order and without holes.
+    pub fields: &'static [Field],
+}
+
+/// Every layout of the wire, for holding the documentation against the code.
+pub const WIRE: &[Layout] = &[
+    crate::heph::METADATA_LAYOUT,
+    crate::heph::EVENT_LAYOUT,
+    crate::profile::Epoch::LAYOUT,
+    crate::profile::Clock::LAYOUT,
+    crate::profile::Session::LAYOUT,
+    crate::profile::Thread::LAYOUT,
+    crate::profile::Module::LAYOUT,
+    crate::profile::Functions::LAYOUT,
+    crate::profile::FunctionName::LAYOUT,
+    crate::profile::Queue::LAYOUT,
+    crate::profile::Limits::LAYOUT,
+    crate::profile::Limit::LAYOUT,
+    crate::profile::Drops::LAYOUT,
+    crate::profile::Drop::LAYOUT,
+    crate::profile::Progress::LAYOUT,
+    crate::profile::StreamPosition::LAYOUT,
+    crate::profile::End::LAYOUT,
+    crate::profile::Ack::LAYOUT,
+    crate::profile::Nack::LAYOUT,
+    crate::profile::Range::LAYOUT,
+];
+
+/// Every layout on disk, for holding the documentation against the code.
+#[cfg(feature = "atf")]
+pub const DISK: &[Layout] = &[
+    crate::atf::INDEX_HEADER_LAYOUT,
+    crate::atf::INDEX_EVENT_LAYOUT,
+    crate::atf::INDEX_FOOTER_LAYOUT,
+    crate::atf::DETAIL_HEADER_LAYOUT,
+    crate::atf::DETAIL_EVENT_LAYOUT,
+    crate::atf::DETAIL_FUNCTION_LAYOUT,
+    crate::atf::DETAIL_KEYS_LAYOUT,
+    crate::atf::DETAIL_CONTEXT_LAYOUT,
+    crate::atf::DETAIL_FOOTER_LAYOUT,
+];
+
+/// A value of fixed size in a [`record!`].
+#[cfg_attr(not(feature = "atf"), allow(dead_code))] // only the disk is little-endian
+pub(crate) trait Scalar: Copy {
+    fn get_be(bytes: &[u8]) -> Self;
+    fn put_be(self, bytes: &mut [u8]);
+    fn get_le(bytes: &[u8]) -> Self;
+    fn put_le(self, bytes: &mut [u8]);
+}
+
+macro_rules! integer {
+    ($($int:ty),+) => {$(
+        impl Scalar for $int {
+            #[inline(always)]
+            fn get_be(bytes: &[u8]) -> Self {
+                bytes.try_into().map_or(0, Self::from_be_bytes)
+            }
+            #[inline(always)]
+            fn put_be(self, bytes: &mut [u8]) {
+                bytes.copy_from_slice(&self.to_be_bytes());
+            }
+            #[inline(always)]
+            fn get_le(bytes: &[u8]) -> Self {
+                bytes.try_into().map_or(0, Self::from_le_bytes)
+            }
+            #[inline(always)]
+            fn put_le(self, bytes: &mut [u8]) {
+                bytes.copy_from_slice(&self.to_le_bytes());
+            }
+        }
+    )+};
+}
+integer!(u8, u16, u32, u64);
+
+impl<const N: usize> Scalar for [u8; N] {
+    #[inline(always)]
+    fn get_be(bytes: &[u8]) -> Self {
+        bytes.try_into().unwrap_or([0; N])
+    }
+    #[inline(always)]
+    fn put_be(self, bytes: &mut [u8]) {
+        bytes.copy_from_slice(&self);
+    }
+    #[inline(always)]
+    fn get_le(bytes: &[u8]) -> Self {
+        Self::get_be(bytes)
+    }
+    #[inline(always)]
+    fn put_le(self, bytes: &mut [u8]) {
+        self.put_be(bytes);
+    }
+}
+
+impl Scalar for [u64; 8] {
+    #[inline(always)]
+    fn get_be(bytes: &[u8]) -> Self {
+        let mut words = [0; 8];
+        words.iter_mut().zip(bytes.chunks_exact(8)).for_each(|(word, chunk)| *word = u64::get_be(chunk));
+        words
+    }
+    #[inline(always)]
+    fn put_be(self, bytes: &mut [u8]) {
+        bytes.chunks_exact_mut(8).zip(self).for_each(|(chunk, word)| word.put_be(chunk));
+    }
+    #[inline(always)]
+    fn get_le(bytes: &[u8]) -> Self {
+        Self::get_be(bytes).map(u64::swap_bytes)
+    }
+    #[inline(always)]
+    fn put_le(self, bytes: &mut [u8]) {
+        self.map(u64::swap_bytes).put_be(bytes);
+    }
+}
+
+/// Declares a packed structure of fixed size, `be` or `le`, with its conversions and its [`Field`]s.
+macro_rules! record {
+    (@get be) => { crate::layout::Scalar::get_be };
+    (@get le) => { crate::layout::Scalar::get_le };
+    (@put be) => { crate::layout::Scalar::put_be };
+    (@put le) => { crate::layout::Scalar::put_le };
+    ($endian:tt; $(#[$meta:meta])* $vis:vis struct $name:ident[$len:literal] {
+        $($field:ident: $ty:ty),+ $(,)?
+    }) => {
+        $(#[$meta])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        $vis struct $name {
+            $($vis $field: $ty,)+
+        }
+
+        #[allow(dead_code)] // not every record needs every part
+        impl $name {
+            $vis const LEN: usize = $len;
+            $vis const FIELDS: &'static [crate::layout::Field] = &[$(crate::layout::Field {
+                name: stringify!($field),
+                bytes: Some(size_of::<$ty>()),
+            }),+];
+
+            #[inline(always)]
+            $vis fn from_bytes(bytes: &[u8; $len]) -> Self {
+                const { assert!(0 $(+ size_of::<$ty>())+ == $len) };
+                let rest = &bytes[..];
+                $(
+                    let (field, rest) = rest.split_at(size_of::<$ty>());
+                    let $field: $ty = record!(@get $endian)(field);
+                )+
+                let _ = rest;
+                Self { $($field),+ }
+            }
+
+            #[inline(always)]
+            $vis fn to_bytes(self) -> [u8; $len] {
+                const { assert!(0 $(+ size_of::<$ty>())+ == $len) };
+                let mut bytes = [0; $len];
+                let rest = &mut bytes[..];
+                $(
+                    let (field, rest) = rest.split_at_mut(size_of::<$ty>());
+                    record!(@put $endian)(self.$field, field);
+                )+
+                let _ = rest;
+                bytes
+            }
+        }
+    };
+}
+pub(crate) use record;
+
+#[cfg(test)]
+mod tests {
+    record! { be; struct Big[11] { a: u8, b: u16, c: u64 } }
+    record! { le; struct Little[11] { a: u8, b: u16, c: [u8; 8] } }
+
+    #[test]
+    fn records_read_what_they_write_in_their_byte_order() {
+        let big = Big { a: 1, b: 0x0203, c: 0x0405_0607_0809_0a0b };
+        assert_eq!(big.to_bytes(), [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11]);
+        assert_eq!(Big::from_bytes(&big.to_bytes()), big);
+
+        let little = Little { a: 1, b: 0x0203, c: *b"abcdefgh" };
+        assert_eq!(little.to_bytes(), *b"\x01\x03\x02abcdefgh");
+        assert_eq!(Little::from_bytes(&little.to_bytes()), little);
+    }
+}

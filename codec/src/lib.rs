@@ -1,0 +1,39 @@
+//! The bytes of Spoor: Heph packets on the wire, the profile our agent speaks, and ATF v2 on disk.
+//!
+//! Three layers, each standing on the one before it:
+//!
+//! * [`heph`]: packets as any Heph sender writes them, and how they are framed in streams and datagrams;
+//! * [`profile`]: what our agent and collector say in those packets, as typed values;
+//! * [`atf`]: the trace format on disk (feature `atf`).
+//!
+//! The crate does no I/O and reads no clock. What comes from outside is checked once, when it is decoded;
+//! a decoded value cannot be invalid. What goes out is checked before the first byte is written, so a
+//! refused value leaves the buffer as it was.
+//!
+//! `docs/wire-format.md` and `docs/trace-format.md` are normative for the bytes; a test holds their tables
+//! against the layouts declared here.
+
+#![forbid(unsafe_code)]
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::arithmetic_side_effects,
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        clippy::expect_used,
+        clippy::indexing_slicing,
+        clippy::panic,
+        clippy::unwrap_used
+    )
+)]
+
+#[cfg(feature = "atf")]
+pub mod atf;
+pub mod heph;
+mod id;
+pub mod layout;
+mod platform;
+pub mod profile;
+
+pub use id::{ClockNs, Counter, FunctionId, ModuleId, Position, SessionId, SessionNs, StreamId, SubstreamId};
+pub use platform::{Arch, ClockKind, EventKind, Os};

@@ -1,0 +1,345 @@
+//! Function events: the calls and returns that a trace mostly consists of.
+
+use bytes::BufMut;
+
+use crate::{
+    EventKind, FunctionId,
+    heph::{
+        Attribute, Attributes, Encode, EncodeError, Event, EventHead, List, Stamp, Value, check_size, event_size,
+        wire::{Reader, Wire},
+        write_event,
+    },
+    layout::record,
+};
+
+/// The most words of stack that an event may carry: 512 bytes.
+pub const MAX_STACK_WORDS: usize = 64;
+
+const FN: &str = "fn";
+const IP: &str = "ip";
+const DEPTH: &str = "depth";
+const REGS: &str = "regs";
+const STACK: &str = "stack";
+
+/// A function was entered or left.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct FunctionEvent<'a> {
+    /// Where and when: from when the function was entered to when this happened, which for a call is the same.
+    pub stamp: Stamp,
+    /// Whether it was entered or left.
+    pub kind: EventKind,
+    /// The function, where it is known.
+    pub function: Option<FunctionId>,
+    /// Its address. Always there where the function is not known.
+    pub ip: Option<u64>,
+    /// How many traced functions were below it on the stack.
+    pub depth: u32,
+    /// Registers and stack, where they were captured.
+    pub detail: Option<Detail<'a>>,
+    /// Attributes that are not of the profile.
+    pub extra: Attributes<'a>,
+}
+
+/// What was captured with a call or return.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Detail<'a> {
+    /// The registers.
+    pub registers: Registers,
+    /// The words of the stack from the stack pointer upward, at most [`MAX_STACK_WORDS`].
+    pub stack: List<'a, u64>,
+}
+
+/// The registers of a call or return, in the order of ATF.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Registers {
+    /// The registers that arguments or results are passed in.
+    ///
+    /// On arm64 x0–x7. On x86_64, of a call: rdi, rsi, rdx, rcx, r8, r9, 0, 0; of a return: rax, rdx, 0….
+    pub general: [u64; 8],
+    /// Where the function returns to.
+    pub return_address: u64,
+    /// The frame pointer.
+    pub frame_pointer: u64,
+    /// The stack pointer.
+    pub stack_pointer: u64,
+}
+
+impl Registers {
+    /// How many words they are.
+    pub const WORDS: usize = 11;
+
+    /// The registers as words, in order.
+    #[inline]
+    pub fn to_words(&self) -> [u64; Self::WORDS] {
+        let [a, b, c, d, e, f, g, h] = self.general;
+        [a, b, c, d, e, f, g, h, self.return_address, self.frame_pointer, self.stack_pointer]
+    }
+
+    /// The registers from words, in order.
+    #[inline]
+    pub fn from_words(words: [u64; Self::WORDS]) -> Self {
+        let [a, b, c, d, e, f, g, h, return_address, frame_pointer, stack_pointer] = words;
+        Self { general: [a, b, c, d, e, f, g, h], return_address, frame_pointer, stack_pointer }
+    }
+
+    #[inline]
+    fn from_be_bytes(bytes: &[u8; 8 * Self::WORDS]) -> Self {
+        let mut words = [0; Self::WORDS];
+        for (word, chunk) in words.iter_mut().zip(bytes.as_chunks().0) {
+            *word = u64::from_be_bytes(*chunk);
+        }
+        Self::from_words(words)
+    }
+
+    #[inline]
+    fn from_list(list: List<'_, u64>) -> Option<Self> {
+        let mut words = [0; Self::WORDS];
+        if list.len() != words.len() {
+            return None;
+        }
+        words.iter_mut().zip(list).for_each(|(word, value)| *word = value);
+        Some(Self::from_words(words))
+    }
+}
+
+impl<'a> FunctionEvent<'a> {
+    /// Decodes an event packet whose magic and size have been checked, if it is laid out just as
+    /// [`encode`](Encode::encode) lays out a known function.
+    ///
+    /// This is how nearly all packets look; what looks otherwise takes the long way, with the same result.
+    #[inline]
+    pub(crate) fn read_canonical(packet: &'a [u8]) -> Option<Self> {
+        let (head, rest) = packet.split_first_chunk()?;
+        let (kind, rest) = match EventHead::from_bytes(head).description_length {
+            4 => (EventKind::Call, rest.strip_prefix(b"call")?),
+            6 => (EventKind::Return, rest.strip_prefix(b"return")?),
+            _ => return None,
+        };
+        let (record, rest) = rest.split_first_chunk()?;
+        let record = FunctionRecord::from_bytes(record);
+        if record.fn_head != FN_HEAD || record.depth_head != DEPTH_HEAD {
+            return None;
+        }
+        let detail = if rest.is_empty() {
+            None
+        } else {
+            let (words, rest) = rest.strip_prefix(&REGS_HEAD)?.split_first_chunk()?;
+            Some(Detail { registers: Registers::from_be_bytes(words), stack: read_canonical_stack(rest)? })
+        };
+        Some(Self {
+            stamp: EventHead::from_bytes(head).stamp(),
+            kind,
+            function: Some(FunctionId(record.function)),
+            ip: None,
+            depth: u32::try_from(record.depth).ok()?,
+            detail,
+            extra: Attributes::default(),
+        })
+    }
+}
+
+/// The stack that ends a canonical packet, if it has one.
+#[inline]
+fn read_canonical_stack(rest: &[u8]) -> Option<List<'_, u64>> {
+    if rest.is_empty() {
+        return Some(List::default());
+    }
+    let mut reader = Reader::new(rest.strip_prefix(&STACK_HEAD)?, 0);
+    let stack = List::read(&mut reader, STACK).ok()?;
+    (reader.rest().is_empty() && stack.len() <= MAX_STACK_WORDS).then_some(stack)
+}
+
+/// The attributes of an event that a function event may have, found while it is decoded.
+#[derive(Debug, Default)]
+pub(crate) struct Collected<'a> {
+    function: Option<FunctionId>,
+    ip: Option<u64>,
+    depth: Option<u32>,
+    registers: Option<Registers>,
+    stack: Option<List<'a, u64>>,
+    extra: bool,
+    /// An attribute has one of our names, but twice or with a value that is not ours.
+    foreign: bool,
+}
+
+impl<'a> Collected<'a> {
+    #[inline]
+    pub(crate) fn add(&mut self, attribute: &Attribute<'a>) {
+        let fits = match (attribute.name, attribute.value) {
+            (FN, Value::U64(id)) => self.function.replace(FunctionId(id)).is_none(),
+            (IP, Value::U64(ip)) => self.ip.replace(ip).is_none(),
+            (DEPTH, Value::U64(depth)) => match u32::try_from(depth) {
+                Ok(depth) => self.depth.replace(depth).is_none(),
+                Err(_) => false,
+            },
+            (REGS, Value::U64s(words)) => match Registers::from_list(words) {
+                Some(registers) => self.registers.replace(registers).is_none(),
+                None => false,
+            },
+            (STACK, Value::U64s(words)) => words.len() <= MAX_STACK_WORDS && self.stack.replace(words).is_none(),
+            (FN | IP | DEPTH | REGS | STACK, _) => false,
+            _ => {
+                self.extra = true;
+                true
+            }
+        };
+        self.foreign |= !fits;
+    }
+
+    /// The function event that `event` is, unless its attributes are not those of one.
+    #[inline]
+    pub(crate) fn function_event(self, kind: EventKind, event: &Event<'a>) -> Option<FunctionEvent<'a>> {
+        let depth = self.depth?;
+        if self.foreign
+            || (self.function.is_none() && self.ip.is_none())
+            || (self.registers.is_none() && self.stack.is_some())
+        {
+            return None;
+        }
+        Some(FunctionEvent {
+            stamp: event.stamp,
+            kind,
+            function: self.function,
+            ip: self.ip,
+            depth,
+            detail: self.registers.map(|registers| Detail { registers, stack: self.stack.unwrap_or_default() }),
+            extra: match self.extra {
+                true => event.attributes.without(&[FN, IP, DEPTH, REGS, STACK]),
+                false => Attributes::default(),
+            },
+        })
+    }
+}
+
+/// Size on the wire of a number under a name of this length.
+#[allow(clippy::arithmetic_side_effects)] // evaluated by the compiler
+const fn number_bytes(name: &str) -> usize {
+    2 + name.len() + 1 + 8
+}
+
+/// Size on the wire of what an array of words starts with, under a name of this length.
+#[allow(clippy::arithmetic_side_effects)] // evaluated by the compiler
+const fn array_head_bytes(name: &str) -> usize {
+    2 + name.len() + 1 + 2
+}
+
+impl FunctionEvent<'_> {
+    /// Checks that the event can be written, and tells how many bytes its attributes take.
+    #[inline]
+    fn measure(&self) -> Result<usize, EncodeError> {
+        if self.function.is_none() && self.ip.is_none() {
+            return Err(EncodeError::Missing { field: "function or ip" });
+        }
+        let mut bytes = const { number_bytes(DEPTH) };
+        let mut add = |more: usize| bytes = bytes.saturating_add(more);
+        if self.function.is_some() {
+            add(const { number_bytes(FN) });
+        }
+        if self.ip.is_some() {
+            add(const { number_bytes(IP) });
+        }
+        if let Some(detail) = &self.detail {
+            add(const { array_head_bytes(REGS) + 8 * Registers::WORDS });
+            let length = detail.stack.len();
+            if length > MAX_STACK_WORDS {
+                return Err(EncodeError::TooLong { field: STACK, length, limit: MAX_STACK_WORDS });
+            }
+            if length > 0 {
+                add(const { array_head_bytes(STACK) }.saturating_add(length.saturating_mul(8)));
+            }
+        }
+        add(self.extra.measure()?);
+        Ok(bytes)
+    }
+
+    /// Writes the attributes that name the function and its depth.
+    fn write_numbers(&self, out: &mut impl BufMut) {
+        let function = self.function.map(|id| id.0);
+        for (name, value) in [(FN, function), (IP, self.ip), (DEPTH, Some(self.depth.into()))] {
+            if let Some(value) = value {
+                Attribute { name, value: Value::U64(value) }.write(out);
+            }
+        }
+    }
+
+    /// Writes the attributes behind those.
+    #[inline]
+    fn write_rest(&self, out: &mut impl BufMut) {
+        if let Some(detail) = &self.detail {
+            out.put_slice(&REGS_HEAD);
+            u64::write_all(&detail.registers.to_words(), out);
+            if !detail.stack.is_empty() {
+                out.put_slice(&STACK_HEAD);
+                detail.stack.write(out);
+            }
+        }
+        self.extra.write(out);
+    }
+}
+
+/// What stands before the values in the attributes of a function event: name and type.
+const FN_HEAD: [u8; 5] = *b"\0\x02fn\x01";
+const DEPTH_HEAD: [u8; 8] = *b"\0\x05depth\x01";
+/// The number of registers included.
+const REGS_HEAD: [u8; 9] = *b"\0\x04regs\x81\0\x0b";
+const STACK_HEAD: [u8; 8] = *b"\0\x05stack\x81";
+
+record! { be;
+    /// The two attributes that an event of a known function always has, as they are written.
+    struct FunctionRecord[29] {
+        fn_head: [u8; 5],
+        function: u64,
+        depth_head: [u8; 8],
+        depth: u64,
+    }
+}
+
+record! { be;
+    /// A call of a known function up to its depth, as it is written.
+    struct CallStart[75] {
+        head: [u8; 42],
+        description: [u8; 4],
+        record: [u8; 29],
+    }
+}
+
+record! { be;
+    /// A return of a known function up to its depth, as it is written.
+    struct ReturnStart[77] {
+        head: [u8; 42],
+        description: [u8; 6],
+        record: [u8; 29],
+    }
+}
+
+impl Encode for FunctionEvent<'_> {
+    fn encoded_len(&self) -> Result<usize, EncodeError> {
+        event_size(self.kind.description(), self.measure()?)
+    }
+
+    #[inline]
+    fn encode(&self, out: &mut impl BufMut) -> Result<usize, EncodeError> {
+        let attributes = self.measure()?;
+        let description = self.kind.description();
+        let (EventKind::Call | EventKind::Return, Some(function), None) = (self.kind, self.function, self.ip) else {
+            return write_event(&self.stamp, description, attributes, out, |out| {
+                self.write_numbers(out);
+                self.write_rest(out);
+            });
+        };
+        let size = event_size(description, attributes)?;
+        let depth = self.depth.into();
+        let record = FunctionRecord { fn_head: FN_HEAD, function: function.0, depth_head: DEPTH_HEAD, depth };
+        let head = |length| EventHead::new(&self.stamp, check_size(size).unwrap_or(u32::MAX), length).to_bytes();
+        // In one piece whose length is known when this is compiled.
+        if self.kind == EventKind::Call {
+            let start = CallStart { head: head(4), description: *b"call", record: record.to_bytes() };
+            out.put_slice(&start.to_bytes());
+        } else {
+            let start = ReturnStart { head: head(6), description: *b"return", record: record.to_bytes() };
+            out.put_slice(&start.to_bytes());
+        }
+        self.write_rest(out);
+        Ok(size)
+    }
+}

@@ -1,0 +1,76 @@
+//! Any packet, read by the profile.
+
+use bytes::BufMut;
+
+use super::{FunctionEvent, Known, RuntimeEvent, function::Collected};
+use crate::{
+    EventKind,
+    heph::{DecodeError, Encode, EncodeError, Event, Kind, Metadata, read_event, whole_kind},
+};
+
+/// What a packet says.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Message<'a> {
+    /// A function was called or left.
+    Function(FunctionEvent<'a>),
+    /// Something happened in a runtime that is known here.
+    Runtime(RuntimeEvent<'a>),
+    /// Any other event.
+    Event(Event<'a>),
+    /// An option of the profile.
+    Option(Known<'a>),
+    /// Any other option.
+    Metadata(Metadata<'a>),
+}
+
+impl<'a> Message<'a> {
+    /// Decodes `packet`, which must be one whole packet and nothing else.
+    ///
+    /// An event that has the name of a function or runtime event but not its attributes is valid Heph all the
+    /// same, and comes as [`Message::Event`].
+    #[inline]
+    pub fn decode(packet: &'a [u8]) -> Result<Self, DecodeError> {
+        match whole_kind(packet)? {
+            Kind::Event => match FunctionEvent::read_canonical(packet) {
+                Some(event) => Ok(Self::Function(event)),
+                None => Self::decode_event(packet),
+            },
+            Kind::Metadata => {
+                let metadata = Metadata::read(packet)?;
+                Ok(Known::decode(&metadata)?.map_or(Self::Metadata(metadata), Self::Option))
+            }
+        }
+    }
+
+    #[inline(never)]
+    fn decode_event(packet: &'a [u8]) -> Result<Self, DecodeError> {
+        let mut collected = Collected::default();
+        let event = read_event(packet, |attribute| collected.add(attribute))?;
+        Ok(match EventKind::from_description(event.description) {
+            Some(kind) => collected.function_event(kind, &event).map_or(Self::Event(event), Self::Function),
+            None => RuntimeEvent::of(&event).map_or(Self::Event(event), Self::Runtime),
+        })
+    }
+}
+
+impl Encode for Message<'_> {
+    fn encoded_len(&self) -> Result<usize, EncodeError> {
+        match self {
+            Self::Function(event) => event.encoded_len(),
+            Self::Runtime(event) => event.encoded_len(),
+            Self::Event(event) => event.encoded_len(),
+            Self::Option(option) => option.encoded_len(),
+            Self::Metadata(metadata) => metadata.encoded_len(),
+        }
+    }
+
+    fn encode(&self, out: &mut impl BufMut) -> Result<usize, EncodeError> {
+        match self {
+            Self::Function(event) => event.encode(out),
+            Self::Runtime(event) => event.encode(out),
+            Self::Event(event) => event.encode(out),
+            Self::Option(option) => option.encode(out),
+            Self::Metadata(metadata) => metadata.encode(out),
+        }
+    }
+}

@@ -1,0 +1,52 @@
+//! The modules of the traced process and the functions in them.
+
+use crate::{
+    ModuleId, SessionNs,
+    heph::{List, wire::wire_struct},
+};
+
+wire_struct! {
+    /// An executable or library. Sent when it is loaded, and again when it is unloaded.
+    pub struct Module<'a> as "module" {
+        /// Its id, never used again in the session.
+        pub id: ModuleId,
+        /// The address it is loaded at.
+        pub base: u64,
+        /// How many bytes of address space it takes.
+        pub size: u64,
+        /// When it was loaded, or first seen.
+        pub loaded: SessionNs,
+        /// When it was unloaded, if it has been.
+        pub unloaded: Option<SessionNs>,
+        /// How many functions its table has: the `functions` packets together hold that many.
+        pub function_count: u32,
+        /// The hash of that table, see [`FunctionTableHasher`](super::FunctionTableHasher).
+        pub table_hash: u64,
+        /// The build id from its file, possibly empty.
+        pub build_id: &'a [u8],
+        /// The path of its file.
+        pub path: &'a str,
+    }
+}
+
+wire_struct! {
+    /// A part of a module's function table.
+    pub struct Functions<'a> as "functions" {
+        /// The module.
+        pub module: ModuleId,
+        /// The index of the first function in this part.
+        pub first_index: u32,
+        /// The functions, in the order of their indices.
+        pub functions: List<'a, FunctionName<'a>>,
+    }
+}
+
+wire_struct! {
+    /// A function in a module's table.
+    pub struct FunctionName<'a> as "function" {
+        /// Where it is, counted from the module's base.
+        pub offset: u64,
+        /// Its name as the symbol table has it, possibly empty.
+        pub name: &'a str,
+    }
+}

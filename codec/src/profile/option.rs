@@ -1,0 +1,140 @@
+//! Every option of the profile.
+
+use bytes::BufMut;
+
+use super::{Ack, Clock, Drops, End, Epoch, Functions, Limits, Module, Nack, Progress, Queue, Session, Thread};
+use crate::heph::{
+    DecodeError, Encode, EncodeError, Metadata, check_size,
+    wire::{Reader, Wire},
+    write_metadata,
+};
+
+/// An option that is known here, and what its sender put behind the fields that are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Known<'a> {
+    /// The option.
+    pub option: ProfileOption<'a>,
+    /// Bytes behind its known fields. A newer sender may have added fields at the end.
+    pub extra: &'a [u8],
+}
+
+impl<'a> Known<'a> {
+    /// Decodes an option, or returns `None` if it is not one of the profile.
+    pub fn decode(metadata: &Metadata<'a>) -> Result<Option<Self>, DecodeError> {
+        let mut reader = Reader::new(metadata.value, metadata.value_offset());
+        let Some(option) = ProfileOption::read(metadata.name, &mut reader)? else { return Ok(None) };
+        let extra = reader.rest();
+        // Heph defines `epoch` and its size.
+        if matches!(option, ProfileOption::Epoch(_)) && !extra.is_empty() {
+            return Err(DecodeError::TrailingBytes { offset: reader.offset(), count: extra.len() });
+        }
+        Ok(Some(Self { option, extra }))
+    }
+}
+
+impl Encode for Known<'_> {
+    fn encoded_len(&self) -> Result<usize, EncodeError> {
+        let size = self.option.encoded_len()?.saturating_add(self.extra.len());
+        check_size(size)?;
+        Ok(size)
+    }
+
+    fn encode(&self, out: &mut impl BufMut) -> Result<usize, EncodeError> {
+        let bytes = self.option.measure()?.saturating_add(self.extra.len());
+        write_metadata(self.option.name(), bytes, out, |out| {
+            self.option.write(out);
+            out.put_slice(self.extra);
+        })
+    }
+}
+
+macro_rules! options {
+    ($($(#[$meta:meta])* $name:literal => $variant:ident($($ty:tt)+),)+) => {
+        /// An option of the profile.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub enum ProfileOption<'a> {
+            $($(#[$meta])* $variant($($ty)+),)+
+        }
+
+        impl<'a> ProfileOption<'a> {
+            /// The names of all options.
+            pub const NAMES: &'static [&'static str] = &[$($name),+];
+
+            /// The option's name.
+            pub fn name(&self) -> &'static str {
+                match self {
+                    $(Self::$variant(_) => $name,)+
+                }
+            }
+
+            fn read(name: &str, reader: &mut Reader<'a>) -> Result<Option<Self>, DecodeError> {
+                match name {
+                    $($name => Wire::read(reader, $name).map(|value| Some(Self::$variant(value))),)+
+                    _ => Ok(None),
+                }
+            }
+
+            fn measure(&self) -> Result<usize, EncodeError> {
+                match self {
+                    $(Self::$variant(value) => value.measure($name),)+
+                }
+            }
+
+            fn write(&self, out: &mut impl BufMut) {
+                match self {
+                    $(Self::$variant(value) => value.write(out),)+
+                }
+            }
+        }
+
+        $(
+            impl<'a> From<$($ty)+> for ProfileOption<'a> {
+                fn from(value: $($ty)+) -> Self {
+                    Self::$variant(value)
+                }
+            }
+        )+
+    };
+}
+
+options! {
+    /// The session's zero by the wall clock.
+    "epoch" => Epoch(Epoch),
+    /// The session's zero by the trace's clock.
+    "clock" => Clock(Clock),
+    /// Who is being traced.
+    "session" => Session(Session<'a>),
+    /// A thread.
+    "thread" => Thread(Thread<'a>),
+    /// A module.
+    "module" => Module(Module<'a>),
+    /// A part of a module's function table.
+    "functions" => Functions(Functions<'a>),
+    /// The label of a dispatch queue.
+    "queue" => Queue(Queue<'a>),
+    /// What could not be captured.
+    "limits" => Limits(Limits<'a>),
+    /// What the agent lost.
+    "drops" => Drops(Drops<'a>),
+    /// How far the streams have come.
+    "progress" => Progress(Progress<'a>),
+    /// The session is over.
+    "end" => End(End<'a>),
+    /// From the collector: what it has.
+    "ack" => Ack(Ack<'a>),
+    /// From the collector: what it misses.
+    "nack" => Nack(Nack<'a>),
+}
+
+impl Encode for ProfileOption<'_> {
+    fn encoded_len(&self) -> Result<usize, EncodeError> {
+        let value = self.measure()?;
+        let size = Metadata { name: self.name(), value: &[] }.value_offset().saturating_add(value);
+        check_size(size)?;
+        Ok(size)
+    }
+
+    fn encode(&self, out: &mut impl BufMut) -> Result<usize, EncodeError> {
+        Known { option: *self, extra: &[] }.encode(out)
+    }
+}

@@ -1,0 +1,1 @@
+//! Checks of the repository itself, and end-to-end tests of its commands.
