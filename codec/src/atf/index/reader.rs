@@ -43,10 +43,11 @@ impl<'a> IndexReader<'a> {
         });
         let (mut events, rest) = events.as_chunks();
         let ending = match ending {
-            Ending::Finished(_) | Ending::Broken(_) if !rest.is_empty() => {
-                let offset = (file.len().saturating_sub(rest.len())) as u64;
-                let what = Corruption::TrailingBytes { found: rest.len() as u64 };
-                Ending::Broken(Corrupt { offset, what })
+            Ending::Finished(_) if !rest.is_empty() => {
+                let whole = head.footer_offset.saturating_sub(rest.len() as u64);
+                let field = "footer offset in the header";
+                let what = Corruption::Disagreement { field, expected: whole, found: head.footer_offset };
+                Ending::Broken(Corrupt { offset: 40, what })
             }
             Ending::Finished(footer) => Ending::Finished(IndexFoot::from_bytes(footer)),
             Ending::Broken(corrupt) => Ending::Broken(corrupt),

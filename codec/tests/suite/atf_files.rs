@@ -1,0 +1,330 @@
+//! Files on disk: written in pieces, abandoned at any byte, damaged, repaired.
+
+use std::io::{self, Cursor, Write};
+
+use codec::{
+    Arch, ClockKind, ClockNs, EventKind, FunctionId, Os,
+    atf::{
+        AppendError, BrokenLink, DetailBody, DetailEvent, DetailReader, DetailWriter, EDGE_BYTES, FunctionDetail,
+        IndexEvent, IndexReader, IndexWriter, Integrity, OpenError, Origin, Repair, ThreadReader, ThreadWriter,
+    },
+    profile::Registers,
+};
+use quickcheck::{TestResult, quickcheck};
+
+use crate::{fixtures::golden, generate::AnyThread};
+
+const ORIGIN: Origin = Origin { arch: Arch::X86_64, os: Os::Linux, clock: ClockKind::Boottime, thread: 7 };
+
+fn write(thread: &AnyThread) -> ThreadWriter {
+    let mut writer = ThreadWriter::new(ORIGIN);
+    for (sequence, (event, details)) in (0..).zip(&thread.0) {
+        assert_eq!(writer.append(event, details), Ok(sequence));
+    }
+    writer
+}
+
+/// The files of a thread, finished.
+fn files(writer: ThreadWriter) -> (Vec<u8>, Option<Vec<u8>>) {
+    let (mut index, mut detail) = (Cursor::new(Vec::new()), Cursor::new(Vec::new()));
+    writer.index.seal().write_to(&mut index).expect("memory");
+    let detail = writer.detail.map(|writer| {
+        writer.seal().write_to(&mut detail).expect("memory");
+        detail.into_inner()
+    });
+    (index.into_inner(), detail)
+}
+
+fn apply(repair: &Repair, file: &[u8]) -> Vec<u8> {
+    let mut file = file[..repair.length as usize].to_vec();
+    file.extend(repair.footer);
+    file[..EDGE_BYTES].copy_from_slice(&repair.header);
+    file
+}
+
+/// A disk that takes a few bytes at a time and is often full.
+struct BadDisk {
+    file: Vec<u8>,
+    calls: usize,
+}
+
+impl Write for BadDisk {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.calls += 1;
+        match self.calls % 3 {
+            0 => Err(io::ErrorKind::StorageFull.into()),
+            1 => Err(io::ErrorKind::Interrupted.into()),
+            _ => self.file.write(&bytes[..bytes.len().min(11)]),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+quickcheck! {
+    fn threads_come_back_with_all_links(thread: AnyThread) -> bool {
+        let (index, detail) = files(write(&thread));
+        assert_eq!(IndexReader::check_file(&index), Integrity::Intact);
+        let reader = ThreadReader {
+            index: IndexReader::open(&index).expect("intact"),
+            detail: detail.as_deref().map(|detail| DetailReader::open(detail).expect("intact")),
+        };
+        assert_eq!(reader.check_links(), Ok(()));
+        assert_eq!(reader.detail.as_ref().is_none_or(|detail| detail.check() == Integrity::Intact), true);
+        assert_eq!(reader.index.has_detail(), detail.is_some());
+        (0..).zip(&thread.0).all(|(sequence, (event, details))| {
+            let read = reader.index.get(sequence).expect("it is there").expect("it is whole");
+            let found: Vec<_> = reader.details_of(sequence).map(|detail| detail.expect("it is whole")).collect();
+            let linked = found.iter().all(|detail| detail.index == sequence && detail.timestamp == event.timestamp);
+            let bodies: Vec<_> = found.into_iter().map(|detail| detail.body).collect();
+            linked && IndexEvent { detail: None, ..read } == *event && bodies == *details
+        })
+    }
+
+    fn flushing_in_pieces_to_a_bad_disk_gives_the_same_file(thread: AnyThread, every: u8) -> bool {
+        let (index, detail) = files(write(&thread));
+        let mut disks = [BadDisk { file: Vec::new(), calls: 0 }, BadDisk { file: Vec::new(), calls: 0 }];
+        let mut writer = ThreadWriter::new(ORIGIN);
+        for (at, (event, details)) in thread.0.iter().enumerate() {
+            writer.append(event, details).expect("room");
+            if at % (usize::from(every) + 1) == 0 {
+                // Full or not: what is not written now is written later.
+                let _ = writer.index.flush_to(&mut disks[0]);
+                let _ = writer.detail.iter_mut().try_for_each(|detail| detail.flush_to(&mut disks[1]));
+            }
+        }
+        while writer.index.flush_to(&mut disks[0]).is_err() {}
+        while writer.detail.iter_mut().any(|detail| detail.flush_to(&mut disks[1]).is_err()) {}
+        let finish = |file: Vec<u8>, mut sealed: codec::atf::Sealed| {
+            let mut file = Cursor::new(file);
+            file.set_position(file.get_ref().len() as u64);
+            sealed.write_to(&mut file).expect("memory");
+            file.into_inner()
+        };
+        let [index_disk, detail_disk] = disks;
+        let same = finish(index_disk.file, writer.index.seal()) == index;
+        same && writer.detail.map(|writer| finish(detail_disk.file, writer.seal())) == detail
+    }
+
+    fn a_file_abandoned_at_any_byte_holds_its_whole_events(thread: AnyThread, at: usize) -> TestResult {
+        let mut writer = write(&thread);
+        let (mut index, mut detail) = (Vec::new(), Vec::new());
+        writer.index.flush_to(&mut index).expect("memory");
+        writer.detail.iter_mut().for_each(|writer| writer.flush_to(&mut detail).expect("memory"));
+        abandoned_index(&index[..at % (index.len() + 1)]);
+        if !detail.is_empty() {
+            abandoned_detail(&detail[..at % (detail.len() + 1)]);
+        }
+        TestResult::passed()
+    }
+}
+
+fn abandoned_index(file: &[u8]) {
+    let events = file.len().saturating_sub(EDGE_BYTES) as u64 / 32;
+    assert_eq!(IndexReader::check_file(file), Integrity::Unfinished { events });
+    let Ok(reader) = IndexReader::open(file) else {
+        assert!(matches!(IndexReader::open(file), Err(OpenError::Short { found }) if found == file.len()));
+        return;
+    };
+    assert!(!reader.is_finished());
+    let repaired = apply(&reader.repair().expect("it only lacks its end"), file);
+    assert_eq!(IndexReader::check_file(&repaired), Integrity::Intact);
+    let repaired = IndexReader::open(&repaired).expect("intact");
+    assert!(repaired.events().eq(reader.events()), "the events are the same");
+    assert_eq!(repaired.origin(), &ORIGIN);
+}
+
+fn abandoned_detail(file: &[u8]) {
+    let Ok(reader) = DetailReader::open(file) else {
+        assert!(matches!(DetailReader::open(file), Err(OpenError::Short { found }) if found == file.len()));
+        return;
+    };
+    assert_eq!(reader.check(), Integrity::Unfinished { events: reader.len() });
+    for keep in [reader.len(), reader.len() / 2, 0] {
+        let repaired = apply(&reader.repair(keep).expect("it only lacks its end"), file);
+        assert_eq!(DetailReader::check_file(&repaired), Integrity::Intact);
+        let repaired = DetailReader::open(&repaired).expect("intact");
+        assert!(repaired.events().eq(reader.events().take(keep as usize)), "the events kept are the same");
+    }
+}
+
+/// Killed while the file was being finished: in the footer, or between footer and header.
+#[test]
+fn a_file_killed_while_it_is_finished_loses_nothing() {
+    let (index, detail) = (golden("atf/index.hex"), golden("atf/detail.hex"));
+    let placeholder = {
+        let mut file = Vec::new();
+        IndexWriter::new(Origin { thread: 4712, ..ORIGIN }).flush_to(&mut file).expect("memory");
+        file
+    };
+    for lost in 0..=64 {
+        let mut file = index[..index.len() - lost].to_vec();
+        file[..EDGE_BYTES].copy_from_slice(&placeholder);
+        let expected = if lost == 0 { Integrity::Intact } else { Integrity::Unfinished { events: 5 } };
+        assert_eq!(IndexReader::check_file(&file), expected, "{lost} bytes of the footer lost");
+        let repair = IndexReader::open(&file).expect("readable").repair().expect("it only lacks its end");
+        // Only the header knows whether there are details; the events do too.
+        assert_eq!(apply(&repair, &file), index);
+    }
+    let placeholder = {
+        let mut file = Vec::new();
+        DetailWriter::new(Origin { thread: 4712, ..ORIGIN }).flush_to(&mut file).expect("memory");
+        file
+    };
+    for lost in 0..=64 {
+        let mut file = detail[..detail.len() - lost].to_vec();
+        file[..EDGE_BYTES].copy_from_slice(&placeholder);
+        let expected = if lost == 0 { Integrity::Intact } else { Integrity::Unfinished { events: 4 } };
+        assert_eq!(DetailReader::check_file(&file), expected, "{lost} bytes of the footer lost");
+        let repair = DetailReader::open(&file).expect("readable").repair(u64::MAX).expect("it only lacks its end");
+        assert_eq!(apply(&repair, &file), detail);
+    }
+}
+
+/// A machine that lost power may have given the file its length but not its last bytes.
+#[test]
+fn zeros_at_the_end_of_an_unfinished_file_are_no_events() {
+    let (index, detail) = (golden("atf/index.hex"), golden("atf/detail.hex"));
+    let mut file = index[..index.len() - 64].to_vec();
+    file[28..32].fill(0);
+    file[40..64].fill(0);
+    file.extend([0; 4096]);
+    assert_eq!(IndexReader::check_file(&file), Integrity::Unfinished { events: 5 });
+    let mut file = detail[..detail.len() - 64].to_vec();
+    file[28..60].fill(0);
+    file.extend([0; 4096]);
+    assert_eq!(DetailReader::check_file(&file), Integrity::Unfinished { events: 4 });
+}
+
+#[test]
+fn corruption_is_told_with_its_place() {
+    let told = |file: &[u8]| match IndexReader::check_file(file) {
+        Integrity::Corrupt(corrupt) => corrupt.to_string(),
+        other => panic!("expected corruption, found {other:?}"),
+    };
+    let index = golden("atf/index.hex");
+    let with = |at: usize, byte: u8| {
+        let mut file = index.clone();
+        file[at] = byte;
+        file
+    };
+    assert_eq!(told(&with(0, b'X')), "at byte 0: expected the magic \"ATI2\", found \"XTI2\"");
+    assert_eq!(told(b"XTI"), "at byte 0: expected the magic \"ATI2\", found \"XTI\\x00\"");
+    assert_eq!(told(&with(4, 2)), "at byte 4: expected byte order 1 (little-endian), found 2");
+    assert_eq!(told(&with(5, 9)), "at byte 5: expected version 1, found 9");
+    assert_eq!(told(&with(24, 33)), "at byte 24: expected events of 32 bytes, found 33");
+    assert_eq!(told(&with(32, 65)), "at byte 32: expected the first event at byte 64, found 65");
+    assert_eq!(told(&with(28, 4)), "at byte 28: event count in the header: expected 5, found 4");
+    assert_eq!(told(&with(224, b'X')), "at byte 224: expected the magic \"2ITA\", found \"XITA\"");
+    assert_eq!(told(&with(232, 4)), "at byte 232: event count in the footer: expected 5, found 4");
+    assert_eq!(told(&with(64, 1)), "at byte 228: expected checksum 0895297c, the events have 8c168f2f");
+    assert_eq!(told(&index[..index.len() - 1]), "at byte 224: expected a footer of 64 bytes, found 63 bytes");
+    assert_eq!(told(&index[..100]), "at byte 100: expected a footer of 64 bytes, found 0 bytes");
+    assert_eq!(told(&[&index[..], b"more"].concat()), "at byte 288: expected the end of the file, found 4 more bytes");
+
+    // What was finished and then cut can be finished again.
+    let cut = &index[..100];
+    let repair = IndexReader::open(cut).expect("readable").repair().expect("it lacks its end");
+    assert_eq!(IndexReader::check_file(&apply(&repair, cut)), Integrity::Intact);
+    // Damage is not repaired away.
+    let damaged = with(64, 1);
+    assert!(IndexReader::open(&damaged).expect("readable").repair().is_err());
+
+    let detail = golden("atf/detail.hex");
+    let told = |at: usize, byte: u8| {
+        let mut file = detail.clone();
+        file[at] = byte;
+        match DetailReader::check_file(&file) {
+            Integrity::Corrupt(corrupt) => corrupt.to_string(),
+            other => panic!("expected corruption, found {other:?}"),
+        }
+    };
+    assert_eq!(told(64, 23), "at byte 64: expected a length from 24 to the 396 bytes left, found 23");
+    assert_eq!(told(64 + 24 + 96, 17), "at byte 88: expected 117 bytes of payload, found 116");
+}
+
+#[test]
+fn an_event_of_no_kind_is_corruption_in_a_finished_file() {
+    let mut writer = IndexWriter::new(ORIGIN);
+    for _ in 0..3 {
+        writer.append(&index_event()).expect("room");
+    }
+    let mut file = Cursor::new(Vec::new());
+    writer.seal().write_to(&mut file).expect("memory");
+    let mut file = file.into_inner();
+    file[64 + 32 + 20] = 9;
+    let checksum = crc32(&file[64..64 + 96]).to_le_bytes();
+    file[64 + 96 + 4..64 + 96 + 8].copy_from_slice(&checksum);
+    let Integrity::Corrupt(corrupt) = IndexReader::check_file(&file) else { panic!("it is corrupt") };
+    assert_eq!(corrupt.to_string(), "at byte 116: expected a kind from 1 to 3, found 9");
+    let reader = IndexReader::open(&file).expect("readable");
+    assert_eq!(reader.events().filter(Result::is_ok).count(), 2, "the others can be read");
+}
+
+#[test]
+fn links_that_lead_astray_are_found() {
+    let body =
+        DetailBody::Call(FunctionDetail { function: FunctionId(1), registers: Registers::default(), stack: &[] });
+    let detail = |index| DetailEvent { index, thread: 7, timestamp: ClockNs(1), flags: 0, body };
+    let links = |index: &[Option<u32>], details: &[u32]| {
+        let mut writer = ThreadWriter::new(ORIGIN);
+        for &detail in index {
+            writer.index.append(&IndexEvent { detail, ..index_event() }).expect("room");
+        }
+        let mut detail_writer = DetailWriter::new(ORIGIN);
+        for &index in details {
+            detail_writer.append(&detail(index)).expect("room");
+        }
+        writer.detail = Some(detail_writer);
+        let (index, detail) = files(writer);
+        let reader = ThreadReader {
+            index: IndexReader::open(&index).expect("intact"),
+            detail: detail.as_deref().map(|detail| DetailReader::open(detail).expect("intact")),
+        };
+        reader.check_links()
+    };
+    assert_eq!(links(&[None, Some(0), Some(2)], &[1, 1, 2]), Ok(()));
+    assert_eq!(links(&[Some(1), None], &[0]), Err(BrokenLink::Forward { sequence: 0, position: 1 }));
+    assert_eq!(links(&[Some(0), None], &[1]), Err(BrokenLink::Forward { sequence: 0, position: 0 }));
+    assert_eq!(links(&[Some(0), None], &[0, 1]), Err(BrokenLink::Backward { position: 1, index: 1 }));
+    assert_eq!(links(&[None, None], &[5]), Err(BrokenLink::Backward { position: 0, index: 5 }));
+    assert_eq!(links(&[Some(0), Some(0)], &[0]), Err(BrokenLink::Forward { sequence: 1, position: 0 }));
+}
+
+#[test]
+fn an_event_whose_details_are_refused_leaves_no_trace() {
+    let mut writer = ThreadWriter::new(ORIGIN);
+    let detail =
+        |stack| DetailBody::Call(FunctionDetail { function: FunctionId(1), registers: Registers::default(), stack });
+    writer.append(&index_event(), &[detail(&[1; 512])]).expect("512 bytes are allowed");
+    let refused = writer.append(&index_event(), &[detail(&[2; 8]), detail(&[3; 513])]);
+    assert_eq!(refused, Err(AppendError::TooLong { field: "stack", found: 513, limit: 512 }));
+    writer.append(&index_event(), &[detail(&[4; 8])]).expect("room");
+    let (index, detail) = files(writer);
+    let detail = detail.expect("there are details");
+    let reader = ThreadReader {
+        index: IndexReader::open(&index).expect("intact"),
+        detail: Some(DetailReader::open(&detail).expect("intact")),
+    };
+    assert_eq!((reader.index.len(), reader.check_links()), (2, Ok(())));
+    assert_eq!(DetailReader::check_file(&detail), Integrity::Intact);
+}
+
+fn index_event() -> IndexEvent {
+    IndexEvent {
+        timestamp: ClockNs(1),
+        function: FunctionId(1),
+        thread: 7,
+        kind: EventKind::Call,
+        depth: 0,
+        detail: None,
+    }
+}
+
+/// CRC-32 as the IEEE defines it, the slow way.
+fn crc32(bytes: &[u8]) -> u32 {
+    let step = |crc: u32| if crc & 1 == 1 { crc >> 1 ^ 0xedb8_8320 } else { crc >> 1 };
+    !bytes.iter().fold(!0, |crc, &byte| (0..8).fold(crc ^ u32::from(byte), |crc, _| step(crc)))
+}

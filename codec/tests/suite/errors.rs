@@ -1,0 +1,181 @@
+//! Each way of being wrong has an error of its own, which names the field, the place and what was expected.
+
+use codec::{
+    FunctionId,
+    heph::{
+        Attribute, DecodeError, Encode, EncodeError, Event, MAX_PACKET_BYTES, Metadata, Packet, Value, packet_size,
+    },
+    profile::{Detail, FunctionEvent, Message, Registers, Thread},
+};
+
+/// An event packet with an empty description and these bytes behind it.
+fn event(attributes: &[u8]) -> Vec<u8> {
+    let mut packet = vec![0xc1, 0xfc, 0x1f, 0xb7];
+    packet.extend((42 + attributes.len() as u32).to_be_bytes());
+    packet.extend([0; 34]);
+    packet.extend(attributes);
+    packet
+}
+
+/// A metadata packet with these bytes behind its size.
+fn metadata(rest: &[u8]) -> Vec<u8> {
+    let mut packet = vec![0x75, 0xd1, 0x1d, 0x4d];
+    packet.extend((8 + rest.len() as u32).to_be_bytes());
+    packet.extend(rest);
+    packet
+}
+
+#[track_caller]
+fn refused(packet: &[u8], message: &str) -> DecodeError {
+    let error = Packet::decode(packet).expect_err("it is not valid");
+    assert_eq!(error.to_string(), message);
+    error
+}
+
+#[test]
+fn each_fault_has_its_own_error() {
+    let incomplete = refused(&event(b"")[..20], "packet at byte 0: expected 42 bytes, found 20");
+    assert!(matches!(incomplete, DecodeError::Incomplete { .. }));
+    refused(b"\xc1", "packet at byte 0: expected 8 bytes, found 1");
+    let magic = refused(
+        b"HTTP/1.1 200 OK",
+        "magic at byte 0: expected 0x75D11D4D (metadata) or 0xC1FC1FB7 (event), found 0x48545450",
+    );
+    assert!(matches!(magic, DecodeError::Magic { .. }));
+    let mut small = event(b"");
+    small[7] = 41;
+    let small = refused(&small, "size at byte 4: expected at least 42, found 41");
+    assert!(matches!(small, DecodeError::SizeBelowMinimum { .. }));
+    let small = refused(b"\x75\xd1\x1d\x4d\0\0\0\x09\0", "size at byte 4: expected at least 10, found 9");
+    assert!(matches!(small, DecodeError::SizeBelowMinimum { .. }));
+
+    let mut long = event(b"");
+    long.extend(b"abc");
+    let trailing = refused(&long, "expected the end at byte 42, found 3 more bytes");
+    assert!(matches!(trailing, DecodeError::TrailingBytes { .. }));
+    let trailing = refused(&event(b"\0\0\x04\0"), "expected the end at byte 42, found 4 more bytes");
+    assert!(matches!(trailing, DecodeError::TrailingBytes { .. }));
+
+    let past = refused(
+        &event(b"\0\x09name\x01"),
+        "attribute name at byte 44: expected a string of 9 bytes, 5 left in the packet",
+    );
+    assert!(matches!(past, DecodeError::StringPastEnd { .. }));
+    let past = refused(
+        &event(b"\0\x01x\x04\0\x09text"),
+        "attribute value at byte 48: expected a string of 9 bytes, 4 left in the packet",
+    );
+    assert!(matches!(past, DecodeError::StringPastEnd { .. }));
+    refused(&metadata(b"\0\x05"), "option name at byte 10: expected a string of 5 bytes, 0 left in the packet");
+    let past =
+        refused(&event(b"\0\x01x\x01\0\0\0\0"), "attribute value at byte 46: expected 8 bytes, 4 left in the packet");
+    assert!(matches!(past, DecodeError::FieldPastEnd { .. }));
+    refused(
+        &event(b"\0\x01x\x81\xff\xff\0\0\0\0"),
+        "attribute value at byte 48: expected 524280 bytes, 4 left in the packet",
+    );
+
+    let utf8 = refused(&event(b"\0\x03ab\xff\x01\0\0\0\0\0\0\0\0"), "attribute name at byte 46: expected UTF-8");
+    assert!(matches!(utf8, DecodeError::Utf8 { .. }));
+    refused(&event(b"\0\x01x\x84\0\x02\0\x01a\0\x01\xff"), "attribute value at byte 53: expected UTF-8");
+    refused(&metadata(b"\0\x01\xc0"), "option name at byte 10: expected UTF-8");
+
+    let kind = refused(
+        &event(b"\0\x01x\x05\0\0"),
+        "attribute type at byte 45: expected 1 to 4, or 0x81 to 0x84 for arrays, found 0x05",
+    );
+    assert!(matches!(kind, DecodeError::AttributeType { .. }));
+    refused(
+        &event(b"\0\x01x\x85\0\0"),
+        "attribute type at byte 45: expected 1 to 4, or 0x81 to 0x84 for arrays, found 0x85",
+    );
+    let lone = refused(
+        &event(b"\0\x01x\x80\0\0"),
+        "attribute type at byte 45: expected an element type beside the array marker 0x80",
+    );
+    assert!(matches!(lone, DecodeError::LoneArrayMarker { .. }));
+    let nested = refused(
+        &event(b"\0\x01x\x80\x81\0\0"),
+        "attribute type at byte 45: expected no array of arrays, found 0x80 before 0x81",
+    );
+    assert!(matches!(nested, DecodeError::NestedArray { .. }));
+}
+
+#[test]
+fn a_packet_of_the_other_kind_is_not_this_kind() {
+    let error = Event::decode(&metadata(b"\0\0")).expect_err("it is metadata");
+    assert_eq!(error.to_string(), "magic at byte 0: expected 0xC1FC1FB7 (event), found 0x75D11D4D");
+    let error = Metadata::decode(&event(b"")).expect_err("it is an event");
+    assert_eq!(error.to_string(), "magic at byte 0: expected 0x75D11D4D (metadata), found 0xC1FC1FB7");
+}
+
+#[test]
+fn a_size_above_the_limit_is_known_from_the_first_eight_bytes() {
+    let head = b"\xc1\xfc\x1f\xb7\xff\xff\xff\xff";
+    let error = packet_size(head, MAX_PACKET_BYTES).expect_err("four gigabytes");
+    assert_eq!(error.to_string(), "size at byte 4: expected at most 1048576, found 4294967295");
+    assert_eq!(packet_size(&head[..7], MAX_PACKET_BYTES), Ok(None));
+    assert_eq!(packet_size(b"\xc1\xfc\x1f\xb7\0\x10\0\0", MAX_PACKET_BYTES), Ok(Some(1 << 20)));
+    assert!(packet_size(b"\xc1\xfc\x1f\xb7\0\x10\0\x01", MAX_PACKET_BYTES).is_err());
+}
+
+#[test]
+fn a_known_option_that_is_cut_is_an_error() {
+    let thread =
+        Thread { stream: Default::default(), os_id: 1, start: Default::default(), end: None, creator: None, name: "n" };
+    let mut packet = Vec::new();
+    codec::profile::ProfileOption::from(thread).encode(&mut packet).expect("valid");
+    let offset_of_end = 8 + 2 + 6 + 4 + 8 + 8;
+    packet[offset_of_end] = 2;
+    let error = Message::decode(&packet).expect_err("neither absent nor present");
+    assert_eq!(error.to_string(), format!("end at byte {offset_of_end}: expected 0 (absent) or 1 (present), found 2"));
+    assert!(Packet::decode(&packet).is_ok(), "as plain Heph it is valid");
+}
+
+/// An encoder that refuses has written nothing.
+#[track_caller]
+fn unwritten(value: &impl Encode, expected: EncodeError) {
+    let mut out = b"before".to_vec();
+    assert_eq!(value.encode(&mut out), Err(expected));
+    assert_eq!(value.encoded_len(), Err(expected));
+    assert_eq!(out, b"before");
+}
+
+#[test]
+fn encoders_refuse_what_does_not_fit() {
+    let long = "x".repeat(65_536);
+    let too_long = |field| EncodeError::TooLong { field, length: 65_536, limit: 65_535 };
+    let event = Event { stamp: Default::default(), description: "", attributes: Default::default() };
+    unwritten(&Event { description: &long, ..event }, too_long("description"));
+    unwritten(&Metadata { name: &long, value: &[] }, too_long("option name"));
+    let longest = Event { description: &long[1..], ..event };
+    assert_eq!(longest.encode(&mut Vec::new()), Ok(42 + 65_535));
+
+    let numbers = vec![0_u64; 65_536];
+    let attributes = [
+        (Attribute { name: &long, value: Value::U64(1) }, "attribute name"),
+        (Attribute { name: "a", value: Value::Str(&long) }, "attribute value"),
+        (Attribute { name: "a", value: Value::U64s(numbers.as_slice().into()) }, "attribute value"),
+    ];
+    for (attribute, field) in attributes {
+        unwritten(&Event { attributes: (&[attribute]).into(), ..event }, too_long(field));
+    }
+
+    let full = Attribute { name: "a", value: Value::U64s(numbers[..65_535].into()) };
+    let bytes = 3 + 1 + 2 + 8 * 65_535;
+    assert_eq!(Event { attributes: (&[full]).into(), ..event }.encode(&mut Vec::new()), Ok(42 + bytes));
+    let too_large = EncodeError::PacketTooLarge { size: 42 + 2 * bytes, limit: MAX_PACKET_BYTES };
+    unwritten(&Event { attributes: (&[full, full]).into(), ..event }, too_large);
+
+    let function = FunctionEvent {
+        stamp: Default::default(),
+        kind: codec::EventKind::Call,
+        function: Some(FunctionId(1)),
+        ip: None,
+        depth: 0,
+        detail: Some(Detail { registers: Registers::default(), stack: numbers[..65].into() }),
+        extra: Default::default(),
+    };
+    unwritten(&function, EncodeError::TooLong { field: "stack", length: 65, limit: 64 });
+    unwritten(&FunctionEvent { function: None, ..function }, EncodeError::Missing { field: "function or ip" });
+}

@@ -1,0 +1,31 @@
+//! The golden files in `fixtures/`.
+
+use std::{fs, path::PathBuf};
+
+fn fixtures() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../fixtures")
+}
+
+/// The bytes of a golden file, named relative to `fixtures/`.
+pub(crate) fn golden(name: &str) -> Vec<u8> {
+    let path = fixtures().join(name);
+    let text = fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    if name.ends_with(".hex") { parse_hex(&String::from_utf8(text).expect("a text")) } else { text }
+}
+
+/// Every golden packet, with its name.
+pub(crate) fn golden_packets() -> Vec<(String, Vec<u8>)> {
+    let mut names: Vec<_> = fs::read_dir(fixtures().join("packets"))
+        .expect("the golden packets")
+        .map(|entry| entry.expect("an entry").file_name().into_string().expect("UTF-8"))
+        .collect();
+    names.sort();
+    names.into_iter().map(|name| (name.clone(), golden(&format!("packets/{name}")))).collect()
+}
+
+fn parse_hex(text: &str) -> Vec<u8> {
+    let digits: String = text.lines().flat_map(|line| line.split('#').next()).collect();
+    let digits: Vec<_> = digits.chars().filter(|c| !c.is_whitespace()).collect();
+    let byte = |pair: &[char]| u8::from_str_radix(&pair.iter().collect::<String>(), 16).expect("two digits");
+    digits.chunks(2).map(byte).collect()
+}

@@ -1,0 +1,13 @@
+//! What users of the codec rely on, tested from outside.
+
+mod atf_files;
+mod damage;
+mod datagrams;
+mod errors;
+mod fixtures;
+mod framed;
+mod fuzzing;
+mod generate;
+mod goldens;
+mod round_trips;
+mod streams;
