@@ -60,7 +60,7 @@ impl Position {
 pub struct ModuleId(pub u32);
 
 /// A function: its module in the upper half, its index in the module's function table in the lower.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct FunctionId(pub u64);
 
 impl FunctionId {
@@ -85,6 +85,12 @@ impl FunctionId {
 impl fmt::Display for FunctionId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}", self.module().0, self.index())
+    }
+}
+
+impl fmt::Debug for FunctionId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "FunctionId({self})")
     }
 }
 

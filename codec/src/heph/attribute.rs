@@ -142,6 +142,22 @@ impl<'a> Wire<'a> for Attribute<'a> {
     }
 }
 
+/// Passes over an attribute, having checked it as reading it does.
+#[inline]
+fn skip<'a>(reader: &mut Reader<'a>) -> Result<(), DecodeError> {
+    let before = *reader;
+    reader.skip_string(FIELD_NAME)?;
+    match u8::read(reader, FIELD_TYPE)? {
+        U64 | I64 | F64 => reader.bytes(8, FIELD_VALUE).map(drop),
+        STR => reader.skip_string(FIELD_VALUE),
+        U64S => List::<u64>::read(reader, FIELD_VALUE).map(drop),
+        _ => {
+            *reader = before;
+            Attribute::read(reader, "attribute").map(drop)
+        }
+    }
+}
+
 /// What is wrong with a type byte; `rest` is what follows it.
 #[cold]
 fn bad_type(found: u8, offset: usize, rest: &[u8]) -> DecodeError {
@@ -169,16 +185,33 @@ enum Source<'a> {
 }
 
 impl<'a> Attributes<'a> {
+    /// Reads all that is left of a packet.
+    #[inline]
+    pub(crate) fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        Self::read_each(reader, skip)
+    }
+
     /// Reads all that is left of a packet, and shows every attribute to `visit` on the way.
     #[inline]
-    pub(crate) fn read(reader: &mut Reader<'a>, mut visit: impl FnMut(&Attribute<'a>)) -> Result<Self, DecodeError> {
+    pub(crate) fn read_visiting(
+        reader: &mut Reader<'a>,
+        mut visit: impl FnMut(&Attribute<'a>),
+    ) -> Result<Self, DecodeError> {
+        Self::read_each(reader, |reader| Attribute::read(reader, "attribute").map(|attribute| visit(&attribute)))
+    }
+
+    #[inline]
+    fn read_each(
+        reader: &mut Reader<'a>,
+        mut read: impl FnMut(&mut Reader<'a>) -> Result<(), DecodeError>,
+    ) -> Result<Self, DecodeError> {
         let bytes = reader.rest();
         while !reader.rest().is_empty() {
             let count = reader.rest().len();
             if count < MIN_BYTES {
                 return Err(DecodeError::TrailingBytes { offset: reader.offset(), count });
             }
-            visit(&Attribute::read(reader, "attribute")?);
+            read(reader)?;
         }
         Ok(Self { source: Source::Wire(bytes), hidden: &[] })
     }

@@ -3,7 +3,7 @@
 use bytes::BufMut;
 
 use super::{
-    Attribute, Attributes, DecodeError, Encode, EncodeError, check_size,
+    Attributes, DecodeError, Encode, EncodeError, check_size,
     packet::{Kind, expect_whole},
     wire::{Reader, Wire},
 };
@@ -90,13 +90,16 @@ impl<'a> Event<'a> {
     #[inline]
     pub fn decode(packet: &'a [u8]) -> Result<Self, DecodeError> {
         expect_whole(packet, Kind::Event)?;
-        read_event(packet, |_| ())
+        read_event(packet, Attributes::read)
     }
 }
 
-/// Decodes an event packet whose magic and size have been checked, showing each attribute to `visit`.
+/// Decodes an event packet whose magic and size have been checked; `attributes` reads those.
 #[inline]
-pub(crate) fn read_event<'a>(packet: &'a [u8], visit: impl FnMut(&Attribute<'a>)) -> Result<Event<'a>, DecodeError> {
+pub(crate) fn read_event<'a>(
+    packet: &'a [u8],
+    attributes: impl FnOnce(&mut Reader<'a>) -> Result<Attributes<'a>, DecodeError>,
+) -> Result<Event<'a>, DecodeError> {
     // The description's length is read with its string, behind the other 40 bytes.
     const FIXED: usize = EventHead::LEN - 2;
     let Some(head) = packet.first_chunk() else {
@@ -105,8 +108,7 @@ pub(crate) fn read_event<'a>(packet: &'a [u8], visit: impl FnMut(&Attribute<'a>)
     let head = EventHead::from_bytes(head);
     let mut reader = Reader::new(packet.get(FIXED..).unwrap_or_default(), FIXED);
     let description = reader.string("description")?;
-    let attributes = Attributes::read(&mut reader, visit)?;
-    Ok(Event { stamp: head.stamp(), description, attributes })
+    Ok(Event { stamp: head.stamp(), description, attributes: attributes(&mut reader)? })
 }
 
 impl Encode for Event<'_> {

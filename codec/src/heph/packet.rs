@@ -3,8 +3,8 @@
 use bytes::BufMut;
 
 use super::{
-    DecodeError, EVENT_MAGIC, EncodeError, Event, METADATA_MAGIC, Metadata, event::EventHead, metadata::MetadataHead,
-    read_event,
+    Attributes, DecodeError, EVENT_MAGIC, EncodeError, Event, METADATA_MAGIC, Metadata, event::EventHead,
+    metadata::MetadataHead, read_event,
 };
 
 /// The largest packet that is written, and that is read unless the caller says otherwise: 1 MiB.
@@ -28,7 +28,7 @@ impl<'a> Packet<'a> {
     pub fn decode(packet: &'a [u8]) -> Result<Self, DecodeError> {
         match whole_kind(packet)? {
             Kind::Metadata => Metadata::read(packet).map(Self::Metadata),
-            Kind::Event => read_event(packet, |_| ()).map(Self::Event),
+            Kind::Event => read_event(packet, Attributes::read).map(Self::Event),
         }
     }
 }

@@ -68,6 +68,24 @@ impl<'a> Reader<'a> {
         })
     }
 
+    /// Passes over a string, having checked it as [`string`](Self::string) does.
+    #[inline]
+    pub(crate) fn skip_string(&mut self, field: &'static str) -> Result<(), DecodeError> {
+        let before = *self;
+        let length = u16::read(self, field)?;
+        match self.rest.split_at_checked(length.into()) {
+            // Nearly all strings are short and ASCII, and need no call.
+            Some((taken, rest)) if taken.iter().all(u8::is_ascii) => {
+                self.advance(rest, taken.len());
+                Ok(())
+            }
+            _ => {
+                *self = before;
+                self.string(field).map(drop)
+            }
+        }
+    }
+
     #[inline]
     fn advance(&mut self, rest: &'a [u8], count: usize) {
         self.rest = rest;

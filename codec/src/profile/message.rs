@@ -5,7 +5,7 @@ use bytes::BufMut;
 use super::{FunctionEvent, Known, RuntimeEvent, function::Collected};
 use crate::{
     EventKind,
-    heph::{DecodeError, Encode, EncodeError, Event, Kind, Metadata, read_event, whole_kind},
+    heph::{Attribute, Attributes, DecodeError, Encode, EncodeError, Event, Kind, Metadata, read_event, whole_kind},
 };
 
 /// What a packet says.
@@ -45,7 +45,8 @@ impl<'a> Message<'a> {
     #[inline(never)]
     fn decode_event(packet: &'a [u8]) -> Result<Self, DecodeError> {
         let mut collected = Collected::default();
-        let event = read_event(packet, |attribute| collected.add(attribute))?;
+        let visit = |attribute: &Attribute<'a>| collected.add(attribute);
+        let event = read_event(packet, |reader| Attributes::read_visiting(reader, visit))?;
         Ok(match EventKind::from_description(event.description) {
             Some(kind) => collected.function_event(kind, &event).map_or(Self::Event(event), Self::Function),
             None => RuntimeEvent::of(&event).map_or(Self::Event(event), Self::Runtime),

@@ -3,6 +3,7 @@
 mod atf_files;
 mod damage;
 mod datagrams;
+mod documents;
 mod errors;
 mod fixtures;
 mod framed;

@@ -284,7 +284,7 @@ fn decode_keys(payload: &[u8]) -> Result<Keys<'_>, Corruption> {
     let (record, rest) = split(payload)?;
     let record = KeysRecord::from_bytes(record);
     let attributes = exactly(rest, record.attributes_bytes.into(), KeysRecord::LEN)?;
-    let attributes = Attributes::read(&mut Reader::new(attributes, 0), |_| ()).map_err(|_| Corruption::Attributes)?;
+    let attributes = Attributes::read(&mut Reader::new(attributes, 0)).map_err(|_| Corruption::Attributes)?;
     Ok(Keys {
         function: FunctionId(record.function),
         start: ClockNs(record.start),

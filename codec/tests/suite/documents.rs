@@ -1,0 +1,137 @@
+//! The tables in `docs/` say what the code does.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::PathBuf,
+};
+
+use codec::{
+    atf::{
+        EndEntry, FunctionEntry, GapEntry, LimitEntry, Manifest, ModuleEntry, ProcessEntry, QueueEntry, ThreadEntry,
+    },
+    layout::{DISK, Layout, WIRE},
+    profile::{Key, ProfileOption},
+};
+use serde_json::Value;
+
+fn document(name: &str) -> String {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../docs").join(name);
+    fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// The rows of every table under a marker `<!-- kind: name -->`, by name.
+fn tables(document: &str, kind: &str) -> BTreeMap<String, Vec<Vec<String>>> {
+    let mut tables = BTreeMap::new();
+    let mut lines = document.lines();
+    while let Some(line) = lines.next() {
+        let Some(name) = line.strip_prefix(&format!("<!-- {kind}")).and_then(|rest| rest.strip_suffix(" -->")) else {
+            continue;
+        };
+        let name = name.trim_start_matches(": ").to_string();
+        let rows = lines.by_ref().skip_while(|line| line.is_empty()).take_while(|line| line.starts_with('|'));
+        let cells = |row: &str| row.trim_matches('|').split('|').map(|cell| cell.trim().to_string()).collect();
+        let rows = rows.skip(2).map(cells).collect();
+        assert!(tables.insert(name.clone(), rows).is_none(), "{name} is there twice");
+    }
+    tables
+}
+
+/// The first three cells of a layout's rows: offset, size and name.
+fn expected_rows(layout: &Layout) -> Vec<Vec<String>> {
+    let text = |number: Option<usize>| number.map_or("…".to_string(), |number| number.to_string());
+    let mut offset = Some(0);
+    let mut row = |field: &codec::layout::Field| {
+        let cells = vec![text(offset), text(field.bytes), format!("`{}`", field.name)];
+        offset = offset.zip(field.bytes).map(|(offset, bytes)| offset + bytes);
+        cells
+    };
+    layout.fields.iter().map(&mut row).collect()
+}
+
+#[track_caller]
+fn check_layouts(document_name: &str, layouts: &[Layout]) {
+    let tables = tables(&document(document_name), "layout");
+    for layout in layouts {
+        let Some(rows) = tables.get(layout.name) else { panic!("{document_name} has no table of {}", layout.name) };
+        let rows: Vec<_> = rows.iter().map(|row| row[..3].to_vec()).collect();
+        assert_eq!(rows, expected_rows(layout), "{document_name}: the table of {}", layout.name);
+    }
+    let names: BTreeSet<_> = layouts.iter().map(|layout| layout.name.to_string()).collect();
+    assert_eq!(tables.into_keys().collect::<BTreeSet<_>>(), names, "{document_name}: every table is of a layout");
+}
+
+#[test]
+fn the_tables_of_the_wire_format_are_the_codes() {
+    check_layouts("wire-format.md", WIRE);
+}
+
+#[test]
+fn the_tables_of_the_trace_format_are_the_codes() {
+    check_layouts("trace-format.md", DISK);
+}
+
+#[test]
+fn every_option_and_key_is_documented() {
+    let document = document("wire-format.md");
+    let headings: BTreeSet<_> = document.lines().filter_map(|line| line.strip_prefix("#### ")).collect();
+    let options: Vec<_> = ProfileOption::NAMES.iter().map(|name| format!("`{name}`")).collect();
+    assert_eq!(headings, options.iter().map(String::as_str).collect());
+
+    let rows = &tables(&document, "keys")[""];
+    let keys: Vec<_> = Key::ALL.iter().map(|key| format!("`{}`", key.name())).collect();
+    assert_eq!(rows.iter().map(|row| row[0].clone()).collect::<Vec<_>>(), keys);
+}
+
+/// A manifest with every field it can have.
+fn full_manifest() -> Manifest {
+    let text = String::from("x");
+    Manifest {
+        threads: vec![ThreadEntry {
+            os_id: Some(1),
+            name: Some(text.clone()),
+            creator: Some(1),
+            start_ns: Some(1),
+            end_ns: Some(1),
+            produced: Some(2),
+            written: Some(2),
+            ..ThreadEntry::default()
+        }],
+        session: Some(text.clone()),
+        process: Some(ProcessEntry::default()),
+        clock: Some(text.clone()),
+        clock_zero_ns: Some(1),
+        epoch_unix_ns: Some(1),
+        modules: vec![ModuleEntry { loaded_ns: Some(1), unloaded_ns: Some(1), ..ModuleEntry::default() }],
+        functions: vec![FunctionEntry::default()],
+        queues: vec![QueueEntry::default()],
+        gaps: vec![GapEntry { at_index: Some(1), ..GapEntry::default() }],
+        drops: BTreeMap::from([(text.clone(), 1)]),
+        limits: vec![LimitEntry { detail: text, ..LimitEntry::default() }],
+        end: Some(EndEntry { code: Some(1), at_ns: Some(1), ..EndEntry::default() }),
+        ..Manifest::default()
+    }
+}
+
+#[test]
+fn the_tables_of_the_manifest_are_the_codes() {
+    let json: Value = serde_json::from_slice(&full_manifest().to_json().expect("valid")).expect("JSON");
+    let tables = tables(&document("trace-format.md"), "manifest");
+    let objects = [
+        ("manifest", &json),
+        ("thread", &json["threads"][0]),
+        ("process", &json["process"]),
+        ("module", &json["modules"][0]),
+        ("function", &json["functions"][0]),
+        ("queue", &json["queues"][0]),
+        ("gap", &json["gaps"][0]),
+        ("limit", &json["limits"][0]),
+        ("end", &json["end"]),
+    ];
+    for (name, object) in objects {
+        let fields: BTreeSet<_> = object.as_object().expect("an object").keys().map(|key| format!("`{key}`")).collect();
+        let rows: BTreeSet<_> = tables[name].iter().map(|row| row[0].clone()).collect();
+        assert_eq!(rows, fields, "the table of {name}");
+    }
+    assert_eq!(tables.len(), objects.len());
+}
