@@ -16,6 +16,9 @@ use codec::{
 /// Few enough that packets and their copies stay in the caches, as they do between socket and disk.
 const EVENTS: usize = 8192;
 
+/// Enough that a file does not fit the caches, as when it is read from disk.
+const MANY: usize = 2_000_000;
+
 /// How many of them differ: values are larger than packets, and are not to be fetched from memory.
 const DIFFERENT: usize = 128;
 
@@ -70,12 +73,13 @@ fn main() {
     });
     let index = {
         let mut writer = IndexWriter::new(origin);
-        records.iter().for_each(|event| _ = writer.append(event).expect("room"));
+        (0..MANY).for_each(|at| _ = writer.append(&record(at)).expect("room"));
         let mut file = io::Cursor::new(Vec::new());
         writer.seal().write_to(&mut file).expect("memory");
         file.into_inner()
     };
     let reader = IndexReader::open(&index).expect("written above");
+    let work = Work { events: MANY, bytes: MANY * 32 };
     table.row("scan an index", work, || {
         let mut sum = 0;
         for event in black_box(&reader).events() {

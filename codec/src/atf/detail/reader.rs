@@ -144,7 +144,7 @@ impl<'a> DetailReader<'a> {
         let totals = self.totals(self.count);
         agree(at(8), "event count in the footer", totals.count, foot.event_count)?;
         agree(at(16), "events bytes in the footer", totals.bytes, foot.events_bytes)?;
-        agree_checksum(at(4), self.events, foot.checksum)?;
+        agree_checksum(at(4), foot.checksum, crc32fast::hash(self.events))?;
         agree(at(24), "first timestamp in the footer", totals.first_timestamp, foot.first_timestamp)?;
         agree(at(32), "last timestamp in the footer", totals.last_timestamp, foot.last_timestamp)?;
         if self.head.event_count == 0 {

@@ -1,5 +1,7 @@
 //! Reading an index file.
 
+use crc32fast::Hasher;
+
 use super::{
     EVENT_BYTES, FOOTER_MAGIC, HAS_DETAIL, HEADER_MAGIC, IndexEvent, IndexFoot, IndexHead, IndexRecord, Totals, footer,
     header,
@@ -10,6 +12,9 @@ use crate::atf::{
     origin::check_start,
     section::MAX_EVENTS,
 };
+
+/// How many events are looked at before the next: few enough that they are fetched from memory once.
+const EVENTS_PER_BLOCK: usize = 512;
 
 /// Reads the bytes of an index file.
 ///
@@ -125,8 +130,8 @@ impl<'a> IndexReader<'a> {
                 }
                 agree(at(8), "event count in the footer", self.events.len() as u64, foot.event_count)?;
                 agree(at(32), "events bytes in the footer", self.section_bytes(), foot.events_bytes)?;
-                agree_checksum(at(4), self.events.as_flattened(), foot.checksum)?;
-                let totals = self.totals()?;
+                let (totals, checksum) = self.totals()?;
+                agree_checksum(at(4), foot.checksum, checksum)?;
                 agree(at(16), "first timestamp in the footer", totals.first_timestamp, foot.first_timestamp)?;
                 agree(at(24), "last timestamp in the footer", totals.last_timestamp, foot.last_timestamp)?;
                 totals
@@ -148,8 +153,7 @@ impl<'a> IndexReader<'a> {
         if !self.ending.is_cut() {
             self.check_all()?;
         }
-        let totals = self.totals()?;
-        let checksum = crc32fast::hash(self.events.as_flattened());
+        let (totals, checksum) = self.totals()?;
         Ok(Repair {
             length: (EDGE_BYTES as u64).saturating_add(totals.events_bytes()),
             footer: footer(&totals, checksum).to_bytes(),
@@ -157,12 +161,18 @@ impl<'a> IndexReader<'a> {
         })
     }
 
-    fn totals(&self) -> Result<Totals, Corrupt> {
-        let mut totals = Totals::default();
-        for event in self.events() {
-            totals.add(&event?);
+    /// What the events come to, and their checksum, in one pass.
+    fn totals(&self) -> Result<(Totals, u32), Corrupt> {
+        let (mut totals, mut hasher) = (Totals::default(), Hasher::new());
+        let mut at = 0_usize;
+        for block in self.events.chunks(EVENTS_PER_BLOCK) {
+            hasher.update(block.as_flattened());
+            for bytes in block {
+                totals.add(&decode(bytes, at)?);
+                at = at.saturating_add(1);
+            }
         }
-        Ok(totals)
+        Ok((totals, hasher.finalize()))
     }
 
     fn section_bytes(&self) -> u64 {
