@@ -49,6 +49,17 @@ pub struct Detail<'a> {
     pub stack: List<'a, u64>,
 }
 
+impl Detail<'_> {
+    /// The stack as bytes, just as they lay in the memory of a little-endian machine and as they lie on disk.
+    pub fn stack_bytes<'b>(&self, buffer: &'b mut [u8; MAX_STACK_WORDS * 8]) -> &'b [u8] {
+        for (chunk, word) in buffer.as_chunks_mut().0.iter_mut().zip(self.stack) {
+            *chunk = word.to_le_bytes();
+        }
+        let bytes = self.stack.len().saturating_mul(8);
+        buffer.get(..bytes).unwrap_or(buffer)
+    }
+}
+
 /// The registers of a call or return, in the order of ATF.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Registers {

@@ -117,6 +117,8 @@ fn check_events(seen: &mut BTreeSet<String>) {
         ..call
     };
     check(seen, "function-return", Message::Function(back));
+    let memory = [8, 7, 6, 5, 4, 3, 2, 1, 0xff, 0, 0, 0, 0, 0, 0, 0];
+    assert_eq!(back.detail.map(|detail| detail.stack_bytes(&mut [0; 512]).to_vec()), Some(memory.to_vec()));
     let thrown = FunctionEvent {
         stamp: stamp(7, 43, 0, 900, 1600),
         kind: EventKind::Exception,
