@@ -28,6 +28,12 @@ pub enum AppendError {
         /// The largest size allowed.
         limit: usize,
     },
+    /// A payload given as of an unknown type, whose type is known.
+    #[error("detail type {kind} is a known one and cannot be written as another")]
+    KnownType {
+        /// The type.
+        kind: u16,
+    },
     /// The event's attributes cannot be written.
     #[error(transparent)]
     Attributes(#[from] EncodeError),

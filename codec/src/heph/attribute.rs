@@ -251,6 +251,16 @@ impl<'a> Attributes<'a> {
         self.iter().next().is_none()
     }
 
+    /// Measures attributes that stand beside those of these names, and must not have them.
+    #[inline]
+    pub(crate) fn measure_beside(&self, names: &'static [&'static str]) -> Result<usize, EncodeError> {
+        if let Source::Values([]) = self.source {
+            return Ok(0);
+        }
+        let taken = self.iter().find_map(|attribute| names.iter().find(|&&name| name == attribute.name));
+        taken.map_or_else(|| self.measure(), |name| Err(EncodeError::Reserved { name }))
+    }
+
     #[inline]
     pub(crate) fn measure(&self) -> Result<usize, EncodeError> {
         match self.source {

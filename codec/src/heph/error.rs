@@ -179,6 +179,20 @@ pub enum EncodeError {
         /// The limit.
         limit: u32,
     },
+    /// An attribute beside those of the profile that has the name of one of them.
+    #[error("the attribute {name} belongs to the profile")]
+    Reserved {
+        /// The name.
+        name: &'static str,
+    },
+    /// A value that the field cannot have.
+    #[error("{field} is not {expected}")]
+    Value {
+        /// The field.
+        field: &'static str,
+        /// The values it can have.
+        expected: &'static str,
+    },
     /// Something that the format requires was left out.
     #[error("{field} is missing")]
     Missing {

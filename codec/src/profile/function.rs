@@ -20,6 +20,7 @@ const IP: &str = "ip";
 const DEPTH: &str = "depth";
 const REGS: &str = "regs";
 const STACK: &str = "stack";
+const NAMES: &[&str] = &[FN, IP, DEPTH, REGS, STACK];
 
 /// A function was entered or left.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -215,7 +216,7 @@ impl<'a> Collected<'a> {
             depth,
             detail: self.registers.map(|registers| Detail { registers, stack: self.stack.unwrap_or_default() }),
             extra: match self.extra {
-                true => event.attributes.without(&[FN, IP, DEPTH, REGS, STACK]),
+                true => event.attributes.without(NAMES),
                 false => Attributes::default(),
             },
         })
@@ -259,7 +260,7 @@ impl FunctionEvent<'_> {
                 add(const { array_head_bytes(STACK) }.saturating_add(length.saturating_mul(8)));
             }
         }
-        add(self.extra.measure()?);
+        add(self.extra.measure_beside(NAMES)?);
         Ok(bytes)
     }
 

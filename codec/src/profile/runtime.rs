@@ -54,8 +54,11 @@ impl<'a> RuntimeEvent<'a> {
     }
 
     fn measure(&self) -> Result<usize, EncodeError> {
+        if self.runtime().is_none() {
+            return Err(EncodeError::Value { field: "function", expected: "a function of a known runtime" });
+        }
         let phase = self.phase_attribute().map_or(Ok(0), |attribute| attribute.measure(PHASE))?;
-        Ok(phase.saturating_add(self.keys.measure()?))
+        Ok(phase.saturating_add(self.keys.measure_beside(&[PHASE])?))
     }
 }
 

@@ -301,6 +301,8 @@ fn an_event_whose_details_are_refused_leaves_no_trace() {
     writer.append(&index_event(), &[detail(&[1; 512])]).expect("512 bytes are allowed");
     let refused = writer.append(&index_event(), &[detail(&[2; 8]), detail(&[3; 513])]);
     assert_eq!(refused, Err(AppendError::TooLong { field: "stack", found: 513, limit: 512 }));
+    let other = |kind| DetailBody::Other { kind, payload: &[] };
+    assert_eq!(writer.append(&index_event(), &[other(5), other(16)]), Err(AppendError::KnownType { kind: 16 }));
     writer.append(&index_event(), &[detail(&[4; 8])]).expect("room");
     let (index, detail) = files(writer);
     let detail = detail.expect("there are details");

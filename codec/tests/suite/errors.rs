@@ -5,7 +5,7 @@ use codec::{
     heph::{
         Attribute, DecodeError, Encode, EncodeError, Event, MAX_PACKET_BYTES, Metadata, Packet, Value, packet_size,
     },
-    profile::{Detail, FunctionEvent, Message, Registers, Thread},
+    profile::{Detail, FunctionEvent, Message, Registers, RuntimeEvent, Thread},
 };
 
 /// An event packet with an empty description and these bytes behind it.
@@ -178,4 +178,18 @@ fn encoders_refuse_what_does_not_fit() {
     };
     unwritten(&function, EncodeError::TooLong { field: "stack", length: 65, limit: 64 });
     unwritten(&FunctionEvent { function: None, ..function }, EncodeError::Missing { field: "function or ip" });
+    let taken = [Attribute { name: "other", value: Value::U64(1) }, Attribute { name: "depth", value: Value::U64(1) }];
+    let function = FunctionEvent { detail: None, extra: (&taken).into(), ..function };
+    unwritten(&function, EncodeError::Reserved { name: "depth" });
+
+    let taken = [Attribute { name: "phase", value: Value::U64(1) }];
+    let runtime = RuntimeEvent {
+        stamp: Default::default(),
+        function: "swift_job_run",
+        phase: codec::EventKind::Call,
+        keys: (&taken).into(),
+    };
+    unwritten(&runtime, EncodeError::Reserved { name: "phase" });
+    let runtime = RuntimeEvent { function: "job_run", keys: Default::default(), ..runtime };
+    unwritten(&runtime, EncodeError::Value { field: "function", expected: "a function of a known runtime" });
 }

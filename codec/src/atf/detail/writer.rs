@@ -57,6 +57,9 @@ impl DetailWriter {
                 let record = ContextRecord { substream: context.substream.0, start: context.start.0 };
                 self.append_record(event, CONTEXT, &record.to_bytes(), &[])?;
             }
+            &DetailBody::Other { kind: kind @ (CALL | RETURN | KEYS | CONTEXT), .. } => {
+                return Err(AppendError::KnownType { kind });
+            }
             DetailBody::Other { kind, payload } => self.append_record(event, *kind, payload, &[])?,
         }
         Ok(position)
