@@ -1,5 +1,7 @@
 //! Measuring a piece of work beside its baseline, in one run.
 
+#![forbid(unsafe_code)]
+
 use std::{hint::black_box, time::Duration, time::Instant};
 
 /// How long each case is measured, baseline included.

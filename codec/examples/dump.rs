@@ -1,7 +1,6 @@
 //! Prints what is in a file: Heph packets, or an ATF index or detail file.
 //!
-//! `cargo run -p codec --example dump -- FILE`; `-` is standard input. A file named `*.hex` is bytes in hexadecimal,
-//! as in `fixtures/`.
+//! `cargo run -p codec --example dump -- --help` says how.
 
 use std::{
     env, fs,
@@ -10,18 +9,29 @@ use std::{
 };
 
 use codec::{
-    atf::{DetailReader, IndexReader, Integrity},
+    atf::{DetailBody, DetailEvent, DetailReader, IndexEvent, IndexReader, Integrity},
     heph::{MAX_PACKET_BYTES, Stamp, Step, StreamDecoder},
     profile::Message,
 };
 
+const USAGE: &str = "usage: dump FILE
+
+Prints Heph packets, or an ATF index or detail file, and whether they are sound.
+FILE - is standard input; a FILE named *.hex holds bytes in hexadecimal.";
+
 fn main() -> ExitCode {
-    let mut arguments = env::args_os().skip(1);
-    let (Some(path), None) = (arguments.next(), arguments.next()) else {
-        eprintln!("usage: dump FILE    (- is standard input)");
-        return ExitCode::from(2);
+    let arguments: Vec<_> = env::args_os().skip(1).collect();
+    let name = match arguments.as_slice() {
+        [help] if help == "--help" || help == "-h" => {
+            println!("{USAGE}");
+            return ExitCode::SUCCESS;
+        }
+        [path] => path.to_string_lossy(),
+        _ => {
+            eprintln!("{USAGE}");
+            return ExitCode::from(2);
+        }
     };
-    let name = path.to_string_lossy();
     match read(&name).and_then(|bytes| dump(&bytes, &mut io::stdout().lock())) {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
@@ -43,14 +53,11 @@ fn read(name: &str) -> io::Result<Vec<u8>> {
         return Ok(bytes);
     }
     let text = String::from_utf8_lossy(&bytes);
-    let digits: Vec<_> = text
-        .lines()
-        .flat_map(|line| line.split('#').next().unwrap_or_default().chars())
-        .filter(|c| !c.is_whitespace())
-        .collect();
-    let byte = |pair: &[char]| u8::from_str_radix(&pair.iter().collect::<String>(), 16);
-    let bytes: Result<_, _> = digits.chunks(2).map(byte).collect();
-    bytes.map_err(|error| io::Error::new(ErrorKind::InvalidData, format!("not hexadecimal: {error}")))
+    let code = text.lines().flat_map(|line| line.split('#').next().unwrap_or_default().chars());
+    let digits: Option<Vec<_>> = code.filter(|c| !c.is_whitespace()).map(|c| c.to_digit(16)).collect();
+    let pairs = digits.filter(|digits| digits.len().is_multiple_of(2));
+    let bytes = pairs.map(|digits| digits.chunks(2).map(|pair| (pair[0] << 4 | pair[1]) as u8).collect());
+    bytes.ok_or_else(|| io::Error::new(ErrorKind::InvalidData, "expected pairs of hexadecimal digits"))
 }
 
 /// Prints `bytes` and returns whether all of them are sound.
@@ -62,7 +69,7 @@ fn dump(bytes: &[u8], out: &mut impl Write) -> io::Result<bool> {
     };
     match integrity {
         Integrity::Intact => writeln!(out, "intact")?,
-        Integrity::Unfinished { events } => writeln!(out, "unfinished: {events} events are safe")?,
+        Integrity::Unfinished { events } => writeln!(out, "unfinished: events that can be read: {events}")?,
         Integrity::Corrupt(corrupt) => writeln!(out, "corrupt {corrupt}")?,
     }
     Ok(integrity == Integrity::Intact)
@@ -70,28 +77,32 @@ fn dump(bytes: &[u8], out: &mut impl Write) -> io::Result<bool> {
 
 fn dump_packets(bytes: &[u8], out: &mut impl Write) -> io::Result<bool> {
     let mut decoder = StreamDecoder::new(MAX_PACKET_BYTES);
-    let mut offset = 0;
+    let (mut offset, mut sound) = (0, true);
+    if bytes.is_empty() {
+        writeln!(out, "empty: no packets")?;
+    }
     while let Some(rest) = bytes.get(offset..).filter(|rest| !rest.is_empty()) {
         write!(out, "{offset:>8}  ")?;
         match decoder.step(rest, true) {
             Step::Packet { bytes, .. } => {
                 match Message::decode(bytes) {
                     Ok(message) => dump_message(&message, out)?,
-                    Err(error) => writeln!(out, "valid Heph, but not of the profile: {error}")?,
+                    Err(error) => {
+                        writeln!(out, "an option with a bad value: {}", error.from_base(offset))?;
+                        sound = false;
+                    }
                 }
                 offset += bytes.len();
             }
             Step::Skip { bytes, cause } => {
-                writeln!(out, "{bytes} bytes are no packet: {cause}")?;
+                writeln!(out, "{bytes} bytes are no packet: {}", cause.from_base(offset))?;
                 offset += bytes;
+                sound = false;
             }
-            Step::More { needed } => {
-                writeln!(out, "{needed} bytes needed")?;
-                break;
-            }
+            Step::More { needed } => unreachable!("{needed} bytes needed behind the end"),
         }
     }
-    Ok(decoder.skipped_bytes() == 0)
+    Ok(sound)
 }
 
 fn dump_message(message: &Message<'_>, out: &mut impl Write) -> io::Result<()> {
@@ -108,7 +119,8 @@ fn dump_message(message: &Message<'_>, out: &mut impl Write) -> io::Result<()> {
                 write!(out, " ip {ip:#x}")?;
             }
             if let Some(detail) = &event.detail {
-                write!(out, " {:x?} stack {:x?}", detail.registers, detail.stack)?;
+                let stack: Vec<_> = detail.stack.iter().collect();
+                write!(out, " registers {} stack {}", hex(&detail.registers.to_words()), hex(&stack))?;
             }
             if !event.extra.is_empty() {
                 write!(out, " {:?}", event.extra)?;
@@ -124,19 +136,28 @@ fn dump_message(message: &Message<'_>, out: &mut impl Write) -> io::Result<()> {
         }
         Message::Option(known) => writeln!(out, "option {:?}", known.option),
         Message::Metadata(metadata) => {
-            writeln!(out, "option {:?}: {} bytes, not of the profile", metadata.name, metadata.value.len())
+            writeln!(out, "option {:?}: {} bytes, not in the profile", metadata.name, metadata.value.len())
         }
     }
 }
 
 fn dump_index(bytes: &[u8], out: &mut impl Write) -> io::Result<Integrity> {
     if let Ok(index) = IndexReader::open(bytes) {
-        writeln!(out, "index: {} events of {:?}", index.len(), index.origin())?;
+        let origin = index.origin();
+        let (arch, os, clock) = (origin.arch.name(), origin.os.name(), origin.clock.name());
+        writeln!(out, "index of thread {} on {os} {arch}, clock {clock}, events: {}", origin.thread, index.len())?;
         for (sequence, event) in index.events().enumerate() {
-            match event {
-                Ok(event) => writeln!(out, "{sequence:>8}  {event:?}")?,
-                Err(corrupt) => writeln!(out, "{sequence:>8}  {corrupt}")?,
-            }
+            let event = match event {
+                Ok(event) => event,
+                Err(corrupt) => {
+                    writeln!(out, "{sequence:>8}  {corrupt}")?;
+                    continue;
+                }
+            };
+            let IndexEvent { timestamp, function, kind, depth, detail, .. } = event;
+            let detail = detail.map_or(String::new(), |position| format!(", detail {position}"));
+            let kind = kind.description();
+            writeln!(out, "{sequence:>8}  at {}: {kind} of {function} depth {depth}{detail}", timestamp.0)?;
         }
     }
     Ok(IndexReader::check_file(bytes))
@@ -144,13 +165,53 @@ fn dump_index(bytes: &[u8], out: &mut impl Write) -> io::Result<Integrity> {
 
 fn dump_detail(bytes: &[u8], out: &mut impl Write) -> io::Result<Integrity> {
     if let Ok(detail) = DetailReader::open(bytes) {
-        writeln!(out, "detail: {} events of thread {}", detail.len(), detail.origin().thread)?;
+        writeln!(out, "detail of thread {}, events: {}", detail.origin().thread, detail.len())?;
         for (position, event) in detail.events().enumerate() {
             match event {
-                Ok(event) => writeln!(out, "{position:>8}  {event:x?}")?,
+                Ok(DetailEvent { index, timestamp, body, .. }) => {
+                    write!(out, "{position:>8}  of event {index} at {}: ", timestamp.0)?;
+                    dump_body(&body, out)?;
+                }
                 Err(corrupt) => writeln!(out, "{position:>8}  {corrupt}")?,
             }
         }
     }
     Ok(DetailReader::check_file(bytes))
+}
+
+fn dump_body(body: &DetailBody<'_>, out: &mut impl Write) -> io::Result<()> {
+    match body {
+        DetailBody::Call(detail) => {
+            writeln!(
+                out,
+                "call of {}, registers {}, stack {:02x?}",
+                detail.function,
+                hex(&detail.registers.to_words()),
+                detail.stack
+            )
+        }
+        DetailBody::Return(detail) => {
+            writeln!(
+                out,
+                "return of {}, registers {}, stack {:02x?}",
+                detail.function,
+                hex(&detail.registers.to_words()),
+                detail.stack
+            )
+        }
+        DetailBody::Keys(keys) => writeln!(
+            out,
+            "keys of {} substream {} at {}..{} {:?}",
+            keys.function, keys.substream.0, keys.start.0, keys.end.0, keys.attributes
+        ),
+        DetailBody::Context(context) => {
+            writeln!(out, "substream {} from here, entered at {}", context.substream.0, context.start.0)
+        }
+        DetailBody::Other { kind, payload } => writeln!(out, "type {kind}, {} bytes", payload.len()),
+    }
+}
+
+fn hex(words: &[u64]) -> String {
+    let words: Vec<_> = words.iter().map(|word| format!("{word:#x}")).collect();
+    format!("[{}]", words.join(" "))
 }

@@ -3,3 +3,5 @@
 //!
 //! A crate of its own, so that no argument parser enters a target. Nothing is here yet; `CHANGELOG.md` says
 //! what is.
+
+#![forbid(unsafe_code)]

@@ -1,12 +1,14 @@
 //! Every value comes back as it went out.
 
+use std::collections::BTreeSet;
+
 use codec::{
     EventKind,
     atf::Manifest,
     heph::{Attribute, Encode, Event, Packet, Value},
     profile::{Known, Message, ProfileOption},
 };
-use quickcheck::{Gen, TestResult, quickcheck};
+use quickcheck::{Arbitrary, Gen, TestResult, quickcheck};
 
 use crate::generate::{AnyExtended, AnyMessage, function_event};
 
@@ -47,6 +49,19 @@ quickcheck! {
         let Ok(Message::Function(decoded)) = Message::decode(&bytes) else { return TestResult::failed() };
         TestResult::from_bool(decoded.extra.find_u64(&name) == Some(value) && encoded(&decoded) == bytes)
     }
+}
+
+/// The other tests here are worth what the generator yields.
+#[test]
+fn every_option_is_generated() {
+    let mut g = Gen::new(5);
+    let mut names = BTreeSet::new();
+    for _ in 0..5000 {
+        if let AnyMessage(Message::Option(known)) = AnyMessage::arbitrary(&mut g) {
+            names.insert(known.option.name());
+        }
+    }
+    assert_eq!(names, ProfileOption::NAMES.iter().copied().collect());
 }
 
 /// There are two ways to decode a function event. Reversing its attributes forces the long one.
