@@ -39,9 +39,8 @@ fn main() {
         });
         table.row(&format!("decode to function events, {name}"), work, || {
             let mut packets = Packets::new(black_box(&bytes), MAX_PACKET_BYTES);
-            while let Some(packet) = packets.next_bytes() {
-                let message = Message::decode(packet.expect("framed")).expect("valid");
-                black_box(&message);
+            while let Some(message) = packets.next_with(Message::decode) {
+                black_box(&message.expect("valid"));
             }
         });
         table.row(&format!("decode to plain packets, {name}"), work, || {

@@ -83,15 +83,10 @@ fn dump_packets(bytes: &[u8], out: &mut impl Write) -> io::Result<bool> {
     }
     while let Some(rest) = bytes.get(offset..).filter(|rest| !rest.is_empty()) {
         write!(out, "{offset:>8}  ")?;
-        match decoder.step(rest, true) {
-            Step::Packet { bytes, .. } => {
-                match Message::decode(bytes) {
-                    Ok(message) => dump_message(&message, out)?,
-                    Err(error) => {
-                        writeln!(out, "an option with a bad value: {}", error.from_base(offset))?;
-                        sound = false;
-                    }
-                }
+        match decoder.step_with(rest, true, Message::decode) {
+            Step::Packet { packet, bytes } => {
+                sound &= !matches!(packet, Message::BadOption { .. });
+                dump_message(&packet, offset, out)?;
                 offset += bytes.len();
             }
             Step::Skip { bytes, cause } => {
@@ -105,7 +100,7 @@ fn dump_packets(bytes: &[u8], out: &mut impl Write) -> io::Result<bool> {
     Ok(sound)
 }
 
-fn dump_message(message: &Message<'_>, out: &mut impl Write) -> io::Result<()> {
+fn dump_message(message: &Message<'_>, offset: usize, out: &mut impl Write) -> io::Result<()> {
     let stamped = |stamp: &Stamp| {
         let Stamp { stream, counter, substream, start, end } = stamp;
         format!("stream {} #{} substream {} at {}..{}", stream.0, counter.0, substream.0, start.0, end.0)
@@ -137,6 +132,9 @@ fn dump_message(message: &Message<'_>, out: &mut impl Write) -> io::Result<()> {
         Message::Option(known) => writeln!(out, "option {:?}", known.option),
         Message::Metadata(metadata) => {
             writeln!(out, "option {:?}: {} bytes, not in the profile", metadata.name, metadata.value.len())
+        }
+        Message::BadOption { metadata, error } => {
+            writeln!(out, "option {:?} with a bad value: {}", metadata.name, error.from_base(offset))
         }
     }
 }

@@ -19,12 +19,12 @@ pub use datagram::Packets;
 pub use error::{DecodeError, EncodeError};
 pub use event::{EVENT_LAYOUT, EVENT_MAGIC, Event, Stamp};
 #[cfg(feature = "framed")]
-pub use framed::{Framed, FramingError, HephCodec, PacketBuf};
+pub use framed::{Frame, FramingError, HephCodec, PacketBuf};
 pub use list::{List, ListIter};
 pub use metadata::{METADATA_LAYOUT, METADATA_MAGIC, Metadata};
 pub use packet::{Encode, MAX_PACKET_BYTES, Packet, packet_size};
 pub use stream::{Step, StreamDecoder};
 
 pub(crate) use event::{EventHead, event_size, read_event, write_event};
-pub(crate) use metadata::write_metadata;
-pub(crate) use packet::{Kind, check_size, whole_kind};
+pub(crate) use metadata::{metadata_size, write_metadata};
+pub(crate) use packet::{Kind, check_room, check_size, whole_kind};

@@ -33,7 +33,7 @@ pub const WIRE: &[Layout] = &[
     crate::profile::Limits::LAYOUT,
     crate::profile::Limit::LAYOUT,
     crate::profile::Drops::LAYOUT,
-    crate::profile::Drop::LAYOUT,
+    crate::profile::Dropped::LAYOUT,
     crate::profile::Progress::LAYOUT,
     crate::profile::StreamPosition::LAYOUT,
     crate::profile::End::LAYOUT,

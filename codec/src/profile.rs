@@ -22,7 +22,7 @@ mod thread;
 
 pub use ack::{Ack, Nack, Range};
 pub use clock::{Clock, Epoch};
-pub use drops::{Drop, Drops};
+pub use drops::{Dropped, Drops};
 pub use end::{End, EndReason};
 pub use fingerprint::{Fingerprint, FunctionTableHasher};
 pub use function::{Detail, FunctionEvent, MAX_STACK_WORDS, Registers};

@@ -25,27 +25,26 @@ impl<'a> Packets<'a> {
         self.datagram.len().saturating_sub(self.offset)
     }
 
-    /// The bytes of the next packet, framed but not decoded.
+    /// The next packet, decoded with `decode`.
     #[inline]
-    pub fn next_bytes(&mut self) -> Option<Result<&'a [u8], DecodeError>> {
+    pub fn next_with<T>(
+        &mut self,
+        decode: impl FnOnce(&'a [u8]) -> Result<T, DecodeError>,
+    ) -> Option<Result<T, DecodeError>> {
         let rest = self.datagram.get(self.offset..).unwrap_or_default();
         if self.failed || rest.is_empty() {
             return None;
         }
-        Some(match frame(rest, self.limit) {
-            Ok(packet) => {
-                self.offset = self.offset.saturating_add(packet.len());
+        Some(match frame(rest, self.limit).and_then(|packet| Ok((packet.len(), decode(packet)?))) {
+            Ok((size, packet)) => {
+                self.offset = self.offset.saturating_add(size);
                 Ok(packet)
             }
-            Err(error) => Err(self.fail(error, self.offset)),
+            Err(error) => {
+                self.failed = true;
+                Err(error.from_base(self.offset))
+            }
         })
-    }
-
-    /// Ends the iteration; `start` is where the packet starts that cannot be read.
-    fn fail(&mut self, error: DecodeError, start: usize) -> DecodeError {
-        self.failed = true;
-        self.offset = start;
-        error.from_base(start)
     }
 }
 
@@ -54,12 +53,7 @@ impl<'a> Iterator for Packets<'a> {
 
     #[inline]
     fn next(&mut self) -> Option<Self::Item> {
-        let start = self.offset;
-        let packet = match self.next_bytes()? {
-            Ok(packet) => packet,
-            Err(error) => return Some(Err(error)),
-        };
-        Some(Packet::decode(packet).map_err(|error| self.fail(error, start)))
+        self.next_with(Packet::decode)
     }
 }
 

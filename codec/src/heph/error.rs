@@ -179,6 +179,14 @@ pub enum EncodeError {
         /// The limit.
         limit: u32,
     },
+    /// A buffer that cannot grow and is too short for the packet.
+    #[error("packet has {needed} bytes, the buffer has room for {left}")]
+    NoRoom {
+        /// The size of the packet.
+        needed: usize,
+        /// The bytes left in the buffer.
+        left: usize,
+    },
     /// An attribute beside those of the profile that has the name of one of them.
     #[error("the attribute {name} belongs to the profile")]
     Reserved {

@@ -3,7 +3,7 @@
 use bytes::BufMut;
 
 use super::{
-    Attributes, DecodeError, Encode, EncodeError, check_size,
+    Attributes, DecodeError, Encode, EncodeError, check_room, check_size,
     packet::{Kind, expect_whole},
     wire::{Reader, Wire},
 };
@@ -143,7 +143,7 @@ pub(crate) fn write_event<B: BufMut>(
 ) -> Result<usize, EncodeError> {
     let size = event_size(description, attribute_bytes)?;
     let description_length = u16::try_from(description.len()).unwrap_or(u16::MAX);
-    let head = EventHead::new(stamp, check_size(size)?, description_length);
+    let head = EventHead::new(stamp, check_room(size, out)?, description_length);
     out.put_slice(&head.to_bytes());
     out.put_slice(description.as_bytes());
     attributes(out);

@@ -10,8 +10,11 @@ use super::{DecodeError, Encode, EncodeError, MAX_PACKET_BYTES, Packet, Step, St
 
 /// Frames Heph packets in an asynchronous byte stream.
 ///
-/// It yields [`Framed`] items: packets, and between them an account of the bytes that were none. The input
+/// It yields [`Frame`] items: packets, and between them an account of the bytes that were none. The input
 /// itself is never an error.
+///
+/// An item owns its bytes, so that it is decoded once here and once more where its values are wanted. Where that
+/// counts, use [`StreamDecoder::step_with`] on the buffer instead.
 #[derive(Debug, Clone)]
 pub struct HephCodec {
     decoder: StreamDecoder,
@@ -28,15 +31,15 @@ impl HephCodec {
         self.decoder.skipped_bytes()
     }
 
-    fn next(&mut self, input: &mut BytesMut, ended: bool) -> Option<Framed> {
+    fn next(&mut self, input: &mut BytesMut, ended: bool) -> Option<Frame> {
         match self.decoder.step(input, ended) {
             Step::Packet { bytes, .. } => {
                 let size = bytes.len();
-                Some(Framed::Packet(PacketBuf(input.split_to(size).freeze())))
+                Some(Frame::Packet(PacketBuf(input.split_to(size).freeze())))
             }
             Step::Skip { bytes, cause } => {
                 input.advance(bytes);
-                Some(Framed::Skipped { bytes, cause })
+                Some(Frame::Skipped { bytes, cause })
             }
             Step::More { needed } => {
                 input.reserve(needed.saturating_sub(input.len()));
@@ -53,14 +56,14 @@ impl Default for HephCodec {
 }
 
 impl Decoder for HephCodec {
-    type Item = Framed;
+    type Item = Frame;
     type Error = FramingError;
 
-    fn decode(&mut self, input: &mut BytesMut) -> Result<Option<Framed>, FramingError> {
+    fn decode(&mut self, input: &mut BytesMut) -> Result<Option<Frame>, FramingError> {
         Ok(self.next(input, false))
     }
 
-    fn decode_eof(&mut self, input: &mut BytesMut) -> Result<Option<Framed>, FramingError> {
+    fn decode_eof(&mut self, input: &mut BytesMut) -> Result<Option<Frame>, FramingError> {
         Ok(self.next(input, true))
     }
 }
@@ -76,7 +79,7 @@ impl<T: Encode> Encoder<T> for HephCodec {
 
 /// What a [`HephCodec`] found in a stream.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Framed {
+pub enum Frame {
     /// A packet.
     Packet(PacketBuf),
     /// Bytes that are no packet.

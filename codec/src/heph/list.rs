@@ -23,6 +23,19 @@ enum Repr<'a, T> {
 }
 
 impl<'a, T: Wire<'a>> List<'a, T> {
+    /// How many of the first `values` a list of at most `bytes` can have: for splitting a list over packets.
+    pub fn fitting(values: &[T], bytes: usize) -> usize {
+        let mut left = bytes.saturating_sub(2);
+        let fits = |value: &&T| match value.measure("list").ok().and_then(|bytes| left.checked_sub(bytes)) {
+            Some(rest) => {
+                left = rest;
+                true
+            }
+            None => false,
+        };
+        values.iter().take(u16::MAX.into()).take_while(fits).count()
+    }
+
     /// How many values there are.
     pub fn len(&self) -> usize {
         match self.0 {

@@ -3,7 +3,7 @@
 use bytes::BufMut;
 
 use super::{
-    DecodeError, Encode, EncodeError, check_size,
+    DecodeError, Encode, EncodeError, check_room, check_size,
     packet::{Kind, expect_whole},
     wire::{Reader, Wire},
 };
@@ -56,15 +56,20 @@ impl<'a> Metadata<'a> {
 
 impl Encode for Metadata<'_> {
     fn encoded_len(&self) -> Result<usize, EncodeError> {
-        let size = self.value_offset().saturating_add(self.value.len());
-        self.name.measure("option name")?;
-        check_size(size)?;
-        Ok(size)
+        metadata_size(self.name, self.value.len())
     }
 
     fn encode(&self, out: &mut impl BufMut) -> Result<usize, EncodeError> {
         write_metadata(self.name, self.value.len(), out, |out| out.put_slice(self.value))
     }
+}
+
+/// The size of a metadata packet whose value takes `value_bytes`.
+pub(crate) fn metadata_size(name: &str, value_bytes: usize) -> Result<usize, EncodeError> {
+    let name = name.measure("option name")?;
+    let size = (MetadataHead::LEN - 2).saturating_add(name).saturating_add(value_bytes);
+    check_size(size)?;
+    Ok(size)
 }
 
 /// Writes a metadata packet whose value takes `value_bytes` and is written by `value`.
@@ -74,11 +79,10 @@ pub(crate) fn write_metadata<B: BufMut>(
     out: &mut B,
     value: impl FnOnce(&mut B),
 ) -> Result<usize, EncodeError> {
-    let name_bytes = name.measure("option name")?;
-    let size = (MetadataHead::LEN - 2).saturating_add(name_bytes).saturating_add(value_bytes);
+    let size = metadata_size(name, value_bytes)?;
     let head = MetadataHead {
         magic: METADATA_MAGIC,
-        size: check_size(size)?,
+        size: check_room(size, out)?,
         option_name_length: u16::try_from(name.len()).unwrap_or(u16::MAX),
     };
     out.put_slice(&head.to_bytes());

@@ -56,7 +56,8 @@ pub trait Encode {
 
     /// Appends the packet to `out` and returns its size. On an error nothing has been appended.
     ///
-    /// `out` must have room: a `Vec` or `BytesMut` makes it, a plain slice panics where it is too short.
+    /// A `Vec` or `BytesMut` makes room. Of what cannot, such as a slice or [`BufMut::limit`], no more is used
+    /// than there is: [`EncodeError::NoRoom`] says that the packet does not fit.
     fn encode(&self, out: &mut impl BufMut) -> Result<usize, EncodeError>;
 }
 
@@ -149,6 +150,16 @@ pub(crate) fn check_size(size: usize) -> Result<u32, EncodeError> {
         Ok(fits) if fits <= MAX_PACKET_BYTES => Ok(fits),
         _ => Err(EncodeError::PacketTooLarge { size, limit: MAX_PACKET_BYTES }),
     }
+}
+
+/// Like [`check_size`], and checks that `out` has room for it.
+#[inline]
+pub(crate) fn check_room(size: usize, out: &impl BufMut) -> Result<u32, EncodeError> {
+    let left = out.remaining_mut();
+    if size > left {
+        return Err(EncodeError::NoRoom { needed: size, left });
+    }
+    check_size(size)
 }
 
 #[inline]

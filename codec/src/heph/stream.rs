@@ -5,11 +5,16 @@ use super::{DecodeError, EVENT_MAGIC, METADATA_MAGIC, Packet, packet_size};
 /// Finds the packets of a byte stream.
 ///
 /// The caller holds the bytes. It passes all it has from the first byte not yet consumed, gets back one
-/// [`Step`], drops what that consumed, and repeats.
+/// [`Step`], drops what that consumed, and repeats. How the bytes were cut into reads makes no difference to
+/// what is found.
 ///
 /// Where the stream goes bad, the decoder skips to the next plausible packet and says how many bytes that
-/// were. A packet with a sound frame but bad contents is skipped whole if another packet follows it, so that
-/// bytes *inside* a packet (a traced program's stack may hold anything) are not taken for packets.
+/// were. Two packets are distrusted although they are whole:
+///
+/// * one with bad contents. If another packet follows it, only the contents are bad and it is skipped whole,
+///   so that bytes *inside* it (a traced program's stack may hold anything) are not taken for packets;
+/// * one with good contents behind which no packet starts, but inside of which one does: its size is wrong or
+///   its end was lost, and it has swallowed what came next.
 ///
 /// However hostile the bytes, the work is linear in their number.
 #[derive(Debug, Clone)]
@@ -78,9 +83,10 @@ impl StreamDecoder {
         ended: bool,
         decode: impl Fn(&'a [u8]) -> Result<T, DecodeError>,
     ) -> Step<'a, T> {
-        // The good case first and without a detour: this is the hot path.
+        // The good case first and without a detour, since this is the hot path: a packet, and behind it another.
         if let Ok(Some(size)) = packet_size(input, self.limit)
-            && let Some(bytes) = input.get(..size)
+            && let Some((bytes, rest)) = input.split_at_checked(size)
+            && let Ok(Some(_)) = packet_size(rest, self.limit)
             && let Ok(packet) = decode(bytes)
         {
             self.consume(size);
@@ -141,31 +147,73 @@ impl StreamDecoder {
             let cause = DecodeError::Incomplete { offset: 0, size, found };
             return Look::Bad { bytes: next_magic(input), cause };
         };
-        match decode(packet) {
-            Ok(value) => Look::Good { packet: value, bytes: packet },
-            Err(cause) => self.distrust(input, rest, ended, cause),
+        let follows = match packet_size(rest, self.limit) {
+            Ok(Some(_)) => Some(true),
+            Ok(None) if ended => Some(rest.is_empty()),
+            Ok(None) => None,
+            Err(_) => Some(false),
+        };
+        match (decode(packet), follows) {
+            (Ok(value), Some(true)) => Look::Good { packet: value, bytes: packet },
+            (Ok(value), _) => match self.swallowed(input, size, ended, decode) {
+                Swallowed::Nothing => Look::Good { packet: value, bytes: packet },
+                // Whether a packet follows is not known yet, and it matters.
+                Swallowed::Packet { .. } | Swallowed::Unknown { .. } if follows.is_none() => {
+                    Look::More { needed: size.saturating_add(HEAD_BYTES) }
+                }
+                Swallowed::Unknown { needed } => Look::More { needed },
+                Swallowed::Packet { at } => {
+                    let cause = DecodeError::TrailingBytes { offset: at, count: size.saturating_sub(at) };
+                    Look::Bad { bytes: at, cause }
+                }
+            },
+            (Err(cause), Some(true)) => Look::Bad { bytes: size, cause },
+            (Err(_), None) => Look::More { needed: size.saturating_add(HEAD_BYTES) },
+            // The size is not to be trusted: the next packet may lie inside. Looking there means decoding some
+            // bytes again; where that gets out of hand, they are given up instead.
+            (Err(cause), Some(false)) => {
+                let decoded = cause.offset().clamp(1, size);
+                let bytes = if self.waste(decoded) { next_magic(input) } else { decoded };
+                Look::Bad { bytes, cause }
+            }
         }
     }
 
-    /// How much to skip of a packet that is whole but bad inside; `rest` is what lies behind it.
+    /// Looks for a packet that starts inside the first `size` bytes of `input`, behind their own start.
     #[cold]
-    fn distrust<'a, T>(&mut self, input: &[u8], rest: &[u8], ended: bool, cause: DecodeError) -> Look<'a, T> {
-        let size = input.len().saturating_sub(rest.len());
-        let framed = match packet_size(rest, self.limit) {
-            Ok(Some(_)) => true,
-            Ok(None) if ended => rest.is_empty(),
-            Ok(None) => return Look::More { needed: size.saturating_add(HEAD_BYTES) },
-            Err(_) => false,
-        };
-        if framed {
-            return Look::Bad { bytes: size, cause };
+    fn swallowed<'a, T>(
+        &mut self,
+        input: &'a [u8],
+        size: usize,
+        ended: bool,
+        decode: &impl Fn(&'a [u8]) -> Result<T, DecodeError>,
+    ) -> Swallowed {
+        let mut at = 0_usize;
+        loop {
+            let rest = input.get(at..).unwrap_or_default();
+            at = at.saturating_add(next_magic(rest));
+            let inner = input.get(at..).filter(|inner| at < size && !inner.is_empty());
+            let Some(inner) = inner else { return Swallowed::Nothing };
+            let needed = match packet_size(inner, self.limit) {
+                Ok(Some(length)) => match inner.get(..length).map(decode) {
+                    Some(Ok(_)) => return Swallowed::Packet { at },
+                    Some(Err(error)) if self.waste(error.offset()) => continue,
+                    Some(Err(_)) => return Swallowed::Nothing,
+                    None => length,
+                },
+                Ok(None) => HEAD_BYTES,
+                Err(_) => continue,
+            };
+            if !ended {
+                return Swallowed::Unknown { needed: at.saturating_add(needed) };
+            }
         }
-        // The size is not to be trusted: the next packet may lie inside. Looking there means decoding some
-        // bytes again; where that gets out of hand, they are given up instead.
-        let decoded = cause.offset().clamp(1, size);
-        self.wasted = self.wasted.saturating_add(decoded);
-        let bytes = if self.wasted > WASTE_ALLOWED { decoded } else { next_magic(input) };
-        Look::Bad { bytes, cause }
+    }
+
+    /// Notes that bytes were decoded in vain, and tells whether that may go on.
+    fn waste(&mut self, bytes: usize) -> bool {
+        self.wasted = self.wasted.saturating_add(bytes);
+        self.wasted <= WASTE_ALLOWED
     }
 
     #[inline]
@@ -178,6 +226,13 @@ enum Look<'a, T> {
     Good { packet: T, bytes: &'a [u8] },
     Bad { bytes: usize, cause: DecodeError },
     More { needed: usize },
+}
+
+/// What a packet has swallowed.
+enum Swallowed {
+    Nothing,
+    Packet { at: usize },
+    Unknown { needed: usize },
 }
 
 /// How many bytes to skip to where a packet may start next: a magic constant, or at the end of `input` what

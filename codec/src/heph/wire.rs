@@ -320,13 +320,13 @@ macro_rules! wire_struct {
                 _: &'static str,
             ) -> Result<Self, $crate::heph::DecodeError> {
                 Ok(Self {
-                    $($field: $crate::heph::wire::Wire::read(reader, stringify!($field))?,)+
+                    $($field: $crate::heph::wire::Wire::read(reader, concat!($title, " ", stringify!($field)))?,)+
                 })
             }
 
             fn measure(&self, _: &'static str) -> Result<usize, $crate::heph::EncodeError> {
                 let bytes = 0_usize;
-                $(let bytes = bytes.saturating_add(self.$field.measure(stringify!($field))?);)+
+                $(let bytes = bytes.saturating_add(self.$field.measure(concat!($title, " ", stringify!($field)))?);)+
                 Ok(bytes)
             }
 

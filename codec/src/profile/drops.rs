@@ -9,13 +9,13 @@ wire_struct! {
     /// Events that were produced but not kept.
     pub struct Drops<'a> as "drops" {
         /// The ranges that are missing.
-        pub drops: List<'a, Drop<'a>>,
+        pub drops: List<'a, Dropped<'a>>,
     }
 }
 
 wire_struct! {
     /// A range of events of one stream that the agent dropped.
-    pub struct Drop<'a> as "drop" {
+    pub struct Dropped<'a> as "drop" {
         /// The stream.
         pub stream: StreamId,
         /// The first event dropped.

@@ -5,7 +5,7 @@ use bytes::BufMut;
 use crate::{
     EventKind, FunctionId,
     heph::{
-        Attribute, Attributes, Encode, EncodeError, Event, EventHead, List, Stamp, Value, check_size, event_size,
+        Attribute, Attributes, Encode, EncodeError, Event, EventHead, List, Stamp, Value, check_room, event_size,
         wire::{Reader, Wire},
         write_event,
     },
@@ -342,7 +342,8 @@ impl Encode for FunctionEvent<'_> {
         let size = event_size(description, attributes)?;
         let depth = self.depth.into();
         let record = FunctionRecord { fn_head: FN_HEAD, function: function.0, depth_head: DEPTH_HEAD, depth };
-        let head = |length| EventHead::new(&self.stamp, check_size(size).unwrap_or(u32::MAX), length).to_bytes();
+        let size_field = check_room(size, out)?;
+        let head = |length| EventHead::new(&self.stamp, size_field, length).to_bytes();
         // In one piece whose length is known when this is compiled.
         if self.kind == EventKind::Call {
             let start = CallStart { head: head(4), description: *b"call", record: record.to_bytes() };

@@ -21,13 +21,21 @@ pub enum Message<'a> {
     Option(Known<'a>),
     /// Any other option.
     Metadata(Metadata<'a>),
+    /// An option with a name of the profile, but not the layout.
+    BadOption {
+        /// The option as it is.
+        metadata: Metadata<'a>,
+        /// Why it cannot be read.
+        error: DecodeError,
+    },
 }
 
 impl<'a> Message<'a> {
     /// Decodes `packet`, which must be one whole packet and nothing else.
     ///
-    /// An event that has the name of a function or runtime event but not its attributes is valid Heph all the
-    /// same, and comes as [`Message::Event`].
+    /// Only bytes that are not Heph are an error. An event that has the name of a function or runtime event but
+    /// not its attributes comes as [`Message::Event`]; an option that has the name of one of the profile but not
+    /// its layout comes as [`Message::BadOption`].
     #[inline]
     pub fn decode(packet: &'a [u8]) -> Result<Self, DecodeError> {
         match whole_kind(packet)? {
@@ -37,7 +45,11 @@ impl<'a> Message<'a> {
             },
             Kind::Metadata => {
                 let metadata = Metadata::read(packet)?;
-                Ok(Known::decode(&metadata)?.map_or(Self::Metadata(metadata), Self::Option))
+                Ok(match Known::decode(&metadata) {
+                    Ok(Some(known)) => Self::Option(known),
+                    Ok(None) => Self::Metadata(metadata),
+                    Err(error) => Self::BadOption { metadata, error },
+                })
             }
         }
     }
@@ -61,7 +73,7 @@ impl Encode for Message<'_> {
             Self::Runtime(event) => event.encoded_len(),
             Self::Event(event) => event.encoded_len(),
             Self::Option(option) => option.encoded_len(),
-            Self::Metadata(metadata) => metadata.encoded_len(),
+            Self::Metadata(metadata) | Self::BadOption { metadata, .. } => metadata.encoded_len(),
         }
     }
 
@@ -71,7 +83,7 @@ impl Encode for Message<'_> {
             Self::Runtime(event) => event.encode(out),
             Self::Event(event) => event.encode(out),
             Self::Option(option) => option.encode(out),
-            Self::Metadata(metadata) => metadata.encode(out),
+            Self::Metadata(metadata) | Self::BadOption { metadata, .. } => metadata.encode(out),
         }
     }
 }

@@ -4,7 +4,7 @@ use bytes::BufMut;
 
 use super::{Ack, Clock, Drops, End, Epoch, Functions, Limits, Module, Nack, Progress, Queue, Session, Thread};
 use crate::heph::{
-    DecodeError, Encode, EncodeError, Metadata, check_size,
+    DecodeError, Encode, EncodeError, Metadata, metadata_size,
     wire::{Reader, Wire},
     write_metadata,
 };
@@ -32,16 +32,24 @@ impl<'a> Known<'a> {
     }
 }
 
+impl Known<'_> {
+    fn measure(&self) -> Result<usize, EncodeError> {
+        let bytes = self.option.measure()?;
+        let length = bytes.saturating_add(self.extra.len());
+        if matches!(self.option, ProfileOption::Epoch(_)) && length > bytes {
+            return Err(EncodeError::TooLong { field: "epoch", length, limit: bytes });
+        }
+        Ok(length)
+    }
+}
+
 impl Encode for Known<'_> {
     fn encoded_len(&self) -> Result<usize, EncodeError> {
-        let size = self.option.encoded_len()?.saturating_add(self.extra.len());
-        check_size(size)?;
-        Ok(size)
+        metadata_size(self.option.name(), self.measure()?)
     }
 
     fn encode(&self, out: &mut impl BufMut) -> Result<usize, EncodeError> {
-        let bytes = self.option.measure()?.saturating_add(self.extra.len());
-        write_metadata(self.option.name(), bytes, out, |out| {
+        write_metadata(self.option.name(), self.measure()?, out, |out| {
             self.option.write(out);
             out.put_slice(self.extra);
         })
@@ -128,10 +136,7 @@ options! {
 
 impl Encode for ProfileOption<'_> {
     fn encoded_len(&self) -> Result<usize, EncodeError> {
-        let value = self.measure()?;
-        let size = Metadata { name: self.name(), value: &[] }.value_offset().saturating_add(value);
-        check_size(size)?;
-        Ok(size)
+        Known { option: *self, extra: &[] }.encoded_len()
     }
 
     fn encode(&self, out: &mut impl BufMut) -> Result<usize, EncodeError> {

@@ -31,7 +31,8 @@ fn a_truncation_that_hides_itself_is_an_error_or_another_valid_packet() {
             cut[4..8].copy_from_slice(&(length as u32).to_be_bytes());
             check_decoded(&cut);
             if name.starts_with("option-") && name != "option-unknown.hex" {
-                assert!(Message::decode(&cut).is_err(), "{name} cut to {length}: no field may be missing");
+                let good = matches!(Message::decode(&cut), Ok(Message::Option(_)));
+                assert!(!good, "{name} cut to {length}: no field may be missing");
             }
         }
     }

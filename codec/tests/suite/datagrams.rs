@@ -38,7 +38,6 @@ fn a_datagram_that_goes_bad_yields_what_was_good_and_one_error() {
         assert_eq!(error.to_string(), message);
         assert_eq!(packets.remaining_bytes(), datagram.len() - size, "all bytes behind the good packet are lost");
         assert_eq!(packets.next(), None, "one error, and then the end");
-        assert_eq!(packets.next_bytes(), None);
     }
 }
 

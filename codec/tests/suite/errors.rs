@@ -1,11 +1,13 @@
 //! Each way of being wrong has an error of its own, which names the field, the place and what was expected.
 
+use bytes::BufMut;
 use codec::{
     FunctionId,
     heph::{
-        Attribute, DecodeError, Encode, EncodeError, Event, MAX_PACKET_BYTES, Metadata, Packet, Value, packet_size,
+        Attribute, DecodeError, Encode, EncodeError, Event, List, MAX_PACKET_BYTES, Metadata, Packet, Packets, Value,
+        packet_size,
     },
-    profile::{Detail, FunctionEvent, Message, Registers, RuntimeEvent, Thread},
+    profile::{Detail, FunctionEvent, FunctionName, Message, Registers, RuntimeEvent, Thread},
 };
 
 /// An event packet with an empty description and these bytes behind it.
@@ -120,16 +122,19 @@ fn a_size_above_the_limit_is_known_from_the_first_eight_bytes() {
 }
 
 #[test]
-fn a_known_option_that_is_cut_is_an_error() {
+fn an_option_of_another_layout_is_kept_with_what_is_wrong() {
     let thread =
         Thread { stream: Default::default(), os_id: 1, start: Default::default(), end: None, creator: None, name: "n" };
     let mut packet = Vec::new();
     codec::profile::ProfileOption::from(thread).encode(&mut packet).expect("valid");
     let offset_of_end = 8 + 2 + 6 + 4 + 8 + 8;
     packet[offset_of_end] = 2;
-    let error = Message::decode(&packet).expect_err("neither absent nor present");
-    assert_eq!(error.to_string(), format!("end at byte {offset_of_end}: expected 0 (absent) or 1 (present), found 2"));
-    assert!(Packet::decode(&packet).is_ok(), "as plain Heph it is valid");
+    let Ok(Message::BadOption { metadata, error }) = Message::decode(&packet) else { panic!("it is bad") };
+    let expected = format!("thread end at byte {offset_of_end}: expected 0 (absent) or 1 (present), found 2");
+    assert_eq!((metadata.name, error.to_string()), ("thread", expected));
+    let mut again = Vec::new();
+    Message::BadOption { metadata, error }.encode(&mut again).expect("valid Heph");
+    assert_eq!(again, packet);
 }
 
 /// An encoder that refuses has written nothing.
@@ -139,6 +144,42 @@ fn unwritten(value: &impl Encode, expected: EncodeError) {
     assert_eq!(value.encode(&mut out), Err(expected));
     assert_eq!(value.encoded_len(), Err(expected));
     assert_eq!(out, b"before");
+}
+
+#[test]
+fn a_buffer_that_cannot_grow_is_not_overrun() {
+    let function = FunctionEvent {
+        stamp: Default::default(),
+        kind: codec::EventKind::Call,
+        function: Some(FunctionId(1)),
+        ip: None,
+        depth: 0,
+        detail: None,
+        extra: Default::default(),
+    };
+    let metadata = Metadata { name: "name", value: b"value" };
+    let mut datagram = [0; 100];
+    let mut left = &mut datagram[..];
+    assert_eq!(function.encode(&mut left), Ok(75));
+    assert_eq!(function.encode(&mut left), Err(EncodeError::NoRoom { needed: 75, left: 25 }));
+    let exception = FunctionEvent { kind: codec::EventKind::Exception, ..function };
+    assert_eq!(exception.encode(&mut left), Err(EncodeError::NoRoom { needed: 80, left: 25 }));
+    assert_eq!(metadata.encode(&mut left), Ok(19));
+    assert_eq!(metadata.encode(&mut left), Err(EncodeError::NoRoom { needed: 19, left: 6 }));
+    assert_eq!(Packets::new(&datagram[..94], MAX_PACKET_BYTES).filter(Result::is_ok).count(), 2);
+
+    let mut growing = Vec::new().limit(80);
+    assert_eq!(function.encode(&mut growing), Ok(75));
+    assert_eq!(metadata.encode(&mut growing), Err(EncodeError::NoRoom { needed: 19, left: 5 }));
+}
+
+#[test]
+fn lists_tell_how_much_of_them_fits() {
+    let functions = [FunctionName { offset: 0, name: "12345" }; 100];
+    assert_eq!(List::fitting(&functions, 2 + 15 * 7 + 14), 7);
+    assert_eq!(List::fitting(&functions, 1), 0);
+    assert_eq!(List::fitting(&functions, 10_000), 100);
+    assert_eq!(List::fitting(&[0_u64; 70_000], usize::MAX), 65_535);
 }
 
 #[test]
@@ -181,6 +222,9 @@ fn encoders_refuse_what_does_not_fit() {
     let taken = [Attribute { name: "other", value: Value::U64(1) }, Attribute { name: "depth", value: Value::U64(1) }];
     let function = FunctionEvent { detail: None, extra: (&taken).into(), ..function };
     unwritten(&function, EncodeError::Reserved { name: "depth" });
+
+    let epoch = codec::profile::Known { option: codec::profile::Epoch { unix_ns: 1 }.into(), extra: &[1] };
+    unwritten(&epoch, EncodeError::TooLong { field: "epoch", length: 9, limit: 8 });
 
     let taken = [Attribute { name: "phase", value: Value::U64(1) }];
     let runtime = RuntimeEvent {

@@ -1,7 +1,7 @@
 //! The same streams through the `tokio_util` codec.
 
 use bytes::{Bytes, BytesMut};
-use codec::heph::{Framed, HephCodec, Packet, PacketBuf};
+use codec::heph::{Frame, HephCodec, Packet, PacketBuf};
 use tokio_util::codec::{Decoder, Encoder};
 
 use crate::fixtures::{golden, golden_packets};
@@ -12,15 +12,15 @@ fn packets_and_skipped_bytes_come_in_order() {
     let mut input = BytesMut::from(&[&call[..], b"noise", &call, &call[..20]].concat()[..]);
     let mut codec = HephCodec::default();
     let packet = |item| match item {
-        Ok(Some(Framed::Packet(packet))) => packet,
+        Ok(Some(Frame::Packet(packet))) => packet,
         other => panic!("expected a packet, found {other:?}"),
     };
     assert_eq!(packet(codec.decode(&mut input)).bytes(), &call);
-    assert!(matches!(codec.decode(&mut input), Ok(Some(Framed::Skipped { bytes: 5, .. }))));
+    assert!(matches!(codec.decode(&mut input), Ok(Some(Frame::Skipped { bytes: 5, .. }))));
     let second = packet(codec.decode(&mut input));
     assert_eq!(Ok(second.packet()), Packet::decode(&call));
     assert!(matches!(codec.decode(&mut input), Ok(None)), "the third is not whole yet");
-    assert!(matches!(codec.decode_eof(&mut input), Ok(Some(Framed::Skipped { bytes: 20, .. }))));
+    assert!(matches!(codec.decode_eof(&mut input), Ok(Some(Frame::Skipped { bytes: 20, .. }))));
     assert!(matches!(codec.decode_eof(&mut input), Ok(None)));
     assert_eq!(codec.skipped_bytes(), 25);
 }
@@ -34,7 +34,7 @@ fn what_is_encoded_is_decoded() {
     }
     for (name, packet) in golden_packets() {
         let expected = PacketBuf::new(Bytes::from(packet)).expect("golden");
-        assert_eq!(codec.decode(&mut stream).expect("never fails"), Some(Framed::Packet(expected)), "{name}");
+        assert_eq!(codec.decode(&mut stream).expect("never fails"), Some(Frame::Packet(expected)), "{name}");
     }
     assert!(stream.is_empty());
 }

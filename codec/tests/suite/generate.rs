@@ -8,7 +8,7 @@ use codec::{
     atf::{Context, DetailBody, FunctionDetail, IndexEvent, Keys},
     heph::{Attribute, Attributes, Event, List, Metadata, Stamp, Value},
     profile::{
-        Ack, Clock, Detail, Drop, Drops, End, EndReason, Epoch, Fingerprint, FunctionEvent, FunctionName, Functions,
+        Ack, Clock, Detail, Dropped, Drops, End, EndReason, Epoch, Fingerprint, FunctionEvent, FunctionName, Functions,
         Known, Limit, Limits, MAX_STACK_WORDS, Message, Module, Nack, ProfileOption, Progress, Queue, Range, Registers,
         RuntimeEvent, Session, StreamPosition, Thread,
     },
@@ -207,7 +207,7 @@ fn option(g: &mut Gen) -> ProfileOption<'static> {
         }
         8 => {
             let drop =
-                |g: &mut Gen| Drop { stream: stream(g), first: Position(any(g)), count: any(g), reason: string(g) };
+                |g: &mut Gen| Dropped { stream: stream(g), first: Position(any(g)), count: any(g), reason: string(g) };
             Drops { drops: list(g, drop) }.into()
         }
         9 => Progress { now: ns(g), streams: list(g, stream_position) }.into(),

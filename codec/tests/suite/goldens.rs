@@ -12,7 +12,7 @@ use codec::{
     },
     heph::{Attribute, Attributes, Encode, Event, List, Metadata, Packet, Stamp, Value},
     profile::{
-        Ack, Clock, Detail, Drop, Drops, End, EndReason, Epoch, Fingerprint, FunctionEvent, FunctionName,
+        Ack, Clock, Detail, Dropped, Drops, End, EndReason, Epoch, Fingerprint, FunctionEvent, FunctionName,
         FunctionTableHasher, Functions, Key, Known, Limit, Limits, Message, Module, Nack, ProfileOption, Progress,
         Queue, Range, Registers, Runtime, RuntimeEvent, Session, StreamPosition, Thread,
     },
@@ -198,7 +198,7 @@ fn check_options(seen: &mut BTreeSet<String>) {
         Limit { module: ModuleId(0), count: 1, reason: "missing-symbol", detail: "swift_job_run" },
     ];
     check(seen, "option-limits", option(Limits { limits: (&limits).into() }));
-    let drops = [Drop { stream: StreamId(7), first: Position((1 << 32) + 1), count: 12, reason: "ring-full" }];
+    let drops = [Dropped { stream: StreamId(7), first: Position((1 << 32) + 1), count: 12, reason: "ring-full" }];
     check(seen, "option-drops", option(Drops { drops: (&drops).into() }));
     let streams = [
         StreamPosition { stream: StreamId(0), next: Position(9) },

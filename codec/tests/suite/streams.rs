@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 
-use codec::heph::{MAX_PACKET_BYTES, Packet, Step, StreamDecoder};
+use codec::heph::{Encode, MAX_PACKET_BYTES, Packet, Step, StreamDecoder};
 use quickcheck::{Arbitrary, Gen, quickcheck};
 
 use crate::fixtures::{golden, golden_packets};
@@ -82,30 +82,68 @@ fn a_clean_stream_is_read_byte_by_byte() {
     assert_eq!(decode(&packets.concat(), &[1]), (packets, 0));
 }
 
+/// Whether a packet of `size` bytes, of which only `there` are its own, ends where one of `next` bytes ends.
+/// Then nothing in the stream contradicts its size, and what it has swallowed is gone with it.
+fn ends_on_a_packet(size: usize, there: usize, next: usize) -> bool {
+    size >= there && (size - there).is_multiple_of(next)
+}
+
 #[test]
 fn half_a_packet_between_two_costs_only_itself() {
-    let good = golden("packets/function-return.hex");
-    for cut in 1..good.len() {
-        let stream = [&good[..], &good[..cut], &good[..], &good[..]].concat();
-        // Heph has no checksum: where only numbers are missing, the next packet's bytes make as good ones.
-        let numbers_missing = cut >= good.len() - 16;
-        assert_eq!(Packet::decode(&stream[good.len()..][..good.len()]).is_ok(), numbers_missing, "cut to {cut}");
-        if !numbers_missing {
-            let expected = vec![good.clone(); 3];
-            assert_eq!(decode(&stream, &[usize::MAX >> 1]), (expected, cut as u64), "cut to {cut}");
+    let good = golden("packets/function-call.hex");
+    for (name, cut) in golden_packets() {
+        for length in (1..cut.len()).filter(|&length| !ends_on_a_packet(cut.len(), length, good.len())) {
+            let stream = [&good[..], &cut[..length], &good, &good, &good, &good].concat();
+            let expected = vec![good.clone(); 5];
+            assert_eq!(decode(&stream, &[usize::MAX >> 1]), (expected, length as u64), "{name} cut to {length}");
         }
     }
 }
 
 #[test]
-fn a_wrong_size_costs_only_its_own_packet() {
+fn a_wrong_size_costs_no_other_packet() {
     let good = golden("packets/function-call.hex");
-    for wrong in [42_u32, 70, 74, 76, 149, 151, 1000, 1 << 20] {
-        let mut bad = good.clone();
-        bad[4..8].copy_from_slice(&wrong.to_be_bytes());
-        let stream = [&good[..], &bad, &good, &good].concat();
-        let expected = vec![good.clone(); 3];
-        assert_eq!(decode(&stream, &[usize::MAX >> 1]), (expected, 75), "a size of {wrong}");
+    for (name, packet) in golden_packets() {
+        let sizes = [42, 70, 74, 76, 149, 151, 400, 1000, 30_000, 1 << 20].into_iter();
+        for wrong in sizes.filter(|&wrong| !ends_on_a_packet(wrong, packet.len(), good.len())) {
+            let mut bad = packet.clone();
+            bad[4..8].copy_from_slice(&(wrong as u32).to_be_bytes());
+            let stream = [&good[..], &bad, &good.repeat(500)].concat();
+            let (mut found, _) = decode(&stream, &[usize::MAX >> 1]);
+            // With too small a size it may itself be taken for a shorter packet.
+            found.retain(|packet| packet[..] != bad[..wrong.min(bad.len())]);
+            assert_eq!(found.len(), 501, "{name} of size {wrong}");
+            assert!(found.iter().all(|packet| *packet == good), "{name} of size {wrong}");
+        }
+    }
+}
+
+/// The decoder looks at what is behind a packet, but waits for it only where it matters.
+#[test]
+fn a_packet_is_not_held_back_for_the_next_one() {
+    for (name, packet) in golden_packets() {
+        let step = StreamDecoder::new(MAX_PACKET_BYTES).step(&packet, false);
+        assert!(matches!(step, Step::Packet { .. }), "{name}");
+    }
+}
+
+#[test]
+fn a_stack_that_holds_a_packet_is_a_stack() {
+    let inner = golden("packets/function-call.hex");
+    let words: Vec<_> = inner.chunks_exact(8).map(|word| u64::from_be_bytes(word.try_into().unwrap())).collect();
+    let event = codec::profile::FunctionEvent {
+        stamp: Default::default(),
+        kind: codec::EventKind::Call,
+        function: Some(codec::FunctionId(1)),
+        ip: None,
+        depth: 0,
+        detail: Some(codec::profile::Detail { registers: Default::default(), stack: words.as_slice().into() }),
+        extra: Default::default(),
+    };
+    let mut packet = Vec::new();
+    event.encode(&mut packet).expect("valid");
+    for reads in [1, 7, 100_000] {
+        assert_eq!(decode(&packet.repeat(3), &[reads]), (vec![packet.clone(); 3], 0));
     }
 }
 
