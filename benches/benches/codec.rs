@@ -17,7 +17,7 @@ use codec::{
 const EVENTS: usize = 8192;
 
 /// Enough that a file does not fit the caches, as when it is read from disk.
-const MANY: usize = 2_000_000;
+const MANY: usize = 16_000_000;
 
 /// How many of them differ: values are larger than packets, and are not to be fetched from memory.
 const DIFFERENT: usize = 128;
@@ -99,14 +99,13 @@ fn main() {
         for event in black_box(&records) {
             writer.append(event, &[body]).expect("room");
         }
-        writer.index.flush_to(&mut io::sink()).expect("a sink takes everything");
-        writer.detail.as_mut().expect("has details").flush_to(&mut io::sink()).expect("a sink takes everything");
+        writer.flush_to(&mut io::sink(), &mut io::sink()).expect("a sink takes everything");
     });
     let detail = {
         let mut writer = ThreadWriter::new(origin);
         records.iter().for_each(|event| _ = writer.append(event, &[body]).expect("room"));
         let mut file = io::Cursor::new(Vec::new());
-        writer.detail.expect("has details").seal().write_to(&mut file).expect("memory");
+        writer.seal().1.expect("has details").write_to(&mut file).expect("memory");
         file.into_inner()
     };
     let work = Work { events: EVENTS, bytes: detail.len() - 2 * EDGE_BYTES };

@@ -163,7 +163,7 @@ fn dump_index(bytes: &[u8], out: &mut impl Write) -> io::Result<Integrity> {
 
 fn dump_detail(bytes: &[u8], out: &mut impl Write) -> io::Result<Integrity> {
     if let Ok(detail) = DetailReader::open(bytes) {
-        writeln!(out, "detail of thread {}, events: {}", detail.origin().thread, detail.len())?;
+        writeln!(out, "detail of thread {}, events: {}", detail.thread(), detail.len())?;
         for (position, event) in detail.events().enumerate() {
             match event {
                 Ok(DetailEvent { index, timestamp, body, .. }) => {

@@ -124,8 +124,7 @@ fn appending_to_a_warm_file_allocates_nothing() {
     let mut writer = ThreadWriter::new(origin);
     let mut round = || {
         (0..100).for_each(|_| _ = writer.append(&event, &[body]).expect("room"));
-        writer.index.flush_to(&mut std::io::sink()).expect("a sink takes everything");
-        writer.detail.as_mut().expect("details").flush_to(&mut std::io::sink()).expect("a sink takes everything");
+        writer.flush_to(&mut std::io::sink(), &mut std::io::sink()).expect("a sink takes everything");
     };
     round();
     round();

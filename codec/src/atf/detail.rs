@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     ClockNs, EventKind, FunctionId, SubstreamId,
-    heph::Attributes,
+    heph::{Attributes, MAX_PACKET_BYTES},
     layout::{Layout, record},
     profile::{MAX_STACK_WORDS, Registers},
 };
@@ -216,6 +216,16 @@ impl Totals {
         self.last_index = record.index.into();
         self.count = self.count.saturating_add(1);
         self.bytes = self.bytes.saturating_add(record.length.into());
+    }
+}
+
+/// The longest that an event of this type can be.
+fn max_length(kind: u16) -> usize {
+    const MAX_PACKET: usize = MAX_PACKET_BYTES as usize;
+    match kind {
+        CALL | RETURN => const { DetailRecord::LEN + FunctionRecord::LEN + MAX_STACK_BYTES },
+        CONTEXT => const { DetailRecord::LEN + ContextRecord::LEN },
+        _ => const { DetailRecord::LEN + KeysRecord::LEN + MAX_PACKET },
     }
 }
 

@@ -3,6 +3,7 @@
 use thiserror::Error;
 
 use super::EDGE_BYTES;
+use crate::heph::DecodeError;
 
 /// The state of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -125,10 +126,10 @@ pub enum Corruption {
         found: u32,
     },
     /// A detail event whose length does not fit.
-    #[error("expected a length from 24 to the {left} bytes left, found {found}")]
+    #[error("expected a length from 24 to {limit}, found {found}")]
     Length {
-        /// The bytes left in the events section.
-        left: u64,
+        /// The longest that it could be: by the bytes left, or by its type.
+        limit: u64,
         /// The length it claims.
         found: u32,
     },
@@ -140,9 +141,17 @@ pub enum Corruption {
         /// The bytes it has.
         found: u64,
     },
-    /// A detail event whose attributes are not attributes.
-    #[error("expected attributes, found something else")]
-    Attributes,
+    /// A detail event with more stack than the format allows.
+    #[error("expected at most {limit} bytes of stack, found {found}")]
+    Stack {
+        /// The most bytes allowed.
+        limit: u64,
+        /// The bytes it has.
+        found: u64,
+    },
+    /// A detail event whose attributes cannot be read.
+    #[error("in attributes, {0}")]
+    Attributes(DecodeError),
 }
 
 /// What turns an unfinished file into a finished one: cut it to `length`, append `footer`, and put `header`
@@ -179,26 +188,32 @@ impl<F> Ending<F> {
     }
 }
 
-/// Finds the end of the events in `file`, whose header promises a footer at `promised` unless that is `None`.
+/// Finds the end of the events in `file`.
 ///
-/// Returns the events section and the 64 bytes behind it. Without a promise, the last 64 bytes are the footer
-/// if `is_footer` says so, given the length of the section before them: a writer may have been stopped
-/// between footer and header.
+/// Returns the events section and the 64 bytes behind it. The last 64 bytes are the footer if `is_footer` says so,
+/// given the length of the section before them: that is where the footer is, whatever the header `promised` (an
+/// offset, 0 for none, and where in the header that stands).
 pub(crate) fn find_footer(
     file: &[u8],
-    promised: Option<u64>,
+    promised: (u64, u64),
     is_footer: impl FnOnce(&[u8; EDGE_BYTES], u64) -> bool,
 ) -> (&[u8], Ending<&[u8; EDGE_BYTES]>) {
+    let (offset, promised) = promised;
     let events = file.get(EDGE_BYTES..).unwrap_or_default();
-    let Some(promised) = promised else {
-        return match events.split_last_chunk() {
-            Some((before, footer)) if is_footer(footer, before.len() as u64) => (before, Ending::Finished(footer)),
-            _ => (events, Ending::Unfinished),
-        };
-    };
-    let length = promised.saturating_sub(EDGE_BYTES as u64);
-    let length = usize::try_from(length).unwrap_or(usize::MAX);
-    let Some((events, rest)) = events.split_at_checked(length) else {
+    let footer_at = |events: &[u8]| (EDGE_BYTES as u64).saturating_add(events.len() as u64);
+    if let Some((before, footer)) = events.split_last_chunk()
+        && is_footer(footer, before.len() as u64)
+    {
+        // A writer may have been stopped between footer and header.
+        let agreed = promised == 0 || promised == footer_at(before);
+        let misplaced = misplaced_footer(offset, footer_at(before), promised);
+        return (before, if agreed { Ending::Finished(footer) } else { Ending::Broken(misplaced) });
+    }
+    if promised == 0 {
+        return (events, Ending::Unfinished);
+    }
+    let length = promised.checked_sub(EDGE_BYTES as u64).and_then(|length| usize::try_from(length).ok());
+    let Some((events, rest)) = length.and_then(|length| events.split_at_checked(length)) else {
         let what = Corruption::FooterCut { found: 0 };
         return (events, Ending::Broken(Corrupt { offset: file.len() as u64, what }));
     };
@@ -214,6 +229,12 @@ pub(crate) fn find_footer(
             (events, Ending::Broken(Corrupt { offset: promised, what }))
         }
     }
+}
+
+/// A header that tells the wrong place for the footer, in the field at `offset`.
+pub(crate) fn misplaced_footer(offset: u64, expected: u64, found: u64) -> Corrupt {
+    let field = "place of the footer by the header";
+    Corrupt { offset, what: Corruption::Disagreement { field, expected, found } }
 }
 
 /// Compares what a header or footer says with what is so.

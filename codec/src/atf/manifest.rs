@@ -223,45 +223,48 @@ pub struct EndEntry {
 }
 
 impl Manifest {
-    /// Reads a manifest and checks that what it says can be so.
+    /// Reads a manifest. What it says can still be wrong: see [`check`](Self::check).
     pub fn parse(json: &[u8]) -> Result<Self, ManifestError> {
-        let manifest: Self = serde_json::from_slice(json)?;
-        manifest.check()?;
-        Ok(manifest)
+        Ok(serde_json::from_slice(json)?)
     }
 
-    /// The manifest as JSON, checked before it is written.
+    /// The manifest as JSON.
     pub fn to_json(&self) -> Result<Vec<u8>, ManifestError> {
-        self.check()?;
         let mut json = serde_json::to_vec_pretty(self)?;
         json.push(b'\n');
         Ok(json)
     }
 
-    /// How many events of a thread are missing, over all its gaps.
-    pub fn missing(&self, thread: u32) -> u64 {
-        let gaps = self.gaps.iter().filter(|gap| gap.thread == thread);
-        gaps.fold(0, |sum, gap| sum.saturating_add(gap.count))
+    /// How many events are missing, by thread, over all gaps.
+    pub fn missing(&self) -> BTreeMap<u32, u64> {
+        let mut missing = BTreeMap::new();
+        for gap in &self.gaps {
+            let count: &mut u64 = missing.entry(gap.thread).or_default();
+            *count = count.saturating_add(gap.count);
+        }
+        missing
     }
 
-    fn check(&self) -> Result<(), ManifestError> {
+    /// Checks that what it says can be so, and that all events are accounted for.
+    pub fn check(&self) -> Result<(), ManifestError> {
         if self.time_start_ns > self.time_end_ns {
             return Err(ManifestError::Times { start_ns: self.time_start_ns, end_ns: self.time_end_ns });
         }
+        let mut missing = self.missing();
         let mut ids = BTreeSet::new();
         for thread in &self.threads {
             if !ids.insert(thread.id) {
                 return Err(ManifestError::ThreadTwice { id: thread.id });
             }
-            if let (Some(produced), Some(written)) = (thread.produced, thread.written) {
-                let missing = self.missing(thread.id);
-                if written.checked_add(missing) != Some(produced) {
-                    return Err(ManifestError::Accounting { id: thread.id, produced, written, missing });
-                }
+            let missing = missing.remove(&thread.id).unwrap_or(0);
+            if let (Some(produced), Some(written)) = (thread.produced, thread.written)
+                && written.checked_add(missing) != Some(produced)
+            {
+                return Err(ManifestError::Accounting { id: thread.id, produced, written, missing });
             }
         }
-        match self.gaps.iter().find(|gap| !ids.contains(&gap.thread)) {
-            Some(gap) => Err(ManifestError::GapWithoutThread { id: gap.thread }),
+        match missing.into_keys().next() {
+            Some(id) => Err(ManifestError::GapWithoutThread { id }),
             None => Ok(()),
         }
     }

@@ -130,11 +130,12 @@ pub struct Sealed {
 }
 
 impl Sealed {
-    /// Writes what is left of the file at the end of `out`, then the completed header at its start.
+    /// Writes what is left of the file to the end of `out`, then the completed header over its start.
     ///
-    /// After an error it can be called again. Until it succeeds, the file reads as unfinished. A file that was
-    /// opened for appending only will not do: its start cannot be written.
+    /// After an error it can be called again; a file whose footer was not written to its end reads as unfinished.
+    /// A file that was opened for appending only will not do: its start cannot be written.
     pub fn write_to(&mut self, out: &mut (impl Write + Seek)) -> io::Result<()> {
+        out.seek(SeekFrom::End(0))?;
         self.section.flush_to(out)?;
         out.seek(SeekFrom::Start(0))?;
         out.write_all(&self.header)?;

@@ -1,23 +1,25 @@
 //! The two files of a thread together, and the links between them.
 
+use std::{
+    io::{self, Write},
+    iter,
+};
+
 use thiserror::Error;
 
 use super::{
     AppendError, Corrupt, DetailBody, DetailEvent, DetailEvents, DetailReader, DetailWriter, IndexEvent, IndexReader,
-    IndexWriter, Origin, section::MAX_EVENTS,
+    IndexWriter, Origin, Repair, Sealed, section::MAX_EVENTS,
 };
 
 /// Writes the index and detail of one thread, and links them both ways.
 ///
 /// The details of an event lie one behind the other; the event points to the first, and each points back.
-/// Flush the detail file before the index: then no link in the index leads nowhere, whenever the writer dies.
 #[derive(Debug)]
 pub struct ThreadWriter {
     origin: Origin,
-    /// The index.
-    pub index: IndexWriter,
-    /// The details, once there are any.
-    pub detail: Option<DetailWriter>,
+    index: IndexWriter,
+    detail: Option<DetailWriter>,
 }
 
 impl ThreadWriter {
@@ -37,9 +39,52 @@ impl ThreadWriter {
         if !details.is_empty() {
             let writer = self.detail.get_or_insert_with(|| DetailWriter::new(self.origin));
             let events = details.iter().map(|&body| DetailEvent { index, thread, timestamp, flags: 0, body });
-            detail = writer.append_all(events)?;
+            detail = match writer.append_all(events) {
+                Ok(first) => first,
+                Err(error) => {
+                    self.detail.take_if(|detail| detail.is_empty());
+                    return Err(error);
+                }
+            };
         }
         self.index.append(&IndexEvent { detail, ..*event })
+    }
+
+    /// How many events it has.
+    pub fn len(&self) -> u32 {
+        self.index.len()
+    }
+
+    /// Whether it has none.
+    pub fn is_empty(&self) -> bool {
+        self.index.is_empty()
+    }
+
+    /// Whether there are details, and so a detail file.
+    pub fn has_detail(&self) -> bool {
+        self.detail.is_some()
+    }
+
+    /// How many bytes wait to be written, to both files together.
+    pub fn pending_bytes(&self) -> usize {
+        let detail = self.detail.as_ref().map_or(0, DetailWriter::pending_bytes);
+        self.index.pending_bytes().saturating_add(detail)
+    }
+
+    /// Writes what waits to the ends of the two files. Nothing is written to `detail` while there are no details.
+    ///
+    /// The details go first: then no link in the index leads nowhere, whenever the writer dies. After an error the
+    /// rest still waits, and another call goes on at the very byte where this one stopped.
+    pub fn flush_to(&mut self, index: &mut impl Write, detail: &mut impl Write) -> io::Result<()> {
+        if let Some(writer) = &mut self.detail {
+            writer.flush_to(detail)?;
+        }
+        self.index.flush_to(index)
+    }
+
+    /// Ends the files: the index, and the details if there are any. Write the details first.
+    pub fn seal(self) -> (Sealed, Option<Sealed>) {
+        (self.index.seal(), self.detail.map(DetailWriter::seal))
     }
 }
 
@@ -53,13 +98,29 @@ pub struct ThreadReader<'a> {
 }
 
 impl<'a> ThreadReader<'a> {
-    /// The details of the event with this sequence number.
-    pub fn details_of(&self, sequence: u32) -> impl Iterator<Item = Result<DetailEvent<'a>, Corrupt>> + use<'a> {
-        let position = self.index.get(sequence).and_then(Result::ok).and_then(|event| event.detail);
-        let details = self.detail.as_ref().zip(position).map(|(detail, at)| detail.from(at.into()));
-        let own =
-            move |event: &Result<DetailEvent<'_>, _>| event.as_ref().map_or(true, |event| event.index == sequence);
-        details.into_iter().flatten().take_while(own)
+    /// The details of the event with this sequence number. Ends after an error.
+    pub fn details_of(&self, sequence: u32) -> impl Iterator<Item = Result<DetailEvent<'a>, BrokenLink>> + use<'a> {
+        let mut events = self.first_detail(sequence).transpose();
+        iter::from_fn(move || match events.take()? {
+            Ok(mut rest) if rest.next_index() == Some(sequence) => {
+                let event = rest.next()?.map_err(BrokenLink::Detail);
+                events = event.is_ok().then_some(Ok(rest));
+                Some(event)
+            }
+            Ok(_) => None,
+            Err(error) => Some(Err(error)),
+        })
+    }
+
+    /// The details from the first that belongs to this event on, if it has any.
+    fn first_detail(&self, sequence: u32) -> Result<Option<DetailEvents<'a>>, BrokenLink> {
+        let event = self.index.get(sequence).transpose().map_err(BrokenLink::Index)?;
+        let Some(position) = event.and_then(|event| event.detail) else { return Ok(None) };
+        let events = self.detail.as_ref().map(|detail| detail.from(position.into()));
+        match events {
+            Some(events) if events.next_index() == Some(sequence) => Ok(Some(events)),
+            _ => Err(BrokenLink::Forward { sequence, position }),
+        }
     }
 
     /// The event that the detail at this position belongs to.
@@ -71,6 +132,8 @@ impl<'a> ThreadReader<'a> {
     }
 
     /// Follows every link both ways.
+    ///
+    /// Where the index is unfinished, the details may have come further: they are flushed first.
     pub fn check_links(&self) -> Result<(), BrokenLink> {
         let mut details = self.detail.as_ref().map(DetailReader::events).map(Numbered::new);
         for (sequence, event) in (0..).zip(self.index.events()) {
@@ -93,9 +156,17 @@ impl<'a> ThreadReader<'a> {
             }
         }
         match details.as_mut().map(Numbered::next_index).transpose()?.flatten() {
+            Some((_, index)) if !self.index.is_finished() && index >= self.index.len() => Ok(()),
             Some((position, index)) => Err(BrokenLink::Backward { position, index }),
             None => Ok(()),
         }
+    }
+
+    /// What finishes the two files together: every whole event of the index, and the details of those.
+    pub fn repair(&self) -> Result<(Repair, Option<Repair>), BrokenLink> {
+        let index = self.index.repair().map_err(BrokenLink::Index)?;
+        let detail = self.detail.as_ref().map(|detail| detail.repair(detail.count_before(self.index.len())));
+        Ok((index, detail.transpose().map_err(BrokenLink::Detail)?))
     }
 }
 

@@ -6,7 +6,7 @@ use codec::{
     Arch, ClockKind, ClockNs, EventKind, FunctionId, Os,
     atf::{
         AppendError, BrokenLink, DetailBody, DetailEvent, DetailReader, DetailWriter, EDGE_BYTES, FunctionDetail,
-        IndexEvent, IndexReader, IndexWriter, Integrity, OpenError, Origin, Repair, ThreadReader, ThreadWriter,
+        IndexEvent, IndexReader, IndexWriter, Integrity, OpenError, Origin, Repair, Sealed, ThreadReader, ThreadWriter,
     },
     profile::Registers,
 };
@@ -26,13 +26,15 @@ fn write(thread: &AnyThread) -> ThreadWriter {
 
 /// The files of a thread, finished.
 fn files(writer: ThreadWriter) -> (Vec<u8>, Option<Vec<u8>>) {
-    let (mut index, mut detail) = (Cursor::new(Vec::new()), Cursor::new(Vec::new()));
-    writer.index.seal().write_to(&mut index).expect("memory");
-    let detail = writer.detail.map(|writer| {
-        writer.seal().write_to(&mut detail).expect("memory");
-        detail.into_inner()
-    });
-    (index.into_inner(), detail)
+    let (index, detail) = writer.seal();
+    (finish(Vec::new(), index), detail.map(|detail| finish(Vec::new(), detail)))
+}
+
+/// What has been flushed of a file, ended.
+fn finish(file: Vec<u8>, mut sealed: Sealed) -> Vec<u8> {
+    let mut file = Cursor::new(file);
+    sealed.write_to(&mut file).expect("memory");
+    file.into_inner()
 }
 
 fn apply(repair: &Repair, file: &[u8]) -> Vec<u8> {
@@ -72,8 +74,8 @@ quickcheck! {
             detail: detail.as_deref().map(|detail| DetailReader::open(detail).expect("intact")),
         };
         assert_eq!(reader.check_links(), Ok(()));
-        assert_eq!(reader.detail.as_ref().is_none_or(|detail| detail.check() == Integrity::Intact), true);
-        assert_eq!(reader.index.has_detail(), detail.is_some());
+        assert!(reader.detail.as_ref().is_none_or(|detail| detail.check() == Integrity::Intact));
+        assert_eq!(reader.index.has_detail(), Some(detail.is_some()));
         (0..).zip(&thread.0).all(|(sequence, (event, details))| {
             let read = reader.index.get(sequence).expect("it is there").expect("it is whole");
             let found: Vec<_> = reader.details_of(sequence).map(|detail| detail.expect("it is whole")).collect();
@@ -91,28 +93,23 @@ quickcheck! {
             writer.append(event, details).expect("room");
             if at % (usize::from(every) + 1) == 0 {
                 // Full or not: what is not written now is written later.
-                let _ = writer.index.flush_to(&mut disks[0]);
-                let _ = writer.detail.iter_mut().try_for_each(|detail| detail.flush_to(&mut disks[1]));
+                let [index_disk, detail_disk] = &mut disks;
+                let _ = writer.flush_to(index_disk, detail_disk);
             }
         }
-        while writer.index.flush_to(&mut disks[0]).is_err() {}
-        while writer.detail.iter_mut().any(|detail| detail.flush_to(&mut disks[1]).is_err()) {}
-        let finish = |file: Vec<u8>, mut sealed: codec::atf::Sealed| {
-            let mut file = Cursor::new(file);
-            file.set_position(file.get_ref().len() as u64);
-            sealed.write_to(&mut file).expect("memory");
-            file.into_inner()
-        };
+        let [index_disk, detail_disk] = &mut disks;
+        while writer.flush_to(index_disk, detail_disk).is_err() {}
+        assert_eq!(writer.pending_bytes(), 0);
         let [index_disk, detail_disk] = disks;
-        let same = finish(index_disk.file, writer.index.seal()) == index;
-        same && writer.detail.map(|writer| finish(detail_disk.file, writer.seal())) == detail
+        let (sealed_index, sealed_detail) = writer.seal();
+        let same = finish(index_disk.file, sealed_index) == index;
+        same && sealed_detail.map(|sealed| finish(detail_disk.file, sealed)) == detail
     }
 
     fn a_file_abandoned_at_any_byte_holds_its_whole_events(thread: AnyThread, at: usize) -> TestResult {
         let mut writer = write(&thread);
         let (mut index, mut detail) = (Vec::new(), Vec::new());
-        writer.index.flush_to(&mut index).expect("memory");
-        writer.detail.iter_mut().for_each(|writer| writer.flush_to(&mut detail).expect("memory"));
+        writer.flush_to(&mut index, &mut detail).expect("memory");
         abandoned_index(&index[..at % (index.len() + 1)]);
         if !detail.is_empty() {
             abandoned_detail(&detail[..at % (detail.len() + 1)]);
@@ -148,6 +145,104 @@ fn abandoned_detail(file: &[u8]) {
         let repaired = DetailReader::open(&repaired).expect("intact");
         assert!(repaired.events().eq(reader.events().take(keep as usize)), "the events kept are the same");
     }
+}
+
+/// Killed between two flushes, at any byte: what is repaired is whole and linked.
+#[test]
+fn a_thread_abandoned_at_any_byte_is_repaired_with_its_links() {
+    let body = |byte: u8| {
+        let stack: &'static [u8] = vec![byte; 24].leak();
+        DetailBody::Call(FunctionDetail { function: FunctionId(1), registers: Registers::default(), stack })
+    };
+    let mut writer = ThreadWriter::new(ORIGIN);
+    let (mut index, mut detail) = (Vec::new(), Vec::new());
+    for at in 0..3 {
+        writer.append(&index_event(), &[body(at), body(at + 100)]).expect("room");
+        writer.append(&index_event(), &[]).expect("room");
+    }
+    writer.flush_to(&mut index, &mut detail).expect("memory");
+    for length in EDGE_BYTES..=index.len() {
+        let cut = &index[..length];
+        let reader = ThreadReader {
+            index: IndexReader::open(cut).expect("a header"),
+            detail: Some(DetailReader::open(&detail).expect("a header")),
+        };
+        assert_eq!(reader.check_links(), Ok(()), "the details came further");
+        let (index_repair, detail_repair) = reader.repair().expect("they only lack their ends");
+        let index = apply(&index_repair, cut);
+        let detail = apply(&detail_repair.expect("there are details"), &detail);
+        let repaired = ThreadReader {
+            index: IndexReader::open(&index).expect("repaired"),
+            detail: Some(DetailReader::open(&detail).expect("repaired")),
+        };
+        assert_eq!(repaired.index.check(), Integrity::Intact);
+        assert_eq!(repaired.detail.as_ref().map(DetailReader::check), Some(Integrity::Intact));
+        assert_eq!(repaired.check_links(), Ok(()), "index cut to {length}");
+    }
+}
+
+/// Damage is not an end: what lies behind it is not given up, and no repair signs it.
+#[test]
+fn damage_in_an_unfinished_file_is_corruption() {
+    let mut writer = ThreadWriter::new(ORIGIN);
+    let body =
+        DetailBody::Call(FunctionDetail { function: FunctionId(1), registers: Registers::default(), stack: &[7; 16] });
+    for _ in 0..100 {
+        writer.append(&index_event(), &[body]).expect("room");
+    }
+    let (mut index, mut detail) = (Vec::new(), Vec::new());
+    writer.flush_to(&mut index, &mut detail).expect("memory");
+    index[64 + 10 * 32 + 20] = 9;
+    let reader = IndexReader::open(&index).expect("a header");
+    assert_eq!((reader.len(), reader.events().filter(Result::is_ok).count()), (100, 99));
+    assert!(matches!(reader.check(), Integrity::Corrupt(_)));
+    assert!(reader.repair().is_err());
+
+    let told = |at: usize, byte: u8| {
+        let mut file = detail.clone();
+        file[64 + 10 * 140 + at] = byte;
+        let reader = DetailReader::open(&file).expect("a header");
+        let told = match reader.check() {
+            Integrity::Corrupt(corrupt) => corrupt.to_string(),
+            other => panic!("expected corruption, found {other:?}"),
+        };
+        assert_eq!(reader.repair(u64::MAX).expect_err("it is damaged").to_string(), told);
+        assert!(reader.repair(5).is_ok() || at < 24, "before the damage it is sound");
+        told
+    };
+    assert_eq!(told(0, 5), "at byte 1464: expected a length from 24 to 636, found 5");
+    assert_eq!(told(2, 1), "at byte 1464: expected a length from 24 to 636, found 65676");
+    assert_eq!(told(24 + 96, 17), "at byte 1488: expected 117 bytes of payload, found 116");
+    assert_eq!(told(24 + 97, 4), "at byte 1584: expected at most 512 bytes of stack, found 1040");
+}
+
+/// The place of the footer is where the footer is.
+#[test]
+fn a_header_that_misplaces_the_footer_hides_nothing() {
+    let index = golden("atf/index.hex");
+    for (at, byte) in [(40, 0xff), (41, 9), (40, 3)] {
+        let mut file = index.clone();
+        file[at] = byte;
+        file[64] ^= 1;
+        let reader = IndexReader::open(&file).expect("a header");
+        assert_eq!(reader.len(), 5, "the footer is no event");
+        assert!(matches!(reader.check(), Integrity::Corrupt(_)));
+        assert!(reader.repair().is_err(), "the event that was changed is not signed");
+    }
+}
+
+#[test]
+fn a_link_to_another_events_details_is_told() {
+    let (index, detail) = (golden("atf/index.hex"), golden("atf/detail.hex"));
+    let mut wrong = index.clone();
+    wrong[64 + 32 + 28] = 1;
+    let reader = ThreadReader {
+        index: IndexReader::open(&wrong).expect("a header"),
+        detail: Some(DetailReader::open(&detail).expect("intact")),
+    };
+    let found: Vec<_> = reader.details_of(1).collect();
+    assert_eq!(found, [Err(BrokenLink::Forward { sequence: 1, position: 1 })]);
+    assert_eq!(reader.details_of(2).filter(Result::is_ok).count(), 1, "others are not touched");
 }
 
 /// Killed while the file was being finished: in the footer, or between footer and header.
@@ -241,7 +336,7 @@ fn corruption_is_told_with_its_place() {
             other => panic!("expected corruption, found {other:?}"),
         }
     };
-    assert_eq!(told(64, 23), "at byte 64: expected a length from 24 to the 396 bytes left, found 23");
+    assert_eq!(told(64, 23), "at byte 64: expected a length from 24 to 396, found 23");
     assert_eq!(told(64 + 24 + 96, 17), "at byte 88: expected 117 bytes of payload, found 116");
 }
 
@@ -269,19 +364,18 @@ fn links_that_lead_astray_are_found() {
         DetailBody::Call(FunctionDetail { function: FunctionId(1), registers: Registers::default(), stack: &[] });
     let detail = |index| DetailEvent { index, thread: 7, timestamp: ClockNs(1), flags: 0, body };
     let links = |index: &[Option<u32>], details: &[u32]| {
-        let mut writer = ThreadWriter::new(ORIGIN);
+        let mut index_writer = IndexWriter::new(ORIGIN);
         for &detail in index {
-            writer.index.append(&IndexEvent { detail, ..index_event() }).expect("room");
+            index_writer.append(&IndexEvent { detail, ..index_event() }).expect("room");
         }
         let mut detail_writer = DetailWriter::new(ORIGIN);
         for &index in details {
             detail_writer.append(&detail(index)).expect("room");
         }
-        writer.detail = Some(detail_writer);
-        let (index, detail) = files(writer);
+        let (index, detail) = (finish(Vec::new(), index_writer.seal()), finish(Vec::new(), detail_writer.seal()));
         let reader = ThreadReader {
             index: IndexReader::open(&index).expect("intact"),
-            detail: detail.as_deref().map(|detail| DetailReader::open(detail).expect("intact")),
+            detail: Some(DetailReader::open(&detail).expect("intact")),
         };
         reader.check_links()
     };

@@ -278,8 +278,9 @@ fn the_golden_trace_is_written_and_read_back() {
         assert_eq!(writer.append(event, details), Ok(sequence));
     }
     let mut files = [Cursor::new(Vec::new()), Cursor::new(Vec::new())];
-    writer.index.seal().write_to(&mut files[0]).expect("memory");
-    writer.detail.expect("there are details").seal().write_to(&mut files[1]).expect("memory");
+    let (mut sealed_index, sealed_detail) = writer.seal();
+    sealed_detail.expect("there are details").write_to(&mut files[1]).expect("memory");
+    sealed_index.write_to(&mut files[0]).expect("memory");
     let [written_index, written_detail] = files.map(Cursor::into_inner);
     assert_eq!(written_index, index);
     assert_eq!(written_detail, detail);
@@ -292,7 +293,7 @@ fn the_golden_trace_is_written_and_read_back() {
     };
     assert_eq!(thread.check_links(), Ok(()));
     assert_eq!(*thread.index.origin(), ORIGIN);
-    assert!(thread.index.has_detail());
+    assert_eq!(thread.index.has_detail(), Some(true));
     assert_eq!(thread.index.events().map(Result::unwrap).collect::<Vec<_>>(), events);
     for (sequence, expected) in (0..).zip(details) {
         let found: Vec<_> = thread.details_of(sequence).map(|detail| detail.unwrap().body).collect();
@@ -314,7 +315,8 @@ fn the_golden_manifest_is_written_and_read_back() {
     assert_eq!((manifest.time_start_ns, manifest.time_end_ns), (5_000_001_000, 5_000_001_400));
     assert_eq!(manifest.session.as_deref(), Some(SESSION.to_string().as_str()));
     assert_eq!(manifest.functions[2].name, "_ZN3fooEv");
-    assert_eq!(manifest.missing(1), 3);
+    assert_eq!(manifest.missing(), [(1, 3)].into());
+    manifest.check().expect("it is accounted for");
     assert_eq!(manifest.drops["ring-full"], 1);
     assert_eq!(manifest.extra["colour"], "red", "what is not known is kept");
     assert_eq!(String::from_utf8(manifest.to_json().expect("valid")), String::from_utf8(json));

@@ -142,7 +142,10 @@ fn an_epoch_is_eight_bytes_and_no_more() {
 
 #[test]
 fn a_manifest_refuses_what_cannot_be_so() {
-    let error = |json: &str| Manifest::parse(json.as_bytes()).expect_err("it cannot be").to_string();
+    let error = |json: &str| {
+        let checked = Manifest::parse(json.as_bytes()).and_then(|manifest| manifest.check());
+        checked.expect_err("it cannot be").to_string()
+    };
     assert_eq!(
         error(r#"{"threads":[],"time_start_ns":2,"time_end_ns":1}"#),
         "manifest.json: time_start_ns 2 is after time_end_ns 1"

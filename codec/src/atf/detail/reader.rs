@@ -1,8 +1,11 @@
 //! Reading a detail file.
 
+use std::iter;
+
 use super::{
     CALL, CONTEXT, Context, ContextRecord, DetailBody, DetailEvent, DetailFoot, DetailHead, DetailRecord, FOOTER_MAGIC,
-    FunctionDetail, FunctionRecord, HEADER_MAGIC, KEYS, Keys, KeysRecord, RETURN, Totals, footer, header,
+    FunctionDetail, FunctionRecord, HEADER_MAGIC, KEYS, Keys, KeysRecord, MAX_STACK_BYTES, RETURN, Totals, footer,
+    header, max_length,
 };
 use crate::{
     ClockKind, ClockNs, FunctionId, SubstreamId,
@@ -20,7 +23,6 @@ use crate::{
 /// Events have different lengths, so opening goes over them once and notes where every sixteenth starts.
 #[derive(Debug, Clone)]
 pub struct DetailReader<'a> {
-    origin: Origin,
     head: DetailHead,
     /// The events section, up to the last whole event.
     events: &'a [u8],
@@ -41,9 +43,9 @@ impl<'a> DetailReader<'a> {
         };
         let head = DetailHead::from_bytes(head);
         check_start(head.magic, HEADER_MAGIC, head.endian, head.version, (20, head.events_offset))?;
-        let footer_offset = head.events_bytes.saturating_add(EDGE_BYTES as u64);
-        let promised = (head.event_count != 0 || head.events_bytes != 0).then_some(footer_offset);
-        let (section, ending) = find_footer(file, promised, |footer, bytes| {
+        let totals = [head.event_count, head.events_bytes, head.first_index, head.last_index];
+        let promised = if totals == [0; 4] { 0 } else { head.events_bytes.saturating_add(EDGE_BYTES as u64) };
+        let (section, ending) = find_footer(file, (36, promised), |footer, bytes| {
             let foot = DetailFoot::from_bytes(footer);
             foot.magic == FOOTER_MAGIC && foot.events_bytes == bytes
         });
@@ -59,18 +61,15 @@ impl<'a> DetailReader<'a> {
             }
             count = count.saturating_add(1);
         };
-        let events = section.get(..walk.offset).unwrap_or_default();
+        let (events, tail) = section.split_at_checked(walk.offset).unwrap_or((section, &[]));
         let ending = match (ending, broken) {
-            (Ending::Finished(_), Some(corrupt)) => Ending::Broken(corrupt),
-            (Ending::Finished(footer), None) => Ending::Finished(DetailFoot::from_bytes(footer)),
+            // The last event of a file that lacks its end may well be cut, and zeros may follow it.
+            (ending, Some(corrupt)) if !(ending.is_cut() && is_cut(tail)) => Ending::Broken(corrupt),
+            (Ending::Finished(footer), _) => Ending::Finished(DetailFoot::from_bytes(footer)),
             (Ending::Broken(corrupt), _) => Ending::Broken(corrupt),
-            // The last event of an unfinished file may well be cut.
             (Ending::Unfinished, _) => Ending::Unfinished,
         };
-        // The header does not tell the clock; a detail file is read beside its index, which does.
-        let clock = ClockKind::Other(0);
-        let origin = Origin { arch: head.arch.into(), os: head.os.into(), clock, thread: head.thread };
-        Ok(Self { origin, head, events, count, marks, ending })
+        Ok(Self { head, events, count, marks, ending })
     }
 
     /// The state of the file with these bytes, whether or not it can be opened. Reads every byte.
@@ -78,9 +77,9 @@ impl<'a> DetailReader<'a> {
         DetailReader::open(file).map_or_else(Integrity::from, |detail| detail.check())
     }
 
-    /// Where the events come from. The clock is that of the index file.
-    pub fn origin(&self) -> &Origin {
-        &self.origin
+    /// The thread's id with the operating system.
+    pub fn thread(&self) -> u32 {
+        self.head.thread
     }
 
     /// Whether the file ends with a footer.
@@ -147,13 +146,13 @@ impl<'a> DetailReader<'a> {
         agree_checksum(at(4), foot.checksum, crc32fast::hash(self.events))?;
         agree(at(24), "first timestamp in the footer", totals.first_timestamp, foot.first_timestamp)?;
         agree(at(32), "last timestamp in the footer", totals.last_timestamp, foot.last_timestamp)?;
-        if self.head.event_count == 0 {
-            // Stopped between footer and header: the footer is the authority.
-            return Ok(());
-        }
-        agree(28, "event count in the header", totals.count, self.head.event_count)?;
-        agree(44, "first index in the header", totals.first_index, self.head.first_index)?;
-        agree(52, "last index in the header", totals.last_index, self.head.last_index)
+        let head = &self.head;
+        // A writer may have been stopped between footer and header. Then the header has no totals at all.
+        let written = head.event_count != 0 || head.events_bytes != 0;
+        let totals = if written { totals } else { Totals::default() };
+        agree(28, "event count in the header", totals.count, head.event_count)?;
+        agree(44, "first index in the header", totals.first_index, head.first_index)?;
+        agree(52, "last index in the header", totals.last_index, head.last_index)
     }
 
     /// What finishes the file after its first `keep` events, or after all of them where it has no more.
@@ -163,13 +162,29 @@ impl<'a> DetailReader<'a> {
         if !self.ending.is_cut() {
             self.check_all()?;
         }
+        for (event, _) in self.events().zip(0..keep) {
+            event?;
+        }
         let totals = self.totals(keep);
         let kept = usize::try_from(totals.bytes).ok().and_then(|bytes| self.events.get(..bytes));
         Ok(Repair {
             length: (EDGE_BYTES as u64).saturating_add(totals.bytes),
             footer: footer(&totals, crc32fast::hash(kept.unwrap_or_default())).to_bytes(),
-            header: header(&self.origin, &totals).to_bytes(),
+            header: header(&self.origin(), &totals).to_bytes(),
         })
+    }
+
+    /// How many events belong to the first `index_events` of the index.
+    pub(crate) fn count_before(&self, index_events: u32) -> u64 {
+        let mut walk = self.events();
+        let belong = iter::from_fn(|| walk.next_record()?.ok()).take_while(|(record, _)| record.index < index_events);
+        belong.fold(0, |count: u64, _| count.saturating_add(1))
+    }
+
+    /// What the header says of where the events come from. It does not tell the clock.
+    fn origin(&self) -> Origin {
+        let DetailHead { arch, os, thread, .. } = self.head;
+        Origin { arch: arch.into(), os: os.into(), clock: ClockKind::Other(0), thread }
     }
 
     fn totals(&self, keep: u64) -> Totals {
@@ -196,6 +211,12 @@ impl<'a> DetailEvents<'a> {
         Self { events, offset: 0 }
     }
 
+    /// The index event that the next event belongs to, if there is one.
+    pub(crate) fn next_index(&self) -> Option<u32> {
+        let (record, _) = self.clone().next_record()?.ok()?;
+        Some(record.index)
+    }
+
     /// The next event's header and payload. Stays where it is on an error.
     #[inline]
     fn next_record(&mut self) -> Option<Result<(DetailRecord, &'a [u8]), Corrupt>> {
@@ -204,11 +225,12 @@ impl<'a> DetailEvents<'a> {
             return None;
         }
         let record = rest.first_chunk().map(DetailRecord::from_bytes);
+        let limit = record.map_or(rest.len(), |record| max_length(record.kind).min(rest.len()));
         let length = record.and_then(|record| usize::try_from(record.length).ok());
-        let payload = length.and_then(|length| rest.get(DetailRecord::LEN..length));
+        let payload = length.filter(|&length| length <= limit).and_then(|length| rest.get(DetailRecord::LEN..length));
         let (Some(record), Some(length), Some(payload)) = (record, length, payload) else {
             let found = rest.first_chunk().map_or(0, |length| u32::from_le_bytes(*length));
-            let what = Corruption::Length { left: rest.len() as u64, found };
+            let what = Corruption::Length { limit: limit as u64, found };
             return Some(Err(self.corrupt(self.offset, 0, what)));
         };
         self.offset = self.offset.saturating_add(length);
@@ -244,13 +266,16 @@ impl<'a> Iterator for DetailEvents<'a> {
                 flags: record.flags,
                 body,
             }),
-            Err(what) => Err(self.corrupt(start, DetailRecord::LEN, what)),
+            Err((within, what)) => Err(self.corrupt(start, DetailRecord::LEN.saturating_add(within), what)),
         })
     }
 }
 
+/// What is wrong with a payload, and how far into it.
+type Misfit = (usize, Corruption);
+
 #[inline]
-fn decode_body(kind: u16, payload: &[u8]) -> Result<DetailBody<'_>, Corruption> {
+fn decode_body(kind: u16, payload: &[u8]) -> Result<DetailBody<'_>, Misfit> {
     Ok(match kind {
         CALL => DetailBody::Call(decode_function(payload)?),
         RETURN => DetailBody::Return(decode_function(payload)?),
@@ -265,9 +290,13 @@ fn decode_body(kind: u16, payload: &[u8]) -> Result<DetailBody<'_>, Corruption> 
 }
 
 #[inline]
-fn decode_function(payload: &[u8]) -> Result<FunctionDetail<'_>, Corruption> {
+fn decode_function(payload: &[u8]) -> Result<FunctionDetail<'_>, Misfit> {
     let (record, rest) = split(payload)?;
     let record = FunctionRecord::from_bytes(record);
+    if usize::from(record.stack_bytes) > MAX_STACK_BYTES {
+        let what = Corruption::Stack { limit: MAX_STACK_BYTES as u64, found: record.stack_bytes.into() };
+        return Err((96, what));
+    }
     Ok(FunctionDetail {
         function: FunctionId(record.function),
         registers: Registers {
@@ -280,11 +309,12 @@ fn decode_function(payload: &[u8]) -> Result<FunctionDetail<'_>, Corruption> {
     })
 }
 
-fn decode_keys(payload: &[u8]) -> Result<Keys<'_>, Corruption> {
+fn decode_keys(payload: &[u8]) -> Result<Keys<'_>, Misfit> {
     let (record, rest) = split(payload)?;
     let record = KeysRecord::from_bytes(record);
     let attributes = exactly(rest, record.attributes_bytes.into(), KeysRecord::LEN)?;
-    let attributes = Attributes::read(&mut Reader::new(attributes, 0)).map_err(|_| Corruption::Attributes)?;
+    let attributes = Attributes::read(&mut Reader::new(attributes, KeysRecord::LEN))
+        .map_err(|error| (error.offset(), Corruption::Attributes(error)))?;
     Ok(Keys {
         function: FunctionId(record.function),
         start: ClockNs(record.start),
@@ -296,17 +326,29 @@ fn decode_keys(payload: &[u8]) -> Result<Keys<'_>, Corruption> {
 
 /// The fixed part of a payload and what follows it.
 #[inline]
-fn split<const N: usize>(payload: &[u8]) -> Result<(&[u8; N], &[u8]), Corruption> {
+fn split<const N: usize>(payload: &[u8]) -> Result<(&[u8; N], &[u8]), Misfit> {
     let what = Corruption::Payload { needed: N as u64, found: payload.len() as u64 };
-    payload.split_first_chunk().ok_or(what)
+    payload.split_first_chunk().ok_or((0, what))
 }
 
 /// What follows the fixed part, which must be just as long as that part says.
 #[inline]
-fn exactly(rest: &[u8], bytes: u64, fixed: usize) -> Result<&[u8], Corruption> {
+fn exactly(rest: &[u8], bytes: u64, fixed: usize) -> Result<&[u8], Misfit> {
     if rest.len() as u64 == bytes {
         return Ok(rest);
     }
     let fixed = fixed as u64;
-    Err(Corruption::Payload { needed: fixed.saturating_add(bytes), found: fixed.saturating_add(rest.len() as u64) })
+    let (needed, found) = (fixed.saturating_add(bytes), fixed.saturating_add(rest.len() as u64));
+    Err((0, Corruption::Payload { needed, found }))
+}
+
+/// Whether these bytes, which are no whole event, are what is left of one that was cut, of a footer, or zeros.
+fn is_cut(tail: &[u8]) -> bool {
+    let record = tail.first_chunk().map(DetailRecord::from_bytes);
+    let cut = record.is_none_or(|record| {
+        let length = usize::try_from(record.length).unwrap_or(usize::MAX);
+        (tail.len()..=max_length(record.kind)).contains(&length)
+    });
+    let footer = tail.starts_with(&FOOTER_MAGIC) && tail.len() < EDGE_BYTES;
+    cut || footer || tail.iter().all(|&byte| byte == 0)
 }

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use super::{
     CALL, CONTEXT, ContextRecord, DetailBody, DetailEvent, DetailRecord, FunctionDetail, FunctionRecord, KEYS,
-    KeysRecord, MAX_STACK_BYTES, RETURN, Totals, footer, header,
+    KeysRecord, MAX_STACK_BYTES, RETURN, Totals, footer, header, max_length,
 };
 use crate::atf::{
     AppendError, Origin, Sealed,
@@ -98,10 +98,10 @@ impl DetailWriter {
         more: &[u8],
     ) -> Result<(), AppendError> {
         let length = DetailRecord::LEN.saturating_add(payload.len()).saturating_add(more.len());
-        let limit = u32::MAX as usize;
+        let limit = max_length(kind);
         let too_long = AppendError::TooLong { field: "detail event", found: length, limit };
         let record = DetailRecord {
-            length: u32::try_from(length).map_err(|_| too_long)?,
+            length: u32::try_from(length).ok().filter(|_| length <= limit).ok_or(too_long)?,
             kind,
             flags: event.flags,
             index: event.index,

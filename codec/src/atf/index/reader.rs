@@ -8,7 +8,7 @@ use super::{
 };
 use crate::atf::{
     Corrupt, Corruption, EDGE_BYTES, Integrity, OpenError, Origin, Repair,
-    integrity::{Ending, agree, agree_checksum, find_footer, short_file},
+    integrity::{Ending, agree, agree_checksum, find_footer, misplaced_footer, short_file},
     origin::check_start,
     section::MAX_EVENTS,
 };
@@ -18,8 +18,7 @@ const EVENTS_PER_BLOCK: usize = 512;
 
 /// Reads the bytes of an index file.
 ///
-/// Opening looks at header and footer only, except that the events of an unfinished file are looked through
-/// for where they stop making sense. [`check`](Self::check) looks at everything.
+/// Opening looks at the two ends of the file only. [`check`](Self::check) looks at everything.
 #[derive(Debug, Clone, Copy)]
 pub struct IndexReader<'a> {
     origin: Origin,
@@ -39,27 +38,22 @@ impl<'a> IndexReader<'a> {
         if head.event_bytes != EVENT_BYTES {
             return Err(Corrupt { offset: 24, what: Corruption::EventSize { found: head.event_bytes } }.into());
         }
-        let promised = (head.footer_offset != 0).then_some(head.footer_offset);
-        let (events, ending) = find_footer(file, promised, |footer, bytes| {
+        let (events, ending) = find_footer(file, (40, head.footer_offset), |footer, bytes| {
             let foot = IndexFoot::from_bytes(footer);
             foot.magic == FOOTER_MAGIC
                 && foot.events_bytes == bytes
                 && foot.event_count.checked_mul(IndexRecord::LEN as u64) == Some(bytes)
         });
-        let (mut events, rest) = events.as_chunks();
+        let (events, rest) = events.as_chunks();
+        let events = if ending.is_cut() { without_tail(events) } else { events };
         let ending = match ending {
             Ending::Finished(_) if !rest.is_empty() => {
                 let whole = head.footer_offset.saturating_sub(rest.len() as u64);
-                let field = "footer offset in the header";
-                let what = Corruption::Disagreement { field, expected: whole, found: head.footer_offset };
-                Ending::Broken(Corrupt { offset: 40, what })
+                Ending::Broken(misplaced_footer(40, whole, head.footer_offset))
             }
             Ending::Finished(footer) => Ending::Finished(IndexFoot::from_bytes(footer)),
             Ending::Broken(corrupt) => Ending::Broken(corrupt),
-            Ending::Unfinished => {
-                events = events.get(..plausible(events)).unwrap_or_default();
-                Ending::Unfinished
-            }
+            Ending::Unfinished => Ending::Unfinished,
         };
         let origin =
             Origin { arch: head.arch.into(), os: head.os.into(), clock: head.clock.into(), thread: head.thread };
@@ -76,9 +70,9 @@ impl<'a> IndexReader<'a> {
         &self.origin
     }
 
-    /// Whether the header says that there is a detail file. That of an unfinished file does not know.
-    pub fn has_detail(&self) -> bool {
-        self.head.flags & HAS_DETAIL != 0
+    /// Whether there is a detail file, as far as the header tells: until it has been completed, it does not.
+    pub fn has_detail(&self) -> Option<bool> {
+        (self.head.footer_offset != 0).then_some(self.head.flags & HAS_DETAIL != 0)
     }
 
     /// Whether the file ends with a footer.
@@ -137,13 +131,15 @@ impl<'a> IndexReader<'a> {
                 totals
             }
         };
-        if self.head.footer_offset == 0 {
-            // Stopped between footer and header: the footer is the authority.
-            return Ok(());
-        }
+        // A writer may have been stopped between footer and header. Then the header has no totals at all.
+        let totals = if self.head.footer_offset == 0 { Totals::default() } else { totals };
         agree(28, "event count in the header", totals.count.into(), self.head.event_count.into())?;
         agree(48, "first timestamp in the header", totals.first_timestamp, self.head.first_timestamp)?;
-        agree(56, "last timestamp in the header", totals.last_timestamp, self.head.last_timestamp)
+        agree(56, "last timestamp in the header", totals.last_timestamp, self.head.last_timestamp)?;
+        if totals.has_detail {
+            agree(8, "detail file in the flags", HAS_DETAIL.into(), (self.head.flags & HAS_DETAIL).into())?;
+        }
+        Ok(())
     }
 
     /// What finishes the file after its last readable event.
@@ -215,15 +211,21 @@ fn decode(bytes: &[u8; IndexRecord::LEN], at: usize) -> Result<IndexEvent, Corru
     })
 }
 
-/// How many of an unfinished file's events make sense. A machine that stopped may have left zeros at the end,
-/// and a writer that was killed may have left half a footer, which looks like an event.
-fn plausible(events: &[[u8; IndexRecord::LEN]]) -> usize {
-    let good = events.iter().enumerate().take_while(|(at, bytes)| decode(bytes, *at).is_ok()).count();
-    let Some(last) = good.checked_sub(1) else { return 0 };
-    let half_footer = events.get(last).is_some_and(|bytes| {
-        let count =
-            u64::from_le_bytes(*bytes.last_chunk::<24>().and_then(|rest| rest.first_chunk()).unwrap_or(&[0; 8]));
-        bytes.starts_with(&FOOTER_MAGIC) && count == last as u64
-    });
-    if half_footer { last } else { good }
+/// The events of a file that lacks its end, without what is no event. A machine that stopped may have left zeros
+/// at the end, and a writer that was killed may have left half a footer, which looks like an event.
+fn without_tail(events: &[[u8; IndexRecord::LEN]]) -> &[[u8; IndexRecord::LEN]] {
+    let zeros = events.iter().rev().take_while(|event| **event == [0; IndexRecord::LEN]).count();
+    let events = events.get(..events.len().saturating_sub(zeros)).unwrap_or_default();
+    match events.split_last() {
+        Some((last, before)) if is_half_footer(last, before.len() as u64) => before,
+        _ => events,
+    }
+}
+
+/// Whether these bytes are the first half of the footer of a file with that many events.
+fn is_half_footer(bytes: &[u8; IndexRecord::LEN], count: u64) -> bool {
+    let mut footer = [0; EDGE_BYTES];
+    footer.iter_mut().zip(bytes).for_each(|(to, from)| *to = *from);
+    let foot = IndexFoot::from_bytes(&footer);
+    foot.magic == FOOTER_MAGIC && foot.event_count == count
 }

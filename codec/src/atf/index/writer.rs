@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use super::{IndexEvent, Totals, footer, header};
+use super::{IndexEvent, NO_DETAIL, Totals, footer, header};
 use crate::atf::{
     AppendError, Origin, Sealed,
     section::{MAX_EVENTS, Section},
@@ -27,7 +27,7 @@ impl IndexWriter {
     #[inline]
     pub fn append(&mut self, event: &IndexEvent) -> Result<u32, AppendError> {
         let sequence = self.totals.count;
-        if sequence == MAX_EVENTS {
+        if sequence == MAX_EVENTS || event.detail == Some(NO_DETAIL) {
             return Err(AppendError::Full { limit: MAX_EVENTS });
         }
         self.section.append(&event.to_record().to_bytes());
