@@ -3,15 +3,17 @@
 use std::{hint::black_box, io};
 
 use benches::{Table, Work};
+use bytes::BytesMut;
 use codec::{
     Arch, ClockKind, ClockNs, Counter, EventKind, FunctionId, ModuleId, Os, SessionNs, StreamId, SubstreamId,
     atf::{
         DetailBody, DetailReader, EDGE_BYTES, FunctionDetail, IndexEvent, IndexReader, IndexWriter, Integrity, Origin,
         ThreadWriter,
     },
-    heph::{Encode, MAX_PACKET_BYTES, Packets, Stamp, Step, StreamDecoder},
+    heph::{Encode, Frame, HephCodec, MAX_PACKET_BYTES, Packets, Stamp, Step, StreamDecoder},
     profile::{Detail, FunctionEvent, Message, Registers},
 };
+use tokio_util::codec::Decoder;
 
 /// Few enough that packets and their copies stay in the caches, as they do between socket and disk.
 const EVENTS: usize = 8192;
@@ -55,6 +57,12 @@ fn main() {
                 rest = &rest[bytes.len()..];
             }
             assert!(rest.is_empty());
+        });
+        table.row(&format!("decode through the tokio codec, {name}"), work, || {
+            let (mut codec, mut rest) = (HephCodec::default(), BytesMut::from(black_box(&bytes[..])));
+            while let Some(Frame::Packet(packet)) = codec.decode(&mut rest).expect("never fails") {
+                black_box(&Message::decode(packet.bytes()).expect("valid"));
+            }
         });
     }
 

@@ -35,16 +35,23 @@ impl<'a> Packets<'a> {
         if self.failed || rest.is_empty() {
             return None;
         }
-        Some(match frame(rest, self.limit).and_then(|packet| Ok((packet.len(), decode(packet)?))) {
-            Ok((size, packet)) => {
-                self.offset = self.offset.saturating_add(size);
-                Ok(packet)
-            }
-            Err(error) => {
-                self.failed = true;
-                Err(error.from_base(self.offset))
-            }
-        })
+        let packet = match frame(rest, self.limit) {
+            Ok(packet) => packet,
+            Err(error) => return Some(Err(self.fail(error))),
+        };
+        let decoded = decode(packet);
+        match &decoded {
+            Ok(_) => self.offset = self.offset.saturating_add(packet.len()),
+            Err(error) => return Some(Err(self.fail(*error))),
+        }
+        Some(decoded)
+    }
+
+    /// Ends the iteration at the packet that cannot be read.
+    #[cold]
+    fn fail(&mut self, error: DecodeError) -> DecodeError {
+        self.failed = true;
+        error.from_base(self.offset)
     }
 }
 
