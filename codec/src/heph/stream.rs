@@ -54,7 +54,7 @@ const HEAD_BYTES: usize = 8;
 
 /// How many bytes may be decoded in vain for each byte consumed, and how many before that is looked at.
 const WASTE_PER_BYTE: usize = 8;
-const WASTE_ALLOWED: usize = 1 << 20;
+const WASTE_ALLOWED: usize = 4 << 20;
 
 impl StreamDecoder {
     /// A decoder at the start of a stream, for packets of at most `limit` bytes.
@@ -190,13 +190,16 @@ impl StreamDecoder {
     ) -> Swallowed {
         let mut at = 0_usize;
         loop {
-            let rest = input.get(at..).unwrap_or_default();
-            at = at.saturating_add(next_magic(rest));
+            // A magic constant may start inside and end behind.
+            let searched = input.get(..size.saturating_add(3)).unwrap_or(input);
+            at = at.saturating_add(next_magic(searched.get(at..).unwrap_or_default()));
             let inner = input.get(at..).filter(|inner| at < size && !inner.is_empty());
             let Some(inner) = inner else { return Swallowed::Nothing };
             let needed = match packet_size(inner, self.limit) {
                 Ok(Some(length)) => match inner.get(..length).map(decode) {
-                    Some(Ok(_)) => return Swallowed::Packet { at },
+                    // Both packets were decoded for no more than the bytes up to here.
+                    Some(Ok(_)) if self.waste(size.saturating_add(length)) => return Swallowed::Packet { at },
+                    Some(Ok(_)) => return Swallowed::Nothing,
                     Some(Err(error)) if self.waste(error.offset()) => continue,
                     Some(Err(_)) => return Swallowed::Nothing,
                     None => length,
