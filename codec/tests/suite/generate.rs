@@ -5,7 +5,10 @@
 use codec::{
     Arch, ClockKind, ClockNs, Counter, EventKind, FunctionId, ModuleId, Os, Position, SessionId, SessionNs, StreamId,
     SubstreamId,
-    atf::{Context, DetailBody, FunctionDetail, IndexEvent, Keys},
+    atf::{
+        Context, DetailBody, EndEntry, FunctionDetail, FunctionEntry, GapEntry, IndexEvent, Keys, LimitEntry, Manifest,
+        ModuleEntry, ProcessEntry, QueueEntry, ThreadEntry,
+    },
     heph::{Attribute, Attributes, Event, List, Metadata, Stamp, Value},
     profile::{
         Ack, Clock, Detail, Dropped, Drops, End, EndReason, Epoch, Fingerprint, FunctionEvent, FunctionName, Functions,
@@ -54,6 +57,110 @@ impl Arbitrary for AnyThread {
     fn arbitrary(g: &mut Gen) -> Self {
         let count = pick(g, 60);
         Self((0..count).map(|_| (index_event(g), details(g))).collect())
+    }
+}
+
+/// Any manifest whose events are accounted for.
+#[derive(Debug, Clone)]
+pub(crate) struct AnyManifest(pub(crate) Manifest);
+
+impl Arbitrary for AnyManifest {
+    fn arbitrary(g: &mut Gen) -> Self {
+        let (time_start_ns, length) = (any::<u64>(g) >> 1, any::<u64>(g) >> 1);
+        let mut manifest = Manifest {
+            time_start_ns,
+            time_end_ns: time_start_ns + length,
+            session: any(g),
+            process: any::<bool>(g).then(|| process_entry(g)),
+            clock: any(g),
+            clock_zero_ns: any(g),
+            epoch_unix_ns: any(g),
+            functions: some(g, |g| FunctionEntry { id: any(g), offset: any(g), name: any(g), extra: extra(g) }),
+            queues: some(g, |g| QueueEntry { id: any(g), label: any(g), extra: extra(g) }),
+            modules: some(g, module_entry),
+            drops: any(g),
+            limits: some(g, |g| LimitEntry {
+                module: any(g),
+                reason: any(g),
+                detail: any(g),
+                count: any(g),
+                extra: extra(g),
+            }),
+            end: any::<bool>(g).then(|| EndEntry { how: any(g), code: any(g), at_ns: any(g), extra: extra(g) }),
+            extra: extra(g),
+            ..Manifest::default()
+        };
+        for id in 0..pick(g, 4) as u32 {
+            let (written, missing) = (any::<u32>(g), any::<u32>(g));
+            manifest.threads.push(thread_entry(g, id, written, missing));
+            let (cause, at_index) = (any(g), any(g));
+            let gap = GapEntry { thread: id, first: any(g), count: missing.into(), cause, at_index, extra: extra(g) };
+            manifest.gaps.push(gap);
+        }
+        Self(manifest)
+    }
+}
+
+fn some<T>(g: &mut Gen, item: impl Fn(&mut Gen) -> T) -> Vec<T> {
+    let count = pick(g, 4);
+    (0..count).map(|_| item(g)).collect()
+}
+
+/// Fields that no version knows.
+fn extra(g: &mut Gen) -> serde_json::Map<String, serde_json::Value> {
+    let field = |g: &mut Gen| {
+        let value = match pick(g, 4) {
+            0 => any::<u64>(g).into(),
+            1 => any::<f64>(g).into(),
+            2 => any::<String>(g).into(),
+            _ => any::<Vec<i64>>(g).into(),
+        };
+        (format!("x-{}", any::<String>(g)), value)
+    };
+    some(g, field).into_iter().collect()
+}
+
+fn process_entry(g: &mut Gen) -> ProcessEntry {
+    ProcessEntry {
+        pid: any(g),
+        host: any(g),
+        arch: any(g),
+        os: any(g),
+        executable: any(g),
+        arguments: any(g),
+        argument_count: any(g),
+        agent_version: any(g),
+        extra: extra(g),
+    }
+}
+
+fn module_entry(g: &mut Gen) -> ModuleEntry {
+    ModuleEntry {
+        id: any(g),
+        path: any(g),
+        build_id: any(g),
+        base: any(g),
+        size: any(g),
+        loaded_ns: any(g),
+        unloaded_ns: any(g),
+        function_count: any(g),
+        function_table_hash: any(g),
+        extra: extra(g),
+    }
+}
+
+fn thread_entry(g: &mut Gen, id: u32, written: u32, missing: u32) -> ThreadEntry {
+    ThreadEntry {
+        id,
+        has_detail: any(g),
+        os_id: any(g),
+        name: any(g),
+        creator: any(g),
+        start_ns: any(g),
+        end_ns: any(g),
+        produced: Some(u64::from(written) + u64::from(missing)),
+        written: Some(written.into()),
+        extra: extra(g),
     }
 }
 

@@ -10,7 +10,7 @@ use codec::{
 };
 use quickcheck::{Arbitrary, Gen, TestResult, quickcheck};
 
-use crate::generate::{AnyExtended, AnyMessage, function_event};
+use crate::generate::{AnyExtended, AnyManifest, AnyMessage, function_event};
 
 fn encoded(value: &impl Encode) -> Vec<u8> {
     let mut bytes = vec![0xaa];
@@ -29,6 +29,12 @@ quickcheck! {
     fn packets_are_the_same_bytes_again(message: AnyMessage) -> bool {
         let bytes = encoded(&message.0);
         encoded(&Packet::decode(&bytes).expect("it was encoded")) == bytes
+    }
+
+    fn manifests(manifest: AnyManifest) -> bool {
+        let json = manifest.0.to_json().expect("it can be written");
+        let parsed = Manifest::parse(&json).expect("it was written");
+        parsed == manifest.0 && parsed.check().is_ok()
     }
 
     fn options_keep_what_was_added_to_them(option: AnyExtended) -> bool {
