@@ -100,7 +100,11 @@ fn main() {
     });
 
     let stack: Vec<u8> = stack.iter().flat_map(|word| word.to_le_bytes()).collect();
-    let body = DetailBody::Call(FunctionDetail { function: FunctionId(7), registers: registers(1), stack: &stack });
+    let body = DetailBody::Call(FunctionDetail {
+        function: FunctionId(7),
+        registers: Registers::from_words(REGISTERS),
+        stack: &stack,
+    });
     let work = Work { events: EVENTS, bytes: EVENTS * (32 + 24 + 100 + 128) };
     let mut writer = ThreadWriter::new(origin);
     table.row("append to index and detail", work, || {
@@ -143,14 +147,12 @@ fn event(at: usize, stack: Option<&[u64]>) -> FunctionEvent<'_> {
         function: Some(FunctionId::new(ModuleId(2), at as u32 % 4000)),
         ip: None,
         depth: at as u32 % 30,
-        detail: stack.map(|stack| Detail { registers: registers(at as u64), stack: stack.into() }),
+        detail: stack.map(|stack| Detail::new(&REGISTERS, stack)),
         extra: Default::default(),
     }
 }
 
-fn registers(seed: u64) -> Registers {
-    Registers::from_words(std::array::from_fn(|at| 0x5555_0000_0000 + seed + at as u64))
-}
+const REGISTERS: [u64; Registers::WORDS] = [0x5555_0000_1234; Registers::WORDS];
 
 fn record(at: usize) -> IndexEvent {
     IndexEvent {

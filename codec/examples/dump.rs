@@ -114,8 +114,8 @@ fn dump_message(message: &Message<'_>, offset: usize, out: &mut impl Write) -> i
                 write!(out, " ip {ip:#x}")?;
             }
             if let Some(detail) = &event.detail {
-                let stack: Vec<_> = detail.stack.iter().collect();
-                write!(out, " registers {} stack {}", hex(&detail.registers.to_words()), hex(&stack))?;
+                let stack: Vec<_> = detail.stack().iter().collect();
+                write!(out, " registers {} stack {}", hex(&detail.registers().to_words()), hex(&stack))?;
             }
             if !event.extra.is_empty() {
                 write!(out, " {:?}", event.extra)?;

@@ -53,7 +53,7 @@ fn packets() -> Vec<u8> {
         function: Some(FunctionId(1)),
         ip: None,
         depth: 1,
-        detail: Some(Detail { registers: Registers::default(), stack: (&[1; 16]).into() }),
+        detail: Some(Detail::new(&[0; Registers::WORDS], &[1; 16])),
         extra: Default::default(),
     };
     function.encode(&mut bytes).expect("valid");

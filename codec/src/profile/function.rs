@@ -41,16 +41,43 @@ pub struct FunctionEvent<'a> {
     pub extra: Attributes<'a>,
 }
 
-/// What was captured with a call or return.
+/// What was captured with a call or return: registers and stack.
+///
+/// It borrows both, so that an event stays small until they are looked at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Detail<'a> {
-    /// The registers.
-    pub registers: Registers,
-    /// The words of the stack from the stack pointer upward, at most [`MAX_STACK_WORDS`].
-    pub stack: List<'a, u64>,
+    /// Always as many words as there are registers.
+    registers: List<'a, u64>,
+    stack: List<'a, u64>,
 }
 
-impl Detail<'_> {
+impl<'a> Detail<'a> {
+    /// The registers as words in order, and the words of the stack from the stack pointer upward, of which an event
+    /// can carry [`MAX_STACK_WORDS`].
+    pub fn new(registers: &'a [u64; Registers::WORDS], stack: &'a [u64]) -> Self {
+        Self { registers: registers.into(), stack: stack.into() }
+    }
+
+    /// The detail with these words in a packet, if that is what they are.
+    #[inline]
+    fn from_lists(registers: List<'a, u64>, stack: List<'a, u64>) -> Option<Self> {
+        let fits = registers.len() == Registers::WORDS && stack.len() <= MAX_STACK_WORDS;
+        fits.then_some(Self { registers, stack })
+    }
+
+    /// The registers.
+    #[inline]
+    pub fn registers(&self) -> Registers {
+        let mut words = [0; Registers::WORDS];
+        words.iter_mut().zip(self.registers).for_each(|(word, value)| *word = value);
+        Registers::from_words(words)
+    }
+
+    /// The words of the stack, from the stack pointer upward.
+    pub fn stack(&self) -> List<'a, u64> {
+        self.stack
+    }
+
     /// The stack as bytes, just as they lay in the memory of a little-endian machine and as they lie on disk.
     pub fn stack_bytes<'b>(&self, buffer: &'b mut [u8; MAX_STACK_WORDS * 8]) -> &'b [u8] {
         for (chunk, word) in buffer.as_chunks_mut().0.iter_mut().zip(self.stack) {
@@ -93,25 +120,6 @@ impl Registers {
         let [a, b, c, d, e, f, g, h, return_address, frame_pointer, stack_pointer] = words;
         Self { general: [a, b, c, d, e, f, g, h], return_address, frame_pointer, stack_pointer }
     }
-
-    #[inline]
-    fn from_be_bytes(bytes: &[u8; 8 * Self::WORDS]) -> Self {
-        let mut words = [0; Self::WORDS];
-        for (word, chunk) in words.iter_mut().zip(bytes.as_chunks().0) {
-            *word = u64::from_be_bytes(*chunk);
-        }
-        Self::from_words(words)
-    }
-
-    #[inline]
-    fn from_list(list: List<'_, u64>) -> Option<Self> {
-        let mut words = [0; Self::WORDS];
-        if list.len() != words.len() {
-            return None;
-        }
-        words.iter_mut().zip(list).for_each(|(word, value)| *word = value);
-        Some(Self::from_words(words))
-    }
 }
 
 impl<'a> FunctionEvent<'a> {
@@ -119,7 +127,7 @@ impl<'a> FunctionEvent<'a> {
     /// [`encode`](Encode::encode) lays out a known function.
     ///
     /// This is how nearly all packets look; what looks otherwise takes the long way, with the same result.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn read_canonical(packet: &'a [u8]) -> Option<Self> {
         let (head, rest) = packet.split_first_chunk()?;
         let (kind, rest) = match EventHead::from_bytes(head).description_length {
@@ -135,8 +143,9 @@ impl<'a> FunctionEvent<'a> {
         let detail = if rest.is_empty() {
             None
         } else {
-            let (words, rest) = rest.strip_prefix(&REGS_HEAD)?.split_first_chunk()?;
-            Some(Detail { registers: Registers::from_be_bytes(words), stack: read_canonical_stack(rest)? })
+            let mut reader = Reader::new(rest.strip_prefix(&REGS_HEAD)?, 0);
+            let registers = List::read(&mut reader, REGS).ok()?;
+            Some(Detail::from_lists(registers, read_canonical_stack(reader.rest())?)?)
         };
         Some(Self {
             stamp: EventHead::from_bytes(head).stamp(),
@@ -158,7 +167,7 @@ fn read_canonical_stack(rest: &[u8]) -> Option<List<'_, u64>> {
     }
     let mut reader = Reader::new(rest.strip_prefix(&STACK_HEAD)?, 0);
     let stack = List::read(&mut reader, STACK).ok()?;
-    (reader.rest().is_empty() && stack.len() <= MAX_STACK_WORDS).then_some(stack)
+    reader.rest().is_empty().then_some(stack)
 }
 
 /// The attributes of an event that a function event may have, found while it is decoded.
@@ -167,7 +176,7 @@ pub(crate) struct Collected<'a> {
     function: Option<FunctionId>,
     ip: Option<u64>,
     depth: Option<u32>,
-    registers: Option<Registers>,
+    registers: Option<List<'a, u64>>,
     stack: Option<List<'a, u64>>,
     extra: bool,
     /// An attribute has one of our names, but twice or with a value that is not ours.
@@ -184,11 +193,8 @@ impl<'a> Collected<'a> {
                 Ok(depth) => self.depth.replace(depth).is_none(),
                 Err(_) => false,
             },
-            (REGS, Value::U64s(words)) => match Registers::from_list(words) {
-                Some(registers) => self.registers.replace(registers).is_none(),
-                None => false,
-            },
-            (STACK, Value::U64s(words)) => words.len() <= MAX_STACK_WORDS && self.stack.replace(words).is_none(),
+            (REGS, Value::U64s(words)) => self.registers.replace(words).is_none(),
+            (STACK, Value::U64s(words)) => self.stack.replace(words).is_none(),
             (FN | IP | DEPTH | REGS | STACK, _) => false,
             _ => {
                 self.extra = true;
@@ -202,10 +208,12 @@ impl<'a> Collected<'a> {
     #[inline]
     pub(crate) fn function_event(self, kind: EventKind, event: &Event<'a>) -> Option<FunctionEvent<'a>> {
         let depth = self.depth?;
-        if self.foreign
-            || (self.function.is_none() && self.ip.is_none())
-            || (self.registers.is_none() && self.stack.is_some())
-        {
+        let detail = match (self.registers, self.stack) {
+            (Some(registers), stack) => Some(Detail::from_lists(registers, stack.unwrap_or_default())?),
+            (None, Some(_)) => return None,
+            (None, None) => None,
+        };
+        if self.foreign || (self.function.is_none() && self.ip.is_none()) {
             return None;
         }
         Some(FunctionEvent {
@@ -214,7 +222,7 @@ impl<'a> Collected<'a> {
             function: self.function,
             ip: self.ip,
             depth,
-            detail: self.registers.map(|registers| Detail { registers, stack: self.stack.unwrap_or_default() }),
+            detail,
             extra: match self.extra {
                 true => event.attributes.without(NAMES),
                 false => Attributes::default(),
@@ -279,7 +287,7 @@ impl FunctionEvent<'_> {
     fn write_rest(&self, out: &mut impl BufMut) {
         if let Some(detail) = &self.detail {
             out.put_slice(&REGS_HEAD);
-            u64::write_all(&detail.registers.to_words(), out);
+            detail.registers.write(out);
             if !detail.stack.is_empty() {
                 out.put_slice(&STACK_HEAD);
                 detail.stack.write(out);
@@ -292,8 +300,7 @@ impl FunctionEvent<'_> {
 /// What stands before the values in the attributes of a function event: name and type.
 const FN_HEAD: [u8; 5] = *b"\0\x02fn\x01";
 const DEPTH_HEAD: [u8; 8] = *b"\0\x05depth\x01";
-/// The number of registers included.
-const REGS_HEAD: [u8; 9] = *b"\0\x04regs\x81\0\x0b";
+const REGS_HEAD: [u8; 7] = *b"\0\x04regs\x81";
 const STACK_HEAD: [u8; 8] = *b"\0\x05stack\x81";
 
 record! { be;

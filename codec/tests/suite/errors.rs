@@ -214,7 +214,7 @@ fn encoders_refuse_what_does_not_fit() {
         function: Some(FunctionId(1)),
         ip: None,
         depth: 0,
-        detail: Some(Detail { registers: Registers::default(), stack: numbers[..65].into() }),
+        detail: Some(Detail::new(&[0; Registers::WORDS], &numbers[..65])),
         extra: Default::default(),
     };
     unwritten(&function, EncodeError::TooLong { field: "stack", length: 65, limit: 64 });

@@ -251,7 +251,7 @@ pub(crate) fn function_event(g: &mut Gen) -> FunctionEvent<'static> {
         function,
         ip,
         depth: any(g),
-        detail: any::<bool>(g).then(|| Detail { registers: registers(g), stack: List::from(&*stack) }),
+        detail: any::<bool>(g).then(|| Detail::new(Box::leak(Box::new(registers(g).to_words())), stack)),
         extra: if any(g) { Attributes::default() } else { attributes(g) },
     }
 }

@@ -109,14 +109,15 @@ fn check_events(seen: &mut BTreeSet<String>) {
         extra: Attributes::default(),
     };
     check(seen, "function-call", Message::Function(call));
-    let stack = [0x0102_0304_0506_0708, 0xff];
+    let (registers, stack) = (REGISTERS.to_words(), [0x0102_0304_0506_0708, 0xff]);
     let back = FunctionEvent {
         stamp: stamp(7, 42, 9, 1000, 1500),
         kind: EventKind::Return,
-        detail: Some(Detail { registers: REGISTERS, stack: (&stack).into() }),
+        detail: Some(Detail::new(&registers, &stack)),
         ..call
     };
     check(seen, "function-return", Message::Function(back));
+    assert_eq!(back.detail.map(|detail| detail.registers()), Some(REGISTERS));
     let memory = [8, 7, 6, 5, 4, 3, 2, 1, 0xff, 0, 0, 0, 0, 0, 0, 0];
     assert_eq!(back.detail.map(|detail| detail.stack_bytes(&mut [0; 512]).to_vec()), Some(memory.to_vec()));
     let thrown = FunctionEvent {

@@ -137,7 +137,7 @@ fn a_stack_that_holds_a_packet_is_a_stack() {
         function: Some(codec::FunctionId(1)),
         ip: None,
         depth: 0,
-        detail: Some(codec::profile::Detail { registers: Default::default(), stack: words.as_slice().into() }),
+        detail: Some(codec::profile::Detail::new(&[0; 11], &words)),
         extra: Default::default(),
     };
     let mut packet = Vec::new();
