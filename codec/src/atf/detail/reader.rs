@@ -2,6 +2,8 @@
 
 use std::iter;
 
+use crc32fast::Hasher;
+
 use super::{
     CALL, CONTEXT, Context, ContextRecord, DetailBody, DetailEvent, DetailFoot, DetailHead, DetailRecord, FOOTER_MAGIC,
     FunctionDetail, FunctionRecord, HEADER_MAGIC, KEYS, Keys, KeysRecord, MAX_STACK_BYTES, RETURN, Totals, footer,
@@ -34,6 +36,9 @@ pub struct DetailReader<'a> {
 
 /// How many events there are from one mark to the next.
 const STRIDE: u64 = 16;
+
+/// How many bytes are looked at before the next: few enough that they are fetched from memory once.
+const BLOCK_BYTES: usize = 1 << 14;
 
 impl<'a> DetailReader<'a> {
     /// Opens the bytes of a whole file.
@@ -131,19 +136,16 @@ impl<'a> DetailReader<'a> {
         if let Ending::Broken(corrupt) = &self.ending {
             return Err(*corrupt);
         }
-        for event in self.events() {
-            event?;
-        }
+        let (totals, checksum) = self.survey(self.count)?;
         let Ending::Finished(foot) = &self.ending else { return Ok(()) };
         let at = |offset: u64| ((EDGE_BYTES as u64).saturating_add(self.events.len() as u64)).saturating_add(offset);
         if foot.magic != FOOTER_MAGIC {
             let what = Corruption::Magic { expected: FOOTER_MAGIC, found: foot.magic };
             return Err(Corrupt { offset: at(0), what });
         }
-        let totals = self.totals(self.count);
         agree(at(8), "event count in the footer", totals.count, foot.event_count)?;
         agree(at(16), "events bytes in the footer", totals.bytes, foot.events_bytes)?;
-        agree_checksum(at(4), foot.checksum, crc32fast::hash(self.events))?;
+        agree_checksum(at(4), foot.checksum, checksum)?;
         agree(at(24), "first timestamp in the footer", totals.first_timestamp, foot.first_timestamp)?;
         agree(at(32), "last timestamp in the footer", totals.last_timestamp, foot.last_timestamp)?;
         let head = &self.head;
@@ -162,14 +164,10 @@ impl<'a> DetailReader<'a> {
         if !self.ending.is_cut() {
             self.check_all()?;
         }
-        for (event, _) in self.events().zip(0..keep) {
-            event?;
-        }
-        let totals = self.totals(keep);
-        let kept = usize::try_from(totals.bytes).ok().and_then(|bytes| self.events.get(..bytes));
+        let (totals, checksum) = self.survey(keep)?;
         Ok(Repair {
             length: (EDGE_BYTES as u64).saturating_add(totals.bytes),
-            footer: footer(&totals, crc32fast::hash(kept.unwrap_or_default())).to_bytes(),
+            footer: footer(&totals, checksum).to_bytes(),
             header: header(&self.origin(), &totals).to_bytes(),
         })
     }
@@ -187,15 +185,21 @@ impl<'a> DetailReader<'a> {
         Origin { arch: arch.into(), os: os.into(), clock: ClockKind::Other(0), thread }
     }
 
-    fn totals(&self, keep: u64) -> Totals {
-        let mut totals = Totals::default();
-        let mut walk = self.events();
+    /// What the first `keep` events come to, and their checksum, having looked at each of them, in one pass.
+    fn survey(&self, keep: u64) -> Result<(Totals, u32), Corrupt> {
+        let (mut totals, mut hasher) = (Totals::default(), Hasher::new());
+        let (mut walk, mut hashed) = (self.events(), 0_usize);
         while totals.count < keep
-            && let Some(Ok((record, _))) = walk.next_record()
+            && let Some(next) = walk.next_decoded()
         {
-            totals.add(&record);
+            totals.add(&next?.0);
+            if walk.offset.saturating_sub(hashed) >= BLOCK_BYTES {
+                hasher.update(self.events.get(hashed..walk.offset).unwrap_or_default());
+                hashed = walk.offset;
+            }
         }
-        totals
+        hasher.update(self.events.get(hashed..walk.offset).unwrap_or_default());
+        Ok((totals, hasher.finalize()))
     }
 }
 
@@ -237,6 +241,23 @@ impl<'a> DetailEvents<'a> {
         Some(Ok((record, payload)))
     }
 
+    /// The next event's header and what it holds. Ends where an event's length does not fit.
+    #[inline]
+    fn next_decoded(&mut self) -> Option<Result<(DetailRecord, DetailBody<'a>), Corrupt>> {
+        let start = self.offset;
+        Some(match self.next_record()? {
+            Ok((record, payload)) => match decode_body(record.kind, payload) {
+                Ok(body) => Ok((record, body)),
+                Err((within, what)) => Err(self.corrupt(start, DetailRecord::LEN.saturating_add(within), what)),
+            },
+            Err(corrupt) => {
+                // There is no telling where the next event starts.
+                self.offset = self.events.len();
+                Err(corrupt)
+            }
+        })
+    }
+
     /// What is wrong `within` bytes into the event at `offset` of the section.
     #[cold]
     fn corrupt(&self, offset: usize, within: usize, what: Corruption) -> Corrupt {
@@ -249,25 +270,13 @@ impl<'a> Iterator for DetailEvents<'a> {
 
     #[inline]
     fn next(&mut self) -> Option<Self::Item> {
-        let start = self.offset;
-        let (record, payload) = match self.next_record()? {
-            Ok(found) => found,
-            Err(corrupt) => {
-                // There is no telling where the next event starts.
-                self.offset = self.events.len();
-                return Some(Err(corrupt));
-            }
-        };
-        Some(match decode_body(record.kind, payload) {
-            Ok(body) => Ok(DetailEvent {
-                index: record.index,
-                thread: record.thread,
-                timestamp: ClockNs(record.timestamp),
-                flags: record.flags,
-                body,
-            }),
-            Err((within, what)) => Err(self.corrupt(start, DetailRecord::LEN.saturating_add(within), what)),
-        })
+        Some(self.next_decoded()?.map(|(record, body)| DetailEvent {
+            index: record.index,
+            thread: record.thread,
+            timestamp: ClockNs(record.timestamp),
+            flags: record.flags,
+            body,
+        }))
     }
 }
 
