@@ -156,27 +156,32 @@ number!(u8, u16, u32, u64, i32, i64, f64);
 /// Types that travel as another: `$type` as `$inner`, by the two conversions given.
 macro_rules! travels_as {
     ($($type:ty as $inner:ty: $from:expr, $into:expr;)+) => {$(
-        impl<'a> Wire<'a> for $type {
-            const WIDTH: Option<usize> = <$inner as Wire>::WIDTH;
+        impl<'a> $crate::heph::wire::Wire<'a> for $type {
+            const WIDTH: Option<usize> = <$inner as $crate::heph::wire::Wire<'a>>::WIDTH;
 
             #[inline]
-            fn read(reader: &mut Reader<'a>, field: &'static str) -> Result<Self, DecodeError> {
-                <$inner as Wire>::read(reader, field).map($from)
+            fn read(
+                reader: &mut $crate::heph::wire::Reader<'a>,
+                field: &'static str,
+            ) -> Result<Self, $crate::heph::DecodeError> {
+                <$inner as $crate::heph::wire::Wire<'a>>::read(reader, field).map($from)
             }
 
             #[inline]
-            fn measure(&self, _: &'static str) -> Result<usize, EncodeError> {
+            fn measure(&self, _: &'static str) -> Result<usize, $crate::heph::EncodeError> {
                 Ok(size_of::<$inner>())
             }
 
             #[inline]
-            fn write(&self, out: &mut impl BufMut) {
+            fn write(&self, out: &mut impl bytes::BufMut) {
                 let into: fn(Self) -> $inner = $into;
                 into(*self).write(out);
             }
         }
     )+};
 }
+pub(crate) use travels_as;
+
 travels_as! {
     StreamId as u32: StreamId, |v| v.0;
     SubstreamId as u64: SubstreamId, |v| v.0;

@@ -1,11 +1,6 @@
 //! Short names for long bytes: FNV-1a, 64 bits.
 
-use bytes::BufMut;
-
-use crate::heph::{
-    DecodeError, EncodeError,
-    wire::{Reader, Wire},
-};
+use crate::heph::wire::travels_as;
 
 /// What an option packet is acknowledged by: the hash of all its bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -18,20 +13,8 @@ impl Fingerprint {
     }
 }
 
-impl<'a> Wire<'a> for Fingerprint {
-    const WIDTH: Option<usize> = Some(8);
-
-    fn read(reader: &mut Reader<'a>, field: &'static str) -> Result<Self, DecodeError> {
-        u64::read(reader, field).map(Self)
-    }
-
-    fn measure(&self, _: &'static str) -> Result<usize, EncodeError> {
-        Ok(8)
-    }
-
-    fn write(&self, out: &mut impl BufMut) {
-        self.0.write(out);
-    }
+travels_as! {
+    Fingerprint as u64: Fingerprint, |fingerprint| fingerprint.0;
 }
 
 /// The hash of a module's function table, by which two sides know that they have the same one: over each
