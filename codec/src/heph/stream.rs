@@ -16,13 +16,18 @@ use super::{DecodeError, EVENT_MAGIC, METADATA_MAGIC, Packet, packet_size};
 /// * one with good contents behind which no packet starts, but inside of which one does: its size is wrong or
 ///   its end was lost, and it has swallowed what came next.
 ///
-/// However hostile the bytes, the work is linear in their number.
+/// However hostile the bytes and however they come, the work is linear in their number: what lies inside a packet
+/// is looked at only as long as not too much of that was in vain.
 #[derive(Debug, Clone)]
 pub struct StreamDecoder {
     limit: u32,
     skipped_bytes: u64,
     /// Bytes decoded in vain, less an allowance for every byte consumed.
     wasted: usize,
+    /// How many bytes must be there before another look can tell more.
+    awaiting: usize,
+    /// How far the packet at hand, which is good by itself, has been searched for another inside it; 0 before that.
+    searched: usize,
 }
 
 /// What a [`StreamDecoder`] found at the start of the bytes it was given.
@@ -59,7 +64,7 @@ const WASTE_ALLOWED: usize = 4 << 20;
 impl StreamDecoder {
     /// A decoder at the start of a stream, for packets of at most `limit` bytes.
     pub fn new(limit: u32) -> Self {
-        Self { limit, skipped_bytes: 0, wasted: 0 }
+        Self { limit, skipped_bytes: 0, wasted: 0, awaiting: 0, searched: 0 }
     }
 
     /// All bytes skipped so far.
@@ -84,7 +89,8 @@ impl StreamDecoder {
         decode: impl Fn(&'a [u8]) -> Result<T, DecodeError>,
     ) -> Step<'a, T> {
         // The good case first and without a detour, since this is the hot path: a packet, and behind it another.
-        if let Ok(Some(size)) = packet_size(input, self.limit)
+        if self.awaiting == 0
+            && let Ok(Some(size)) = packet_size(input, self.limit)
             && let Some((bytes, rest)) = input.split_at_checked(size)
             && let Ok(Some(_)) = packet_size(rest, self.limit)
             && let Ok(packet) = decode(bytes)
@@ -92,33 +98,32 @@ impl StreamDecoder {
             self.consume(size);
             return Step::Packet { packet, bytes };
         }
+        if input.len() < self.awaiting && !ended {
+            return Step::More { needed: self.awaiting };
+        }
         match self.look(input, ended, &decode) {
             Look::Good { packet, bytes } => {
                 self.consume(bytes.len());
                 Step::Packet { packet, bytes }
             }
-            Look::More { needed } => Step::More { needed },
-            Look::Bad { bytes, cause } => self.skip(input, ended, &decode, bytes, cause),
+            Look::More { needed } => {
+                self.awaiting = needed;
+                Step::More { needed }
+            }
+            Look::Bad { bytes, cause } => self.skip(input, bytes, cause),
         }
     }
 
-    /// Skips `bytes`, and on to the next good packet as far as `input` tells.
+    /// Skips `bytes`, and on to the next head of a packet.
     #[cold]
-    fn skip<'a, T>(
-        &mut self,
-        input: &'a [u8],
-        ended: bool,
-        decode: &impl Fn(&'a [u8]) -> Result<T, DecodeError>,
-        bytes: usize,
-        cause: DecodeError,
-    ) -> Step<'a, T> {
-        self.consume(bytes);
+    fn skip<'a, T>(&mut self, input: &[u8], bytes: usize, cause: DecodeError) -> Step<'a, T> {
         let mut skipped = bytes;
-        while let Some(rest) = input.get(skipped..).filter(|rest| !rest.is_empty()) {
-            let Look::Bad { bytes, .. } = self.look(rest, ended, decode) else { break };
-            self.consume(bytes);
-            skipped = skipped.saturating_add(bytes);
+        while let Some(rest) = input.get(skipped..)
+            && packet_size(rest, self.limit).is_err()
+        {
+            skipped = skipped.saturating_add(next_magic(rest));
         }
+        self.consume(skipped);
         self.skipped_bytes = self.skipped_bytes.saturating_add(u64::try_from(skipped).unwrap_or(u64::MAX));
         Step::Skip { bytes: skipped, cause }
     }
@@ -153,33 +158,41 @@ impl StreamDecoder {
             Ok(None) => None,
             Err(_) => Some(false),
         };
-        match (decode(packet), follows) {
-            (Ok(value), Some(true)) => Look::Good { packet: value, bytes: packet },
-            (Ok(value), _) => match self.swallowed(input, size, ended, decode) {
-                Swallowed::Nothing => Look::Good { packet: value, bytes: packet },
-                // Whether a packet follows is not known yet, and it matters.
-                Swallowed::Packet { .. } | Swallowed::Unknown { .. } if follows.is_none() => {
-                    Look::More { needed: size.saturating_add(HEAD_BYTES) }
+        if self.searched == 0 {
+            let more = Look::More { needed: size.saturating_add(HEAD_BYTES) };
+            match (decode(packet), follows) {
+                (Ok(value), Some(true)) => return Look::Good { packet: value, bytes: packet },
+                // Whether another follows matters only where another may lie inside.
+                (Ok(value), _) if magic_inside(packet, 1).is_none() => {
+                    return Look::Good { packet: value, bytes: packet };
                 }
-                Swallowed::Unknown { needed } => Look::More { needed },
-                Swallowed::Packet { at } => {
-                    let cause = DecodeError::TrailingBytes { offset: at, count: size.saturating_sub(at) };
-                    Look::Bad { bytes: at, cause }
+                (_, None) => return more,
+                (Ok(_), Some(false)) => self.searched = 1,
+                (Err(cause), Some(true)) => return Look::Bad { bytes: size, cause },
+                // The size is not to be trusted: the next packet may lie inside. Looking there means decoding some
+                // bytes again; where that gets out of hand, they are given up instead.
+                (Err(cause), Some(false)) => {
+                    let decoded = cause.offset().clamp(1, size);
+                    let bytes = if self.waste(decoded) { next_magic(input) } else { decoded };
+                    return Look::Bad { bytes, cause };
                 }
+            }
+        }
+        match self.swallowed(input, size, ended, decode) {
+            Swallowed::Nothing => match decode(packet) {
+                Ok(value) => Look::Good { packet: value, bytes: packet },
+                Err(cause) => Look::Bad { bytes: size, cause },
             },
-            (Err(cause), Some(true)) => Look::Bad { bytes: size, cause },
-            (Err(_), None) => Look::More { needed: size.saturating_add(HEAD_BYTES) },
-            // The size is not to be trusted: the next packet may lie inside. Looking there means decoding some
-            // bytes again; where that gets out of hand, they are given up instead.
-            (Err(cause), Some(false)) => {
-                let decoded = cause.offset().clamp(1, size);
-                let bytes = if self.waste(decoded) { next_magic(input) } else { decoded };
-                Look::Bad { bytes, cause }
+            Swallowed::Unknown { needed } => Look::More { needed },
+            Swallowed::Packet { at } => {
+                let cause = DecodeError::TrailingBytes { offset: at, count: size.saturating_sub(at) };
+                Look::Bad { bytes: at, cause }
             }
         }
     }
 
-    /// Looks for a packet that starts inside the first `size` bytes of `input`, behind their own start.
+    /// Looks for a packet that starts inside the first `size` bytes of `input`, which are good by themselves. Goes on
+    /// where it stopped, so that each place is looked at once.
     #[cold]
     fn swallowed<'a, T>(
         &mut self,
@@ -188,29 +201,27 @@ impl StreamDecoder {
         ended: bool,
         decode: &impl Fn(&'a [u8]) -> Result<T, DecodeError>,
     ) -> Swallowed {
-        let mut at = 0_usize;
-        loop {
-            // A magic constant may start inside and end behind.
-            let searched = input.get(..size.saturating_add(3)).unwrap_or(input);
-            at = at.saturating_add(next_magic(searched.get(at..).unwrap_or_default()));
-            let inner = input.get(at..).filter(|inner| at < size && !inner.is_empty());
-            let Some(inner) = inner else { return Swallowed::Nothing };
+        let packet = input.get(..size).unwrap_or(input);
+        while let Some(at) = magic_inside(packet, self.searched) {
+            self.searched = at;
+            let inner = input.get(at..).unwrap_or_default();
             let needed = match packet_size(inner, self.limit) {
                 Ok(Some(length)) => match inner.get(..length).map(decode) {
                     // Both packets were decoded for no more than the bytes up to here.
                     Some(Ok(_)) if self.waste(size.saturating_add(length)) => return Swallowed::Packet { at },
-                    Some(Ok(_)) => return Swallowed::Nothing,
-                    Some(Err(error)) if self.waste(error.offset()) => continue,
-                    Some(Err(_)) => return Swallowed::Nothing,
-                    None => length,
+                    Some(Err(error)) if self.waste(error.offset()) => None,
+                    Some(_) => return Swallowed::Nothing,
+                    None => Some(length),
                 },
-                Ok(None) => HEAD_BYTES,
-                Err(_) => continue,
+                Ok(None) => Some(HEAD_BYTES),
+                Err(_) => None,
             };
-            if !ended {
-                return Swallowed::Unknown { needed: at.saturating_add(needed) };
+            match needed {
+                Some(needed) if !ended => return Swallowed::Unknown { needed: at.saturating_add(needed) },
+                _ => self.searched = at.saturating_add(1),
             }
         }
+        Swallowed::Nothing
     }
 
     /// Notes that bytes were decoded in vain, and tells whether that may go on.
@@ -222,6 +233,7 @@ impl StreamDecoder {
     #[inline]
     fn consume(&mut self, bytes: usize) {
         self.wasted = self.wasted.saturating_sub(bytes.saturating_mul(WASTE_PER_BYTE));
+        (self.awaiting, self.searched) = (0, 0);
     }
 }
 
@@ -238,14 +250,19 @@ enum Swallowed {
     Unknown { needed: usize },
 }
 
+const MAGICS: [[u8; 4]; 2] = [METADATA_MAGIC.to_be_bytes(), EVENT_MAGIC.to_be_bytes()];
+
+/// Where the first magic constant is in `bytes`, from `from` on.
+fn magic_inside(bytes: &[u8], from: usize) -> Option<usize> {
+    let windows = bytes.get(from..)?.windows(4);
+    windows.into_iter().position(|window| MAGICS.iter().any(|magic| window == magic)).map(|at| from.saturating_add(at))
+}
+
 /// How many bytes to skip to where a packet may start next: a magic constant, or at the end of `input` what
 /// may become one.
 fn next_magic(input: &[u8]) -> usize {
-    let magics = [METADATA_MAGIC.to_be_bytes(), EVENT_MAGIC.to_be_bytes()];
-    let starts = |tail: &[u8]| magics.iter().any(|magic| tail.starts_with(magic));
-    let may_start = |tail: &[u8]| magics.iter().any(|magic| magic.starts_with(tail));
-    let whole = input.windows(4).skip(1).position(starts).map(|at| at.saturating_add(1));
-    whole.unwrap_or_else(|| {
+    let may_start = |tail: &[u8]| MAGICS.iter().any(|magic| magic.starts_with(tail));
+    magic_inside(input, 1).unwrap_or_else(|| {
         let first = input.len().saturating_sub(3).max(1);
         let partial = (first..input.len()).find(|&at| input.get(at..).is_some_and(may_start));
         partial.unwrap_or(input.len())
