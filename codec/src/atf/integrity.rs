@@ -191,44 +191,69 @@ impl<F> Ending<F> {
 /// Finds the end of the events in `file`.
 ///
 /// Returns the events section and the 64 bytes behind it. The last 64 bytes are the footer if `is_footer` says so,
-/// given the length of the section before them: that is where the footer is, whatever the header `promised` (an
-/// offset, 0 for none, and where in the header that stands).
+/// given the length of the section before them: that is where the footer is, whatever the header promises. Only
+/// where there is none does it matter that one was `promised`: its offset, 0 for none.
 pub(crate) fn find_footer(
     file: &[u8],
-    promised: (u64, u64),
+    promised: u64,
+    magic: [u8; 4],
     is_footer: impl FnOnce(&[u8; EDGE_BYTES], u64) -> bool,
 ) -> (&[u8], Ending<&[u8; EDGE_BYTES]>) {
-    let (offset, promised) = promised;
     let events = file.get(EDGE_BYTES..).unwrap_or_default();
-    let footer_at = |events: &[u8]| (EDGE_BYTES as u64).saturating_add(events.len() as u64);
     if let Some((before, footer)) = events.split_last_chunk()
         && is_footer(footer, before.len() as u64)
     {
-        // A writer may have been stopped between footer and header.
-        let agreed = promised == 0 || promised == footer_at(before);
-        let misplaced = misplaced_footer(offset, footer_at(before), promised);
-        return (before, if agreed { Ending::Finished(footer) } else { Ending::Broken(misplaced) });
+        return (before, Ending::Finished(footer));
     }
     if promised == 0 {
         return (events, Ending::Unfinished);
     }
+    let broken = |offset: u64, what: Corruption| Ending::Broken(Corrupt { offset, what });
     let length = promised.checked_sub(EDGE_BYTES as u64).and_then(|length| usize::try_from(length).ok());
-    let Some((events, rest)) = length.and_then(|length| events.split_at_checked(length)) else {
-        let what = Corruption::FooterCut { found: 0 };
-        return (events, Ending::Broken(Corrupt { offset: file.len() as u64, what }));
+    let Some((before, rest)) = length.and_then(|length| events.split_at_checked(length)) else {
+        return (events, broken(file.len() as u64, Corruption::FooterCut { found: 0 }));
     };
-    match rest.split_first_chunk() {
-        Some((footer, [])) => (events, Ending::Finished(footer)),
-        Some((_, more)) => {
-            let what = Corruption::TrailingBytes { found: more.len() as u64 };
-            let offset = promised.saturating_add(EDGE_BYTES as u64);
-            (events, Ending::Broken(Corrupt { offset, what }))
-        }
-        None => {
-            let what = Corruption::FooterCut { found: rest.len() as u64 };
-            (events, Ending::Broken(Corrupt { offset: promised, what }))
-        }
+    let start = rest.get(..4).unwrap_or(rest);
+    if !magic.starts_with(start) {
+        let mut found = [0; 4];
+        found.iter_mut().zip(start).for_each(|(to, from)| *to = *from);
+        return (events, broken(promised, Corruption::Magic { expected: magic, found }));
     }
+    match rest.split_first_chunk() {
+        Some((footer, [])) => (before, Ending::Finished(footer)),
+        Some((_, more)) => {
+            let offset = promised.saturating_add(EDGE_BYTES as u64);
+            (before, broken(offset, Corruption::TrailingBytes { found: more.len() as u64 }))
+        }
+        None => (before, broken(promised, Corruption::FooterCut { found: rest.len() as u64 })),
+    }
+}
+
+/// The checksum in a footer that was cut, if it got that far; `tail` is what lies behind the last event.
+pub(crate) fn cut_checksum(tail: &[u8], magic: [u8; 4]) -> Option<u32> {
+    tail.strip_prefix(&magic)?.first_chunk().map(|checksum| u32::from_le_bytes(*checksum))
+}
+
+/// How much of a header has been completed, if it is what a writer leaves that is killed meanwhile: the first bytes
+/// of the `complete` one, and the rest as it was at the `start`. Where nothing or everything was written, it is whole.
+pub(crate) fn completion(
+    header: &[u8; EDGE_BYTES],
+    start: &[u8; EDGE_BYTES],
+    complete: &[u8; EDGE_BYTES],
+) -> Option<Completion> {
+    let written = header.iter().zip(complete).take_while(|(a, b)| a == b).count();
+    if header == start || header == complete {
+        return Some(Completion::Whole);
+    }
+    (header.get(written..) == start.get(written..)).then_some(Completion::Torn)
+}
+
+/// What a header was left as.
+pub(crate) enum Completion {
+    /// As it was at the start, or completed.
+    Whole,
+    /// Something between.
+    Torn,
 }
 
 /// A header that tells the wrong place for the footer, in the field at `offset`.

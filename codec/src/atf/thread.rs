@@ -163,7 +163,10 @@ impl<'a> ThreadReader<'a> {
     }
 
     /// What finishes the two files together: every whole event of the index, and the details of those.
+    ///
+    /// Only files that lack their ends can be repaired, and only where every link leads somewhere.
     pub fn repair(&self) -> Result<(Repair, Option<Repair>), BrokenLink> {
+        self.check_links()?;
         let index = self.index.repair().map_err(BrokenLink::Index)?;
         let detail = self.detail.as_ref().map(|detail| detail.repair(detail.count_before(self.index.len())));
         Ok((index, detail.transpose().map_err(BrokenLink::Detail)?))

@@ -3,11 +3,13 @@
 use std::io::{self, Cursor, Write};
 
 use codec::{
-    Arch, ClockKind, ClockNs, EventKind, FunctionId, Os,
+    Arch, ClockKind, ClockNs, EventKind, FunctionId, Os, SubstreamId,
     atf::{
         AppendError, BrokenLink, DetailBody, DetailEvent, DetailReader, DetailWriter, EDGE_BYTES, FunctionDetail,
-        IndexEvent, IndexReader, IndexWriter, Integrity, OpenError, Origin, Repair, Sealed, ThreadReader, ThreadWriter,
+        IndexEvent, IndexReader, IndexWriter, Integrity, Keys, OpenError, Origin, Repair, Sealed, ThreadReader,
+        ThreadWriter,
     },
+    heph::{Attribute, Value},
     profile::Registers,
 };
 use quickcheck::{TestResult, quickcheck};
@@ -216,6 +218,45 @@ fn damage_in_an_unfinished_file_is_corruption() {
     assert_eq!(told(24 + 97, 4), "at byte 1584: expected at most 512 bytes of stack, found 1040");
 }
 
+/// Without a footer there is no checksum, so that not all damage can be seen. But none makes a repair give up what is
+/// there, or leave links that lead astray.
+#[test]
+fn no_changed_bit_makes_a_repair_lose_an_event() {
+    let attributes = [Attribute { name: "key", value: Value::U64(1) }];
+    let keys = DetailBody::Keys(Keys {
+        function: FunctionId(1),
+        start: ClockNs(1),
+        end: ClockNs(2),
+        substream: SubstreamId(3),
+        attributes: (&attributes).into(),
+    });
+    let call =
+        DetailBody::Call(FunctionDetail { function: FunctionId(1), registers: Registers::default(), stack: &[7; 16] });
+    for body in [keys, call] {
+        let mut writer = ThreadWriter::new(ORIGIN);
+        (0..6).for_each(|_| _ = writer.append(&index_event(), &[body]).expect("room"));
+        let (mut index, mut detail) = (Vec::new(), Vec::new());
+        writer.flush_to(&mut index, &mut detail).expect("memory");
+        for (at, bit) in (EDGE_BYTES..detail.len()).flat_map(|at| (0..8).map(move |bit| (at, bit))) {
+            let mut changed = detail.clone();
+            changed[at] ^= 1 << bit;
+            let reader = ThreadReader {
+                index: IndexReader::open(&index).expect("a header"),
+                detail: Some(DetailReader::open(&changed).expect("a header")),
+            };
+            let Ok((index_repair, Some(detail_repair))) = reader.repair() else { continue };
+            let (index, detail) = (apply(&index_repair, &index), apply(&detail_repair, &changed));
+            let repaired = ThreadReader {
+                index: IndexReader::open(&index).expect("repaired"),
+                detail: Some(DetailReader::open(&detail).expect("repaired")),
+            };
+            assert_eq!(repaired.check_links(), Ok(()), "bit {bit} of byte {at}");
+            let left = (repaired.index.len(), repaired.detail.as_ref().map(DetailReader::len));
+            assert_eq!(left, (6, Some(6)), "bit {bit} of byte {at}");
+        }
+    }
+}
+
 /// The place of the footer is where the footer is.
 #[test]
 fn a_header_that_misplaces_the_footer_hides_nothing() {
@@ -287,10 +328,87 @@ fn zeros_at_the_end_of_an_unfinished_file_are_no_events() {
     file[40..64].fill(0);
     file.extend([0; 4096]);
     assert_eq!(IndexReader::check_file(&file), Integrity::Unfinished { events: 5 });
+    // The last event ends in zeros itself: whether they are its own cannot be told, so it does not count.
     let mut file = detail[..detail.len() - 64].to_vec();
     file[28..60].fill(0);
     file.extend([0; 4096]);
-    assert_eq!(DetailReader::check_file(&file), Integrity::Unfinished { events: 4 });
+    assert_eq!(DetailReader::check_file(&file), Integrity::Unfinished { events: 3 });
+}
+
+/// The zeros may start anywhere, and a repair signs no half event.
+#[test]
+fn zeros_in_place_of_the_last_bytes_cost_one_event_at_most() {
+    let call = DetailBody::Call(FunctionDetail {
+        function: FunctionId(1),
+        registers: Registers::from_words([7; Registers::WORDS]),
+        stack: &[7; 16],
+    });
+    let attributes = [Attribute { name: "key", value: Value::U64(u64::MAX) }];
+    let keys = DetailBody::Keys(Keys {
+        function: FunctionId(1),
+        start: ClockNs(1),
+        end: ClockNs(2),
+        substream: SubstreamId(3),
+        attributes: (&attributes).into(),
+    });
+    for body in [call, keys] {
+        let mut writer = DetailWriter::new(ORIGIN);
+        let mut file = Vec::new();
+        for index in 0..10 {
+            let timestamp = ClockNs(u64::MAX);
+            writer.append(&DetailEvent { index, thread: 7, timestamp, flags: 0, body }).expect("room");
+        }
+        writer.flush_to(&mut file).expect("memory");
+        let event_bytes = (file.len() - EDGE_BYTES) / 10;
+        for lost in 1..event_bytes {
+            // As many as were lost could be the event's own.
+            for zeros in [lost - 1, lost + 1, lost + 100, 4096] {
+                let mut file = file[..file.len() - lost].to_vec();
+                file.extend(vec![0; zeros]);
+                let reader = DetailReader::open(&file).expect("a header");
+                let whole: Vec<_> = reader.events().map(|event| event.expect("whole")).collect();
+                assert!(whole.len() == 9, "{} events with {lost} bytes lost to {zeros} zeros", whole.len());
+                assert!(whole.iter().all(|event| event.body == body));
+                let repaired = apply(&reader.repair(u64::MAX).expect("it only lacks its end"), &file);
+                assert_eq!(DetailReader::check_file(&repaired), Integrity::Intact);
+            }
+        }
+    }
+}
+
+/// Killed anywhere in the last write, which completes the header.
+#[test]
+fn a_half_completed_header_hides_nothing() {
+    let (index, detail) = (golden("atf/index.hex"), golden("atf/detail.hex"));
+    let origin = Origin { thread: 4712, ..ORIGIN };
+    let (mut index_start, mut detail_start) = (Vec::new(), Vec::new());
+    IndexWriter::new(origin).flush_to(&mut index_start).expect("memory");
+    DetailWriter::new(origin).flush_to(&mut detail_start).expect("memory");
+    for written in 0..=EDGE_BYTES {
+        let torn = |file: &[u8], start: &[u8]| [&file[..written], &start[written..], &file[EDGE_BYTES..]].concat();
+        let file = torn(&index, &index_start);
+        let reader = IndexReader::open(&file).expect("a header");
+        assert!(!matches!(reader.check(), Integrity::Corrupt(_)), "{written} bytes of the header written");
+        assert_eq!(apply(&reader.repair().expect("all events are there"), &file), index);
+        let file = torn(&detail, &detail_start);
+        let reader = DetailReader::open(&file).expect("a header");
+        assert!(!matches!(reader.check(), Integrity::Corrupt(_)), "{written} bytes of the header written");
+        assert_eq!(apply(&reader.repair(u64::MAX).expect("all events are there"), &file), detail);
+    }
+}
+
+/// What is left of a footer still speaks for the events before it.
+#[test]
+fn a_cut_footer_does_not_let_damage_be_signed() {
+    let (index, detail) = (golden("atf/index.hex"), golden("atf/detail.hex"));
+    for lost in 1..=56 {
+        let mut file = index[..index.len() - lost].to_vec();
+        file[64] ^= 1;
+        assert!(IndexReader::open(&file).expect("a header").repair().is_err(), "{lost} bytes of the footer lost");
+        let mut file = detail[..detail.len() - lost].to_vec();
+        file[64 + 16] ^= 1;
+        assert!(DetailReader::open(&file).expect("a header").repair(u64::MAX).is_err(), "{lost} bytes lost");
+    }
 }
 
 #[test]

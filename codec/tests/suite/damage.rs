@@ -121,7 +121,7 @@ fn check_changed_bits(file: &[u8], free: impl Fn(usize, u32) -> bool, check: fn(
     for (at, bit) in (0..file.len() - 24).flat_map(|at| (0..8).map(move |bit| (at, bit))) {
         let mut changed = file.to_vec();
         changed[at] ^= 1 << bit;
-        let noticed = matches!(check(&changed), Integrity::Corrupt(_));
+        let noticed = check(&changed) != Integrity::Intact;
         assert_ne!(noticed, free(at, bit), "bit {bit} of byte {at}");
     }
 }

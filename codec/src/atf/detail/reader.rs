@@ -13,7 +13,7 @@ use crate::{
     ClockKind, ClockNs, FunctionId, SubstreamId,
     atf::{
         Corrupt, Corruption, EDGE_BYTES, Integrity, OpenError, Origin, Repair,
-        integrity::{Ending, agree, agree_checksum, find_footer, short_file},
+        integrity::{Completion, Ending, agree, agree_checksum, completion, cut_checksum, find_footer, short_file},
         origin::check_start,
     },
     heph::{Attributes, wire::Reader},
@@ -32,6 +32,8 @@ pub struct DetailReader<'a> {
     /// The offsets in `events` of the events 0, 16, 32, ….
     marks: Vec<usize>,
     ending: Ending<DetailFoot>,
+    /// The checksum of the events, where the footer was cut behind it.
+    cut_checksum: Option<u32>,
 }
 
 /// How many events there are from one mark to the next.
@@ -50,12 +52,12 @@ impl<'a> DetailReader<'a> {
         check_start(head.magic, HEADER_MAGIC, head.endian, head.version, (20, head.events_offset))?;
         let totals = [head.event_count, head.events_bytes, head.first_index, head.last_index];
         let promised = if totals == [0; 4] { 0 } else { head.events_bytes.saturating_add(EDGE_BYTES as u64) };
-        let (section, ending) = find_footer(file, (36, promised), |footer, bytes| {
+        let (section, ending) = find_footer(file, promised, FOOTER_MAGIC, |footer, bytes| {
             let foot = DetailFoot::from_bytes(footer);
             foot.magic == FOOTER_MAGIC && foot.events_bytes == bytes
         });
         let mut walk = DetailEvents::new(section);
-        let (mut count, mut marks) = (0_u64, Vec::new());
+        let (mut count, mut marks, mut last) = (0_u64, Vec::new(), 0);
         let broken = loop {
             let offset = walk.offset;
             match walk.next_record() {
@@ -65,8 +67,17 @@ impl<'a> DetailReader<'a> {
                 Some(Ok(_)) => {}
             }
             count = count.saturating_add(1);
+            last = offset;
         };
-        let (events, tail) = section.split_at_checked(walk.offset).unwrap_or((section, &[]));
+        let (mut events, tail) = section.split_at_checked(walk.offset).unwrap_or((section, &[]));
+        if ending.is_cut() && is_zero(tail) && events.last() == Some(&0) && !tail.is_empty() {
+            // The zeros that a machine leaves when it stops may start anywhere: they are the end of the last event too.
+            events = section.get(..last).unwrap_or_default();
+            count = count.saturating_sub(1);
+            marks.truncate(usize::try_from(count.div_ceil(STRIDE)).unwrap_or(usize::MAX));
+        }
+        let behind = file.get(EDGE_BYTES.saturating_add(events.len())..).unwrap_or_default();
+        let cut_checksum = cut_checksum(behind, FOOTER_MAGIC).filter(|_| ending.is_cut());
         let ending = match (ending, broken) {
             // The last event of a file that lacks its end may well be cut, and zeros may follow it.
             (ending, Some(corrupt)) if !(ending.is_cut() && is_cut(tail)) => Ending::Broken(corrupt),
@@ -74,7 +85,7 @@ impl<'a> DetailReader<'a> {
             (Ending::Broken(corrupt), _) => Ending::Broken(corrupt),
             (Ending::Unfinished, _) => Ending::Unfinished,
         };
-        Ok(Self { head, events, count, marks, ending })
+        Ok(Self { head, events, count, marks, ending, cut_checksum })
     }
 
     /// The state of the file with these bytes, whether or not it can be opened. Reads every byte.
@@ -125,19 +136,16 @@ impl<'a> DetailReader<'a> {
 
     /// Looks at everything: header, footer, checksum and every event.
     pub fn check(&self) -> Integrity {
-        match self.check_all() {
-            Err(corrupt) => Integrity::Corrupt(corrupt),
-            Ok(()) if self.is_finished() => Integrity::Intact,
-            Ok(()) => Integrity::Unfinished { events: self.count },
-        }
+        self.check_all().unwrap_or_else(Integrity::Corrupt)
     }
 
-    fn check_all(&self) -> Result<(), Corrupt> {
+    fn check_all(&self) -> Result<Integrity, Corrupt> {
+        let unfinished = Integrity::Unfinished { events: self.count };
         if let Ending::Broken(corrupt) = &self.ending {
             return Err(*corrupt);
         }
         let (totals, checksum) = self.survey(self.count)?;
-        let Ending::Finished(foot) = &self.ending else { return Ok(()) };
+        let Ending::Finished(foot) = &self.ending else { return Ok(unfinished) };
         let at = |offset: u64| ((EDGE_BYTES as u64).saturating_add(self.events.len() as u64)).saturating_add(offset);
         if foot.magic != FOOTER_MAGIC {
             let what = Corruption::Magic { expected: FOOTER_MAGIC, found: foot.magic };
@@ -149,12 +157,17 @@ impl<'a> DetailReader<'a> {
         agree(at(24), "first timestamp in the footer", totals.first_timestamp, foot.first_timestamp)?;
         agree(at(32), "last timestamp in the footer", totals.last_timestamp, foot.last_timestamp)?;
         let head = &self.head;
-        // A writer may have been stopped between footer and header. Then the header has no totals at all.
-        let written = head.event_count != 0 || head.events_bytes != 0;
-        let totals = if written { totals } else { Totals::default() };
+        let (start, complete) = (header(&self.origin(), &Totals::default()), header(&self.origin(), &totals));
+        match completion(&head.to_bytes(), &start.to_bytes(), &complete.to_bytes()) {
+            Some(Completion::Whole) => return Ok(Integrity::Intact),
+            Some(Completion::Torn) => return Ok(unfinished),
+            None => {}
+        }
         agree(28, "event count in the header", totals.count, head.event_count)?;
+        agree(36, "events bytes in the header", totals.bytes, head.events_bytes)?;
         agree(44, "first index in the header", totals.first_index, head.first_index)?;
-        agree(52, "last index in the header", totals.last_index, head.last_index)
+        agree(52, "last index in the header", totals.last_index, head.last_index)?;
+        Ok(Integrity::Intact)
     }
 
     /// What finishes the file after its first `keep` events, or after all of them where it has no more.
@@ -199,7 +212,11 @@ impl<'a> DetailReader<'a> {
             }
         }
         hasher.update(self.events.get(hashed..walk.offset).unwrap_or_default());
-        Ok((totals, hasher.finalize()))
+        let checksum = hasher.finalize();
+        if let Some(cut) = self.cut_checksum.filter(|_| totals.count == self.count) {
+            agree_checksum((EDGE_BYTES as u64).saturating_add(totals.bytes).saturating_add(4), cut, checksum)?;
+        }
+        Ok((totals, checksum))
     }
 }
 
@@ -351,13 +368,32 @@ fn exactly(rest: &[u8], bytes: u64, fixed: usize) -> Result<&[u8], Misfit> {
     Err((0, Corruption::Payload { needed, found }))
 }
 
-/// Whether these bytes, which are no whole event, are what is left of one that was cut, of a footer, or zeros.
+/// Whether these bytes, which are no whole event, are what is left of one that was cut, of a footer, or zeros. Zeros
+/// may also stand for what was lost of it.
 fn is_cut(tail: &[u8]) -> bool {
-    let record = tail.first_chunk().map(DetailRecord::from_bytes);
-    let cut = record.is_none_or(|record| {
-        let length = usize::try_from(record.length).unwrap_or(usize::MAX);
-        (tail.len()..=max_length(record.kind)).contains(&length)
-    });
-    let footer = tail.starts_with(&FOOTER_MAGIC) && tail.len() < EDGE_BYTES;
-    cut || footer || tail.iter().all(|&byte| byte == 0)
+    let footer = tail.starts_with(&FOOTER_MAGIC) && is_zero(tail.get(EDGE_BYTES..).unwrap_or_default());
+    let Some(record) = tail.first_chunk().map(DetailRecord::from_bytes) else { return true };
+    let zeros = tail.iter().rev().take_while(|&&byte| byte == 0).count();
+    let there = tail.get(..tail.len().saturating_sub(zeros)).unwrap_or_default();
+    let payload = there.get(DetailRecord::LEN..).unwrap_or_default();
+    let fixed = match record.kind {
+        CALL | RETURN => payload.first_chunk().map(|bytes| {
+            let more = FunctionRecord::from_bytes(bytes).stack_bytes;
+            FunctionRecord::LEN.saturating_add(more.into())
+        }),
+        KEYS => payload.first_chunk().map(|bytes| {
+            let more = KeysRecord::from_bytes(bytes).attributes_bytes;
+            KeysRecord::LEN.saturating_add(usize::try_from(more).unwrap_or(usize::MAX))
+        }),
+        CONTEXT => Some(ContextRecord::LEN),
+        _ => None,
+    };
+    let length = usize::try_from(record.length).unwrap_or(usize::MAX);
+    let agrees = fixed.is_none_or(|payload| DetailRecord::LEN.saturating_add(payload) == length);
+    let cut = agrees && (tail.len()..=max_length(record.kind)).contains(&length);
+    cut || footer || is_zero(tail)
+}
+
+fn is_zero(bytes: &[u8]) -> bool {
+    bytes.iter().all(|&byte| byte == 0)
 }

@@ -8,7 +8,9 @@ use super::{
 };
 use crate::atf::{
     Corrupt, Corruption, EDGE_BYTES, Integrity, OpenError, Origin, Repair,
-    integrity::{Ending, agree, agree_checksum, find_footer, misplaced_footer, short_file},
+    integrity::{
+        Completion, Ending, agree, agree_checksum, completion, cut_checksum, find_footer, misplaced_footer, short_file,
+    },
     origin::check_start,
     section::MAX_EVENTS,
 };
@@ -25,6 +27,8 @@ pub struct IndexReader<'a> {
     head: IndexHead,
     events: &'a [[u8; IndexRecord::LEN]],
     ending: Ending<IndexFoot>,
+    /// The checksum of the events, where the footer was cut behind it.
+    cut_checksum: Option<u32>,
 }
 
 impl<'a> IndexReader<'a> {
@@ -38,7 +42,7 @@ impl<'a> IndexReader<'a> {
         if head.event_bytes != EVENT_BYTES {
             return Err(Corrupt { offset: 24, what: Corruption::EventSize { found: head.event_bytes } }.into());
         }
-        let (events, ending) = find_footer(file, (40, head.footer_offset), |footer, bytes| {
+        let (events, ending) = find_footer(file, head.footer_offset, FOOTER_MAGIC, |footer, bytes| {
             let foot = IndexFoot::from_bytes(footer);
             foot.magic == FOOTER_MAGIC
                 && foot.events_bytes == bytes
@@ -46,6 +50,8 @@ impl<'a> IndexReader<'a> {
         });
         let (events, rest) = events.as_chunks();
         let events = if ending.is_cut() { without_tail(events) } else { events };
+        let tail = file.get(EDGE_BYTES.saturating_add(events.as_flattened().len())..).unwrap_or_default();
+        let cut_checksum = cut_checksum(tail, FOOTER_MAGIC).filter(|_| ending.is_cut());
         let ending = match ending {
             Ending::Finished(_) if !rest.is_empty() => {
                 let whole = head.footer_offset.saturating_sub(rest.len() as u64);
@@ -57,7 +63,7 @@ impl<'a> IndexReader<'a> {
         };
         let origin =
             Origin { arch: head.arch.into(), os: head.os.into(), clock: head.clock.into(), thread: head.thread };
-        Ok(Self { origin, head, events, ending })
+        Ok(Self { origin, head, events, ending, cut_checksum })
     }
 
     /// The state of the file with these bytes, whether or not it can be opened. Reads every byte.
@@ -105,41 +111,45 @@ impl<'a> IndexReader<'a> {
 
     /// Looks at everything: header, footer, checksum and every event.
     pub fn check(&self) -> Integrity {
-        match self.check_all() {
-            Err(corrupt) => Integrity::Corrupt(corrupt),
-            Ok(()) if self.is_finished() => Integrity::Intact,
-            Ok(()) => Integrity::Unfinished { events: self.len().into() },
-        }
+        self.check_all().unwrap_or_else(Integrity::Corrupt)
     }
 
-    fn check_all(&self) -> Result<(), Corrupt> {
-        let totals = match &self.ending {
+    fn check_all(&self) -> Result<Integrity, Corrupt> {
+        let unfinished = Integrity::Unfinished { events: self.len().into() };
+        let foot = match &self.ending {
             Ending::Broken(corrupt) => return Err(*corrupt),
-            Ending::Unfinished => return self.totals().map(drop),
-            Ending::Finished(foot) => {
-                let at = |offset: u64| (EDGE_BYTES as u64).saturating_add(self.section_bytes()).saturating_add(offset);
-                if foot.magic != FOOTER_MAGIC {
-                    let what = Corruption::Magic { expected: FOOTER_MAGIC, found: foot.magic };
-                    return Err(Corrupt { offset: at(0), what });
-                }
-                agree(at(8), "event count in the footer", self.events.len() as u64, foot.event_count)?;
-                agree(at(32), "events bytes in the footer", self.section_bytes(), foot.events_bytes)?;
-                let (totals, checksum) = self.totals()?;
-                agree_checksum(at(4), foot.checksum, checksum)?;
-                agree(at(16), "first timestamp in the footer", totals.first_timestamp, foot.first_timestamp)?;
-                agree(at(24), "last timestamp in the footer", totals.last_timestamp, foot.last_timestamp)?;
-                totals
-            }
+            Ending::Unfinished => return self.totals().map(|_| unfinished),
+            Ending::Finished(foot) => foot,
         };
-        // A writer may have been stopped between footer and header. Then the header has no totals at all.
-        let totals = if self.head.footer_offset == 0 { Totals::default() } else { totals };
-        agree(28, "event count in the header", totals.count.into(), self.head.event_count.into())?;
-        agree(48, "first timestamp in the header", totals.first_timestamp, self.head.first_timestamp)?;
-        agree(56, "last timestamp in the header", totals.last_timestamp, self.head.last_timestamp)?;
-        if totals.has_detail {
-            agree(8, "detail file in the flags", HAS_DETAIL.into(), (self.head.flags & HAS_DETAIL).into())?;
+        let footer_offset = (EDGE_BYTES as u64).saturating_add(self.section_bytes());
+        let at = |offset: u64| footer_offset.saturating_add(offset);
+        if foot.magic != FOOTER_MAGIC {
+            let what = Corruption::Magic { expected: FOOTER_MAGIC, found: foot.magic };
+            return Err(Corrupt { offset: at(0), what });
         }
-        Ok(())
+        agree(at(8), "event count in the footer", self.events.len() as u64, foot.event_count)?;
+        agree(at(32), "events bytes in the footer", self.section_bytes(), foot.events_bytes)?;
+        let (totals, checksum) = self.totals()?;
+        agree_checksum(at(4), foot.checksum, checksum)?;
+        agree(at(16), "first timestamp in the footer", totals.first_timestamp, foot.first_timestamp)?;
+        agree(at(24), "last timestamp in the footer", totals.last_timestamp, foot.last_timestamp)?;
+        let head = &self.head;
+        let (start, complete) = (header(&self.origin, None), header(&self.origin, Some(&totals)));
+        match completion(&head.to_bytes(), &start.to_bytes(), &complete.to_bytes()) {
+            Some(Completion::Whole) => return Ok(Integrity::Intact),
+            Some(Completion::Torn) => return Ok(unfinished),
+            None => {}
+        }
+        agree(28, "event count in the header", totals.count.into(), head.event_count.into())?;
+        if head.footer_offset != footer_offset {
+            return Err(misplaced_footer(40, footer_offset, head.footer_offset));
+        }
+        agree(48, "first timestamp in the header", totals.first_timestamp, head.first_timestamp)?;
+        agree(56, "last timestamp in the header", totals.last_timestamp, head.last_timestamp)?;
+        if totals.has_detail {
+            agree(8, "detail file in the flags", HAS_DETAIL.into(), (head.flags & HAS_DETAIL).into())?;
+        }
+        Ok(Integrity::Intact)
     }
 
     /// What finishes the file after its last readable event.
@@ -157,7 +167,8 @@ impl<'a> IndexReader<'a> {
         })
     }
 
-    /// What the events come to, and their checksum, in one pass.
+    /// What the events come to, and their checksum, in one pass. Where a footer that was cut says another, they are
+    /// damaged.
     fn totals(&self) -> Result<(Totals, u32), Corrupt> {
         let (mut totals, mut hasher) = (Totals::default(), Hasher::new());
         let mut at = 0_usize;
@@ -168,7 +179,10 @@ impl<'a> IndexReader<'a> {
                 at = at.saturating_add(1);
             }
         }
-        Ok((totals, hasher.finalize()))
+        let checksum = hasher.finalize();
+        let footer_offset = (EDGE_BYTES as u64).saturating_add(totals.events_bytes());
+        agree_checksum(footer_offset.saturating_add(4), self.cut_checksum.unwrap_or(checksum), checksum)?;
+        Ok((totals, checksum))
     }
 
     fn section_bytes(&self) -> u64 {
