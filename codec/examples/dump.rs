@@ -9,7 +9,8 @@ use std::{
 };
 
 use codec::{
-    atf::{DetailBody, DetailEvent, DetailReader, IndexEvent, IndexReader, Integrity},
+    EventKind,
+    atf::{DetailBody, DetailEvent, DetailReader, FunctionDetail, IndexEvent, IndexReader, Integrity},
     heph::{MAX_PACKET_BYTES, Stamp, Step, StreamDecoder},
     profile::Message,
 };
@@ -178,25 +179,13 @@ fn dump_detail(bytes: &[u8], out: &mut impl Write) -> io::Result<Integrity> {
 }
 
 fn dump_body(body: &DetailBody<'_>, out: &mut impl Write) -> io::Result<()> {
+    let function = |kind: EventKind, detail: &FunctionDetail<'_>| {
+        let (kind, registers) = (kind.description(), hex(&detail.registers.to_words()));
+        format!("{kind} of {}, registers {registers}, stack {:02x?}", detail.function, detail.stack)
+    };
     match body {
-        DetailBody::Call(detail) => {
-            writeln!(
-                out,
-                "call of {}, registers {}, stack {:02x?}",
-                detail.function,
-                hex(&detail.registers.to_words()),
-                detail.stack
-            )
-        }
-        DetailBody::Return(detail) => {
-            writeln!(
-                out,
-                "return of {}, registers {}, stack {:02x?}",
-                detail.function,
-                hex(&detail.registers.to_words()),
-                detail.stack
-            )
-        }
+        DetailBody::Call(detail) => writeln!(out, "{}", function(EventKind::Call, detail)),
+        DetailBody::Return(detail) => writeln!(out, "{}", function(EventKind::Return, detail)),
         DetailBody::Keys(keys) => writeln!(
             out,
             "keys of {} substream {} at {}..{} {:?}",

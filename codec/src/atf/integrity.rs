@@ -256,12 +256,6 @@ pub(crate) enum Completion {
     Torn,
 }
 
-/// A header that tells the wrong place for the footer, in the field at `offset`.
-pub(crate) fn misplaced_footer(offset: u64, expected: u64, found: u64) -> Corrupt {
-    let field = "place of the footer by the header";
-    Corrupt { offset, what: Corruption::Disagreement { field, expected, found } }
-}
-
 /// Compares what a header or footer says with what is so.
 pub(crate) fn agree(offset: u64, field: &'static str, expected: u64, found: u64) -> Result<(), Corrupt> {
     if expected == found {

@@ -135,6 +135,11 @@ impl<'a> ThreadReader<'a> {
     ///
     /// Where the index is unfinished, the details may have come further: they are flushed first.
     pub fn check_links(&self) -> Result<(), BrokenLink> {
+        self.follow_links().map(drop)
+    }
+
+    /// Follows every link both ways, and tells how many details belong to the events of the index.
+    fn follow_links(&self) -> Result<u32, BrokenLink> {
         let mut details = self.detail.as_ref().map(DetailReader::events).map(Numbered::new);
         for (sequence, event) in (0..).zip(self.index.events()) {
             let event = event.map_err(BrokenLink::Index)?;
@@ -155,10 +160,12 @@ impl<'a> ThreadReader<'a> {
                 (Some(position), _) => return Err(BrokenLink::Forward { sequence, position }),
             }
         }
-        match details.as_mut().map(Numbered::next_index).transpose()?.flatten() {
-            Some((_, index)) if !self.index.is_finished() && index >= self.index.len() => Ok(()),
-            Some((position, index)) => Err(BrokenLink::Backward { position, index }),
-            None => Ok(()),
+        let Some(mut details) = details else { return Ok(0) };
+        match details.next_index()? {
+            Some((position, index)) if self.index.is_finished() || index < self.index.len() => {
+                Err(BrokenLink::Backward { position, index })
+            }
+            _ => Ok(details.position),
         }
     }
 
@@ -166,9 +173,9 @@ impl<'a> ThreadReader<'a> {
     ///
     /// Only files that lack their ends can be repaired, and only where every link leads somewhere.
     pub fn repair(&self) -> Result<(Repair, Option<Repair>), BrokenLink> {
-        self.check_links()?;
+        let details = self.follow_links()?;
         let index = self.index.repair().map_err(BrokenLink::Index)?;
-        let detail = self.detail.as_ref().map(|detail| detail.repair(detail.count_before(self.index.len())));
+        let detail = self.detail.as_ref().map(|detail| detail.repair(details.into()));
         Ok((index, detail.transpose().map_err(BrokenLink::Detail)?))
     }
 }

@@ -32,6 +32,23 @@ fn files(writer: ThreadWriter) -> (Vec<u8>, Option<Vec<u8>>) {
     (finish(Vec::new(), index), detail.map(|detail| finish(Vec::new(), detail)))
 }
 
+/// What the golden files were when they had just been started.
+fn golden_starts() -> (Vec<u8>, Vec<u8>) {
+    let origin = Origin { thread: 4712, ..ORIGIN };
+    let (mut index, mut detail) = (Vec::new(), Vec::new());
+    IndexWriter::new(origin).flush_to(&mut index).expect("memory");
+    DetailWriter::new(origin).flush_to(&mut detail).expect("memory");
+    (index, detail)
+}
+
+/// A thread from the bytes of its files.
+fn open<'a>(index: &'a [u8], detail: Option<&'a [u8]>) -> ThreadReader<'a> {
+    ThreadReader {
+        index: IndexReader::open(index).expect("a header"),
+        detail: detail.map(|detail| DetailReader::open(detail).expect("a header")),
+    }
+}
+
 /// What has been flushed of a file, ended.
 fn finish(file: Vec<u8>, mut sealed: Sealed) -> Vec<u8> {
     let mut file = Cursor::new(file);
@@ -71,10 +88,7 @@ quickcheck! {
     fn threads_come_back_with_all_links(thread: AnyThread) -> bool {
         let (index, detail) = files(write(&thread));
         assert_eq!(IndexReader::check_file(&index), Integrity::Intact);
-        let reader = ThreadReader {
-            index: IndexReader::open(&index).expect("intact"),
-            detail: detail.as_deref().map(|detail| DetailReader::open(detail).expect("intact")),
-        };
+        let reader = open(&index, detail.as_deref());
         assert_eq!(reader.check_links(), Ok(()));
         assert!(reader.detail.as_ref().is_none_or(|detail| detail.check() == Integrity::Intact));
         assert_eq!(reader.index.has_detail(), Some(detail.is_some()));
@@ -165,18 +179,12 @@ fn a_thread_abandoned_at_any_byte_is_repaired_with_its_links() {
     writer.flush_to(&mut index, &mut detail).expect("memory");
     for length in EDGE_BYTES..=index.len() {
         let cut = &index[..length];
-        let reader = ThreadReader {
-            index: IndexReader::open(cut).expect("a header"),
-            detail: Some(DetailReader::open(&detail).expect("a header")),
-        };
+        let reader = open(cut, Some(&detail));
         assert_eq!(reader.check_links(), Ok(()), "the details came further");
         let (index_repair, detail_repair) = reader.repair().expect("they only lack their ends");
         let index = apply(&index_repair, cut);
         let detail = apply(&detail_repair.expect("there are details"), &detail);
-        let repaired = ThreadReader {
-            index: IndexReader::open(&index).expect("repaired"),
-            detail: Some(DetailReader::open(&detail).expect("repaired")),
-        };
+        let repaired = open(&index, Some(&detail));
         assert_eq!(repaired.index.check(), Integrity::Intact);
         assert_eq!(repaired.detail.as_ref().map(DetailReader::check), Some(Integrity::Intact));
         assert_eq!(repaired.check_links(), Ok(()), "index cut to {length}");
@@ -240,16 +248,10 @@ fn no_changed_bit_makes_a_repair_lose_an_event() {
         for (at, bit) in (EDGE_BYTES..detail.len()).flat_map(|at| (0..8).map(move |bit| (at, bit))) {
             let mut changed = detail.clone();
             changed[at] ^= 1 << bit;
-            let reader = ThreadReader {
-                index: IndexReader::open(&index).expect("a header"),
-                detail: Some(DetailReader::open(&changed).expect("a header")),
-            };
+            let reader = open(&index, Some(&changed));
             let Ok((index_repair, Some(detail_repair))) = reader.repair() else { continue };
             let (index, detail) = (apply(&index_repair, &index), apply(&detail_repair, &changed));
-            let repaired = ThreadReader {
-                index: IndexReader::open(&index).expect("repaired"),
-                detail: Some(DetailReader::open(&detail).expect("repaired")),
-            };
+            let repaired = open(&index, Some(&detail));
             assert_eq!(repaired.check_links(), Ok(()), "bit {bit} of byte {at}");
             let left = (repaired.index.len(), repaired.detail.as_ref().map(DetailReader::len));
             assert_eq!(left, (6, Some(6)), "bit {bit} of byte {at}");
@@ -277,10 +279,7 @@ fn a_link_to_another_events_details_is_told() {
     let (index, detail) = (golden("atf/index.hex"), golden("atf/detail.hex"));
     let mut wrong = index.clone();
     wrong[64 + 32 + 28] = 1;
-    let reader = ThreadReader {
-        index: IndexReader::open(&wrong).expect("a header"),
-        detail: Some(DetailReader::open(&detail).expect("intact")),
-    };
+    let reader = open(&wrong, Some(&detail));
     let found: Vec<_> = reader.details_of(1).collect();
     assert_eq!(found, [Err(BrokenLink::Forward { sequence: 1, position: 1 })]);
     assert_eq!(reader.details_of(2).filter(Result::is_ok).count(), 1, "others are not touched");
@@ -290,28 +289,18 @@ fn a_link_to_another_events_details_is_told() {
 #[test]
 fn a_file_killed_while_it_is_finished_loses_nothing() {
     let (index, detail) = (golden("atf/index.hex"), golden("atf/detail.hex"));
-    let placeholder = {
-        let mut file = Vec::new();
-        IndexWriter::new(Origin { thread: 4712, ..ORIGIN }).flush_to(&mut file).expect("memory");
-        file
-    };
+    let (index_start, detail_start) = golden_starts();
     for lost in 0..=64 {
         let mut file = index[..index.len() - lost].to_vec();
-        file[..EDGE_BYTES].copy_from_slice(&placeholder);
+        file[..EDGE_BYTES].copy_from_slice(&index_start);
         let expected = if lost == 0 { Integrity::Intact } else { Integrity::Unfinished { events: 5 } };
         assert_eq!(IndexReader::check_file(&file), expected, "{lost} bytes of the footer lost");
         let repair = IndexReader::open(&file).expect("readable").repair().expect("it only lacks its end");
-        // Only the header knows whether there are details; the events do too.
         assert_eq!(apply(&repair, &file), index);
     }
-    let placeholder = {
-        let mut file = Vec::new();
-        DetailWriter::new(Origin { thread: 4712, ..ORIGIN }).flush_to(&mut file).expect("memory");
-        file
-    };
     for lost in 0..=64 {
         let mut file = detail[..detail.len() - lost].to_vec();
-        file[..EDGE_BYTES].copy_from_slice(&placeholder);
+        file[..EDGE_BYTES].copy_from_slice(&detail_start);
         let expected = if lost == 0 { Integrity::Intact } else { Integrity::Unfinished { events: 4 } };
         assert_eq!(DetailReader::check_file(&file), expected, "{lost} bytes of the footer lost");
         let repair = DetailReader::open(&file).expect("readable").repair(u64::MAX).expect("it only lacks its end");
@@ -380,10 +369,7 @@ fn zeros_in_place_of_the_last_bytes_cost_one_event_at_most() {
 #[test]
 fn a_half_completed_header_hides_nothing() {
     let (index, detail) = (golden("atf/index.hex"), golden("atf/detail.hex"));
-    let origin = Origin { thread: 4712, ..ORIGIN };
-    let (mut index_start, mut detail_start) = (Vec::new(), Vec::new());
-    IndexWriter::new(origin).flush_to(&mut index_start).expect("memory");
-    DetailWriter::new(origin).flush_to(&mut detail_start).expect("memory");
+    let (index_start, detail_start) = golden_starts();
     for written in 0..=EDGE_BYTES {
         let torn = |file: &[u8], start: &[u8]| [&file[..written], &start[written..], &file[EDGE_BYTES..]].concat();
         let file = torn(&index, &index_start);
@@ -491,10 +477,7 @@ fn links_that_lead_astray_are_found() {
             detail_writer.append(&detail(index)).expect("room");
         }
         let (index, detail) = (finish(Vec::new(), index_writer.seal()), finish(Vec::new(), detail_writer.seal()));
-        let reader = ThreadReader {
-            index: IndexReader::open(&index).expect("intact"),
-            detail: Some(DetailReader::open(&detail).expect("intact")),
-        };
+        let reader = open(&index, Some(&detail));
         reader.check_links()
     };
     assert_eq!(links(&[None, Some(0), Some(2)], &[1, 1, 2]), Ok(()));
@@ -518,10 +501,7 @@ fn an_event_whose_details_are_refused_leaves_no_trace() {
     writer.append(&index_event(), &[detail(&[4; 8])]).expect("room");
     let (index, detail) = files(writer);
     let detail = detail.expect("there are details");
-    let reader = ThreadReader {
-        index: IndexReader::open(&index).expect("intact"),
-        detail: Some(DetailReader::open(&detail).expect("intact")),
-    };
+    let reader = open(&index, Some(&detail));
     assert_eq!((reader.index.len(), reader.check_links()), (2, Ok(())));
     assert_eq!(DetailReader::check_file(&detail), Integrity::Intact);
 }

@@ -1,7 +1,5 @@
 //! Reading a detail file.
 
-use std::iter;
-
 use crc32fast::Hasher;
 
 use super::{
@@ -183,13 +181,6 @@ impl<'a> DetailReader<'a> {
             footer: footer(&totals, checksum).to_bytes(),
             header: header(&self.origin(), &totals).to_bytes(),
         })
-    }
-
-    /// How many events belong to the first `index_events` of the index.
-    pub(crate) fn count_before(&self, index_events: u32) -> u64 {
-        let mut walk = self.events();
-        let belong = iter::from_fn(|| walk.next_record()?.ok()).take_while(|(record, _)| record.index < index_events);
-        belong.fold(0, |count: u64, _| count.saturating_add(1))
     }
 
     /// What the header says of where the events come from. It does not tell the clock.

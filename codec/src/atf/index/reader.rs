@@ -8,9 +8,7 @@ use super::{
 };
 use crate::atf::{
     Corrupt, Corruption, EDGE_BYTES, Integrity, OpenError, Origin, Repair,
-    integrity::{
-        Completion, Ending, agree, agree_checksum, completion, cut_checksum, find_footer, misplaced_footer, short_file,
-    },
+    integrity::{Completion, Ending, agree, agree_checksum, completion, cut_checksum, find_footer, short_file},
     origin::check_start,
     section::MAX_EVENTS,
 };
@@ -55,7 +53,7 @@ impl<'a> IndexReader<'a> {
         let ending = match ending {
             Ending::Finished(_) if !rest.is_empty() => {
                 let whole = head.footer_offset.saturating_sub(rest.len() as u64);
-                Ending::Broken(misplaced_footer(40, whole, head.footer_offset))
+                Ending::Broken(misplaced_footer(whole, head.footer_offset))
             }
             Ending::Finished(footer) => Ending::Finished(IndexFoot::from_bytes(footer)),
             Ending::Broken(corrupt) => Ending::Broken(corrupt),
@@ -142,7 +140,7 @@ impl<'a> IndexReader<'a> {
         }
         agree(28, "event count in the header", totals.count.into(), head.event_count.into())?;
         if head.footer_offset != footer_offset {
-            return Err(misplaced_footer(40, footer_offset, head.footer_offset));
+            return Err(misplaced_footer(footer_offset, head.footer_offset));
         }
         agree(48, "first timestamp in the header", totals.first_timestamp, head.first_timestamp)?;
         agree(56, "last timestamp in the header", totals.last_timestamp, head.last_timestamp)?;
@@ -223,6 +221,12 @@ fn decode(bytes: &[u8; IndexRecord::LEN], at: usize) -> Result<IndexEvent, Corru
         let offset = (at as u64).saturating_mul(IndexRecord::LEN as u64).saturating_add(EDGE_BYTES as u64);
         Corrupt { offset: offset.saturating_add(20), what: Corruption::Kind { found } }
     })
+}
+
+/// A header that tells the wrong place for the footer.
+fn misplaced_footer(expected: u64, found: u64) -> Corrupt {
+    let field = "place of the footer by the header";
+    Corrupt { offset: 40, what: Corruption::Disagreement { field, expected, found } }
 }
 
 /// The events of a file that lacks its end, without what is no event. A machine that stopped may have left zeros
