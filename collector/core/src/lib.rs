@@ -1,6 +1,31 @@
-//! What the collector knows: sessions, reassembly, gaps and spans.
+//! What the collector knows and decides: sessions, the order of events, what is missing, and what to tell the agents.
 //!
-//! Without I/O: packets and the time come in, ordered events, gaps and spans go out. Nothing is here yet;
-//! `CHANGELOG.md` says what is.
+//! It opens nothing, reads no clock and starts no thread. A driver hands it datagrams and the bytes of connections
+//! with the time, takes its [`Output`]s to the sinks, and sends its [`Transmit`]s to the agents.
+//!
+//! ```text
+//! datagram, bytes ─▶ Collector ─▶ Session (by id, else by peer) ─▶ Stream (by counter) ─▶ Outbox ─▶ Output
+//!                                                                        └──▶ acks, nacks ─▶ Transmit
+//! ```
+//!
+//! Of every stream each position is settled exactly once, in order: as an event that is passed on, or as part of a
+//! gap. So produced = written + missing holds at every moment.
 
 #![forbid(unsafe_code)]
+
+mod bindings;
+mod cause;
+mod collector;
+mod config;
+mod counts;
+mod outbox;
+mod output;
+mod reply;
+mod session;
+mod stream;
+
+pub use cause::Cause;
+pub use collector::Collector;
+pub use config::Config;
+pub use counts::Counts;
+pub use output::{Gap, How, Output, Peer, Run, SessionKey, Summary, Transmit};

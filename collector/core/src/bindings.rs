@@ -1,0 +1,84 @@
+//! Who is behind a peer.
+
+use std::{
+    collections::{HashMap, HashSet},
+    time::Duration,
+};
+
+use codec::SessionId;
+
+use crate::{Peer, SessionKey};
+
+/// Which session the bytes of each peer belong to.
+#[derive(Debug, Default)]
+pub(crate) struct Bindings {
+    by_peer: HashMap<Peer, Binding>,
+}
+
+/// What is known of a peer.
+#[derive(Debug)]
+pub(crate) enum Binding {
+    /// Its bytes belong to this session.
+    Open(SessionKey),
+    /// Its bytes belong to a session that has ended.
+    Past(SessionId),
+    /// It has not said who it is, and may yet.
+    Unknown(Unknown),
+}
+
+/// Datagrams of a sender that has not said who it is.
+#[derive(Debug)]
+pub(crate) struct Unknown {
+    pub(crate) datagrams: Vec<Box<[u8]>>,
+    pub(crate) bytes: usize,
+    pub(crate) since: Duration,
+}
+
+impl Bindings {
+    pub(crate) fn get(&self, peer: &Peer) -> Option<&Binding> {
+        self.by_peer.get(peer)
+    }
+
+    pub(crate) fn get_mut(&mut self, peer: &Peer) -> Option<&mut Binding> {
+        self.by_peer.get_mut(peer)
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.by_peer.len()
+    }
+
+    pub(crate) fn bind(&mut self, peer: Peer, binding: Binding) {
+        self.by_peer.insert(peer, binding);
+    }
+
+    pub(crate) fn remove(&mut self, peer: &Peer) -> Option<Binding> {
+        self.by_peer.remove(peer)
+    }
+
+    /// A session has ended: its peers are free, or lead to what is remembered of it.
+    pub(crate) fn release(&mut self, key: SessionKey, past: Option<SessionId>) {
+        self.by_peer.retain(|_, binding| match (&*binding, past) {
+            (Binding::Open(bound), Some(id)) if *bound == key => {
+                *binding = Binding::Past(id);
+                true
+            }
+            (Binding::Open(bound), None) => *bound != key,
+            _ => true,
+        });
+    }
+
+    /// Makes room: forgets peers of sessions that have ended, and those that sessions have left.
+    pub(crate) fn purge(&mut self, current: &HashSet<Peer>) {
+        self.by_peer.retain(|peer, binding| match binding {
+            Binding::Open(_) => current.contains(peer),
+            Binding::Past(_) => false,
+            Binding::Unknown(_) => true,
+        });
+    }
+
+    /// The peers that have been unknown since this time or longer.
+    pub(crate) fn unknown_since(&self, time: Duration) -> Vec<Peer> {
+        let overdue = |binding: &Binding| matches!(binding, Binding::Unknown(unknown) if unknown.since <= time);
+        self.by_peer.iter().filter(|(_, binding)| overdue(binding)).map(|(peer, _)| *peer).collect()
+    }
+}

@@ -1,0 +1,312 @@
+//! All sessions, and the way of bytes to them.
+
+mod incoming;
+mod past;
+
+use std::{
+    collections::{BTreeMap, HashMap, HashSet, VecDeque},
+    time::Duration,
+};
+
+use codec::{SessionId, heph::StreamDecoder};
+
+use self::past::Past;
+use crate::{
+    Config, Counts, How, Output, Peer, SessionKey, Transmit,
+    bindings::{Binding, Bindings, Unknown},
+    session::{Around, Session},
+};
+
+/// Takes what arrives and tells what it comes to. Times are counted from any fixed moment.
+#[derive(Debug)]
+pub struct Collector {
+    config: Config,
+    counts: Counts,
+    sessions: BTreeMap<SessionKey, Session>,
+    by_id: HashMap<SessionId, SessionKey>,
+    past: Past,
+    bindings: Bindings,
+    decoders: HashMap<u64, StreamDecoder>,
+    next_key: u64,
+    /// No session can make room for another before this time.
+    full_until: Duration,
+    /// The sessions that something has happened to since the last flush.
+    touched: Vec<SessionKey>,
+    outputs: VecDeque<Output>,
+    transmits: VecDeque<Transmit>,
+}
+
+impl Collector {
+    /// A collector without sessions.
+    pub fn new(config: Config) -> Self {
+        Self {
+            config,
+            counts: Counts::default(),
+            sessions: BTreeMap::new(),
+            by_id: HashMap::new(),
+            past: Past::default(),
+            bindings: Bindings::default(),
+            decoders: HashMap::new(),
+            next_key: 0,
+            full_until: Duration::ZERO,
+            touched: Vec::new(),
+            outputs: VecDeque::new(),
+            transmits: VecDeque::new(),
+        }
+    }
+
+    /// What has been counted so far.
+    pub fn counts(&self) -> &Counts {
+        &self.counts
+    }
+
+    /// A datagram has arrived.
+    pub fn datagram(&mut self, now: Duration, peer: Peer, datagram: &[u8]) {
+        self.counts.datagrams += 1;
+        match self.bindings.get(&peer) {
+            Some(Binding::Open(key)) => self.take_datagram(now, peer, Some(*key), datagram),
+            Some(Binding::Past(_)) => self.take_datagram(now, peer, None, datagram),
+            Some(Binding::Unknown(_)) | None => match incoming::announced(datagram, self.config.max_packet_bytes) {
+                Some(id) => self.identify(now, peer, id, datagram),
+                None => self.wait_for_name(now, peer, datagram),
+            },
+        }
+    }
+
+    /// Bytes of a connection or file have arrived: all from the first that was not consumed. Returns how many are
+    /// consumed now. `ended` says that no more will follow.
+    pub fn stream(&mut self, now: Duration, stream: u64, input: &[u8], ended: bool) -> usize {
+        let limit = self.config.max_packet_bytes;
+        let mut decoder = self.decoders.remove(&stream).unwrap_or_else(|| StreamDecoder::new(limit));
+        let consumed = self.take_stream(now, Peer::Stream(stream), &mut decoder, input, ended);
+        self.decoders.insert(stream, decoder);
+        consumed
+    }
+
+    /// A connection or file has ended.
+    pub fn disconnected(&mut self, now: Duration, stream: u64) {
+        self.decoders.remove(&stream);
+        let peer = Peer::Stream(stream);
+        if let Some(Binding::Open(key)) = self.bindings.remove(&peer) {
+            // One that has said who it is may come back.
+            let anonymous = self.sessions.get(&key).is_some_and(|session| session.id().is_none());
+            if anonymous {
+                self.finish_session(now, key, How::Closed);
+            }
+        }
+    }
+
+    /// Time has passed. To be called every few milliseconds.
+    pub fn tick(&mut self, now: Duration) {
+        for peer in self.bindings.unknown_since(now.saturating_sub(self.config.identify_time)) {
+            self.give_no_name(now, peer);
+        }
+        let mut ended = Vec::new();
+        for (key, session) in &mut self.sessions {
+            let mut around = Around { config: &self.config, counts: &mut self.counts, now };
+            let told = session.tick(&mut around);
+            let silent = now.saturating_sub(session.heard()) >= self.config.session_timeout;
+            if let Some(how) = told.or(silent.then_some(How::LostContact)) {
+                ended.push((*key, how));
+            }
+            self.touched.push(*key);
+        }
+        for (key, how) in ended {
+            self.finish_session(now, key, how);
+        }
+        self.flush(now);
+    }
+
+    /// Ends all sessions.
+    pub fn finish(&mut self, now: Duration, how: How) {
+        for peer in self.bindings.unknown_since(now) {
+            self.give_no_name(now, peer);
+        }
+        let keys: Vec<_> = self.sessions.keys().copied().collect();
+        for key in keys {
+            // An end that was announced is the better answer.
+            let mut around = Around { config: &self.config, counts: &mut self.counts, now };
+            let told = self.sessions.get_mut(&key).and_then(|session| session.tick(&mut around));
+            self.finish_session(now, key, told.unwrap_or(how));
+        }
+        self.flush(now);
+    }
+
+    /// Makes everything ready that has been settled, and the replies that are due. To be called after each burst.
+    pub fn flush(&mut self, now: Duration) {
+        let window_bytes = (self.config.window_bytes / self.counts.sessions_open.max(1)).max(64 << 10);
+        let mut touched = std::mem::take(&mut self.touched);
+        touched.dedup();
+        for key in touched.drain(..) {
+            let Some(session) = self.sessions.get_mut(&key) else { continue };
+            session.out.drain_to(&mut self.outputs);
+            let mut around = Around { config: &self.config, counts: &mut self.counts, now };
+            session.reply(window_bytes, &mut around, &mut self.transmits);
+        }
+        self.touched = touched;
+    }
+
+    /// What the sinks are to be told next.
+    pub fn poll_output(&mut self) -> Option<Output> {
+        self.outputs.pop_front()
+    }
+
+    /// What is to be sent next.
+    pub fn poll_transmit(&mut self) -> Option<Transmit> {
+        self.transmits.pop_front()
+    }
+
+    /// Keeps a datagram of an unknown sender, in case its next one says who it is.
+    fn wait_for_name(&mut self, now: Duration, peer: Peer, datagram: &[u8]) {
+        if self.bindings.get(&peer).is_none() && !self.make_room_for_peer() {
+            self.counts.refused_datagrams += 1;
+            return;
+        }
+        let bytes = datagram.len() + 64;
+        let within = self.counts.held_bytes_now.saturating_add(bytes) <= self.config.held_bytes;
+        if self.bindings.get(&peer).is_none() {
+            let unknown = Unknown { datagrams: Vec::new(), bytes: 0, since: now };
+            self.bindings.bind(peer, Binding::Unknown(unknown));
+        }
+        let Some(Binding::Unknown(unknown)) = self.bindings.get_mut(&peer) else { return };
+        if within && unknown.bytes.saturating_add(bytes) <= self.config.identify_bytes {
+            unknown.datagrams.push(datagram.into());
+            unknown.bytes += bytes;
+            self.counts.held_bytes_now += bytes;
+            return;
+        }
+        self.give_no_name(now, peer);
+        if let Some(Binding::Open(key)) = self.bindings.get(&peer) {
+            self.take_datagram(now, peer, Some(*key), datagram);
+        }
+    }
+
+    /// Whether another peer can be remembered.
+    fn make_room_for_peer(&mut self) -> bool {
+        let limit = self.config.max_sessions.saturating_mul(4);
+        if self.bindings.len() >= limit {
+            let current: HashSet<_> = self.sessions.values().map(Session::peer).collect();
+            self.bindings.purge(&current);
+        }
+        self.bindings.len() < limit
+    }
+
+    /// A sender has said who it is: what it sent before is its session's too.
+    fn identify(&mut self, now: Duration, peer: Peer, id: SessionId, datagram: &[u8]) {
+        let before = self.take_unknown(&peer);
+        let key = self.session_for(now, peer, id);
+        if key.is_none() && !self.past.is_over(id) {
+            self.counts.refused_datagrams += 1 + before.len() as u64;
+            return;
+        }
+        for datagram in before.iter().map(AsRef::as_ref).chain([datagram]) {
+            self.take_datagram(now, peer, key, datagram);
+        }
+    }
+
+    /// A sender has not said who it is: it is known by its address from now on.
+    fn give_no_name(&mut self, now: Duration, peer: Peer) {
+        let before = self.take_unknown(&peer);
+        let Some(key) = self.open_session(now, peer, None) else {
+            self.counts.refused_datagrams += before.len() as u64;
+            return;
+        };
+        for datagram in before {
+            self.take_datagram(now, peer, Some(key), &datagram);
+        }
+    }
+
+    fn take_unknown(&mut self, peer: &Peer) -> Vec<Box<[u8]>> {
+        let Some(Binding::Unknown(_)) = self.bindings.get(peer) else { return Vec::new() };
+        let Some(Binding::Unknown(unknown)) = self.bindings.remove(peer) else { return Vec::new() };
+        self.counts.held_bytes_now -= unknown.bytes;
+        unknown.datagrams
+    }
+
+    /// The open session with this id, to which the peer belongs from now on. There is none if it has ended, or if
+    /// there are too many.
+    fn session_for(&mut self, now: Duration, peer: Peer, id: SessionId) -> Option<SessionKey> {
+        if let Some(key) = self.by_id.get(&id) {
+            self.bindings.bind(peer, Binding::Open(*key));
+            return Some(*key);
+        }
+        if self.past.is_over(id) {
+            self.bindings.bind(peer, Binding::Past(id));
+            return None;
+        }
+        let known = self.bindings.get(&peer).and_then(|binding| match binding {
+            Binding::Open(key) => Some(*key),
+            _ => None,
+        });
+        // One that was started without a name has one now.
+        if let Some(key) = known
+            && let Some(session) = self.sessions.get_mut(&key)
+            && session.id().is_none()
+        {
+            session.adopt(id);
+            self.by_id.insert(id, key);
+            return Some(key);
+        }
+        let key = self.open_session(now, peer, Some(id))?;
+        if let Some(session) = self.sessions.get_mut(&key)
+            && let Some(lost) = self.past.resume(id)
+        {
+            session.resume(lost);
+        }
+        Some(key)
+    }
+
+    fn open_session(&mut self, now: Duration, peer: Peer, id: Option<SessionId>) -> Option<SessionKey> {
+        if !self.make_room_for_session(now) || (self.bindings.get(&peer).is_none() && !self.make_room_for_peer()) {
+            self.counts.refused_sessions += 1;
+            return None;
+        }
+        let key = SessionKey(self.next_key);
+        self.next_key += 1;
+        let mut around = Around { config: &self.config, counts: &mut self.counts, now };
+        self.sessions.insert(key, Session::new(key, id, peer, &mut around));
+        self.bindings.bind(peer, Binding::Open(key));
+        if let Some(id) = id {
+            self.by_id.insert(id, key);
+        }
+        self.touched.push(key);
+        Some(key)
+    }
+
+    /// Whether another session can be opened. The one that has been silent longest may have to go for it.
+    fn make_room_for_session(&mut self, now: Duration) -> bool {
+        if self.sessions.len() < self.config.max_sessions {
+            return true;
+        }
+        if now < self.full_until {
+            return false;
+        }
+        let Some((key, heard)) = self.sessions.iter().map(|(key, session)| (*key, session.heard())).min_by_key(|s| s.1)
+        else {
+            return false;
+        };
+        let silent = now.saturating_sub(heard) >= self.config.evict_time;
+        if silent {
+            self.finish_session(now, key, How::LostContact);
+        } else {
+            self.full_until = heard + self.config.evict_time;
+        }
+        silent
+    }
+
+    fn finish_session(&mut self, now: Duration, key: SessionKey, how: How) {
+        let Some(mut session) = self.sessions.remove(&key) else { return };
+        let mut around = Around { config: &self.config, counts: &mut self.counts, now };
+        session.finish(key, how, &mut around);
+        session.out.drain_to(&mut self.outputs);
+        let window_bytes = self.config.window_bytes;
+        session.reply(window_bytes, &mut around, &mut self.transmits);
+        let over = matches!(how, How::Told(_));
+        let id = session.id();
+        if let Some(id) = id {
+            self.by_id.remove(&id);
+            self.past.remember(id, session, over);
+        }
+        self.bindings.release(key, id.filter(|_| over));
+    }
+}

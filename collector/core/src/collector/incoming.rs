@@ -1,0 +1,211 @@
+//! Packets on their way to the session that they belong to.
+
+use std::time::Duration;
+
+use codec::{
+    SessionId,
+    heph::{DecodeError, Packets, Step, StreamDecoder},
+    profile::{Epoch, Message, ProfileOption},
+};
+
+use super::Collector;
+use crate::{
+    How, Peer, SessionKey,
+    bindings::Binding,
+    session::{Around, Session},
+};
+
+/// A packet and its bytes.
+type Packet<'a> = (Message<'a>, &'a [u8]);
+
+/// What a packet can say about the session of those that follow.
+enum Turn {
+    /// It is this one.
+    To(SessionId),
+    /// Its zero is this one.
+    Epoch(Epoch),
+}
+
+/// The session that a datagram says it is of, if it does.
+pub(super) fn announced(datagram: &[u8], limit: u32) -> Option<SessionId> {
+    let mut packets = Packets::new(datagram, limit);
+    while let Some(Ok(message)) = packets.next_with(Message::decode) {
+        if let Some(Turn::To(id)) = turn(&message) {
+            return Some(id);
+        }
+    }
+    None
+}
+
+#[inline]
+fn turn(message: &Message<'_>) -> Option<Turn> {
+    match message {
+        Message::Option(known) => match &known.option {
+            ProfileOption::Session(session) => Some(Turn::To(session.id)),
+            ProfileOption::Epoch(epoch) => Some(Turn::Epoch(*epoch)),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+fn decode(packet: &[u8]) -> Result<Packet<'_>, DecodeError> {
+    Message::decode(packet).map(|message| (message, packet))
+}
+
+impl Collector {
+    /// The packets of a datagram, for this session until they say otherwise.
+    pub(super) fn take_datagram(&mut self, now: Duration, peer: Peer, key: Option<SessionKey>, datagram: &[u8]) {
+        let mut packets = Packets::new(datagram, self.config.max_packet_bytes);
+        let mut failed = false;
+        self.take_packets(now, peer, key, || match packets.next_with(decode)? {
+            Ok(packet) => Some(packet),
+            Err(_) => {
+                failed = true;
+                None
+            }
+        });
+        if failed {
+            self.counts.bad_datagrams += 1;
+            self.counts.skipped_bytes += packets.remaining_bytes() as u64;
+        }
+    }
+
+    /// The packets of a connection or file. Returns how many bytes are consumed.
+    pub(super) fn take_stream(
+        &mut self,
+        now: Duration,
+        peer: Peer,
+        decoder: &mut StreamDecoder,
+        input: &[u8],
+        ended: bool,
+    ) -> usize {
+        let key = match self.bindings.get(&peer) {
+            Some(Binding::Open(key)) => Some(*key),
+            _ => None,
+        };
+        let mut consumed = 0;
+        let mut skipped = 0;
+        let next = || loop {
+            let rest = input.get(consumed..).unwrap_or_default();
+            if rest.is_empty() {
+                return None;
+            }
+            match decoder.step_with(rest, ended, Message::decode) {
+                Step::Packet { packet, bytes } => {
+                    consumed += bytes.len();
+                    return Some((packet, bytes));
+                }
+                Step::Skip { bytes, .. } => {
+                    consumed += bytes;
+                    skipped += bytes as u64;
+                }
+                Step::More { .. } => return None,
+            }
+        };
+        self.take_packets(now, peer, key, next);
+        self.counts.skipped_bytes += skipped;
+        consumed
+    }
+
+    /// Gives packets to the session, and to another where they say that they belong to another.
+    fn take_packets<'p>(
+        &mut self,
+        now: Duration,
+        peer: Peer,
+        mut key: Option<SessionKey>,
+        mut next: impl FnMut() -> Option<Packet<'p>>,
+    ) {
+        let mut carried = next();
+        while let Some((message, bytes)) = carried {
+            key = match turn(&message) {
+                Some(Turn::To(id)) => self.session_for(now, peer, id),
+                Some(Turn::Epoch(epoch)) => self.session_for_epoch(now, peer, key, &epoch),
+                None => key,
+            };
+            let is_past = matches!(self.bindings.get(&peer), Some(Binding::Past(_)));
+            if key.is_none() && !is_past {
+                key = self.open_session(now, peer, None);
+            }
+            let Some((key, session)) = key.and_then(|key| Some((key, self.sessions.get_mut(&key)?))) else {
+                self.take_without_session(now, peer, &message, bytes);
+                carried = next();
+                continue;
+            };
+            if self.touched.last() != Some(&key) {
+                self.touched.push(key);
+            }
+            let mut around = Around { config: &self.config, counts: &mut self.counts, now };
+            let mut heard = bytes.len();
+            session.hear(peer, 0, now);
+            give(session, &message, bytes, &mut around);
+            // The way of nearly all packets: the session stays the same.
+            carried = loop {
+                match next() {
+                    Some(packet) if turn(&packet.0).is_some() => break Some(packet),
+                    Some((message, bytes)) => {
+                        heard += bytes.len();
+                        give(session, &message, bytes, &mut around);
+                    }
+                    None => break None,
+                }
+            };
+            session.hear(peer, heard, now);
+        }
+    }
+
+    /// The session after an `epoch`: another one, where a sender without a name has started anew.
+    fn session_for_epoch(
+        &mut self,
+        now: Duration,
+        peer: Peer,
+        key: Option<SessionKey>,
+        epoch: &Epoch,
+    ) -> Option<SessionKey> {
+        let other = key.and_then(|key| self.sessions.get(&key)).is_some_and(|session| session.is_other_epoch(epoch));
+        match key {
+            Some(key) if other => {
+                self.finish_session(now, key, How::Closed);
+                self.open_session(now, peer, None)
+            }
+            _ => key,
+        }
+    }
+
+    /// A packet of a session that has ended, or that there is no room for.
+    fn take_without_session(&mut self, now: Duration, peer: Peer, message: &Message<'_>, bytes: &[u8]) {
+        let is_event = matches!(message, Message::Function(_) | Message::Runtime(_) | Message::Event(_));
+        let past = match self.bindings.get(&peer) {
+            Some(Binding::Past(id)) => self.past.session_mut(*id),
+            _ => None,
+        };
+        match past {
+            Some(_) if is_event => self.counts.late += 1,
+            Some(session) => {
+                session.hear(peer, bytes.len(), now);
+                session.acknowledge_again(bytes, now);
+                let mut around = Around { config: &self.config, counts: &mut self.counts, now };
+                session.reply(self.config.window_bytes, &mut around, &mut self.transmits);
+            }
+            None if is_event => self.counts.refused_session_events += 1,
+            None => {}
+        }
+    }
+}
+
+#[inline]
+fn give(session: &mut Session, message: &Message<'_>, bytes: &[u8], around: &mut Around<'_>) {
+    let option = match message {
+        Message::Function(event) => return session.event(&event.stamp, bytes, around),
+        Message::Runtime(event) => return session.event(&event.stamp, bytes, around),
+        Message::Event(event) => return session.event(&event.stamp, bytes, around),
+        Message::Option(known) => Some(&known.option),
+        Message::Metadata(_) => None,
+        Message::BadOption { .. } => {
+            around.counts.bad_options += 1;
+            None
+        }
+    };
+    around.counts.options += 1;
+    session.option(option, bytes, around);
+}

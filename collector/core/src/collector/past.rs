@@ -1,0 +1,65 @@
+//! Sessions that have ended, for a while.
+
+use std::collections::{HashMap, VecDeque};
+
+use codec::{Position, SessionId, StreamId};
+
+use crate::session::Session;
+
+/// How many are remembered.
+const MAX: usize = 256;
+
+/// How many streams they may have together.
+const MAX_STREAMS: usize = 65_536;
+
+/// What is remembered of sessions that have ended: an agent may not have heard that its end has arrived, and one
+/// with which contact was lost may come back.
+#[derive(Debug, Default)]
+pub(crate) struct Past {
+    sessions: HashMap<SessionId, Ended>,
+    order: VecDeque<SessionId>,
+    streams: usize,
+}
+
+#[derive(Debug)]
+struct Ended {
+    session: Session,
+    /// Whether it ended by its own account, and so will not come back.
+    over: bool,
+}
+
+impl Past {
+    pub(crate) fn remember(&mut self, id: SessionId, session: Session, over: bool) {
+        self.streams += session.stream_count();
+        if let Some(old) = self.sessions.insert(id, Ended { session, over }) {
+            self.streams -= old.session.stream_count();
+        } else {
+            self.order.push_back(id);
+        }
+        while self.order.len() > MAX || self.streams > MAX_STREAMS {
+            let Some(oldest) = self.order.pop_front() else { return };
+            self.forget(oldest);
+        }
+    }
+
+    /// Whether this session has ended by its own account.
+    pub(crate) fn is_over(&self, id: SessionId) -> bool {
+        self.sessions.get(&id).is_some_and(|ended| ended.over)
+    }
+
+    pub(crate) fn session_mut(&mut self, id: SessionId) -> Option<&mut Session> {
+        self.sessions.get_mut(&id).map(|ended| &mut ended.session)
+    }
+
+    /// Where the streams of a session stood when contact was lost.
+    pub(crate) fn resume(&mut self, id: SessionId) -> Option<Vec<(StreamId, Position)>> {
+        self.order.retain(|known| *known != id);
+        self.forget(id).map(|session| session.positions().collect())
+    }
+
+    fn forget(&mut self, id: SessionId) -> Option<Session> {
+        let ended = self.sessions.remove(&id)?;
+        self.streams -= ended.session.stream_count();
+        Some(ended.session)
+    }
+}

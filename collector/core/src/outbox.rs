@@ -1,0 +1,107 @@
+//! What a session has for the sinks, in order.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use bytes::{Bytes, BytesMut};
+use codec::{Position, StreamId};
+
+use crate::{Cause, Gap, Output, Run, SessionKey};
+
+/// Collects what streams settle, and makes batches of it.
+#[derive(Debug)]
+pub(crate) struct Outbox {
+    session: SessionKey,
+    batch_bytes: usize,
+    options: BytesMut,
+    bytes: BytesMut,
+    runs: Vec<Run>,
+    ready: VecDeque<Output>,
+    /// Events passed on.
+    pub(crate) written: u64,
+    /// Events missing, by cause.
+    pub(crate) missing: BTreeMap<Cause, u64>,
+}
+
+impl Outbox {
+    pub(crate) fn new(session: SessionKey, batch_bytes: usize) -> Self {
+        Self {
+            session,
+            batch_bytes,
+            options: BytesMut::new(),
+            bytes: BytesMut::new(),
+            runs: Vec::new(),
+            ready: VecDeque::new(),
+            written: 0,
+            missing: BTreeMap::new(),
+        }
+    }
+
+    /// The event at `position` is settled: here it is.
+    #[inline]
+    pub(crate) fn event(&mut self, stream: StreamId, position: Position, packet: &[u8]) {
+        // A packet has at most 4 GiB less one byte, and a batch is sealed long before it could hold two of those.
+        let bytes = u32::try_from(packet.len()).unwrap_or(u32::MAX);
+        match self.runs.last_mut() {
+            Some(run) if run.stream == stream && run.first.0 + u64::from(run.events) == position.0 => {
+                run.events += 1;
+                run.bytes += bytes;
+            }
+            _ => self.runs.push(Run { stream, first: position, events: 1, bytes }),
+        }
+        if self.bytes.capacity() == 0 {
+            self.bytes.reserve(self.batch_bytes.max(packet.len()));
+        }
+        self.bytes.extend_from_slice(packet);
+        self.written += 1;
+        if self.bytes.len() >= self.batch_bytes {
+            self.seal();
+        }
+    }
+
+    /// The events from `first` on are settled: they are missing.
+    pub(crate) fn gap(&mut self, stream: StreamId, first: Position, count: u64, cause: Cause) {
+        self.seal();
+        let missing = self.missing.entry(cause.clone()).or_default();
+        *missing = missing.saturating_add(count);
+        self.ready.push_back(Output::Gap { session: self.session, gap: Gap { stream, first, count, cause } });
+    }
+
+    /// An option packet arrived.
+    pub(crate) fn option(&mut self, packet: &[u8]) {
+        self.options.extend_from_slice(packet);
+        if self.options.len() >= self.batch_bytes {
+            self.seal();
+        }
+    }
+
+    /// Something else is to be told.
+    pub(crate) fn push(&mut self, output: Output) {
+        self.seal();
+        self.ready.push_back(output);
+    }
+
+    /// Makes what has been collected ready to be taken. Options go first: they may describe the events.
+    pub(crate) fn seal(&mut self) {
+        let session = self.session;
+        if !self.options.is_empty() {
+            self.ready.push_back(Output::Options { session, packets: self.options.split().freeze() });
+        }
+        if !self.runs.is_empty() {
+            // A batch waits in queues: it should not take more memory than it has bytes.
+            let bytes = if self.bytes.len() < self.bytes.capacity() / 2 {
+                let bytes = Bytes::copy_from_slice(&self.bytes);
+                self.bytes.clear();
+                bytes
+            } else {
+                std::mem::take(&mut self.bytes).freeze()
+            };
+            self.ready.push_back(Output::Events { session, bytes, runs: std::mem::take(&mut self.runs) });
+        }
+    }
+
+    /// Takes everything that is there.
+    pub(crate) fn drain_to(&mut self, outputs: &mut VecDeque<Output>) {
+        self.seal();
+        outputs.append(&mut self.ready);
+    }
+}

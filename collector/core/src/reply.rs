@@ -1,0 +1,108 @@
+//! What a session has to tell its agent.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use bytes::{Bytes, BytesMut};
+use codec::{
+    Position, SessionId, SessionNs, StreamId,
+    heph::Encode,
+    profile::{Ack, Fingerprint, Nack, ProfileOption, Range, StreamPosition},
+};
+
+/// How many streams, options or ranges one packet tells of: it has to fit a datagram.
+const PER_PACKET: usize = 48;
+
+/// What has not been told yet.
+#[derive(Debug, Default)]
+pub(crate) struct Reply {
+    streams: BTreeSet<StreamId>,
+    /// The stream that moved last: most events are of the same stream as the one before.
+    last: Option<StreamId>,
+    options: Vec<Fingerprint>,
+    /// Whether anything is to be told, even if it is only the window.
+    wanted: bool,
+    /// When it is to be told at the latest.
+    due: Option<Duration>,
+    /// Bytes of events that have arrived since the last time.
+    bytes: u64,
+    echo: SessionNs,
+}
+
+impl Reply {
+    /// A stream has come further, by events of so many bytes.
+    #[inline]
+    pub(crate) fn moved(&mut self, stream: StreamId, bytes: u64, by: Duration) {
+        self.bytes += bytes;
+        if self.last != Some(stream) {
+            self.last = Some(stream);
+            self.streams.insert(stream);
+            self.want(by);
+        }
+    }
+
+    /// An option has arrived.
+    pub(crate) fn option(&mut self, fingerprint: Fingerprint, by: Duration) {
+        // A sender that repeats one option endlessly shall not fill the memory.
+        if self.options.len() < 64 * PER_PACKET && !self.options.contains(&fingerprint) {
+            self.options.push(fingerprint);
+        }
+        self.want(by);
+    }
+
+    /// A `progress` has arrived.
+    pub(crate) fn echo(&mut self, now: SessionNs, by: Duration) {
+        self.echo = now;
+        self.want(by);
+    }
+
+    fn want(&mut self, by: Duration) {
+        self.wanted = true;
+        self.due = Some(self.due.map_or(by, |due| due.min(by)));
+    }
+
+    /// Whether it is time to tell: something has waited long enough, or a quarter of the window has been used.
+    pub(crate) fn is_due(&self, now: Duration, window_bytes: u64) -> bool {
+        self.wanted && (self.due.is_some_and(|due| due <= now) || self.bytes >= window_bytes / 4)
+    }
+
+    /// The acknowledgements, of all that has not been told.
+    pub(crate) fn acks(
+        &mut self,
+        session: SessionId,
+        window_bytes: u64,
+        mut next: impl FnMut(StreamId) -> Option<Position>,
+    ) -> Vec<Bytes> {
+        let streams: Vec<_> = std::mem::take(&mut self.streams)
+            .into_iter()
+            .filter_map(|stream| next(stream).map(|next| StreamPosition { stream, next }))
+            .collect();
+        let options = std::mem::take(&mut self.options);
+        let packets = streams.len().div_ceil(PER_PACKET).max(options.len().div_ceil(PER_PACKET)).max(1);
+        let mut streams = streams.chunks(PER_PACKET);
+        let mut options = options.chunks(PER_PACKET);
+        let echo = self.echo;
+        *self = Self { echo, ..Self::default() };
+        (0..packets)
+            .filter_map(|_| {
+                let streams = streams.next().unwrap_or_default().into();
+                let options = options.next().unwrap_or_default().into();
+                packet(Ack { session, echo, window_bytes, streams, options }.into())
+            })
+            .collect()
+    }
+}
+
+/// The packets that ask for ranges.
+pub(crate) fn nacks(session: SessionId, ranges: &[Range]) -> Vec<Bytes> {
+    ranges.chunks(PER_PACKET).filter_map(|ranges| packet(Nack { session, ranges: ranges.into() }.into())).collect()
+}
+
+/// The most ranges that one tick asks a session for.
+pub(crate) const MAX_RANGES: usize = 4 * PER_PACKET;
+
+fn packet(option: ProfileOption<'_>) -> Option<Bytes> {
+    let mut bytes = BytesMut::new();
+    // Neither can be too large for a packet.
+    option.encode(&mut bytes).ok()?;
+    Some(bytes.freeze())
+}

@@ -1,0 +1,371 @@
+//! One session: its streams, its options, and how it ends.
+
+mod ending;
+
+use std::{
+    collections::{BTreeSet, HashMap, VecDeque},
+    time::Duration,
+};
+
+use codec::{
+    Position, SessionId, StreamId,
+    heph::Stamp,
+    profile::{Drops, End, Epoch, Fingerprint, ProfileOption, Progress, Range, StreamPosition},
+};
+
+use self::ending::Ending;
+use crate::{
+    Cause, Config, Counts, How, Output, Peer, SessionKey, Summary, Transmit,
+    cause::Reasons,
+    outbox::Outbox,
+    reply::{MAX_RANGES, Reply, nacks},
+    stream::{Arrival, Order, Stream, Surroundings, Tally},
+};
+
+/// The last position that is believed. A thread would need years to get there.
+const MAX_POSITION: Position = Position(1 << 48);
+
+/// How many packets of `end` are kept for the sinks.
+const MAX_END_BYTES: usize = 1 << 20;
+
+/// A session that has not ended, or has ended a moment ago.
+#[derive(Debug)]
+pub(crate) struct Session {
+    id: Option<SessionId>,
+    /// Where it was last heard from.
+    peer: Peer,
+    /// When it was last heard from.
+    heard: Duration,
+    streams: Vec<Stream>,
+    by_id: HashMap<StreamId, usize>,
+    /// The stream of the last event: the next is most likely of the same.
+    last: usize,
+    /// The streams that something is missing of.
+    waiting: BTreeSet<usize>,
+    /// Where the streams stood when contact with this session was lost before.
+    resumed: HashMap<StreamId, Position>,
+    epoch: Option<Epoch>,
+    reasons: Reasons,
+    ending: Option<Ending>,
+    end_packets: Vec<u8>,
+    pub(crate) out: Outbox,
+    reply: Reply,
+    tally: Tally,
+    refused: u64,
+    /// Bytes that came from the peer in datagrams and bytes sent there, so that no more goes out than came in.
+    received_bytes: u64,
+    sent_bytes: u64,
+}
+
+/// What a session needs of the collector.
+pub(crate) struct Around<'a> {
+    pub(crate) config: &'a Config,
+    pub(crate) counts: &'a mut Counts,
+    pub(crate) now: Duration,
+}
+
+impl Session {
+    pub(crate) fn new(key: SessionKey, id: Option<SessionId>, peer: Peer, around: &mut Around<'_>) -> Self {
+        around.counts.sessions += 1;
+        around.counts.sessions_open += 1;
+        let mut out = Outbox::new(key, around.config.batch_bytes);
+        out.push(Output::Started { session: key, id, peer });
+        Self {
+            id,
+            peer,
+            heard: around.now,
+            streams: Vec::new(),
+            by_id: HashMap::new(),
+            last: 0,
+            waiting: BTreeSet::new(),
+            resumed: HashMap::new(),
+            epoch: None,
+            reasons: Reasons::default(),
+            ending: None,
+            end_packets: Vec::new(),
+            out,
+            reply: Reply::default(),
+            tally: Tally::default(),
+            refused: 0,
+            received_bytes: 0,
+            sent_bytes: 0,
+        }
+    }
+
+    /// Goes on where contact was lost, instead of from the start.
+    pub(crate) fn resume(&mut self, positions: impl IntoIterator<Item = (StreamId, Position)>) {
+        self.resumed.extend(positions);
+    }
+
+    pub(crate) fn id(&self) -> Option<SessionId> {
+        self.id
+    }
+
+    /// The session says who it is, after it has been started without.
+    pub(crate) fn adopt(&mut self, id: SessionId) {
+        self.id = Some(id);
+    }
+
+    pub(crate) fn peer(&self) -> Peer {
+        self.peer
+    }
+
+    pub(crate) fn heard(&self) -> Duration {
+        self.heard
+    }
+
+    /// Where each stream stands.
+    pub(crate) fn positions(&self) -> impl Iterator<Item = (StreamId, Position)> {
+        self.streams.iter().map(|stream| (stream.id(), stream.next()))
+    }
+
+    pub(crate) fn stream_count(&self) -> usize {
+        self.streams.len()
+    }
+
+    /// Bytes have arrived from this peer.
+    pub(crate) fn hear(&mut self, peer: Peer, bytes: usize, now: Duration) {
+        if peer != self.peer {
+            // Somebody else may be there now: it has to send before it is sent anything.
+            (self.peer, self.received_bytes, self.sent_bytes) = (peer, 0, 0);
+        }
+        self.heard = now;
+        self.received_bytes = self.received_bytes.saturating_add(bytes as u64);
+    }
+
+    /// An event has arrived.
+    #[inline]
+    pub(crate) fn event(&mut self, stamp: &Stamp, packet: &[u8], around: &mut Around<'_>) {
+        let Some(index) = self.stream(stamp.stream, around) else {
+            self.refused += 1;
+            around.counts.refused_stream_events += 1;
+            return;
+        };
+        let order = match (self.id, self.peer) {
+            (Some(_), _) => Order::Promised,
+            (None, Peer::Stream(_)) => Order::Kept,
+            (None, Peer::Datagram { .. }) => Order::Loose,
+        };
+        let Some(stream) = self.streams.get_mut(index) else { return };
+        let arrival = Arrival { counter: stamp.counter, end: stamp.end, packet, order, now: around.now };
+        let mut surroundings = Surroundings {
+            config: around.config,
+            counts: &mut *around.counts,
+            out: &mut self.out,
+            tally: &mut self.tally,
+        };
+        stream.arrive(&arrival, &mut surroundings);
+        if stream.is_waiting() {
+            self.waiting.insert(index);
+        }
+        if self.id.is_some() {
+            self.reply.moved(stamp.stream, packet.len() as u64, around.now + around.config.ack_time);
+        }
+    }
+
+    /// The index of a stream, which is made if it is new and there is room.
+    #[inline]
+    fn stream(&mut self, id: StreamId, around: &mut Around<'_>) -> Option<usize> {
+        if self.streams.get(self.last).is_some_and(|stream| stream.id() == id) {
+            return Some(self.last);
+        }
+        self.find_stream(id, around)
+    }
+
+    fn find_stream(&mut self, id: StreamId, around: &mut Around<'_>) -> Option<usize> {
+        if let Some(index) = self.by_id.get(&id) {
+            self.last = *index;
+            return Some(*index);
+        }
+        let full = self.streams.len() >= around.config.max_streams
+            || around.counts.streams_now >= around.config.max_streams_in_all;
+        if full {
+            return None;
+        }
+        let index = self.streams.len();
+        self.streams.push(Stream::new(id, self.resumed.remove(&id).unwrap_or_default()));
+        around.counts.streams_now += 1;
+        self.by_id.insert(id, index);
+        self.last = index;
+        Some(index)
+    }
+
+    /// An option has arrived.
+    pub(crate) fn option(&mut self, option: Option<&ProfileOption<'_>>, packet: &[u8], around: &mut Around<'_>) {
+        let soon = around.now + around.config.ack_time;
+        match option {
+            // What the collector says itself is nothing to be told by others.
+            Some(ProfileOption::Ack(_) | ProfileOption::Nack(_)) => return,
+            Some(ProfileOption::Epoch(epoch)) => self.epoch = Some(*epoch),
+            Some(ProfileOption::Progress(progress)) => self.progress(progress, around),
+            Some(ProfileOption::Drops(drops)) => self.drops(drops, around),
+            Some(ProfileOption::End(end)) => {
+                self.end(end, around);
+                // The sinks get it when all events before it are settled.
+                if self.end_packets.len() + packet.len() <= MAX_END_BYTES {
+                    self.end_packets.extend_from_slice(packet);
+                }
+                return self.reply.option(Fingerprint::of(packet), around.now);
+            }
+            _ => {}
+        }
+        self.out.option(packet);
+        if self.id.is_some() {
+            let by = if matches!(option, Some(ProfileOption::Session(_))) { around.now } else { soon };
+            self.reply.option(Fingerprint::of(packet), by);
+        }
+    }
+
+    /// Whether this epoch is another than the session's: then its sender has started anew.
+    pub(crate) fn is_other_epoch(&self, epoch: &Epoch) -> bool {
+        self.id.is_none() && self.epoch.is_some_and(|known| known != *epoch)
+    }
+
+    fn progress(&mut self, progress: &Progress<'_>, around: &mut Around<'_>) {
+        self.reply.echo(progress.now, around.now + around.config.ack_time);
+        for StreamPosition { stream, next } in progress.streams {
+            self.reached(stream, next, around);
+        }
+    }
+
+    fn end(&mut self, end: &End<'_>, around: &mut Around<'_>) {
+        for StreamPosition { stream, next } in end.streams {
+            self.reached(stream, next, around);
+        }
+        let ending = self.ending.get_or_insert_with(|| Ending::new(end, around.now));
+        ending.add(end, around.config.max_streams);
+    }
+
+    /// A stream has come as far as `next`, says the agent. Those who do not speak the profile cannot say so.
+    fn reached(&mut self, id: StreamId, next: Position, around: &mut Around<'_>) {
+        if self.id.is_none() || next > MAX_POSITION {
+            return;
+        }
+        self.with_stream(id, around, |stream, surroundings, now| stream.reached(next, now, surroundings));
+    }
+
+    fn drops(&mut self, drops: &Drops<'_>, around: &mut Around<'_>) {
+        for lost in drops.drops {
+            if self.id.is_none() || lost.first.0.saturating_add(lost.count) > MAX_POSITION.0 {
+                continue;
+            }
+            let cause = self.reasons.cause(lost.reason);
+            self.with_stream(lost.stream, around, |stream, surroundings, now| {
+                stream.dropped(&lost, cause, now, surroundings);
+            });
+        }
+    }
+
+    /// Does something with a stream, and remembers what it is left as.
+    fn with_stream(
+        &mut self,
+        id: StreamId,
+        around: &mut Around<'_>,
+        act: impl FnOnce(&mut Stream, &mut Surroundings<'_>, Duration),
+    ) {
+        let Some(index) = self.find_stream(id, around) else { return };
+        self.with_index(index, around, act);
+    }
+
+    fn with_index(
+        &mut self,
+        index: usize,
+        around: &mut Around<'_>,
+        act: impl FnOnce(&mut Stream, &mut Surroundings<'_>, Duration),
+    ) {
+        let Some(stream) = self.streams.get_mut(index) else { return };
+        let before = stream.next();
+        let mut surroundings = Surroundings {
+            config: around.config,
+            counts: &mut *around.counts,
+            out: &mut self.out,
+            tally: &mut self.tally,
+        };
+        act(stream, &mut surroundings, around.now);
+        if stream.next() != before && self.id.is_some() {
+            self.reply.moved(stream.id(), 0, around.now + around.config.ack_time);
+        }
+        if stream.is_waiting() {
+            self.waiting.insert(index);
+        } else {
+            self.waiting.remove(&index);
+        }
+    }
+
+    /// Time has passed. Returns whether the session has come to the end that it announced.
+    pub(crate) fn tick(&mut self, around: &mut Around<'_>) -> Option<How> {
+        let waiting: Vec<_> = self.waiting.iter().copied().collect();
+        for index in waiting {
+            self.with_index(index, around, |stream, surroundings, now| stream.tick(now, surroundings));
+        }
+        let ending = self.ending.as_ref()?;
+        let all_there = ending.is_complete() && self.waiting.is_empty();
+        // Streams that wait are given up in their own time; what is left is an `end` that never came whole.
+        let overdue = self.waiting.is_empty() && ending.is_overdue(around.now, around.config.reorder_time);
+        (all_there || overdue).then_some(How::Told(ending.reason()))
+    }
+
+    /// Ends the session: nothing that is missing will come any more.
+    pub(crate) fn finish(&mut self, key: SessionKey, how: How, around: &mut Around<'_>) {
+        let cause = if how == How::Stopped { Cause::Collector("stopped") } else { Cause::Network };
+        for index in 0..self.streams.len() {
+            self.with_index(index, around, |stream, surroundings, _| stream.give_up(&cause, surroundings));
+        }
+        self.out.option(&std::mem::take(&mut self.end_packets));
+        around.counts.sessions_open -= 1;
+        around.counts.streams_now -= self.streams.len();
+        let summary = Summary {
+            id: self.id,
+            how,
+            at: self.ending.as_ref().map(Ending::at),
+            streams: self.streams.len(),
+            written: self.out.written,
+            missing: self.out.missing.clone(),
+            late: self.tally.late,
+            duplicates: self.tally.duplicates,
+            restarts: self.tally.restarts,
+            refused: self.refused,
+        };
+        self.out.push(Output::Ended { session: key, summary });
+    }
+
+    /// Puts acknowledgements and requests into `transmits`, where it is time for them.
+    pub(crate) fn reply(&mut self, window_bytes: u64, around: &mut Around<'_>, transmits: &mut VecDeque<Transmit>) {
+        let Some(id) = self.id else { return };
+        let mut packets = Vec::new();
+        if self.reply.is_due(around.now, window_bytes) {
+            let (streams, by_id) = (&self.streams, &self.by_id);
+            let next = |stream| by_id.get(&stream).and_then(|index| streams.get(*index)).map(Stream::next);
+            packets = self.reply.acks(id, window_bytes, next);
+        }
+        let mut ranges = Vec::new();
+        for index in &self.waiting {
+            let Some(stream) = self.streams.get_mut(*index) else { continue };
+            let wanted = stream.wanted(around.now, around.config, MAX_RANGES - ranges.len());
+            ranges.extend(wanted.into_iter().map(|(first, count)| Range { stream: stream.id(), first, count }));
+            if ranges.len() >= MAX_RANGES {
+                break;
+            }
+        }
+        packets.extend(nacks(id, &ranges));
+        for packet in packets {
+            let bytes = packet.len() as u64;
+            let is_datagram = matches!(self.peer, Peer::Datagram { .. });
+            // A forged address must not be sent much more than was forged.
+            if is_datagram && self.sent_bytes.saturating_add(bytes) > self.received_bytes.saturating_mul(3) {
+                break;
+            }
+            self.sent_bytes = self.sent_bytes.saturating_add(bytes);
+            around.counts.replies += 1;
+            transmits.push_back(Transmit { to: self.peer, packet });
+        }
+    }
+
+    /// An option of a session that has ended: its agent may not know yet.
+    pub(crate) fn acknowledge_again(&mut self, packet: &[u8], now: Duration) {
+        self.reply.option(Fingerprint::of(packet), now);
+        for stream in &self.streams {
+            self.reply.moved(stream.id(), 0, now);
+        }
+    }
+}

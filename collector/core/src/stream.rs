@@ -1,0 +1,375 @@
+//! One stream: puts its events in order and finds out what is missing.
+
+mod held;
+mod told;
+
+use std::{collections::VecDeque, time::Duration};
+
+use codec::{Counter, Position, SessionNs, StreamId, profile::Dropped};
+
+use self::{held::Held, told::Told};
+use crate::{Cause, Config, Counts, outbox::Outbox};
+
+/// How much the order of a stream's events and its counters can be relied on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Order {
+    /// The sender speaks the profile: counters never restart, whatever way the events take.
+    Promised,
+    /// Plain Heph over a link that keeps the order: a counter that jumps has jumped at the sender.
+    Kept,
+    /// Plain Heph in datagrams.
+    Loose,
+}
+
+/// An event that has arrived.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Arrival<'a> {
+    pub(crate) counter: Counter,
+    pub(crate) end: SessionNs,
+    pub(crate) packet: &'a [u8],
+    pub(crate) order: Order,
+    pub(crate) now: Duration,
+}
+
+/// What a stream needs of its surroundings.
+pub(crate) struct Surroundings<'a> {
+    pub(crate) config: &'a Config,
+    pub(crate) counts: &'a mut Counts,
+    pub(crate) out: &'a mut Outbox,
+    pub(crate) tally: &'a mut Tally,
+}
+
+/// What a session counts of its streams beside events.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Tally {
+    pub(crate) late: u64,
+    pub(crate) duplicates: u64,
+    pub(crate) restarts: u64,
+}
+
+/// How many declared gaps a stream remembers, to tell a late event from one that came twice.
+const REMEMBERED_GAPS: usize = 32;
+
+/// The state of a stream. Every position before `next` is settled: passed on, or declared missing.
+#[derive(Debug)]
+pub(crate) struct Stream {
+    id: StreamId,
+    next: Position,
+    /// What is added to a number on the wire to get a position. Not zero only where counters restarted or the
+    /// stream was joined in the middle; wraps around.
+    base: u64,
+    /// Whether an event has arrived yet.
+    started: bool,
+    /// Whether all counters so far were zero: the sender may not count.
+    only_zeros: bool,
+    /// The time of the last event before the counter restarted: nothing older belongs to what follows.
+    restarted_at: Option<SessionNs>,
+    /// The latest time of an event passed on.
+    latest: SessionNs,
+    held: Held,
+    told: Told,
+    /// The end of the stream as far as it was known at a time, while events before it are missing.
+    tail: Option<(Position, Duration)>,
+    /// How many events the stream is known to have produced.
+    known: Position,
+    /// When an event last arrived that was missing.
+    filled: Duration,
+    /// When missing events were last asked for.
+    asked: Option<Duration>,
+    gaps: VecDeque<(Position, Position)>,
+}
+
+impl Stream {
+    /// A stream of which everything before `next` is settled already.
+    pub(crate) fn new(id: StreamId, next: Position) -> Self {
+        Self {
+            id,
+            next,
+            base: 0,
+            started: false,
+            only_zeros: true,
+            restarted_at: None,
+            latest: SessionNs(0),
+            held: Held::default(),
+            told: Told::default(),
+            tail: None,
+            known: next,
+            filled: Duration::ZERO,
+            asked: None,
+            gaps: VecDeque::new(),
+        }
+    }
+
+    pub(crate) fn id(&self) -> StreamId {
+        self.id
+    }
+
+    /// Everything before this is settled.
+    pub(crate) fn next(&self) -> Position {
+        self.next
+    }
+
+    /// How many events the stream is known to have produced.
+    pub(crate) fn known(&self) -> Position {
+        self.known.max(self.next)
+    }
+
+    /// Whether something is missing that may still come.
+    pub(crate) fn is_waiting(&self) -> bool {
+        !self.held.is_empty() || self.tail.is_some()
+    }
+
+    /// An event has arrived.
+    #[inline]
+    pub(crate) fn arrive(&mut self, arrival: &Arrival<'_>, around: &mut Surroundings<'_>) {
+        let in_order = arrival.counter == self.expected() && self.started;
+        if in_order && !self.is_waiting() && self.told.is_empty() && self.restarted_at.is_none() {
+            self.only_zeros = false;
+            self.pass_on(arrival.packet, arrival.end, around);
+        } else {
+            self.arrive_slowly(arrival, around);
+        }
+    }
+
+    fn arrive_slowly(&mut self, arrival: &Arrival<'_>, around: &mut Surroundings<'_>) {
+        let Arrival { counter, end, packet, order, now } = *arrival;
+        if self.restarted_at.is_some_and(|at| end <= at) {
+            return self.too_late(around);
+        }
+        if order != Order::Promised {
+            if !self.started {
+                self.start_anew(counter, around.config);
+            } else if self.only_zeros && counter.0 <= 1 {
+                // A sender that does not count, or whose first event came twice before the second.
+                self.base = self.next.0.wrapping_sub(counter.0.into());
+            }
+        }
+        self.started = true;
+        self.only_zeros &= counter.0 == 0;
+        let ahead = counter.ahead_of(self.expected());
+        let position = match order {
+            Order::Promised => self.next.nearest(counter),
+            _ => Position(self.next.0.saturating_add_signed(ahead.into())),
+        };
+        if position == self.next {
+            self.filled = now;
+            self.pass_on(packet, end, around);
+            self.settle(around);
+        } else if position > self.next {
+            match order {
+                Order::Kept => {
+                    self.declare(position, &Cause::Network, around);
+                    self.pass_on(packet, end, around);
+                    self.settle(around);
+                }
+                _ => self.hold(position, arrival, around),
+            }
+        } else if self.is_restart(order, ahead, end, around.config) {
+            self.give_up(&Cause::Network, around);
+            around.tally.restarts += 1;
+            around.counts.restarts += 1;
+            // In datagrams, what was sent before may still come.
+            self.restarted_at = (order == Order::Loose).then_some(self.latest);
+            self.start_anew(counter, around.config);
+            self.only_zeros = counter.0 == 0;
+            // Now it lies at `next` or ahead of it, so this does not come here again.
+            return self.arrive_slowly(arrival, around);
+        } else if self.gaps.iter().any(|(first, end)| (*first..*end).contains(&position)) {
+            self.too_late(around);
+        } else {
+            self.twice(around);
+        }
+        self.watch_tail(now);
+    }
+
+    /// The number on the wire that `next` has.
+    #[inline]
+    fn expected(&self) -> Counter {
+        Position(self.next.0.wrapping_sub(self.base)).counter()
+    }
+
+    /// Begins to count with this counter. A low one means that the first events are missing; of a high one nothing
+    /// can be said but that the stream was joined in the middle.
+    fn start_anew(&mut self, counter: Counter, config: &Config) {
+        let missing = u64::from(counter.0);
+        self.base = if missing < config.reorder_packets { self.next.0 } else { self.next.0.wrapping_sub(missing) };
+    }
+
+    /// Whether an event that is behind is the first one after a restart.
+    fn is_restart(&self, order: Order, ahead: i32, end: SessionNs, config: &Config) -> bool {
+        match order {
+            Order::Promised => false,
+            Order::Kept => true,
+            // What was delayed or came twice is older than what has been passed on, and not from long ago.
+            Order::Loose => {
+                let behind = u64::from(ahead.unsigned_abs());
+                behind > config.reorder_packets || end > self.latest
+            }
+        }
+    }
+
+    /// The event at `next` is here.
+    #[inline]
+    fn pass_on(&mut self, packet: &[u8], end: SessionNs, around: &mut Surroundings<'_>) {
+        around.out.event(self.id, self.next, packet);
+        around.counts.written += 1;
+        self.latest = self.latest.max(end);
+        self.next.0 += 1;
+    }
+
+    fn too_late(&self, around: &mut Surroundings<'_>) {
+        around.tally.late += 1;
+        around.counts.late += 1;
+    }
+
+    fn twice(&self, around: &mut Surroundings<'_>) {
+        around.tally.duplicates += 1;
+        around.counts.duplicates += 1;
+    }
+
+    /// Keeps an event until those before it are settled.
+    fn hold(&mut self, position: Position, arrival: &Arrival<'_>, around: &mut Surroundings<'_>) {
+        let charge = held::charge(arrival.packet);
+        if self.held.contains(position) {
+            return self.twice(around);
+        }
+        // Where it does not fit the window, what has been missing longest is given up.
+        while position > self.next {
+            let fits_window = position.0 - self.next.0 < around.config.reorder_packets;
+            let fits_memory = around.counts.held_bytes_now.saturating_add(charge) <= around.config.held_bytes;
+            if fits_window && fits_memory {
+                around.counts.held_bytes_now += charge;
+                self.held.insert(position, arrival);
+                return self.settle(around);
+            }
+            let cause = if fits_window { Cause::Collector("memory") } else { Cause::Network };
+            let end = self.held.first().map_or(position, |first| first.min(position));
+            self.declare(end, &cause, around);
+            self.settle(around);
+        }
+        self.pass_on(arrival.packet, arrival.end, around);
+        self.settle(around);
+    }
+
+    /// Passes on what lies at `next`: events that waited, and what the agent said it dropped.
+    fn settle(&mut self, around: &mut Surroundings<'_>) {
+        loop {
+            if let Some(event) = self.held.take(self.next) {
+                around.counts.held_bytes_now -= held::charge(&event.packet);
+                self.pass_on(&event.packet, event.end, around);
+            } else if let Some((end, cause)) = self.told.at(self.next) {
+                let end = self.held.first().map_or(end, |first| first.min(end));
+                self.missing(end, cause, around);
+            } else {
+                break;
+            }
+        }
+        self.told.forget_before(self.next);
+    }
+
+    /// Begins to wait for what is known to have been produced, or ends it.
+    fn watch_tail(&mut self, now: Duration) {
+        self.tail.take_if(|(tail, _)| *tail <= self.next);
+        if self.tail.is_none() && self.known > self.next {
+            self.tail = Some((self.known, now));
+        }
+    }
+
+    /// What is missing before `end`, where an event waits or nothing does, will not come.
+    fn declare(&mut self, end: Position, cause: &Cause, around: &mut Surroundings<'_>) {
+        while self.next < end {
+            match self.told.at(self.next) {
+                Some((told, cause)) => self.missing(told.min(end), cause, around),
+                None => {
+                    let until = self.told.after(self.next).map_or(end, |told| told.min(end));
+                    self.missing(until, cause.clone(), around);
+                }
+            }
+        }
+    }
+
+    /// The events from `next` to `end` are missing.
+    fn missing(&mut self, end: Position, cause: Cause, around: &mut Surroundings<'_>) {
+        let count = end.0 - self.next.0;
+        let missing = around.counts.missing.entry(cause.clone()).or_default();
+        *missing = missing.saturating_add(count);
+        around.out.gap(self.id, self.next, count, cause);
+        if self.gaps.len() == REMEMBERED_GAPS {
+            self.gaps.pop_front();
+        }
+        self.gaps.push_back((self.next, end));
+        self.next = end;
+    }
+
+    /// The agent dropped events, and says so.
+    pub(crate) fn dropped(&mut self, lost: &Dropped<'_>, cause: Cause, now: Duration, around: &mut Surroundings<'_>) {
+        let end = Position(lost.first.0.saturating_add(lost.count));
+        self.told.insert(lost.first.max(self.next), end, cause);
+        self.known = self.known.max(end);
+        self.settle(around);
+        self.watch_tail(now);
+    }
+
+    /// The stream has come as far as `next`, says the agent.
+    pub(crate) fn reached(&mut self, next: Position, now: Duration, around: &mut Surroundings<'_>) {
+        // So far ahead that counters alone could not tell: what lies between was not sent to this collector.
+        if next.0.saturating_sub(self.next.0) > u64::from(u32::MAX / 2) {
+            self.give_up(&Cause::Network, around);
+            self.declare(Position(next.0 - around.config.reorder_packets.min(next.0)), &Cause::Network, around);
+        }
+        self.known = self.known.max(next);
+        self.watch_tail(now);
+    }
+
+    /// Gives up on what has been missing for too long.
+    pub(crate) fn tick(&mut self, now: Duration, around: &mut Surroundings<'_>) {
+        let patience = around.config.reorder_time;
+        while let Some((first, arrived)) = self.held.oldest() {
+            if now.saturating_sub(arrived.max(self.filled)) < patience {
+                return;
+            }
+            self.declare(first, &Cause::Network, around);
+            self.settle(around);
+        }
+        if let Some((tail, since)) = self.tail
+            && now.saturating_sub(since.max(self.filled)) >= patience
+        {
+            self.declare(tail, &Cause::Network, around);
+        }
+        self.watch_tail(now);
+    }
+
+    /// Gives up on all that is missing.
+    pub(crate) fn give_up(&mut self, cause: &Cause, around: &mut Surroundings<'_>) {
+        while let Some(first) = self.held.first() {
+            self.declare(first, cause, around);
+            self.settle(around);
+        }
+        self.declare(self.known(), cause, around);
+        self.tail = None;
+    }
+
+    /// The ranges to ask the agent for, if it is time to.
+    pub(crate) fn wanted(&mut self, now: Duration, config: &Config, limit: usize) -> Vec<(Position, u64)> {
+        let since = match (self.held.oldest(), self.tail) {
+            (Some((_, arrived)), _) => arrived,
+            (None, Some((_, since))) => since,
+            (None, None) => return Vec::new(),
+        };
+        let since = self.asked.map_or(since, |asked| asked.max(since));
+        if now.saturating_sub(since) < config.nack_time {
+            return Vec::new();
+        }
+        self.asked = Some(now);
+        let mut ranges = Vec::new();
+        let mut from = self.next;
+        let ends = self.held.positions().chain(self.tail.map(|(tail, _)| tail));
+        for end in ends {
+            if end > from && ranges.len() < limit {
+                ranges.push((from, end.0 - from.0));
+            }
+            from = from.max(Position(end.0.saturating_add(1)));
+        }
+        ranges
+    }
+}

@@ -1,0 +1,114 @@
+//! A sender of datagrams, for the tests.
+
+use std::net::SocketAddr;
+
+use codec::{
+    Arch, ClockKind, EventKind, FunctionId, Os, Position, SessionId, SessionNs, StreamId, SubstreamId,
+    heph::{Attributes, Encode, Stamp},
+    profile::{
+        Clock, Dropped, Drops, End, EndReason, Epoch, FunctionEvent, PROFILE_VERSION, ProfileOption, Progress, Session,
+        StreamPosition,
+    },
+};
+use collector_core::Peer;
+
+/// Makes the packets of one session.
+pub(crate) struct Agent {
+    pub(crate) id: SessionId,
+    pub(crate) peer: Peer,
+    clock: u64,
+}
+
+impl Agent {
+    pub(crate) fn new(number: u8, port: u16) -> Self {
+        Self { id: SessionId([number; 16]), peer: peer(port), clock: 0 }
+    }
+
+    pub(crate) fn session(&self) -> Vec<u8> {
+        packet(Session {
+            id: self.id,
+            profile: PROFILE_VERSION,
+            arch: Arch::X86_64,
+            os: Os::Linux,
+            pid: 4711,
+            agent_version: "test",
+            host: "here",
+            executable: "/bin/true",
+            argument_count: 0,
+            arguments: [].as_slice().into(),
+        })
+    }
+
+    pub(crate) fn clock(&self) -> Vec<u8> {
+        packet(Clock { clock: ClockKind::Boottime, zero_ns: 5 })
+    }
+
+    /// The event at a position of a stream. Its function is its position, so that it can be told from others.
+    pub(crate) fn event(&mut self, stream: u32, position: u64) -> Vec<u8> {
+        self.event_with_counter(stream, position, position)
+    }
+
+    /// An event with a counter of its own.
+    pub(crate) fn event_with_counter(&mut self, stream: u32, counter: u64, mark: u64) -> Vec<u8> {
+        self.clock += 1;
+        let time = SessionNs(self.clock);
+        let event = FunctionEvent {
+            stamp: Stamp {
+                stream: StreamId(stream),
+                counter: Position(counter).counter(),
+                substream: SubstreamId(0),
+                start: time,
+                end: time,
+            },
+            kind: EventKind::Call,
+            function: Some(FunctionId(mark)),
+            ip: None,
+            depth: 0,
+            detail: None,
+            extra: Attributes::default(),
+        };
+        encode(&event)
+    }
+
+    pub(crate) fn progress(&self, positions: &[(u32, u64)]) -> Vec<u8> {
+        let streams = stream_positions(positions);
+        packet(Progress { now: SessionNs(self.clock), streams: streams.as_slice().into() })
+    }
+
+    pub(crate) fn end(&self, positions: &[(u32, u64)]) -> Vec<u8> {
+        let streams = stream_positions(positions);
+        packet(End {
+            reason: EndReason::Exited(0),
+            at: SessionNs(self.clock),
+            stream_count: u32::try_from(streams.len()).expect("few streams"),
+            streams: streams.as_slice().into(),
+        })
+    }
+
+    pub(crate) fn drops(&self, stream: u32, first: u64, count: u64) -> Vec<u8> {
+        let drops = [Dropped { stream: StreamId(stream), first: Position(first), count, reason: "ring-full" }];
+        packet(Drops { drops: (&drops).into() })
+    }
+}
+
+pub(crate) fn peer(port: u16) -> Peer {
+    Peer::Datagram { socket: 0, address: SocketAddr::from(([127, 0, 0, 1], port)) }
+}
+
+pub(crate) fn epoch(unix_ns: u64) -> Vec<u8> {
+    packet(Epoch { unix_ns })
+}
+
+fn stream_positions(positions: &[(u32, u64)]) -> Vec<StreamPosition> {
+    positions.iter().map(|(stream, next)| StreamPosition { stream: StreamId(*stream), next: Position(*next) }).collect()
+}
+
+fn packet<'a>(option: impl Into<ProfileOption<'a>>) -> Vec<u8> {
+    encode(&option.into())
+}
+
+fn encode(value: &impl Encode) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    value.encode(&mut bytes).expect("a small packet");
+    bytes
+}

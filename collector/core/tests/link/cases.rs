@@ -1,0 +1,278 @@
+//! Single cases of the profile: each a thing that links and agents do.
+
+use std::time::Duration;
+
+use collector_core::{Config, How};
+
+use crate::{agent::Agent, ledger::Ledger};
+
+fn begun(agent: &Agent, config: Config) -> Ledger {
+    let mut ledger = Ledger::new(config);
+    ledger.collector.datagram(ledger.now, agent.peer, &[agent.session(), agent.clock()].concat());
+    ledger.take();
+    ledger
+}
+
+fn send(ledger: &mut Ledger, agent: &Agent, bytes: &[u8]) {
+    ledger.collector.datagram(ledger.now, agent.peer, bytes);
+    ledger.take();
+}
+
+const WAIT: Duration = Duration::from_millis(600);
+
+#[test]
+fn a_lost_tail_is_found_by_progress() {
+    let mut agent = Agent::new(1, 5000);
+    let mut ledger = begun(&agent, Config::default());
+    let event = agent.event(0, 0);
+    send(&mut ledger, &agent, &event);
+    send(&mut ledger, &agent, &agent.progress(&[(0, 4), (1, 2)]));
+    assert_eq!(ledger.only().streams[&0].gaps, [], "it may still come");
+    ledger.pass(WAIT);
+    assert_eq!(ledger.only().streams[&0].gaps, [(1, 3, "network".into())]);
+    assert_eq!(ledger.only().streams[&1].gaps, [(0, 2, "network".into())], "a stream of which nothing arrived");
+    let event = agent.event(0, 2);
+    send(&mut ledger, &agent, &event);
+    assert_eq!(ledger.collector.counts().late, 1);
+    ledger.balance();
+}
+
+#[test]
+fn a_tail_that_keeps_coming_is_waited_for() {
+    let mut agent = Agent::new(1, 5000);
+    let mut ledger = begun(&agent, Config::default());
+    send(&mut ledger, &agent, &agent.progress(&[(0, 10)]));
+    for position in 0..10 {
+        ledger.pass(Duration::from_millis(300));
+        let event = agent.event(0, position);
+        send(&mut ledger, &agent, &event);
+    }
+    assert_eq!(ledger.only().streams[&0].positions(), (0..10).collect::<Vec<_>>());
+    assert_eq!(ledger.only().streams[&0].gaps, []);
+}
+
+#[test]
+fn what_the_agent_dropped_is_told_by_its_reason() {
+    let mut agent = Agent::new(1, 5000);
+    let mut ledger = begun(&agent, Config::default());
+    let first = [agent.event(0, 0), agent.event(0, 5)].concat();
+    send(&mut ledger, &agent, &first);
+    assert_eq!(ledger.only().streams[&0].positions(), [0]);
+    // Overlapping, repeated and partly settled ranges mean what they mean once.
+    for (first, count) in [(0, 3), (1, 2), (2, 3), (1, 4)] {
+        send(&mut ledger, &agent, &agent.drops(0, first, count));
+    }
+    let story = &ledger.only().streams[&0];
+    assert_eq!(story.positions(), [0, 5]);
+    assert!(story.gaps.iter().all(|gap| gap.2 == "agent:ring-full"), "{:?}", story.gaps);
+    assert_eq!(story.missing(), 4);
+    ledger.balance();
+}
+
+#[test]
+fn drops_told_ahead_of_the_stream_wait_for_it() {
+    let mut agent = Agent::new(1, 5000);
+    let mut ledger = begun(&agent, Config::default());
+    send(&mut ledger, &agent, &agent.drops(0, 2, 3));
+    for position in [0, 1, 5] {
+        let event = agent.event(0, position);
+        send(&mut ledger, &agent, &event);
+    }
+    let story = &ledger.only().streams[&0];
+    assert_eq!((story.positions(), story.gaps.clone()), (vec![0, 1, 5], vec![(2, 3, "agent:ring-full".into())]));
+    // An event that was called dropped and came all the same is an event.
+    send(&mut ledger, &agent, &agent.drops(0, 6, 2));
+    let event = agent.event(0, 7);
+    send(&mut ledger, &agent, &event);
+    assert_eq!(ledger.collector.counts().duplicates + ledger.collector.counts().late, 1, "too late for that one");
+    ledger.balance();
+}
+
+#[test]
+fn events_before_the_name_belong_to_the_session() {
+    let mut agent = Agent::new(1, 5000);
+    let mut ledger = Ledger::new(Config::default());
+    for position in 0..3 {
+        let event = agent.event(0, position);
+        send(&mut ledger, &agent, &event);
+    }
+    assert!(ledger.sessions.is_empty(), "it may say who it is");
+    send(&mut ledger, &agent, &agent.session());
+    assert_eq!(ledger.only().streams[&0].positions(), [0, 1, 2]);
+    assert_eq!(ledger.only().options, ["session"]);
+}
+
+#[test]
+fn a_name_that_comes_too_late_is_taken_on() {
+    let mut agent = Agent::new(1, 5000);
+    let mut ledger = Ledger::new(Config::default());
+    let event = agent.event(0, 0);
+    send(&mut ledger, &agent, &event);
+    ledger.pass(WAIT);
+    let named = [agent.session(), agent.event(0, 1)].concat();
+    send(&mut ledger, &agent, &named);
+    assert_eq!(ledger.only().streams[&0].positions(), [0, 1]);
+    send(&mut ledger, &agent, &agent.end(&[(0, 2)]));
+    ledger.pass(Duration::from_millis(1));
+    assert_eq!(ledger.only().ended.as_ref().map(|summary| summary.id), Some(Some(agent.id)));
+}
+
+#[test]
+fn two_agents_behind_one_address_are_two_sessions() {
+    // A relay may forward both from one socket: what follows a `session` in a datagram is of that session.
+    let (mut one, mut two) = (Agent::new(1, 5000), Agent::new(2, 5000));
+    let mut ledger = Ledger::new(Config::default());
+    for position in 0..3 {
+        for agent in [&mut one, &mut two] {
+            let bytes = [agent.session(), agent.event(0, position)].concat();
+            send(&mut ledger, agent, &bytes);
+        }
+    }
+    assert_eq!(ledger.sessions.len(), 2);
+    for entry in ledger.sessions.values() {
+        assert_eq!(entry.streams[&0].positions(), [0, 1, 2]);
+    }
+}
+
+#[test]
+fn an_agent_that_restarts_on_the_same_port_is_another_session() {
+    let mut one = Agent::new(1, 5000);
+    let mut ledger = begun(&one, Config::default());
+    let events = [one.event(0, 0), one.event(0, 1)].concat();
+    send(&mut ledger, &one, &events);
+    let mut two = Agent::new(2, 5000);
+    let events = [two.session(), two.event(0, 0)].concat();
+    send(&mut ledger, &two, &events);
+    let event = two.event(0, 1);
+    send(&mut ledger, &two, &event);
+    let stories: Vec<_> = ledger.sessions.values().map(|entry| entry.streams[&0].positions()).collect();
+    assert_eq!(stories, [[0, 1], [0, 1]]);
+    for _ in 0..40 {
+        ledger.pass(Duration::from_secs(1));
+    }
+    let ends: Vec<_> = ledger.sessions.values().map(|entry| entry.ended.as_ref().map(|end| end.how)).collect();
+    assert_eq!(ends, [Some(How::LostContact); 2]);
+}
+
+#[test]
+fn an_agent_that_moves_to_another_port_stays_one_session() {
+    let mut agent = Agent::new(1, 5000);
+    let mut ledger = begun(&agent, Config::default());
+    let event = agent.event(0, 0);
+    send(&mut ledger, &agent, &event);
+    agent.peer = crate::agent::peer(5001);
+    // The event overtakes the name; it is kept until it is known whose it is.
+    for bytes in [agent.event(0, 1), agent.session(), agent.event(0, 2)] {
+        send(&mut ledger, &agent, &bytes);
+    }
+    assert_eq!(ledger.only().streams[&0].positions(), [0, 1, 2]);
+    ledger.pass(Duration::from_millis(50));
+    assert_eq!(ledger.transmits.last().map(|transmit| transmit.to), Some(agent.peer), "it is answered there");
+}
+
+#[test]
+fn a_session_that_comes_back_goes_on_where_it_was() {
+    let mut agent = Agent::new(1, 5000);
+    let mut ledger = begun(&agent, Config::default());
+    let events = [agent.event(0, 0), agent.event(0, 1)].concat();
+    send(&mut ledger, &agent, &events);
+    ledger.pass(Duration::from_secs(31));
+    assert!(ledger.only().ended.is_some());
+    let bytes = [agent.session(), agent.event(0, 2)].concat();
+    send(&mut ledger, &agent, &bytes);
+    assert_eq!(ledger.sessions.len(), 2);
+    let story = &ledger.sessions.values().last().expect("the second").streams[&0];
+    assert_eq!((story.positions(), story.gaps.len()), (vec![2], 0), "what it had before is not missing");
+}
+
+#[test]
+fn an_end_that_is_repeated_is_acknowledged_again_and_nothing_more() {
+    let mut agent = Agent::new(1, 5000);
+    let mut ledger = begun(&agent, Config::default());
+    let event = agent.event(0, 0);
+    send(&mut ledger, &agent, &event);
+    let end = agent.end(&[(0, 1)]);
+    send(&mut ledger, &agent, &end);
+    ledger.pass(Duration::from_millis(1));
+    assert!(ledger.only().ended.is_some());
+    let before = ledger.transmits.len();
+    send(&mut ledger, &agent, &end);
+    assert!(ledger.transmits.len() > before);
+    send(&mut ledger, &agent, &event);
+    assert_eq!(ledger.collector.counts().late, 1);
+    assert_eq!(ledger.sessions.len(), 1);
+    assert_eq!(ledger.only().options.last().map(String::as_str), Some("end"), "the sinks get it once, at the end");
+}
+
+#[test]
+fn what_the_collector_had_not_got_when_it_was_stopped_is_its_own_gap() {
+    let mut agent = Agent::new(1, 5000);
+    let mut ledger = begun(&agent, Config::default());
+    let events = [agent.event(0, 0), agent.event(0, 2)].concat();
+    send(&mut ledger, &agent, &events);
+    ledger.collector.finish(ledger.now, How::Stopped);
+    ledger.take();
+    assert_eq!(ledger.only().streams[&0].gaps, [(1, 1, "collector:stopped".into())]);
+    assert_eq!(ledger.only().ended.as_ref().map(|summary| summary.how), Some(How::Stopped));
+}
+
+#[test]
+fn too_many_streams_and_sessions_are_refused_and_counted() {
+    let config = Config { max_streams: 10, max_sessions: 3, ..Config::default() };
+    let mut agent = Agent::new(1, 5000);
+    let mut ledger = begun(&agent, config);
+    for stream in 0..50 {
+        let event = agent.event(stream, 0);
+        send(&mut ledger, &agent, &event);
+    }
+    assert_eq!(ledger.only().streams.len(), 10);
+    assert_eq!(ledger.collector.counts().refused_stream_events, 40);
+    for number in 2..100 {
+        let other = Agent::new(number, 5000 + u16::from(number));
+        send(&mut ledger, &other, &other.session());
+    }
+    assert_eq!(ledger.collector.counts().sessions_open, 3);
+    assert_eq!(ledger.collector.counts().refused_sessions, 96);
+    // Those that fall silent make room for others; the one that goes on sending stays.
+    for _ in 0..30 {
+        ledger.pass(Duration::from_millis(100));
+        send(&mut ledger, &agent, &agent.progress(&[]));
+    }
+    for number in 101..103 {
+        let other = Agent::new(number, 5000 + u16::from(number));
+        send(&mut ledger, &other, &other.session());
+    }
+    let open: Vec<_> = ledger.sessions.values().map(|entry| entry.ended.is_none()).collect();
+    assert_eq!(open, [true, false, false, true, true]);
+}
+
+#[test]
+fn memory_for_waiting_events_is_bounded() {
+    let config = Config { held_bytes: 10_000, ..Config::default() };
+    let mut agent = Agent::new(1, 5000);
+    let mut ledger = begun(&agent, config);
+    for position in 1..1000 {
+        let event = agent.event(0, 2 * position);
+        send(&mut ledger, &agent, &event);
+        assert!(ledger.collector.counts().held_bytes_now <= 10_000);
+    }
+    ledger.pass(WAIT);
+    let story = &ledger.only().streams[&0];
+    assert_eq!(story.positions(), (1..1000).map(|position| 2 * position).collect::<Vec<_>>());
+    assert!(story.gaps.iter().any(|gap| gap.2 == "collector:memory"), "it says that it could have waited longer");
+    assert_eq!(ledger.collector.counts().held_bytes_now, 0);
+    ledger.balance();
+}
+
+#[test]
+fn positions_that_cannot_be_are_not_believed() {
+    let mut agent = Agent::new(1, 5000);
+    let mut ledger = begun(&agent, Config::default());
+    send(&mut ledger, &agent, &agent.progress(&[(0, u64::MAX), (1, 1 << 60)]));
+    send(&mut ledger, &agent, &agent.drops(0, u64::MAX - 1, u64::MAX));
+    let event = agent.event(0, 0);
+    send(&mut ledger, &agent, &event);
+    ledger.pass(WAIT);
+    assert_eq!(ledger.only().streams[&0].positions(), [0]);
+    assert_eq!(ledger.collector.counts().missing(), 0);
+}

@@ -1,0 +1,147 @@
+//! What came out of a collector, entered as a sink would, and held to the contract.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use codec::{
+    heph::{MAX_PACKET_BYTES, Packets},
+    profile::Message,
+};
+use collector_core::{Collector, Config, Output, SessionKey, Summary, Transmit};
+
+/// A collector, and all that it has told.
+pub(crate) struct Ledger {
+    pub(crate) collector: Collector,
+    pub(crate) now: Duration,
+    pub(crate) sessions: BTreeMap<SessionKey, Entry>,
+    pub(crate) transmits: Vec<Transmit>,
+}
+
+/// What was told of a session.
+#[derive(Debug, Default)]
+pub(crate) struct Entry {
+    pub(crate) streams: BTreeMap<u32, Story>,
+    pub(crate) options: Vec<String>,
+    pub(crate) ended: Option<Summary>,
+}
+
+/// What was told of a stream, in order.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Story {
+    pub(crate) next: Option<u64>,
+    /// The marks of the events, with their positions.
+    pub(crate) events: Vec<(u64, u64)>,
+    /// The gaps: first, count, cause.
+    pub(crate) gaps: Vec<(u64, u64, String)>,
+}
+
+impl Story {
+    fn advance(&mut self, first: u64, count: u64) {
+        let next = self.next.unwrap_or(first);
+        assert_eq!(first, next, "a stream is told without holes and overlaps");
+        self.next = Some(first + count);
+    }
+
+    pub(crate) fn positions(&self) -> Vec<u64> {
+        self.events.iter().map(|(position, _)| *position).collect()
+    }
+
+    pub(crate) fn missing(&self) -> u64 {
+        self.gaps.iter().map(|(_, count, _)| count).sum()
+    }
+}
+
+impl Ledger {
+    pub(crate) fn new(config: Config) -> Self {
+        let collector = Collector::new(config);
+        Self { collector, now: Duration::from_secs(1), sessions: BTreeMap::new(), transmits: Vec::new() }
+    }
+
+    pub(crate) fn pass(&mut self, time: Duration) {
+        self.now += time;
+        self.collector.tick(self.now);
+        self.take();
+    }
+
+    /// Takes what the collector has to tell, checks it, and enters it.
+    pub(crate) fn take(&mut self) {
+        self.collector.flush(self.now);
+        while let Some(output) = self.collector.poll_output() {
+            self.enter(output);
+        }
+        while let Some(transmit) = self.collector.poll_transmit() {
+            self.transmits.push(transmit);
+        }
+    }
+
+    fn enter(&mut self, output: Output) {
+        match output {
+            Output::Started { session, .. } => {
+                assert!(self.sessions.insert(session, Entry::default()).is_none(), "started once");
+            }
+            Output::Options { session, packets } => {
+                let entry = self.open(session);
+                for packet in Packets::new(&packets, MAX_PACKET_BYTES) {
+                    match packet.expect("valid packets come out") {
+                        codec::heph::Packet::Metadata(metadata) => entry.options.push(metadata.name.into()),
+                        codec::heph::Packet::Event(_) => panic!("an event among options"),
+                    }
+                }
+            }
+            Output::Events { session, bytes, runs } => {
+                let entry = self.open(session);
+                let mut rest = bytes.as_ref();
+                for run in runs {
+                    let (these, behind) = rest.split_at(run.bytes as usize);
+                    rest = behind;
+                    let story = entry.streams.entry(run.stream.0).or_default();
+                    story.advance(run.first.0, run.events.into());
+                    let mut packets = Packets::new(these, MAX_PACKET_BYTES);
+                    for number in 0..u64::from(run.events) {
+                        let message = packets.next_with(Message::decode).expect("as many as the run says");
+                        let Message::Function(event) = message.expect("valid") else { panic!("a function event") };
+                        assert_eq!(event.stamp.stream, run.stream);
+                        let mark = event.function.expect("a mark").0;
+                        story.events.push((run.first.0 + number, mark));
+                    }
+                    assert_eq!(packets.remaining_bytes(), 0);
+                }
+                assert!(rest.is_empty(), "runs cover the batch");
+            }
+            Output::Gap { session, gap } => {
+                let story = self.open(session).streams.entry(gap.stream.0).or_default();
+                story.advance(gap.first.0, gap.count);
+                assert!(gap.count > 0, "a gap is not empty");
+                story.gaps.push((gap.first.0, gap.count, gap.cause.to_string()));
+            }
+            Output::Ended { session, summary } => {
+                let entry = self.open(session);
+                let written: usize = entry.streams.values().map(|story| story.events.len()).sum();
+                let missing: u64 = entry.streams.values().map(Story::missing).sum();
+                assert_eq!(summary.written, written as u64);
+                assert_eq!(summary.missing.values().sum::<u64>(), missing);
+                entry.ended = Some(summary);
+            }
+        }
+    }
+
+    fn open(&mut self, session: SessionKey) -> &mut Entry {
+        let entry = self.sessions.get_mut(&session).expect("a session is started first");
+        assert!(entry.ended.is_none(), "nothing follows the end");
+        entry
+    }
+
+    /// The only session there is.
+    pub(crate) fn only(&self) -> &Entry {
+        assert_eq!(self.sessions.len(), 1, "one session");
+        self.sessions.values().next().expect("one session")
+    }
+
+    /// What all sessions together come to agrees with the collector's counts.
+    pub(crate) fn balance(&self) {
+        let stories = || self.sessions.values().flat_map(|entry| entry.streams.values());
+        let counts = self.collector.counts();
+        assert_eq!(counts.written, stories().map(|story| story.events.len() as u64).sum::<u64>());
+        assert_eq!(counts.missing(), stories().map(Story::missing).sum::<u64>());
+        assert_eq!(counts.produced(), counts.written + counts.missing());
+    }
+}

@@ -1,0 +1,8 @@
+//! The collector's core at the end of a link that loses, repeats and reorders, in simulated time.
+
+mod agent;
+mod cases;
+mod delivery;
+mod ledger;
+mod plain;
+mod schedules;

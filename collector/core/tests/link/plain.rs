@@ -1,0 +1,178 @@
+//! Plain Heph: no session, perhaps no counters, perhaps counters that start anew.
+
+use std::time::Duration;
+
+use collector_core::{Config, How};
+use quickcheck::QuickCheck;
+
+use crate::{
+    agent::{Agent, epoch},
+    ledger::Ledger,
+};
+
+/// Sends packets in a connection, cut at every 100 bytes.
+fn connection(ledger: &mut Ledger, number: u64, bytes: &[u8]) {
+    let (mut from, mut to) = (0, 0);
+    while to < bytes.len() {
+        to = bytes.len().min(to + 100);
+        from += ledger.collector.stream(ledger.now, number, &bytes[from..to], to == bytes.len());
+        ledger.take();
+    }
+    assert_eq!(from, bytes.len());
+    ledger.collector.disconnected(ledger.now, number);
+    ledger.take();
+}
+
+#[test]
+fn a_connection_is_a_session() {
+    let mut agent = Agent::new(1, 5000);
+    let mut ledger = Ledger::new(Config::default());
+    let bytes = [epoch(1), agent.event(0, 0), agent.event(0, 1), agent.event(1, 0)].concat();
+    connection(&mut ledger, 1, &bytes);
+    let session = ledger.only();
+    assert_eq!(session.streams[&0].positions(), [0, 1]);
+    assert_eq!(session.ended.as_ref().map(|summary| summary.how), Some(How::Closed));
+    assert!(ledger.transmits.is_empty(), "those who do not speak the profile are not spoken to");
+}
+
+#[test]
+fn a_connection_that_skips_numbers_has_a_gap_at_once() {
+    let mut agent = Agent::new(1, 5000);
+    let mut ledger = Ledger::new(Config::default());
+    let bytes = [agent.event(0, 0), agent.event(0, 4)].concat();
+    connection(&mut ledger, 1, &bytes);
+    assert_eq!(ledger.only().streams[&0].gaps, [(1, 3, "network".into())]);
+}
+
+#[test]
+fn bytes_that_are_no_packets_are_skipped_and_counted() {
+    let mut agent = Agent::new(1, 5000);
+    let mut ledger = Ledger::new(Config::default());
+    let bytes = [agent.event(0, 0), b"garbage".to_vec(), agent.event(0, 1)].concat();
+    connection(&mut ledger, 1, &bytes);
+    assert_eq!(ledger.only().streams[&0].positions(), [0, 1]);
+    assert_eq!(ledger.collector.counts().skipped_bytes, 7);
+}
+
+#[test]
+fn an_address_is_a_session_until_it_is_silent() {
+    let mut agent = Agent::new(1, 5000);
+    let mut ledger = Ledger::new(Config::default());
+    let event = agent.event(0, 0);
+    ledger.collector.datagram(ledger.now, agent.peer, &event);
+    ledger.pass(Duration::from_secs(1));
+    assert_eq!(ledger.only().streams[&0].positions(), [0]);
+    ledger.pass(Duration::from_secs(40));
+    assert_eq!(ledger.only().ended.as_ref().map(|summary| summary.how), Some(How::LostContact));
+}
+
+#[test]
+fn another_epoch_is_another_session() {
+    let mut agent = Agent::new(1, 5000);
+    let mut ledger = Ledger::new(Config::default());
+    for zero in [1, 1, 2] {
+        let bytes = [epoch(zero), agent.event(0, 0)].concat();
+        ledger.collector.datagram(ledger.now, agent.peer, &bytes);
+    }
+    ledger.pass(Duration::from_secs(1));
+    assert_eq!(ledger.sessions.len(), 2);
+}
+
+#[test]
+fn a_sender_that_does_not_count_misses_nothing() {
+    for datagrams in [false, true] {
+        let mut agent = Agent::new(1, 5000);
+        let mut ledger = Ledger::new(Config::default());
+        let events: Vec<_> = (0..20).map(|mark| agent.event_with_counter(0, 0, mark)).collect();
+        if datagrams {
+            for event in &events {
+                ledger.collector.datagram(ledger.now, agent.peer, event);
+            }
+            ledger.pass(Duration::from_secs(1));
+        } else {
+            connection(&mut ledger, 1, &events.concat());
+        }
+        let story = &ledger.only().streams[&0];
+        assert_eq!(story.events, (0..20).map(|mark| (mark, mark)).collect::<Vec<_>>());
+        assert_eq!(story.gaps, []);
+    }
+}
+
+#[test]
+fn a_stream_that_is_joined_in_the_middle_has_no_billions_of_losses() {
+    let mut agent = Agent::new(1, 5000);
+    let mut ledger = Ledger::new(Config::default());
+    let bytes: Vec<_> = (0..3).map(|number| agent.event_with_counter(0, 3_000_000_000 + number, number)).collect();
+    connection(&mut ledger, 1, &bytes.concat());
+    assert_eq!(ledger.only().streams[&0].events, [(0, 0), (1, 1), (2, 2)]);
+    assert_eq!(ledger.only().streams[&0].gaps, []);
+}
+
+/// Generations of a stream: each counts from zero. Whatever their lengths, nothing is lost at the seams.
+fn restarts(lengths: Vec<u8>, datagrams: bool) -> bool {
+    let mut agent = Agent::new(1, 5000);
+    let mut ledger = Ledger::new(Config::default());
+    let mut mark = 0;
+    let mut events = Vec::new();
+    // One event alone may as well be of a sender that does not count.
+    let lengths: Vec<u64> = lengths.iter().map(|length| 2 + u64::from(*length % 30)).collect();
+    for length in &lengths {
+        for counter in 0..*length {
+            events.push(agent.event_with_counter(0, counter, mark));
+            mark += 1;
+        }
+    }
+    if events.is_empty() {
+        return true;
+    }
+    if datagrams {
+        for event in &events {
+            ledger.collector.datagram(ledger.now, agent.peer, event);
+        }
+        ledger.pass(Duration::from_secs(1));
+    } else {
+        connection(&mut ledger, 1, &events.concat());
+    }
+    let story = &ledger.only().streams[&0];
+    assert_eq!(story.events, (0..mark).map(|mark| (mark, mark)).collect::<Vec<_>>());
+    assert_eq!(story.gaps, []);
+    assert_eq!(ledger.collector.counts().restarts, lengths.len() as u64 - 1);
+    ledger.balance();
+    true
+}
+
+#[test]
+fn a_counter_that_restarts_is_a_restart() {
+    QuickCheck::new().tests(2000).quickcheck(restarts as fn(Vec<u8>, bool) -> bool);
+}
+
+/// Datagrams of two generations, some late and some twice: what is old stays out of the new generation.
+fn old_datagrams(first: u8, late: Vec<u8>) -> bool {
+    let first = 5 + u64::from(first % 40);
+    let mut agent = Agent::new(1, 5000);
+    let mut ledger = Ledger::new(Config::default());
+    let old: Vec<_> = (0..first).map(|counter| agent.event_with_counter(0, counter, counter)).collect();
+    for event in &old {
+        ledger.collector.datagram(ledger.now, agent.peer, event);
+    }
+    for counter in 0..5 {
+        let event = agent.event_with_counter(0, counter, first + counter);
+        ledger.collector.datagram(ledger.now, agent.peer, &event);
+        for index in &late {
+            let index = usize::from(*index) % old.len();
+            ledger.collector.datagram(ledger.now, agent.peer, &old[index]);
+        }
+    }
+    ledger.pass(Duration::from_secs(1));
+    let story = &ledger.only().streams[&0];
+    assert_eq!(story.events, (0..first + 5).map(|mark| (mark, mark)).collect::<Vec<_>>());
+    assert_eq!(story.gaps, []);
+    let counts = ledger.collector.counts();
+    assert_eq!(counts.late + counts.duplicates, 5 * late.len() as u64);
+    true
+}
+
+#[test]
+fn old_datagrams_do_not_enter_a_new_generation() {
+    QuickCheck::new().tests(1000).quickcheck(old_datagrams as fn(u8, Vec<u8>) -> bool);
+}

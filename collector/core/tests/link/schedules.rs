@@ -1,0 +1,181 @@
+//! Thousands of random links.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use collector_core::Config;
+use quickcheck::{Arbitrary, Gen, QuickCheck};
+
+use crate::{agent::Agent, ledger::Ledger};
+
+/// What a link does to one datagram: how many copies come through, each after how many others.
+#[derive(Debug, Clone)]
+struct Fate(Vec<u8>);
+
+impl Arbitrary for Fate {
+    fn arbitrary(gen_: &mut Gen) -> Self {
+        let delay = |gen_: &mut Gen| *gen_.choose(&[0, 0, 0, 0, 1, 2, 3, 9, 40]).expect("some");
+        Self(match u8::arbitrary(gen_) % 10 {
+            0 | 1 => vec![],
+            2 => vec![delay(gen_), delay(gen_)],
+            _ => vec![delay(gen_)],
+        })
+    }
+}
+
+/// One run: a few streams that start anywhere, their events in datagrams, and what happens to those.
+#[derive(Debug, Clone)]
+struct Schedule {
+    starts: Vec<u64>,
+    /// Per datagram: the stream, how many events, and its fate.
+    datagrams: Vec<(u8, u8, Fate)>,
+    /// Whether the packets that tell the ends come through.
+    end_arrives: bool,
+    /// A burst of losses: from which datagram on, and how many.
+    burst: (u8, u8),
+}
+
+impl Arbitrary for Schedule {
+    fn arbitrary(gen_: &mut Gen) -> Self {
+        let streams = 1 + usize::from(u8::arbitrary(gen_) % 3);
+        // Zero, and just before the counter wraps around.
+        let starts =
+            (0..streams).map(|_| *gen_.choose(&[0, 0, (1 << 32) - 20, (3 << 32) - 5]).expect("some")).collect();
+        Self {
+            starts,
+            datagrams: Arbitrary::arbitrary(gen_),
+            end_arrives: bool::arbitrary(gen_),
+            burst: Arbitrary::arbitrary(gen_),
+        }
+    }
+
+    fn shrink(&self) -> Box<dyn Iterator<Item = Self>> {
+        let this = self.clone();
+        Box::new(self.datagrams.shrink().map(move |datagrams| Self { datagrams, ..this.clone() }))
+    }
+}
+
+/// What a schedule comes to: the datagrams in the order they arrive, and the events in them.
+struct Played {
+    arrivals: Vec<(Vec<u8>, Vec<(u32, u64)>)>,
+    ends: Vec<(u32, u64)>,
+}
+
+fn play(schedule: &Schedule, agent: &mut Agent) -> Played {
+    let mut next = schedule.starts.clone();
+    let mut arrivals: Vec<(usize, Vec<u8>, Vec<(u32, u64)>)> = Vec::new();
+    let (burst, length) = (usize::from(schedule.burst.0), usize::from(schedule.burst.1 % 16));
+    for (number, (stream, count, fate)) in schedule.datagrams.iter().enumerate() {
+        let stream = usize::from(*stream) % next.len();
+        let mut bytes = Vec::new();
+        let mut events = Vec::new();
+        for _ in 0..=count % 5 {
+            let id = u32::try_from(stream).expect("few");
+            bytes.extend(agent.event(id, next[stream]));
+            events.push((id, next[stream]));
+            next[stream] += 1;
+        }
+        if !(burst..burst + length).contains(&number) {
+            arrivals.extend(fate.0.iter().map(|d| (number + usize::from(*d), bytes.clone(), events.clone())));
+        }
+    }
+    arrivals.sort_by_key(|(at, ..)| *at);
+    let ends = (0..).zip(next).collect();
+    Played { arrivals: arrivals.into_iter().map(|(_, bytes, events)| (bytes, events)).collect(), ends }
+}
+
+/// Begins the session, with the streams where they start.
+fn begin(ledger: &mut Ledger, agent: &Agent, starts: &[u64]) {
+    let mut first = agent.session();
+    first.extend(agent.clock());
+    for (stream, start) in (0..).zip(starts) {
+        if *start > 0 {
+            first.extend(agent.drops(stream, 0, *start));
+        }
+    }
+    ledger.collector.datagram(ledger.now, agent.peer, &first);
+    ledger.take();
+}
+
+/// With room to wait, exactly what never arrived is missing.
+fn exact(schedule: Schedule) -> bool {
+    let mut agent = Agent::new(1, 5000);
+    let mut ledger = Ledger::new(Config::default());
+    begin(&mut ledger, &agent, &schedule.starts);
+    let played = play(&schedule, &mut agent);
+    for (bytes, _) in &played.arrivals {
+        ledger.collector.datagram(ledger.now, agent.peer, bytes);
+        ledger.pass(Duration::from_micros(100));
+    }
+    let arrived: BTreeSet<(u32, u64)> = played.arrivals.iter().flat_map(|(_, events)| events.iter().copied()).collect();
+    if schedule.end_arrives {
+        ledger.collector.datagram(ledger.now, agent.peer, &agent.end(&played.ends));
+    }
+    for _ in 0..35 {
+        ledger.pass(Duration::from_secs(1));
+    }
+    let session = ledger.only();
+    assert!(session.ended.is_some(), "it ends, told or not");
+    for (stream, end) in &played.ends {
+        let start = schedule.starts[*stream as usize];
+        let expected: Vec<u64> = (start..*end).filter(|position| arrived.contains(&(*stream, *position))).collect();
+        let last = expected.last().map_or(start, |last| last + 1);
+        let known = if schedule.end_arrives { *end } else { last };
+        let Some(story) = session.streams.get(stream) else {
+            assert_eq!(known, 0, "a stream that nothing is told of");
+            continue;
+        };
+        assert_eq!(story.positions(), expected);
+        assert!(story.events.iter().all(|(position, mark)| position == mark), "each event at its place");
+        let network: u64 = story.gaps.iter().filter(|gap| gap.2 == "network").map(|gap| gap.1).sum();
+        assert_eq!(network, known - start - expected.len() as u64);
+        assert_eq!(story.next, Some(known));
+    }
+    ledger.balance();
+    true
+}
+
+/// With hardly any room to wait, every copy of an event is still written, late, or a duplicate.
+fn accounted(schedule: Schedule, window: u8, step_ms: u8) -> bool {
+    let config = Config { reorder_packets: 1 + u64::from(window % 8), ..Config::default() };
+    let mut agent = Agent::new(1, 5000);
+    let mut ledger = Ledger::new(config);
+    begin(&mut ledger, &agent, &schedule.starts);
+    let played = play(&schedule, &mut agent);
+    for (bytes, _) in &played.arrivals {
+        ledger.collector.datagram(ledger.now, agent.peer, bytes);
+        ledger.pass(Duration::from_millis(step_ms.into()));
+    }
+    ledger.collector.datagram(ledger.now, agent.peer, &agent.end(&played.ends));
+    for _ in 0..10 {
+        ledger.pass(Duration::from_millis(200));
+    }
+    let copies: u64 = played.arrivals.iter().map(|(_, events)| events.len() as u64).sum();
+    let arrived: BTreeSet<(u32, u64)> = played.arrivals.iter().flat_map(|(_, events)| events.iter().copied()).collect();
+    let counts = ledger.collector.counts();
+    assert_eq!(copies, counts.written + counts.late + counts.duplicates);
+    let session = ledger.only();
+    assert!(session.ended.is_some());
+    for (stream, end) in &played.ends {
+        let Some(story) = session.streams.get(stream) else {
+            assert_eq!(*end, 0);
+            continue;
+        };
+        assert_eq!(story.next, Some(*end), "all that was produced is settled");
+        for (position, mark) in &story.events {
+            assert_eq!(position, mark);
+            assert!(arrived.contains(&(*stream, *position)));
+        }
+    }
+    ledger.balance();
+    true
+}
+
+#[test]
+fn exactly_what_never_arrived_is_missing() {
+    QuickCheck::new().tests(2000).quickcheck(exact as fn(Schedule) -> bool);
+}
+
+#[test]
+fn every_copy_is_written_late_or_a_duplicate() {
+    QuickCheck::new().tests(2000).quickcheck(accounted as fn(Schedule, u8, u8) -> bool);
+}
