@@ -2,6 +2,10 @@
 
 #![forbid(unsafe_code)]
 
+pub mod load;
+pub mod running;
+pub mod sender;
+
 use std::{
     env,
     hint::black_box,

@@ -54,6 +54,9 @@ pub struct Manifest {
     /// How the session ended; absent while it goes on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub end: Option<EndEntry>,
+    /// Which part of the session this is, from 1; absent where it was not split.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub part: Option<u32>,
     /// Fields that are not known here.
     #[serde(flatten)]
     pub extra: Map<String, Value>,
@@ -87,6 +90,9 @@ pub struct ThreadEntry {
     /// How many of them are in its index.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub written: Option<u64>,
+    /// The position of its first event or gap in this part of the session; absent where that is 0.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first: Option<u64>,
     /// Fields that are not known here.
     #[serde(flatten)]
     pub extra: Map<String, Value>,
@@ -184,6 +190,9 @@ pub struct GapEntry {
     /// How many events of the thread's index come before the gap.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub at_index: Option<u64>,
+    /// How many separate ranges this entry stands for, where gaps were merged; absent where it is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ranges: Option<u64>,
     /// Fields that are not known here.
     #[serde(flatten)]
     pub extra: Map<String, Value>,
@@ -209,7 +218,7 @@ pub struct LimitEntry {
 /// How the session ended.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct EndEntry {
-    /// How: `exited`, `signaled`, `detached`, `replaced`, `lost contact`, `stopped`.
+    /// How: `exited`, `signaled`, `detached`, `replaced`, `lost contact`, `stopped`, `closed`, `killed`, `rotated`.
     pub how: String,
     /// The exit code or the signal.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -95,6 +95,7 @@ fn full_manifest() -> Manifest {
             end_ns: Some(1),
             produced: Some(2),
             written: Some(2),
+            first: Some(1),
             ..ThreadEntry::default()
         }],
         session: Some(text.clone()),
@@ -105,10 +106,11 @@ fn full_manifest() -> Manifest {
         modules: vec![ModuleEntry { loaded_ns: Some(1), unloaded_ns: Some(1), ..ModuleEntry::default() }],
         functions: vec![FunctionEntry::default()],
         queues: vec![QueueEntry::default()],
-        gaps: vec![GapEntry { at_index: Some(1), ..GapEntry::default() }],
+        gaps: vec![GapEntry { at_index: Some(1), ranges: Some(2), ..GapEntry::default() }],
         drops: BTreeMap::from([(text.clone(), 1)]),
         limits: vec![LimitEntry { detail: text, ..LimitEntry::default() }],
         end: Some(EndEntry { code: Some(1), at_ns: Some(1), ..EndEntry::default() }),
+        part: Some(1),
         ..Manifest::default()
     }
 }

@@ -87,6 +87,7 @@ impl Arbitrary for AnyManifest {
                 extra: extra(g),
             }),
             end: any::<bool>(g).then(|| EndEntry { how: any(g), code: any(g), at_ns: any(g), extra: extra(g) }),
+            part: any(g),
             extra: extra(g),
             ..Manifest::default()
         };
@@ -94,7 +95,15 @@ impl Arbitrary for AnyManifest {
             let (written, missing) = (any::<u32>(g), any::<u32>(g));
             manifest.threads.push(thread_entry(g, id, written, missing));
             let (cause, at_index) = (any(g), any(g));
-            let gap = GapEntry { thread: id, first: any(g), count: missing.into(), cause, at_index, extra: extra(g) };
+            let gap = GapEntry {
+                thread: id,
+                first: any(g),
+                count: missing.into(),
+                cause,
+                at_index,
+                ranges: any(g),
+                extra: extra(g),
+            };
             manifest.gaps.push(gap);
         }
         Self(manifest)
@@ -160,6 +169,7 @@ fn thread_entry(g: &mut Gen, id: u32, written: u32, missing: u32) -> ThreadEntry
         end_ns: any(g),
         produced: Some(u64::from(written) + u64::from(missing)),
         written: Some(written.into()),
+        first: any(g),
         extra: extra(g),
     }
 }

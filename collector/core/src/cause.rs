@@ -31,8 +31,12 @@ impl Reasons {
     const MAX: usize = 64;
     const MAX_BYTES: usize = 64;
 
-    /// The cause for this reason, or `agent:other` where there have been too many.
+    /// The cause for this reason, or `agent:other` where there have been too many. What another collector found
+    /// missing, and wrote to a file that is read again, keeps its cause.
     pub(crate) fn cause(&mut self, reason: &str) -> Cause {
+        if reason == "network" {
+            return Cause::Network;
+        }
         let reason = reason.get(..reason.floor_char_boundary_at(Self::MAX_BYTES)).unwrap_or_default();
         if let Some(known) = self.0.iter().find(|known| known.as_ref() == reason) {
             return Cause::Agent(known.clone());
@@ -65,6 +69,7 @@ mod tests {
     fn reasons_are_few_and_short() {
         let mut reasons = Reasons::default();
         assert_eq!(reasons.cause("ring-full").to_string(), "agent:ring-full");
+        assert_eq!(reasons.cause("network"), Cause::Network);
         let long = "ä".repeat(1000);
         assert_eq!(reasons.cause(&long).to_string(), format!("agent:{}", "ä".repeat(32)));
         for number in 0..1000 {

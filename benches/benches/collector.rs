@@ -1,0 +1,178 @@
+//! The running collector: `cargo bench -p benches --bench collector -- [WORDS] [events=MILLIONS]`.
+
+use std::{
+    env, fs,
+    fs::File,
+    io::{Read, Write},
+    net::{TcpListener, TcpStream},
+    path::{Path, PathBuf},
+    thread,
+    time::{Duration, Instant},
+};
+
+use benches::{
+    load::{Carries, Load},
+    running::{Running, only_session, verify},
+    sender::{STREAMS, tcp, udp},
+};
+use codec::SessionId;
+
+fn main() {
+    let arguments: Vec<_> = env::args().skip(1).filter(|argument| !argument.starts_with('-')).collect();
+    let millions = arguments.iter().find_map(|argument| argument.strip_prefix("events=")?.parse().ok()).unwrap_or(20);
+    let words: Vec<_> = arguments.iter().filter(|argument| !argument.contains('=')).cloned().collect();
+    let wanted = |name: &str| name.contains(&words.join(" "));
+    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("collector-bench");
+
+    println!("\n### From socket to ATF\n");
+    println!(
+        "| case | M events | s | M events/s | MB/s in | MB/s baseline | share of it | sent again | memory after 1/5 … 5/5, MiB |"
+    );
+    println!("|---|---:|---:|---:|---:|---:|---:|---:|---|");
+    for carries in [Carries::Index, Carries::Detail] {
+        for transport in ["TCP", "UDP"] {
+            let name = format!("{transport}, {}", carries.name());
+            if wanted(&name) {
+                // An event with detail is four times as large.
+                let events = millions * 1_000_000 / if carries == Carries::Index { 1 } else { 4 };
+                throughput(&folder, &name, transport, carries, events);
+            }
+        }
+    }
+
+    println!("\n### From send to bytes on disk, at 1 M events/s\n");
+    println!("| case | p50 ms | p90 ms | p99 ms | max ms |");
+    println!("|---|---:|---:|---:|---:|");
+    for transport in ["TCP", "UDP"] {
+        let name = format!("latency, {transport}");
+        if wanted(&name) {
+            latency(&folder, &name, transport);
+        }
+    }
+    _ = fs::remove_dir_all(&folder);
+}
+
+fn fresh(folder: &Path) {
+    _ = fs::remove_dir_all(folder);
+    fs::create_dir_all(folder).expect("a folder");
+}
+
+fn throughput(folder: &Path, name: &str, transport: &str, carries: Carries, events: u64) {
+    fresh(folder);
+    let running = Running::start(folder, &[]);
+    let (address, id) = (running.address, SessionId([7; 16]));
+    let mut memory = Vec::new();
+    let started = Instant::now();
+    let sample = |sent: u64| {
+        if memory.len() < 5 && sent * 5 >= events * (memory.len() as u64 + 1) {
+            memory.push(running.memory() >> 20);
+        }
+    };
+    let again = match transport {
+        "TCP" => tcp(address, id, carries, events, sample).map(|()| 0),
+        _ => udp(address, id, carries, events, sample),
+    };
+    let again = again.expect("everything is sent");
+    running.wait();
+    let seconds = started.elapsed().as_secs_f64();
+    let load = Load::new(carries, 256);
+    // Whole loads are sent, so there may be a few more events than asked for.
+    let written = written(&only_session(folder));
+    verify(folder, written);
+    let bytes = written as f64 * load.pair_bytes() as f64 / 2.0;
+    fresh(folder);
+    let baseline = baseline(folder, bytes as u64);
+    println!(
+        "| {name} | {:.1} | {seconds:.2} | {:.2} | {:.0} | {:.0} | {:.2} | {again} | {} |",
+        written as f64 / 1e6,
+        written as f64 / seconds / 1e6,
+        bytes / seconds / 1e6,
+        baseline / 1e6,
+        bytes / seconds / baseline,
+        memory.iter().map(u64::to_string).collect::<Vec<_>>().join(", "),
+    );
+}
+
+/// The events in all indexes of a session.
+fn written(session: &Path) -> u64 {
+    let files = (0..STREAMS).map(|stream| session.join(format!("thread_{stream}/index.atf")));
+    files.map(|file| fs::metadata(file).map_or(0, |data| (data.len() - 128) / 32)).sum()
+}
+
+/// The same bytes over TCP into a file as they are, by the simplest program there is: read, write. Bytes per second.
+fn baseline(folder: &Path, bytes: u64) -> f64 {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("an address");
+    let file = folder.join("copy");
+    let started = Instant::now();
+    let receiver = thread::spawn(move || {
+        let (mut from, _) = listener.accept().expect("a connection");
+        let mut to = File::create(file).expect("a file");
+        let mut buffer = vec![0; 256 << 10];
+        loop {
+            match from.read(&mut buffer).expect("readable") {
+                0 => return,
+                read => to.write_all(&buffer[..read]).expect("room"),
+            }
+        }
+    });
+    let mut connection = TcpStream::connect(address).expect("a listener");
+    let mut load = Load::new(Carries::Index, 256);
+    let mut sent = 0;
+    while sent < bytes {
+        let block = load.at(0, 0);
+        connection.write_all(block).expect("a reader");
+        sent += block.len() as u64;
+    }
+    drop(connection);
+    receiver.join().expect("a receiver");
+    sent as f64 / started.elapsed().as_secs_f64()
+}
+
+/// Sends at a steady pace and looks how long it takes until the bytes are in the files.
+fn latency(folder: &Path, name: &str, transport: &str) {
+    const EVENTS: u64 = 5_000_000;
+    const PER_SECOND: f64 = 1e6;
+    fresh(folder);
+    let running = Running::start(folder, &[]);
+    let (address, id) = (running.address, SessionId([8; 16]));
+    let (times, sent_times) = std::sync::mpsc::channel::<(Instant, u64)>();
+    let watched = folder.to_path_buf();
+    let watcher = thread::spawn(move || {
+        let mut delays = Vec::new();
+        while let Ok((at, sent)) = sent_times.recv() {
+            while on_disk(&watched) < sent {
+                thread::sleep(Duration::from_micros(200));
+            }
+            delays.push(at.elapsed().as_secs_f64() * 1e3);
+        }
+        delays
+    });
+    let started = Instant::now();
+    let mut told = 0;
+    let pace = |sent: u64| {
+        let due = started + Duration::from_secs_f64(sent as f64 / PER_SECOND);
+        thread::sleep(due.saturating_duration_since(Instant::now()));
+        // The time of the block that was just sent, every few milliseconds.
+        if sent >= told + 5000 {
+            told = sent;
+            _ = times.send((Instant::now(), sent));
+        }
+    };
+    match transport {
+        "TCP" => tcp(address, id, Carries::Index, EVENTS, pace).expect("sent"),
+        _ => _ = udp(address, id, Carries::Index, EVENTS, pace).expect("sent"),
+    }
+    running.wait();
+    let mut delays = watcher.join().expect("a watcher");
+    delays.sort_by(f64::total_cmp);
+    let at = |share: f64| delays[((delays.len() - 1) as f64 * share) as usize];
+    println!("| {name} | {:.1} | {:.1} | {:.1} | {:.1} |", at(0.5), at(0.9), at(0.99), at(1.0));
+}
+
+/// The events that are in files.
+fn on_disk(folder: &Path) -> u64 {
+    let Some(session) = fs::read_dir(folder).ok().and_then(|mut entries| entries.next()?.ok()) else { return 0 };
+    let files = (0..STREAMS).map(|stream| session.path().join(format!("thread_{stream}/index.atf")));
+    files.map(|file| fs::metadata(file).map_or(0, |data| data.len().saturating_sub(64) / 32)).sum()
+}

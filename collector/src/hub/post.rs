@@ -1,0 +1,68 @@
+//! The way back to the agents.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, OnceLock, PoisonError},
+};
+
+use bytes::Bytes;
+use collector_core::{Peer, Transmit};
+use tokio::{net::UdpSocket, sync::mpsc};
+
+/// Sends replies. A reply that cannot be sent at once is left out: the next one says the same and more.
+#[derive(Debug, Default)]
+pub(crate) struct Post {
+    sockets: OnceLock<Vec<Arc<UdpSocket>>>,
+    streams: Mutex<HashMap<u64, Stream>>,
+}
+
+#[derive(Debug)]
+struct Stream {
+    name: String,
+    /// None for a file, which nothing can be told.
+    replies: Option<mpsc::Sender<Bytes>>,
+}
+
+impl Post {
+    /// The sockets, by the numbers that the core knows them by.
+    pub(crate) fn set_sockets(&self, sockets: Vec<Arc<UdpSocket>>) {
+        // It is done once, by the service before it starts.
+        _ = self.sockets.set(sockets);
+    }
+
+    /// A connection or file that bytes come from.
+    pub(crate) fn add_stream(&self, number: u64, name: String, replies: Option<mpsc::Sender<Bytes>>) {
+        self.streams.lock().unwrap_or_else(PoisonError::into_inner).insert(number, Stream { name, replies });
+    }
+
+    pub(crate) fn remove_stream(&self, number: u64) {
+        self.streams.lock().unwrap_or_else(PoisonError::into_inner).remove(&number);
+    }
+
+    /// Who a peer is, for people.
+    pub(super) fn name(&self, peer: &Peer) -> String {
+        match peer {
+            Peer::Datagram { address, .. } => format!("udp {address}"),
+            Peer::Stream(number) => {
+                let streams = self.streams.lock().unwrap_or_else(PoisonError::into_inner);
+                streams.get(number).map_or_else(String::new, |stream| stream.name.clone())
+            }
+        }
+    }
+
+    pub(super) fn send(&self, transmit: &Transmit) {
+        match transmit.to {
+            Peer::Datagram { socket, address } => {
+                if let Some(socket) = self.sockets.get().and_then(|sockets| sockets.get(socket)) {
+                    _ = socket.try_send_to(&transmit.packet, address);
+                }
+            }
+            Peer::Stream(number) => {
+                let streams = self.streams.lock().unwrap_or_else(PoisonError::into_inner);
+                if let Some(replies) = streams.get(&number).and_then(|stream| stream.replies.as_ref()) {
+                    _ = replies.try_send(transmit.packet.clone());
+                }
+            }
+        }
+    }
+}

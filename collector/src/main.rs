@@ -1,0 +1,52 @@
+//! The `collector` command: receives traces over UDP and TCP, accounts for every event, and writes them; and looks at
+//! what was written.
+//!
+//! ```text
+//! udp, tcp, ingest ─▶ hub (core) ─▶ tee ─▶ a lane and a thread for each sink
+//!                      └─▶ post ─▶ the agents
+//! ```
+
+#![forbid(unsafe_code)]
+
+mod args;
+mod hub;
+mod ingest;
+mod listen;
+mod manual;
+mod metrics;
+mod names;
+mod notices;
+mod offline;
+mod quantity;
+mod service;
+mod settings;
+mod sink_spec;
+mod status;
+mod summary;
+mod tcp;
+mod tee;
+mod udp;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use self::args::{Cli, Command};
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let result = match &cli.command {
+        None => service::run(&cli.run),
+        Some(Command::Ingest(args)) => ingest::run(args),
+        Some(Command::Info(args)) => offline::info::run(args),
+        Some(Command::Events(args)) => offline::events::run(args),
+        Some(Command::Verify(args)) => offline::verify::run(args),
+        Some(Command::Repair(args)) => offline::repair::run(args),
+        Some(Command::Completions { shell }) => manual::completions(*shell),
+        Some(Command::Man) => manual::man(),
+    };
+    result.unwrap_or_else(|error| {
+        eprintln!("collector: {error:#}");
+        ExitCode::FAILURE
+    })
+}

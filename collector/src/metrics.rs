@@ -1,0 +1,180 @@
+//! All counters as Prometheus text, over HTTP.
+
+use std::{
+    fmt::{Display, Write},
+    sync::{Arc, atomic::Ordering::Relaxed},
+    time::Duration,
+};
+
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{TcpListener, TcpStream},
+    sync::Semaphore,
+    time::timeout,
+};
+
+use crate::hub::Hub;
+
+/// How many may ask at a time.
+const ASKERS: usize = 16;
+
+/// How long one may take.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// The longest request that is read.
+const MAX_REQUEST: usize = 8 << 10;
+
+/// Answers for ever.
+pub(crate) async fn serve(hub: Arc<Hub>, listener: TcpListener) {
+    let askers = Arc::new(Semaphore::new(ASKERS));
+    loop {
+        let Ok(permit) = askers.clone().acquire_owned().await else { return };
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                let hub = hub.clone();
+                tokio::spawn(async move {
+                    // Whoever asks badly or leaves early gets no answer.
+                    _ = timeout(PATIENCE, answer(&hub, stream)).await;
+                    drop(permit);
+                });
+            }
+            Err(_) => tokio::time::sleep(Duration::from_millis(50)).await,
+        }
+    }
+}
+
+async fn answer(hub: &Hub, mut stream: TcpStream) -> std::io::Result<()> {
+    let mut request = Vec::new();
+    while !request.windows(4).any(|end| end == b"\r\n\r\n") && request.len() < MAX_REQUEST {
+        let mut buffer = [0; 1024];
+        match stream.read(&mut buffer).await? {
+            0 => break,
+            read => request.extend_from_slice(buffer.get(..read).unwrap_or_default()),
+        }
+    }
+    let found = request.starts_with(b"GET /metrics ") || request.starts_with(b"GET / ");
+    let (status, body) = if found { ("200 OK", text(hub)) } else { ("404 Not Found", "see /metrics\n".into()) };
+    let head = format!(
+        "HTTP/1.1 {status}\r\nContent-Type: text/plain; version=0.0.4\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
+        body.len()
+    );
+    stream.write_all(head.as_bytes()).await?;
+    stream.write_all(body.as_bytes()).await?;
+    stream.shutdown().await
+}
+
+/// All counters.
+pub(crate) fn text(hub: &Hub) -> String {
+    let (ledger, core) = (&hub.ledger, hub.ledger.core());
+    let mut text = Text::default();
+    text.gauge("sessions_open", "Sessions that have not ended.", core.sessions_open);
+    text.counter("sessions_total", "Sessions that have started.", core.sessions);
+    text.gauge("streams_open", "Streams of all open sessions.", core.streams_now);
+    text.counter("events_produced_total", "Events settled: written and missing.", core.produced());
+    text.counter("events_written_total", "Events passed on to the sinks.", core.written);
+    text.family("events_missing_total", "counter", "Events missing, by cause.");
+    for (cause, count) in &core.missing {
+        text.sample("events_missing_total", &[("cause", &cause.to_string())], count);
+    }
+    text.counter("events_late_total", "Events that arrived after their gap was declared.", core.late);
+    text.counter("events_duplicate_total", "Events that arrived again.", core.duplicates);
+    text.counter("stream_restarts_total", "Counters that started anew.", core.restarts);
+    text.counter("options_total", "Option packets that arrived.", core.options);
+    text.counter("bad_options_total", "Options of the profile that could not be read.", core.bad_options);
+    text.counter("datagrams_total", "Datagrams that arrived.", core.datagrams);
+    text.counter("bad_datagrams_total", "Datagrams that could not be read to their end.", core.bad_datagrams);
+    text.counter("skipped_bytes_total", "Bytes that were no packets.", core.skipped_bytes);
+    text.counter("replies_total", "Acknowledgements and requests sent.", core.replies);
+    text.gauge("held_bytes", "Bytes of events that wait for missing ones.", core.held_bytes_now);
+    text.family("received_bytes_total", "counter", "Bytes that arrived.");
+    for (transport, bytes) in [("udp", &ledger.udp_bytes), ("tcp", &ledger.tcp_bytes)] {
+        text.sample("received_bytes_total", &[("transport", transport)], bytes.load(Relaxed));
+    }
+    text.counter("receive_errors_total", "Times that receiving failed.", ledger.receive_errors.load(Relaxed));
+    text.gauge("connections_open", "TCP connections.", ledger.connections_open.load(Relaxed));
+    text.counter("connections_total", "TCP connections accepted.", ledger.connections.load(Relaxed));
+    text.gauge("catalog_bytes", "Memory for names.", ledger.catalog_bytes.load(Relaxed));
+    refused(&mut text, hub);
+    sinks(&mut text, hub);
+    text.0
+}
+
+fn refused(text: &mut Text, hub: &Hub) {
+    let (ledger, core) = (&hub.ledger, hub.ledger.core());
+    let refused = &ledger.refused;
+    text.family("refused_total", "counter", "What was refused because a limit was reached.");
+    let counts = [
+        ("sessions", core.refused_sessions),
+        ("session_events", core.refused_session_events),
+        ("datagrams", core.refused_datagrams),
+        ("streams", core.refused_stream_events),
+        ("connections", ledger.connections_refused.load(Relaxed)),
+        ("functions", refused.functions.load(Relaxed)),
+        ("modules", refused.modules.load(Relaxed)),
+        ("threads", refused.threads.load(Relaxed)),
+        ("options", refused.others.load(Relaxed)),
+        ("name_ends", refused.names_cut.load(Relaxed)),
+    ];
+    for (what, count) in counts {
+        text.sample("refused_total", &[("what", what)], count);
+    }
+}
+
+fn sinks(text: &mut Text, hub: &Hub) {
+    let lanes = &hub.ledger.lanes;
+    let mut each = |name: &str, kind: &str, help: &str, value: &dyn Fn(&crate::tee::LaneCounters) -> u64| {
+        text.family(name, kind, help);
+        for (sink, lane) in lanes {
+            text.sample(name, &[("sink", sink)], value(lane));
+        }
+    };
+    each("sink_queue_bytes", "gauge", "Bytes that wait for a sink.", &|lane| lane.queued_bytes.load(Relaxed));
+    each("sink_events_total", "counter", "Events that a sink took.", &|lane| lane.events.load(Relaxed));
+    each("sink_lost_events_total", "counter", "Events that a sink does not have.", &|lane| {
+        lane.lost_events.load(Relaxed)
+    });
+    each("sink_lost_option_bytes_total", "counter", "Options that a sink was not given, in bytes.", &|lane| {
+        lane.lost_option_bytes.load(Relaxed)
+    });
+    each("sink_errors_total", "counter", "Calls of a sink that failed.", &|lane| lane.errors.load(Relaxed));
+    each("sink_closed", "gauge", "Whether nobody reads a sink any more.", &|lane| lane.closed.load(Relaxed).into());
+    let disks = &hub.ledger.disks;
+    text.family("disk_written_bytes_total", "counter", "Bytes written to files.");
+    for (sink, disk) in disks {
+        text.sample("disk_written_bytes_total", &[("sink", sink)], disk.bytes_written());
+    }
+    text.family("disk_removed_bytes_total", "counter", "Bytes of sessions removed to keep within --max-bytes.");
+    for (sink, disk) in disks {
+        text.sample("disk_removed_bytes_total", &[("sink", sink)], disk.removed_bytes());
+    }
+}
+
+/// Prometheus' text format, with the prefix of all our names.
+#[derive(Debug, Default)]
+struct Text(String);
+
+impl Text {
+    fn counter(&mut self, name: &str, help: &str, value: impl Display) {
+        self.family(name, "counter", help);
+        self.sample(name, &[], value);
+    }
+
+    fn gauge(&mut self, name: &str, help: &str, value: impl Display) {
+        self.family(name, "gauge", help);
+        self.sample(name, &[], value);
+    }
+
+    fn family(&mut self, name: &str, kind: &str, help: &str) {
+        // Writing to a string cannot fail.
+        _ = write!(self.0, "# HELP spoor_{name} {help}\n# TYPE spoor_{name} {kind}\n");
+    }
+
+    fn sample(&mut self, name: &str, labels: &[(&str, &str)], value: impl Display) {
+        _ = write!(self.0, "spoor_{name}");
+        for (index, (label, text)) in labels.iter().enumerate() {
+            let text = text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
+            _ = write!(self.0, "{}{label}=\"{text}\"", if index == 0 { "{" } else { "," });
+        }
+        _ = writeln!(self.0, "{} {value}", if labels.is_empty() { "" } else { "}" });
+    }
+}

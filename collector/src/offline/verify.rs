@@ -1,0 +1,29 @@
+//! `collector verify`: is everything there, and is everything right.
+
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+
+use crate::{args::DirArgs, offline::ended_early, quantity::count};
+
+pub(crate) fn run(args: &DirArgs) -> Result<ExitCode> {
+    let sessions = sinks::disk::verify(&args.dir).with_context(|| format!("cannot verify {}", args.dir.display()))?;
+    let mut wrong = false;
+    let mut text = String::new();
+    for session in sessions {
+        let name = session.dir.display();
+        if session.problems.is_empty() {
+            let (threads, details) = (count(session.threads), count(session.details));
+            let (events, missing) = (count(session.events), count(session.missing));
+            text +=
+                &format!("{name}: intact: {threads} threads, {events} events, {details} details, {missing} missing\n");
+        } else {
+            wrong = true;
+            for problem in session.problems {
+                eprintln!("{name}: {problem}");
+            }
+        }
+    }
+    ended_early(std::io::Write::write_all(&mut std::io::stdout(), text.as_bytes()))?;
+    Ok(if wrong { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}

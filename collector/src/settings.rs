@@ -1,0 +1,110 @@
+//! From arguments to what the parts are to work with. Everything is checked here, before anything is opened.
+
+use std::{path::PathBuf, time::Duration};
+
+use anyhow::{Result, bail};
+use collector_core::Config;
+use sinks::CatalogLimits;
+
+use crate::{
+    args::{LimitArgs, SinkArgs},
+    sink_spec::{OnFull, SinkSpec, Target},
+};
+
+/// How the memory that everything may take is shared out.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Shares {
+    /// Events that wait for missing ones.
+    pub(crate) held: u64,
+    /// Names of functions, threads and modules.
+    pub(crate) catalogs: u64,
+    /// Batches that wait for the sinks, of all sinks together.
+    pub(crate) queues: u64,
+    /// Packets of connections that have not arrived whole.
+    pub(crate) connections: u64,
+}
+
+impl Shares {
+    /// The rest is for what each stream and connection takes anyway, what the disk sink collects, and the program.
+    pub(crate) fn of(memory: u64) -> Self {
+        Self { held: memory / 12, catalogs: memory / 5, queues: memory / 8, connections: memory / 8 }
+    }
+}
+
+/// The bounds of the core.
+pub(crate) fn core_config(limits: &LimitArgs, session_timeout: Duration) -> Config {
+    Config {
+        reorder_packets: limits.reorder_packets,
+        reorder_time: limits.reorder_time.0,
+        session_timeout,
+        max_sessions: limits.max_sessions,
+        max_streams: limits.max_streams,
+        max_streams_in_all: limits.max_streams.saturating_mul(4),
+        max_packet_bytes: u32::try_from(limits.max_packet_bytes.0).unwrap_or(u32::MAX),
+        held_bytes: usize::try_from(Shares::of(limits.memory.0).held).unwrap_or(usize::MAX),
+        ..Config::default()
+    }
+}
+
+/// The bounds of what is remembered of names.
+pub(crate) fn catalog_limits(limits: &LimitArgs) -> CatalogLimits {
+    CatalogLimits {
+        functions: limits.max_functions,
+        threads: limits.max_streams,
+        name_bytes: usize::try_from(limits.max_name_bytes.0).unwrap_or(usize::MAX),
+        bytes: Shares::of(limits.memory.0).catalogs,
+        ..CatalogLimits::default()
+    }
+}
+
+/// A sink that is to be opened.
+#[derive(Debug, Clone)]
+pub(crate) struct SinkSetting {
+    pub(crate) target: Target,
+    pub(crate) on_full: OnFull,
+    pub(crate) max_bytes: Option<u64>,
+    pub(crate) rotate_bytes: Option<u64>,
+    pub(crate) rotate_every: Option<Duration>,
+}
+
+/// The sinks that the arguments name.
+pub(crate) fn sinks(args: &SinkArgs) -> Result<Vec<SinkSetting>> {
+    let targets: Vec<&Target> = args.sinks.iter().map(|spec| &spec.target).collect();
+    if targets.iter().filter(|target| target.is_stdout()).count() > 1 {
+        bail!("only one sink can write to standard output");
+    }
+    let files: Vec<&PathBuf> = targets.iter().filter_map(|target| path(target)).collect();
+    if let Some(twice) = files.iter().enumerate().find(|(index, file)| files[..*index].contains(file)) {
+        bail!("two sinks would write to {}", twice.1.display());
+    }
+    if args.rotate_bytes.is_some_and(|size| size.0 < 1 << 20) || args.max_bytes.is_some_and(|size| size.0 < 4 << 20) {
+        bail!("--rotate-bytes must be at least 1MiB, and --max-bytes at least 4MiB");
+    }
+    if args.rotate_every.is_some_and(|period| period.0 < Duration::from_secs(1)) {
+        bail!("--rotate-every must be at least 1s");
+    }
+    let on_disk = targets.iter().any(|target| matches!(target, Target::Disk(_)));
+    if !on_disk && (args.max_bytes.is_some() || args.rotate_bytes.is_some() || args.rotate_every.is_some()) {
+        bail!("--max-bytes, --rotate-bytes and --rotate-every are for disk: sinks, and there is none");
+    }
+    let alone = args.sinks.len() == 1;
+    let setting = |spec: &SinkSpec| {
+        let waits = alone || matches!(spec.target, Target::Disk(_));
+        let default = if waits { OnFull::Block } else { OnFull::Drop };
+        SinkSetting {
+            target: spec.target.clone(),
+            on_full: spec.on_full.or(args.on_full).unwrap_or(default),
+            max_bytes: args.max_bytes.map(|size| size.0),
+            rotate_bytes: args.rotate_bytes.map(|size| size.0),
+            rotate_every: args.rotate_every.map(|period| period.0),
+        }
+    };
+    Ok(args.sinks.iter().map(setting).collect())
+}
+
+fn path(target: &Target) -> Option<&PathBuf> {
+    match target {
+        Target::Disk(path) | Target::Heph { file: path, .. } => Some(path),
+        Target::StdoutEvents | Target::StdoutHeph => None,
+    }
+}

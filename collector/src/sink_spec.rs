@@ -1,0 +1,101 @@
+//! Sinks as they are named on the command line.
+
+use std::{fmt, path::PathBuf, str::FromStr};
+
+/// A sink and how to treat it: `disk:DIR`, `stdout:events`, `stdout:heph`, `heph:FILE`, `heph:FILE,compat`, each with
+/// `,on-full=block` or `,on-full=drop` behind it if wanted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct SinkSpec {
+    pub(crate) target: Target,
+    pub(crate) on_full: Option<OnFull>,
+}
+
+/// Where a sink writes, and what.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Target {
+    Disk(PathBuf),
+    StdoutEvents,
+    StdoutHeph,
+    Heph { file: PathBuf, compat: bool },
+}
+
+/// What to do when a sink's queue is full.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum OnFull {
+    /// Wait for it.
+    Block,
+    /// Leave events out, and say so.
+    Drop,
+}
+
+impl OnFull {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Block => "block",
+            Self::Drop => "drop",
+        }
+    }
+}
+
+impl FromStr for SinkSpec {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (mut text, mut on_full) = (text, None);
+        for choice in [OnFull::Block, OnFull::Drop] {
+            if let Some(rest) = text.strip_suffix(&format!(",on-full={}", choice.name())) {
+                (text, on_full) = (rest, Some(choice));
+            }
+        }
+        let target = match text.split_once(':') {
+            Some(("disk", dir)) if !dir.is_empty() => Target::Disk(dir.into()),
+            Some(("heph", file)) if !file.is_empty() && file != ",compat" => match file.strip_suffix(",compat") {
+                Some(file) => Target::Heph { file: file.into(), compat: true },
+                None => Target::Heph { file: file.into(), compat: false },
+            },
+            Some(("stdout", "events")) => Target::StdoutEvents,
+            Some(("stdout", "heph")) => Target::StdoutHeph,
+            None if text == "stdout" => Target::StdoutEvents,
+            _ => return Err("expected disk:DIR, stdout:events, stdout:heph, heph:FILE or heph:FILE,compat".into()),
+        };
+        Ok(Self { target, on_full })
+    }
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Disk(dir) => write!(f, "disk:{}", dir.display()),
+            Self::StdoutEvents => f.write_str("stdout:events"),
+            Self::StdoutHeph => f.write_str("stdout:heph"),
+            Self::Heph { file, compat: false } => write!(f, "heph:{}", file.display()),
+            Self::Heph { file, compat: true } => write!(f, "heph:{},compat", file.display()),
+        }
+    }
+}
+
+impl Target {
+    /// Whether it writes to standard output.
+    pub(crate) fn is_stdout(&self) -> bool {
+        matches!(self, Self::StdoutEvents | Self::StdoutHeph)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn specs_are_read_and_written() {
+        for text in ["disk:./traces", "stdout:events", "stdout:heph", "heph:a b.heph", "heph:x,y,compat", "disk:a:b"] {
+            let spec: SinkSpec = text.parse().expect(text);
+            assert_eq!((spec.target.to_string().as_str(), spec.on_full), (text, None));
+            let spec: SinkSpec = format!("{text},on-full=drop").parse().expect(text);
+            assert_eq!((spec.target.to_string().as_str(), spec.on_full), (text, Some(OnFull::Drop)));
+        }
+        assert_eq!("stdout".parse::<SinkSpec>().map(|spec| spec.target), Ok(Target::StdoutEvents));
+        for text in ["", "disk", "disk:", "heph:", "heph:,compat", "stdout:spans", "perfetto:x", "tape:x"] {
+            assert!(text.parse::<SinkSpec>().is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,62 @@
+//! What a session came to, in a line.
+
+use std::{fmt::Write, path::PathBuf, time::Duration};
+
+use collector_core::Summary;
+use sinks::Session;
+
+use crate::quantity::{Period, count};
+
+/// Who it was, how long it took, what was written and what is missing, and where it is.
+pub(crate) fn line(
+    session: &Session,
+    summary: &Summary,
+    lasted: Duration,
+    places: impl Iterator<Item = PathBuf>,
+) -> String {
+    let mut line = format!("session {} ({})", session.name, who(session));
+    let streams = if summary.streams == 1 { "thread" } else { "threads" };
+    let missing: u64 = summary.missing.values().fold(0, |sum, count| sum.saturating_add(*count));
+    // Writing to a string cannot fail.
+    _ = write!(
+        line,
+        " {}, after {}: {} {streams}, {} events produced = {} written + {} missing",
+        summary.how,
+        Period(lasted),
+        count(summary.streams as u64),
+        count(summary.written.saturating_add(missing)),
+        count(summary.written),
+        count(missing),
+    );
+    if missing > 0 {
+        let causes: Vec<_> =
+            summary.missing.iter().map(|(cause, number)| format!("{cause} {}", count(*number))).collect();
+        _ = write!(line, " ({})", causes.join(", "));
+    }
+    let more = [
+        (summary.late, "late"),
+        (summary.duplicates, "duplicate"),
+        (summary.restarts, "restarts"),
+        (summary.refused, "refused, of too many streams"),
+    ];
+    for (number, what) in more.into_iter().filter(|(number, _)| *number > 0) {
+        _ = write!(line, ", {} {what}", count(number));
+    }
+    for place in places {
+        _ = write!(line, "; in {}", place.display());
+    }
+    line
+}
+
+/// The program, where it is known, and where it comes from. What comes from the wire is made fit to be printed.
+fn who(session: &Session) -> String {
+    let catalog = session.catalog();
+    match catalog.session() {
+        Some(process) => {
+            let printable = |text: &str| text.chars().filter(|c| !c.is_control()).take(200).collect::<String>();
+            let (executable, host) = (printable(&process.executable), printable(&process.host));
+            format!("{executable}, pid {} on {host}, {}", process.pid, session.source)
+        }
+        None => session.source.clone(),
+    }
+}

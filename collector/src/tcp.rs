@@ -1,0 +1,142 @@
+//! Accepting connections and reading them.
+
+mod connections;
+
+use std::{
+    net::SocketAddr,
+    sync::{Arc, atomic::Ordering::Relaxed},
+    time::{Duration, Instant},
+};
+
+use bytes::Bytes;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{TcpListener, TcpStream, tcp::OwnedReadHalf, tcp::OwnedWriteHalf},
+    sync::{OwnedSemaphorePermit, mpsc},
+    time::timeout,
+};
+
+pub(crate) use self::connections::Connections;
+use crate::{hub::Hub, listen};
+
+/// What a connection reads into at first.
+const SMALL_BUFFER: usize = 64 << 10;
+
+/// What it reads into when it sends much.
+const LARGE_BUFFER: usize = 256 << 10;
+
+/// How many replies may wait for a connection.
+const REPLIES: usize = 64;
+
+/// Accepts connections for ever.
+pub(crate) async fn accept(hub: Arc<Hub>, listener: TcpListener, connections: Arc<Connections>) {
+    loop {
+        match listener.accept().await {
+            Ok((stream, address)) => {
+                hub.ledger.connections.fetch_add(1, Relaxed);
+                if let Err(error) = listen::prepare(&stream) {
+                    // It can be read all the same.
+                    hub.notices.say(format!("connection from {address}: {error}"));
+                }
+                connections.start(&hub, stream, address);
+            }
+            Err(error) => {
+                // Too many open files, or a connection that was gone already. Others will come.
+                hub.ledger.receive_errors.fetch_add(1, Relaxed);
+                hub.notices.say(format!("accepting a connection: {error}"));
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        }
+    }
+}
+
+/// What a connection has to go by.
+struct Connection {
+    hub: Arc<Hub>,
+    connections: Arc<Connections>,
+    number: u64,
+}
+
+impl Connection {
+    async fn serve(self, stream: TcpStream, address: SocketAddr) {
+        let (reader, writer) = stream.into_split();
+        let (replies, outgoing) = mpsc::channel(REPLIES);
+        self.hub.post.add_stream(self.number, format!("tcp {address}"), Some(replies));
+        let writer = tokio::spawn(write(writer, outgoing));
+        self.read(reader).await;
+        self.hub.post.remove_stream(self.number);
+        self.hub.disconnected(self.number).await;
+        writer.abort();
+        if self.connections.ended(self.number) {
+            self.hub.ledger.connections_open.fetch_sub(1, Relaxed);
+        }
+    }
+
+    /// Reads to the end, or until nothing whole has come for too long.
+    async fn read(&self, mut reader: OwnedReadHalf) {
+        let mut buffer = vec![0; SMALL_BUFFER];
+        let mut filled = 0;
+        let mut room: Option<OwnedSemaphorePermit> = None;
+        let mut progressed = Instant::now();
+        loop {
+            let Some(free) = buffer.get_mut(filled..) else { return };
+            let patience = self.connections.patience().saturating_sub(progressed.elapsed());
+            let read = match timeout(patience, reader.read(free)).await {
+                Ok(Ok(read)) => read,
+                // Reset by the other side: what came is what there is.
+                Ok(Err(_)) => 0,
+                Err(_) => {
+                    self.hub.ledger.connections_refused.fetch_add(1, Relaxed);
+                    return;
+                }
+            };
+            self.hub.ledger.tcp_bytes.fetch_add(read as u64, Relaxed);
+            filled += read;
+            let input = buffer.get(..filled).unwrap_or_default();
+            let consumed = self.hub.bytes(self.number, input, read == 0).await;
+            if read == 0 {
+                return;
+            }
+            if consumed > 0 {
+                buffer.copy_within(consumed..filled, 0);
+                progressed = Instant::now();
+                self.connections.progressed(self.number);
+            }
+            let was_full = filled == buffer.len();
+            filled -= consumed;
+            if was_full && !self.grow(&mut buffer, filled, &mut room) {
+                self.hub.ledger.connections_refused.fetch_add(1, Relaxed);
+                return;
+            }
+        }
+    }
+
+    /// Makes a buffer larger that was filled. Returns whether it can go on.
+    fn grow(&self, buffer: &mut Vec<u8>, filled: usize, room: &mut Option<OwnedSemaphorePermit>) -> bool {
+        let wanted = match buffer.len() {
+            length if length < LARGE_BUFFER => LARGE_BUFFER,
+            // A packet that does not fit is at most as large as packets may be.
+            length if filled == length => length * 2,
+            _ => return true,
+        };
+        if let Some(more) = self.connections.room(wanted - buffer.len()) {
+            match room {
+                Some(room) => room.merge(more),
+                None => *room = Some(more),
+            }
+            buffer.resize(wanted, 0);
+            return true;
+        }
+        // Without more room it goes on as it is, unless a packet does not fit.
+        filled < buffer.len()
+    }
+}
+
+/// Writes replies. A peer that does not read them gets fewer.
+async fn write(mut writer: OwnedWriteHalf, mut outgoing: mpsc::Receiver<Bytes>) {
+    while let Some(packet) = outgoing.recv().await {
+        if writer.write_all(&packet).await.is_err() {
+            return;
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! The connections that are open, and how many there may be.
+
+use std::{
+    collections::HashMap,
+    net::SocketAddr,
+    sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::Ordering::Relaxed},
+    time::{Duration, Instant},
+};
+
+use tokio::{
+    net::TcpStream,
+    sync::{OwnedSemaphorePermit, Semaphore},
+    task::AbortHandle,
+};
+
+use super::Connection;
+use crate::hub::Hub;
+
+/// After how much time without a whole packet a connection makes room for another when all are taken.
+const EVICT_TIME: Duration = Duration::from_secs(2);
+
+/// The unit that room is counted in.
+const UNIT: usize = 1024;
+
+/// All open connections.
+#[derive(Debug)]
+pub(crate) struct Connections {
+    limit: usize,
+    patience: Duration,
+    /// Room for buffers beyond what each connection has anyway.
+    room: Arc<Semaphore>,
+    open: Mutex<Open>,
+}
+
+#[derive(Debug, Default)]
+struct Open {
+    next: u64,
+    by_number: HashMap<u64, Entry>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    progressed: Instant,
+    /// None until its task has been started.
+    task: Option<AbortHandle>,
+}
+
+impl Connections {
+    pub(crate) fn new(limit: usize, patience: Duration, room_bytes: u64) -> Self {
+        let units = usize::try_from(room_bytes / UNIT as u64).unwrap_or(usize::MAX).min(Semaphore::MAX_PERMITS);
+        Self { limit, patience, room: Arc::new(Semaphore::new(units)), open: Mutex::default() }
+    }
+
+    /// How long a connection may go without a whole packet.
+    pub(super) fn patience(&self) -> Duration {
+        self.patience
+    }
+
+    /// Room for so many more bytes, if there is any.
+    pub(super) fn room(&self, bytes: usize) -> Option<OwnedSemaphorePermit> {
+        let units = u32::try_from(bytes.div_ceil(UNIT)).ok()?;
+        self.room.clone().try_acquire_many_owned(units).ok()
+    }
+
+    /// Serves a connection, or refuses it where there are too many.
+    pub(super) fn start(self: &Arc<Self>, hub: &Arc<Hub>, stream: TcpStream, address: SocketAddr) {
+        let mut open = self.open();
+        if open.by_number.len() >= self.limit {
+            hub.ledger.connections_refused.fetch_add(1, Relaxed);
+            hub.notices.say(format!("too many connections; see --max-connections, which is {}", self.limit));
+            let idlest = open.by_number.iter().min_by_key(|(_, entry)| entry.progressed);
+            match idlest.map(|(number, entry)| (*number, entry.progressed.elapsed())) {
+                Some((number, idle)) if idle >= EVICT_TIME => {
+                    let gone = open.by_number.remove(&number).and_then(|entry| entry.task);
+                    if let Some(task) = gone {
+                        task.abort();
+                    }
+                    hub.ledger.connections_open.fetch_sub(1, Relaxed);
+                    let hub = hub.clone();
+                    tokio::spawn(async move {
+                        hub.post.remove_stream(number);
+                        hub.disconnected(number).await;
+                    });
+                }
+                _ => return,
+            }
+        }
+        let number = open.next;
+        open.next += 1;
+        open.by_number.insert(number, Entry { progressed: Instant::now(), task: None });
+        hub.ledger.connections_open.fetch_add(1, Relaxed);
+        let connection = Connection { hub: hub.clone(), connections: self.clone(), number };
+        let task = tokio::spawn(connection.serve(stream, address));
+        if let Some(entry) = open.by_number.get_mut(&number) {
+            entry.task = Some(task.abort_handle());
+        }
+    }
+
+    /// A whole packet has come.
+    pub(super) fn progressed(&self, number: u64) {
+        if let Some(entry) = self.open().by_number.get_mut(&number) {
+            entry.progressed = Instant::now();
+        }
+    }
+
+    /// A connection has ended. Returns whether it was still counted as open.
+    pub(super) fn ended(&self, number: u64) -> bool {
+        self.open().by_number.remove(&number).is_some()
+    }
+
+    fn open(&self) -> MutexGuard<'_, Open> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,121 @@
+//! The tee: every sink is told the same story, each through a queue of its own.
+
+mod lane;
+mod owed;
+
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use anyhow::{Context, Result};
+use bytes::Bytes;
+use sinks::{
+    Batch, DiskCounters, DiskOptions, DiskSink, Ended, EventsSink, Gap, HephCompatSink, HephSink, Session, Sink,
+};
+
+use self::lane::Lane;
+pub(crate) use self::lane::LaneCounters;
+use crate::{
+    notices::Notices,
+    settings::{Shares, SinkSetting},
+    sink_spec::Target,
+};
+
+/// What the sinks are told.
+#[derive(Debug, Clone)]
+pub(crate) enum Item {
+    Started(Arc<Session>),
+    Options(Arc<Session>, Bytes),
+    Events(Arc<Batch>),
+    Gap(Arc<Session>, Gap),
+    Ended(Arc<Session>, Ended),
+}
+
+impl Item {
+    fn session(&self) -> &Arc<Session> {
+        match self {
+            Self::Events(batch) => &batch.session,
+            Self::Started(session) | Self::Options(session, _) | Self::Gap(session, _) | Self::Ended(session, _) => {
+                session
+            }
+        }
+    }
+}
+
+/// All sinks.
+#[derive(Debug)]
+pub(crate) struct Tee {
+    lanes: Vec<Lane>,
+    disks: Vec<(String, Arc<DiskCounters>)>,
+}
+
+impl Tee {
+    /// Opens all sinks, or none.
+    pub(crate) fn open(settings: &[SinkSetting], memory: u64, notices: &Arc<Notices>) -> Result<Self> {
+        let queue_bytes = Shares::of(memory).queues / settings.len().max(1) as u64;
+        let mut disks = Vec::new();
+        let mut opened = Vec::new();
+        for setting in settings {
+            let name = setting.target.to_string();
+            let sink = open(setting, &mut disks).with_context(|| format!("cannot open sink {name}"))?;
+            opened.push((name, sink));
+        }
+        let lanes = opened
+            .into_iter()
+            .zip(settings)
+            .map(|((name, sink), setting)| Lane::start(name, sink, setting.on_full, queue_bytes, notices.clone()));
+        Ok(Self { lanes: lanes.collect::<Result<_>>()?, disks })
+    }
+
+    /// Tells all sinks. Waits for those that are to be waited for.
+    pub(crate) async fn give(&mut self, item: Item) {
+        for lane in &mut self.lanes {
+            lane.give(item.clone()).await;
+        }
+    }
+
+    /// What each sink counts, with its name.
+    pub(crate) fn counters(&self) -> Vec<(String, Arc<LaneCounters>)> {
+        self.lanes.iter().map(|lane| (lane.name().to_owned(), lane.counters())).collect()
+    }
+
+    /// What the disk sinks count, with their names.
+    pub(crate) fn disks(&self) -> &[(String, Arc<DiskCounters>)] {
+        &self.disks
+    }
+
+    /// Where a session is written. A sink that has not come to it yet will take its name.
+    pub(crate) fn places(&self, session: &Session) -> impl Iterator<Item = PathBuf> {
+        self.disks.iter().map(|(name, disk)| {
+            let dir = Path::new(name.strip_prefix("disk:").unwrap_or(name));
+            disk.place(&session.name).unwrap_or_else(|| dir.join(&session.name))
+        })
+    }
+
+    /// Finishes all sinks. Blocks until they have written everything. Returns whether all of them could.
+    pub(crate) fn close(self) -> bool {
+        let finished: Vec<bool> = self.lanes.into_iter().map(Lane::finish).collect();
+        finished.into_iter().all(|finished| finished)
+    }
+}
+
+fn open(setting: &SinkSetting, disks: &mut Vec<(String, Arc<DiskCounters>)>) -> Result<Box<dyn Sink>> {
+    Ok(match &setting.target {
+        Target::Disk(dir) => {
+            let options = DiskOptions {
+                max_bytes: setting.max_bytes,
+                rotate_bytes: setting.rotate_bytes,
+                rotate_every: setting.rotate_every,
+                ..DiskOptions::new(dir)
+            };
+            let sink = DiskSink::open(options)?;
+            disks.push((setting.target.to_string(), sink.counters()));
+            Box::new(sink)
+        }
+        Target::StdoutEvents => Box::new(EventsSink::new(std::io::stdout())),
+        Target::StdoutHeph => Box::new(HephSink::new(std::io::stdout())),
+        Target::Heph { file, compat: false } => Box::new(HephSink::create(file)?),
+        Target::Heph { file, compat: true } => Box::new(HephCompatSink::create(file)),
+    })
+}

@@ -1,0 +1,75 @@
+//! Receiving datagrams, as many at a time as the system can give.
+
+use std::{
+    io::{self, ErrorKind, IoSliceMut},
+    sync::{Arc, atomic::Ordering::Relaxed},
+    time::Duration,
+};
+
+use quinn_udp::{BATCH_SIZE, RecvMeta, UdpSockRef, UdpSocketState};
+use tokio::{io::Interest, net::UdpSocket, sync::watch};
+
+use crate::hub::Hub;
+
+/// The largest run of datagrams that the system hands over at once.
+const BUFFER_BYTES: usize = 64 << 10;
+
+/// Receives until `stop` says so, and then what has arrived by then.
+pub(crate) async fn receive(
+    hub: Arc<Hub>,
+    number: usize,
+    socket: Arc<UdpSocket>,
+    mut stop: watch::Receiver<bool>,
+) -> io::Result<()> {
+    let state = UdpSocketState::new(UdpSockRef::from(&*socket))?;
+    let mut memory = vec![0; BATCH_SIZE * BUFFER_BYTES];
+    loop {
+        let stopping = tokio::select! {
+            ready = socket.readable() => {
+                ready?;
+                false
+            }
+            _ = stop.wait_for(|stop| *stop) => true,
+        };
+        // When it is to stop, what the system has received already still counts.
+        loop {
+            let more = receive_some(&hub, number, &socket, &state, &mut memory).await;
+            if !more || !stopping {
+                break;
+            }
+        }
+        if stopping {
+            return Ok(());
+        }
+    }
+}
+
+/// Takes what is there. Returns whether there was anything.
+async fn receive_some(hub: &Hub, number: usize, socket: &UdpSocket, state: &UdpSocketState, memory: &mut [u8]) -> bool {
+    let mut metas = [RecvMeta::default(); BATCH_SIZE];
+    let received = {
+        let mut buffers: Vec<_> = memory.chunks_mut(BUFFER_BYTES).map(IoSliceMut::new).collect();
+        socket.try_io(Interest::READABLE, || state.recv(UdpSockRef::from(socket), &mut buffers, &mut metas))
+    };
+    match received {
+        Ok(count) => {
+            let mut datagrams = Vec::with_capacity(count);
+            for (index, meta) in metas.iter().take(count).enumerate() {
+                let (start, end) = (index * BUFFER_BYTES, index * BUFFER_BYTES + meta.len);
+                // The system may have joined several datagrams of one size.
+                let starts = (start..end).step_by(meta.stride.max(1));
+                datagrams.extend(starts.map(|from| (meta.addr, from..end.min(from + meta.stride))));
+            }
+            hub.datagrams(number, memory, &datagrams).await;
+            true
+        }
+        Err(error) if error.kind() == ErrorKind::WouldBlock => false,
+        Err(error) => {
+            // An unreachable sender of the past, no memory for the moment: the next datagram may be fine.
+            hub.ledger.receive_errors.fetch_add(1, Relaxed);
+            hub.notices.say(format!("receiving over UDP: {error}"));
+            tokio::time::sleep(Duration::from_millis(10)).await;
+            false
+        }
+    }
+}

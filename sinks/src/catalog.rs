@@ -1,0 +1,308 @@
+//! What the options of a session have told.
+
+mod entry;
+mod functions;
+
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use codec::{
+    FunctionId, ModuleId, StreamId,
+    atf::{FunctionEntry, LimitEntry, Manifest, ModuleEntry, ProcessEntry, QueueEntry},
+    profile::{Clock, Epoch, Limit, ProfileOption, Session},
+};
+
+pub use entry::{CatalogModule, CatalogProcess, CatalogThread};
+use entry::{ENTRY_BYTES, cut};
+use functions::FunctionTable;
+
+/// What the options of one session have told so far, and how it becomes the descriptive part of a manifest.
+///
+/// Options come from outside, so all of it is bounded, by number for each kind and by bytes over all catalogs.
+/// What does not fit is refused, and [`Applied`] says so.
+#[derive(Debug)]
+pub struct Catalog {
+    bounds: CatalogLimits,
+    budget: Budget,
+    process: Option<CatalogProcess>,
+    clock: Option<Clock>,
+    epoch: Option<Epoch>,
+    threads: BTreeMap<StreamId, CatalogThread>,
+    modules: BTreeMap<ModuleId, CatalogModule>,
+    functions: FunctionTable,
+    queues: BTreeMap<u64, Label>,
+    limits: BTreeMap<LimitKey, u64>,
+}
+
+/// The label of a queue.
+type Label = Box<str>;
+
+/// What makes a limit the same as another: module, reason, detail.
+type LimitKey = (ModuleId, Box<str>, Box<str>);
+
+/// How much a catalog may hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CatalogLimits {
+    /// Functions of all modules.
+    pub functions: usize,
+    /// Modules.
+    pub modules: usize,
+    /// Threads.
+    pub threads: usize,
+    /// Queues; and as many limits.
+    pub others: usize,
+    /// Bytes of one name. A longer one is cut, and ends with `…`.
+    pub name_bytes: usize,
+    /// Bytes of all catalogs that share a counter.
+    pub bytes: u64,
+}
+
+impl Default for CatalogLimits {
+    fn default() -> Self {
+        let (functions, modules, threads, others) = (1_000_000, 65_536, 65_536, 65_536);
+        Self { functions, modules, threads, others, name_bytes: 4096, bytes: 128 << 20 }
+    }
+}
+
+/// What became of an option: how many of its entries were refused because there are too many, and how many names were
+/// cut. All zero where everything was taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Applied {
+    /// Functions refused.
+    pub functions: u64,
+    /// Modules refused.
+    pub modules: u64,
+    /// Threads refused.
+    pub threads: u64,
+    /// Sessions, queues and limits refused.
+    pub others: u64,
+    /// Names that were cut.
+    pub names_cut: u64,
+}
+
+impl Applied {
+    /// Whether everything was taken as it came.
+    pub fn is_whole(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+impl Catalog {
+    /// A catalog that knows nothing yet. Catalogs that are given the same counter share the limit in bytes.
+    pub fn new(limits: CatalogLimits, bytes_in_use: Arc<AtomicU64>) -> Self {
+        Self {
+            bounds: limits,
+            budget: Budget { limit: limits.bytes, in_use: bytes_in_use, charged: 0 },
+            process: None,
+            clock: None,
+            epoch: None,
+            threads: BTreeMap::new(),
+            modules: BTreeMap::new(),
+            functions: FunctionTable::default(),
+            queues: BTreeMap::new(),
+            limits: BTreeMap::new(),
+        }
+    }
+
+    /// Enters what an option tells. What is entered twice is there once; what is told anew replaces what was known.
+    pub fn apply(&mut self, option: &ProfileOption<'_>) -> Applied {
+        let mut applied = Applied::default();
+        let (bounds, budget) = (self.bounds, &mut self.budget);
+        match option {
+            ProfileOption::Epoch(epoch) => self.epoch = Some(*epoch),
+            ProfileOption::Clock(clock) => self.clock = Some(*clock),
+            ProfileOption::Session(session) => {
+                let process = CatalogProcess::new(session, bounds.name_bytes, &mut applied.names_cut);
+                let before = self.process.as_ref().map_or(0, CatalogProcess::bytes);
+                match budget.exchange(before, process.bytes()) {
+                    true => self.process = Some(process),
+                    false => applied.others = 1,
+                }
+            }
+            ProfileOption::Thread(thread) => {
+                let entry = CatalogThread::new(thread, bounds.name_bytes, &mut applied.names_cut);
+                let bytes = CatalogThread::bytes;
+                applied.threads = enter(&mut self.threads, thread.stream, entry, bounds.threads, budget, bytes);
+            }
+            // Module 0 is ours: no loaded file has that id.
+            ProfileOption::Module(module) if module.id == ModuleId(0) => applied.modules = 1,
+            ProfileOption::Module(module) => {
+                let entry = CatalogModule::new(module, bounds.name_bytes, &mut applied.names_cut);
+                let bytes = CatalogModule::bytes;
+                applied.modules = enter(&mut self.modules, module.id, entry, bounds.modules, budget, bytes);
+            }
+            ProfileOption::Functions(part) => self.functions.enter(part, &bounds, budget, &mut applied),
+            ProfileOption::Queue(queue) => {
+                let label = cut(queue.label, bounds.name_bytes, &mut applied.names_cut);
+                let bytes = |label: &Label| ENTRY_BYTES.saturating_add(label.len() as u64);
+                applied.others = enter(&mut self.queues, queue.id, label, bounds.others, budget, bytes);
+            }
+            ProfileOption::Limits(list) => {
+                for limit in list.limits.iter() {
+                    let key = limit_key(&limit, bounds.name_bytes, &mut applied.names_cut);
+                    let bytes = ENTRY_BYTES.saturating_add((key.1.len() + key.2.len()) as u64);
+                    applied.others += enter(&mut self.limits, key, limit.count, bounds.others, budget, |_| bytes);
+                }
+            }
+            ProfileOption::Drops(_)
+            | ProfileOption::Progress(_)
+            | ProfileOption::End(_)
+            | ProfileOption::Ack(_)
+            | ProfileOption::Nack(_) => {}
+        }
+        applied
+    }
+
+    /// The traced process, once it was announced.
+    pub fn session(&self) -> Option<&CatalogProcess> {
+        self.process.as_ref()
+    }
+
+    /// The session's zero by the traced machine's clock, once it is known.
+    pub fn clock(&self) -> Option<Clock> {
+        self.clock
+    }
+
+    /// The session's zero by the wall clock, once it is known.
+    pub fn epoch(&self) -> Option<Epoch> {
+        self.epoch
+    }
+
+    /// A thread.
+    pub fn thread(&self, stream: StreamId) -> Option<&CatalogThread> {
+        self.threads.get(&stream)
+    }
+
+    /// All threads, by their streams.
+    pub fn threads(&self) -> impl Iterator<Item = (StreamId, &CatalogThread)> {
+        self.threads.iter().map(|(stream, thread)| (*stream, thread))
+    }
+
+    /// A module.
+    pub fn module(&self, module: ModuleId) -> Option<&CatalogModule> {
+        self.modules.get(&module)
+    }
+
+    /// The path of a module.
+    pub fn module_path(&self, module: ModuleId) -> Option<&str> {
+        self.modules.get(&module).map(|module| &*module.path)
+    }
+
+    /// The name of a function, where its module's table has come that far.
+    pub fn function_name(&self, function: FunctionId) -> Option<&str> {
+        self.functions.name(function)
+    }
+
+    /// How many functions are known.
+    pub fn function_count(&self) -> usize {
+        self.functions.len()
+    }
+
+    /// What it knows, as the descriptive part of a manifest: no threads, no gaps, no times of events.
+    pub fn manifest(&self) -> Manifest {
+        self.manifest_from(self.clock.map_or(0, |clock| clock.zero_ns))
+    }
+
+    /// The same for a trace whose timestamps count from another zero: its clock came later than its first event.
+    pub(crate) fn manifest_from(&self, zero_ns: u64) -> Manifest {
+        let function = |(id, offset, name): (FunctionId, u64, &str)| FunctionEntry {
+            id: id.0,
+            offset,
+            name: name.into(),
+            ..FunctionEntry::default()
+        };
+        Manifest {
+            session: self.process.as_ref().map(|process| process.id.to_string()),
+            process: self.process.as_ref().map(ProcessEntry::from),
+            clock: self.clock.map(|clock| clock.clock.name().into()),
+            clock_zero_ns: Some(zero_ns).filter(|_| self.clock.is_some()),
+            epoch_unix_ns: self.epoch.map(|epoch| epoch.unix_ns),
+            modules: self.modules.iter().map(|(id, module)| module.entry(*id, zero_ns)).collect::<Vec<ModuleEntry>>(),
+            functions: self.functions.iter().map(function).collect(),
+            queues: self.queues.iter().map(queue_entry).collect(),
+            limits: self.limits.iter().map(limit_entry).collect(),
+            ..Manifest::default()
+        }
+    }
+
+    /// The `session` option as it was announced, but for what was cut.
+    pub(crate) fn with_session_option<T>(&self, with: impl FnOnce(Session<'_>) -> T) -> Option<T> {
+        self.process.as_ref().map(|process| process.with_option(with))
+    }
+}
+
+fn limit_key(limit: &Limit<'_>, name_bytes: usize, cuts: &mut u64) -> LimitKey {
+    (limit.module, cut(limit.reason, name_bytes, cuts), cut(limit.detail, name_bytes, cuts))
+}
+
+fn limit_entry(((module, reason, detail), count): (&LimitKey, &u64)) -> LimitEntry {
+    let (reason, detail) = (reason.to_string(), detail.to_string());
+    LimitEntry { module: module.0, reason, detail, count: *count, ..LimitEntry::default() }
+}
+
+fn queue_entry((id, label): (&u64, &Label)) -> QueueEntry {
+    QueueEntry { id: *id, label: label.to_string(), ..QueueEntry::default() }
+}
+
+/// Puts an entry where one with the same key may be already, and tells how many were refused: none or one.
+fn enter<K: Ord, V>(
+    map: &mut BTreeMap<K, V>,
+    key: K,
+    value: V,
+    most: usize,
+    budget: &mut Budget,
+    bytes: impl Fn(&V) -> u64,
+) -> u64 {
+    let before = map.get(&key).map(&bytes);
+    if (before.is_none() && map.len() >= most) || !budget.exchange(before.unwrap_or(0), bytes(&value)) {
+        return 1;
+    }
+    map.insert(key, value);
+    0
+}
+
+/// The bytes of one catalog, counted with those of all others.
+#[derive(Debug)]
+struct Budget {
+    limit: u64,
+    in_use: Arc<AtomicU64>,
+    charged: u64,
+}
+
+impl Budget {
+    /// Gives up `before` bytes and takes `after` instead, if there is room.
+    fn exchange(&mut self, before: u64, after: u64) -> bool {
+        if let Some(more) = after.checked_sub(before).filter(|more| *more > 0) {
+            let fits = |used: u64| used.checked_add(more).filter(|sum| *sum <= self.limit);
+            // ORDERING: the counter guards no other memory.
+            if self.in_use.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits).is_err() {
+                return false;
+            }
+            self.charged = self.charged.saturating_add(more);
+        } else {
+            self.release(before.saturating_sub(after));
+        }
+        true
+    }
+
+    fn release(&mut self, bytes: u64) {
+        let bytes = bytes.min(self.charged);
+        self.charged -= bytes;
+        // ORDERING: the counter guards no other memory.
+        self.in_use.fetch_sub(bytes, Ordering::Relaxed);
+    }
+}
+
+impl Drop for Budget {
+    fn drop(&mut self) {
+        self.release(self.charged);
+    }
+}
+
+#[cfg(test)]
+mod tests;

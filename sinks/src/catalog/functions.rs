@@ -1,0 +1,107 @@
+//! The function tables of all modules.
+
+use std::collections::BTreeMap;
+
+use codec::{FunctionId, ModuleId, profile::Functions};
+
+use super::{Applied, Budget, CatalogLimits, entry::cut};
+
+/// Functions by id, in blocks of consecutive ids.
+///
+/// A table mostly comes whole, so a block is mostly full; and one function at a hostile index takes one block.
+#[derive(Debug, Default)]
+pub(super) struct FunctionTable {
+    blocks: BTreeMap<u64, Box<Block>>,
+    len: usize,
+}
+
+const BLOCK: usize = 64;
+
+type Block = [Option<Function>; BLOCK];
+
+#[derive(Debug)]
+struct Function {
+    offset: u64,
+    name: Box<str>,
+}
+
+/// What a block and a name are taken to need of memory beside their contents.
+const BLOCK_BYTES: u64 = size_of::<Block>() as u64 + 32;
+const NAME_BYTES: u64 = 16;
+
+fn cost(function: &Function) -> u64 {
+    NAME_BYTES.saturating_add(function.name.len() as u64)
+}
+
+impl FunctionTable {
+    /// Enters a part of a table. What has no room is counted in `applied`.
+    pub(super) fn enter(
+        &mut self,
+        part: &Functions<'_>,
+        bounds: &CatalogLimits,
+        budget: &mut Budget,
+        applied: &mut Applied,
+    ) {
+        // Indices that would run past the last one belong to no function, and module 0 is ours.
+        let indices = (part.module != ModuleId(0)).then_some(part.first_index..=u32::MAX);
+        let mut indices = indices.into_iter().flatten();
+        for function in part.functions.iter() {
+            let Some(index) = indices.next() else {
+                applied.functions += 1;
+                continue;
+            };
+            let id = FunctionId::new(part.module, index);
+            let name = cut(function.name, bounds.name_bytes, &mut applied.names_cut);
+            if !self.set(id, Function { offset: function.offset, name }, bounds.functions, budget) {
+                applied.functions += 1;
+            }
+        }
+    }
+
+    fn set(&mut self, id: FunctionId, function: Function, most: usize, budget: &mut Budget) -> bool {
+        let (block, at) = place(id);
+        let before = self.get(id).map(cost);
+        if before.is_none() && self.len >= most {
+            return false;
+        }
+        let new_block = if self.blocks.contains_key(&block) { 0 } else { BLOCK_BYTES };
+        if !budget.exchange(before.unwrap_or(0), cost(&function).saturating_add(new_block)) {
+            return false;
+        }
+        let block = self.blocks.entry(block).or_insert_with(|| Box::new([const { None }; BLOCK]));
+        if let Some(slot) = block.get_mut(at) {
+            *slot = Some(function);
+            self.len += usize::from(before.is_none());
+        }
+        true
+    }
+
+    fn get(&self, id: FunctionId) -> Option<&Function> {
+        let (block, at) = place(id);
+        self.blocks.get(&block)?.get(at)?.as_ref()
+    }
+
+    pub(super) fn name(&self, id: FunctionId) -> Option<&str> {
+        self.get(id).map(|function| &*function.name)
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// The functions in the order of their ids, each with offset and name.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (FunctionId, u64, &str)> {
+        self.blocks.iter().flat_map(|(number, block)| {
+            let first = number.saturating_mul(BLOCK as u64);
+            (first..=u64::MAX).zip(block.iter()).filter_map(|(id, slot)| {
+                let function = slot.as_ref()?;
+                Some((FunctionId(id), function.offset, &*function.name))
+            })
+        })
+    }
+}
+
+/// The block that a function is in, and its place there.
+fn place(id: FunctionId) -> (u64, usize) {
+    (id.0 / BLOCK as u64, (id.0 % BLOCK as u64) as usize)
+}

@@ -1,0 +1,194 @@
+//! The sink that writes sessions to a directory, as `docs/trace-format.md` describes.
+
+mod counters;
+mod directory;
+mod files;
+mod finishing;
+mod handles;
+mod journal;
+mod ledger;
+mod name;
+mod part;
+mod repair;
+mod room;
+mod session;
+mod standin;
+mod summary;
+mod thread;
+mod verify;
+mod volume;
+
+use std::{collections::HashMap, fs, path::PathBuf, sync::Arc, time::Duration};
+
+use codec::atf::EndEntry;
+
+pub use counters::DiskCounters;
+pub use directory::sessions_in;
+use files::{Files, OsFiles};
+use finishing::Finishing;
+pub use repair::{RepairOutcome, Repaired, repair};
+use room::Room;
+use session::OpenSession;
+pub use verify::{Verified, verify};
+use volume::{Limits, Volume};
+
+use crate::{Batch, Ended, Gap, Session, Sink, SinkError};
+
+/// Writes each session to a directory of its own.
+///
+/// What it is given waits in memory until a thread has 256 KiB, or until the next flush. While the disk takes nothing
+/// it keeps up to 1 MiB for each thread and 64 MiB in all; what comes then is a gap of cause `collector:disk-full` or
+/// `collector:disk-error`, and as soon as the disk takes something, it goes on.
+///
+/// Should the process be killed, what was flushed can be repaired: [`repair`] does it.
+pub struct DiskSink {
+    sessions: HashMap<String, OpenSession>,
+    volume: Volume,
+}
+
+/// How a [`DiskSink`] is to work.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DiskOptions {
+    /// Where the sessions' directories are made. It is made itself if it is not there.
+    pub dir: PathBuf,
+    /// How much the finished and open sessions in `dir` may take. When it is more, the oldest finished ones are removed.
+    pub max_bytes: Option<u64>,
+    /// How much the threads of a session may write before it goes on in another part. A quarter of `max_bytes` if
+    /// nothing is said.
+    pub rotate_bytes: Option<u64>,
+    /// From which age on a session goes on in another part.
+    pub rotate_every: Option<Duration>,
+    /// How many threads may have files open at a time, two each.
+    pub open_threads: usize,
+}
+
+impl DiskOptions {
+    /// To write to `dir`, without limits.
+    pub fn new(dir: impl Into<PathBuf>) -> Self {
+        Self { dir: dir.into(), max_bytes: None, rotate_bytes: None, rotate_every: None, open_threads: 256 }
+    }
+}
+
+impl DiskSink {
+    /// Opens a directory. Fails if it cannot be made or looked at.
+    pub fn open(options: DiskOptions) -> Result<Self, SinkError> {
+        Self::with_files(options, Limits::default(), Box::new(OsFiles))
+    }
+
+    fn with_files(options: DiskOptions, limits: Limits, files: Box<dyn Files>) -> Result<Self, SinkError> {
+        let dir = options.dir;
+        let failed = |source| SinkError::Failed { what: format!("cannot use {}", dir.display()), source };
+        fs::create_dir_all(&dir).map_err(failed)?;
+        let room = options.max_bytes.map(|max_bytes| Room::scan(&dir, max_bytes)).transpose().map_err(failed)?;
+        let rotate_bytes = options.rotate_bytes.or(options.max_bytes.map(|max_bytes| max_bytes / 4));
+        let limits = Limits { rotate_bytes, rotate_every: options.rotate_every, ..limits };
+        let volume = Volume::new(dir, limits, options.open_threads, files, room);
+        Ok(Self { sessions: HashMap::new(), volume })
+    }
+
+    /// What it counts while it works, and where it has written what.
+    pub fn counters(&self) -> Arc<DiskCounters> {
+        Arc::clone(&self.volume.counters)
+    }
+
+    /// Flushes every session, and finishes what could not be finished before.
+    fn flush_all(&mut self) -> Result<(), SinkError> {
+        self.volume.failing = None;
+        let what = format!("cannot write to {}", self.volume.dir.display());
+        for session in self.sessions.values_mut() {
+            let result = session.flush(&mut self.volume);
+            self.volume.note(&what, result);
+        }
+        let settled = self.volume.settle();
+        self.volume.note(&what, settled);
+        // In between it is only kept up with, header by header; here it is counted.
+        let open = self.sessions.values().map(|session| session.part.pending_bytes());
+        let finishing = self.volume.finishing.iter().map(Finishing::pending_bytes);
+        self.volume.pending = open.chain(finishing).fold(0, usize::saturating_add);
+        self.answer(&what)
+    }
+
+    /// How the last attempts to write went.
+    fn answer(&self, what: &str) -> Result<(), SinkError> {
+        self.volume.failing.as_ref().map_or(Ok(()), |failing| Err(failing.answer(what)))
+    }
+
+    /// The session, which may have been started by nobody.
+    fn session(&mut self, session: &Arc<Session>) -> (&mut OpenSession, &mut Volume) {
+        let Self { sessions, volume } = self;
+        let open = sessions.entry(session.name.clone()).or_insert_with(|| OpenSession::new(session, volume));
+        (open, volume)
+    }
+
+    fn finish(&mut self, name: &str, ended: &Ended) -> Result<(), SinkError> {
+        let Some(mut open) = self.sessions.remove(name) else { return Ok(()) };
+        self.volume.failing = None;
+        open.finish(&mut self.volume, ended, true);
+        if let Some(room) = &mut self.volume.room {
+            room.forget(&open.base);
+        }
+        self.answer("cannot finish a session")
+    }
+}
+
+impl Sink for DiskSink {
+    fn start(&mut self, session: &Arc<Session>) -> Result<(), SinkError> {
+        let (open, volume) = self.session(session);
+        let result = open.open(volume);
+        volume.note("cannot make a directory", result);
+        self.answer("cannot start a session")
+    }
+
+    fn options(&mut self, session: &Arc<Session>, packets: &[u8]) -> Result<(), SinkError> {
+        self.session(session).0.part.journal.options(packets);
+        Ok(())
+    }
+
+    fn events(&mut self, batch: &Arc<Batch>) -> Result<(), SinkError> {
+        let (open, volume) = self.session(&batch.session);
+        let mut result = Ok(());
+        for run in batch.iter() {
+            if let Err(error) = open.run(volume, run) {
+                result = Err(error);
+            }
+        }
+        open.rotate_if_due(volume);
+        if volume.pending > volume.limits.flush_total && volume.failing.is_none() {
+            // What could not be written still waits; the next flush tells.
+            let _ = self.flush_all();
+        }
+        result
+    }
+
+    fn gap(&mut self, session: &Arc<Session>, gap: &Gap) -> Result<(), SinkError> {
+        let (open, volume) = self.session(session);
+        open.gap(volume, gap)
+    }
+
+    fn end(&mut self, session: &Arc<Session>, ended: &Ended) -> Result<(), SinkError> {
+        self.session(session);
+        self.finish(&session.name, ended)
+    }
+
+    fn flush(&mut self) -> Result<(), SinkError> {
+        for session in self.sessions.values_mut() {
+            session.rotate_if_due(&mut self.volume);
+        }
+        self.flush_all()
+    }
+
+    /// Sessions that nobody ended are finished as `stopped`. What the disk does not take even now stays as a killed
+    /// collector would have left it.
+    fn close(&mut self) -> Result<(), SinkError> {
+        let names: Vec<_> = self.sessions.keys().cloned().collect();
+        let mut result = Ok(());
+        for name in names {
+            let end = EndEntry { how: "stopped".into(), ..EndEntry::default() };
+            result = result.and(self.finish(&name, &Ended { end, ..Ended::default() }));
+        }
+        result.and(self.flush_all())
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,194 @@
+//! One part of a session that is being written: a directory with a manifest, a journal and threads.
+
+use std::{collections::HashMap, io, path::PathBuf, sync::Arc, time::Instant};
+
+use codec::{
+    StreamId,
+    profile::{ProfileOption, Thread},
+};
+
+use super::{
+    files::replace,
+    journal::{Journal, Note},
+    ledger::{Ledger, Missing},
+    name::{another, part_name},
+    room::MANIFEST,
+    thread::OpenThread,
+    volume::Volume,
+};
+use crate::{Catalog, Session};
+
+/// A part that takes events.
+pub(super) struct Part {
+    pub(super) id: u64,
+    /// From 1.
+    pub(super) number: u32,
+    pub(super) dir: Option<PathBuf>,
+    pub(super) threads: HashMap<u32, OpenThread>,
+    pub(super) gaps: Ledger,
+    pub(super) journal: Journal,
+    /// Whether directory, journal and first manifest are there.
+    opened: bool,
+    has_journal: bool,
+    started: Instant,
+    /// Bytes on disk, and how many of them are of threads.
+    pub(super) bytes: u64,
+    thread_bytes: u64,
+    /// Events of streams that there was no room for.
+    pub(super) unlisted: u64,
+    /// How many functions of module 0 the journal knows.
+    pub(super) noted_functions: usize,
+}
+
+/// How many directories of one name are tried.
+const MOST_ATTEMPTS: u32 = 10_000;
+
+/// Gaps of one thread come to no more than this, so that no sum overflows.
+const MOST_MISSING: u64 = u64::MAX / 2;
+
+impl Part {
+    /// A part of which nothing is on disk yet. Its journal starts with what is known of the threads.
+    pub(super) fn new(id: u64, number: u32, catalog: &Catalog) -> Self {
+        let mut journal = Journal::default();
+        for (stream, thread) in catalog.threads() {
+            let (os_id, start, end, creator) = (thread.os_id, thread.start, thread.end, thread.creator);
+            journal.option(&ProfileOption::Thread(Thread { stream, os_id, start, end, creator, name: &thread.name }));
+        }
+        Self {
+            id,
+            number,
+            dir: None,
+            threads: HashMap::new(),
+            gaps: Ledger::default(),
+            journal,
+            opened: false,
+            has_journal: false,
+            started: Instant::now(),
+            bytes: 0,
+            thread_bytes: 0,
+            unlisted: 0,
+            noted_functions: 0,
+        }
+    }
+
+    /// Makes what has to be there before any thread: the directory, the journal, a first manifest. Goes on where an
+    /// earlier attempt failed. `base` is the session's name, or what had to be taken instead.
+    pub(super) fn open(&mut self, volume: &mut Volume, session: &Session, base: &mut String) -> io::Result<()> {
+        if self.opened {
+            return Ok(());
+        }
+        let dir = match &self.dir {
+            Some(dir) => dir.clone(),
+            None => {
+                let dir = self.create(volume, base)?;
+                volume.counters.set_place(&session.name, &dir);
+                self.dir.insert(dir).clone()
+            }
+        };
+        if !self.has_journal {
+            self.journal.create(&*volume.handles.files, &dir)?;
+            self.has_journal = true;
+        }
+        let mut manifest = session.catalog().manifest();
+        manifest.part = Some(self.number).filter(|number| *number > 1);
+        let json = manifest.to_json().map_err(io::Error::other)?;
+        replace(&*volume.handles.files, &dir.join(MANIFEST), &json)?;
+        self.wrote(volume, json.len() as u64);
+        self.opened = true;
+        Ok(())
+    }
+
+    fn create(&self, volume: &Volume, base: &mut String) -> io::Result<PathBuf> {
+        let name = part_name(base, self.number);
+        for attempt in 1..=MOST_ATTEMPTS {
+            let name = another(&name, attempt);
+            let dir = volume.dir.join(&name);
+            match volume.handles.files.create_dir(&dir) {
+                Ok(()) => {
+                    if self.number == 1 {
+                        *base = name;
+                    }
+                    return Ok(dir);
+                }
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Err(io::Error::new(io::ErrorKind::AlreadyExists, format!("{name} and {MOST_ATTEMPTS} like it exist already")))
+    }
+
+    /// Writes what waits of one thread, the journal first: what it tells of the thread must not be behind.
+    pub(super) fn flush_thread(&mut self, volume: &mut Volume, stream: u32) -> io::Result<()> {
+        let Some(dir) = self.dir.clone().filter(|_| self.opened) else { return Ok(()) };
+        self.flush_journal(volume)?;
+        let Some(thread) = self.threads.get_mut(&stream) else { return Ok(()) };
+        let before = thread.writer.pending_bytes();
+        let (written, result) = thread.flush(&mut volume.handles, (self.id, stream), &dir);
+        volume.pending = volume.pending.saturating_sub(before.saturating_sub(thread.writer.pending_bytes()));
+        self.thread_bytes = self.thread_bytes.saturating_add(written);
+        self.wrote(volume, written);
+        result
+    }
+
+    fn flush_journal(&mut self, volume: &mut Volume) -> io::Result<()> {
+        let before = self.journal.bytes();
+        let result = self.journal.flush();
+        let written = self.journal.bytes().saturating_sub(before);
+        self.wrote(volume, written);
+        result
+    }
+
+    /// Writes all that waits. Tries every thread, and tells the last error.
+    pub(super) fn flush(&mut self, volume: &mut Volume) -> io::Result<()> {
+        self.flush_journal(volume)?;
+        let mut result = Ok(());
+        let waits = |thread: &OpenThread| !thread.writer.is_empty() && thread.writer.pending_bytes() > 0;
+        let streams: Vec<u32> =
+            self.threads.iter().filter(|(_, thread)| waits(thread)).map(|(stream, _)| *stream).collect();
+        for stream in streams {
+            if let Err(error) = self.flush_thread(volume, stream) {
+                result = Err(error);
+            }
+        }
+        result
+    }
+
+    /// How many bytes of events wait.
+    pub(super) fn pending_bytes(&self) -> usize {
+        self.threads.values().map(|thread| thread.writer.pending_bytes()).fold(0, usize::saturating_add)
+    }
+
+    /// Enters a gap of a thread that is there, and tells how many events are in it.
+    pub(super) fn gap(&mut self, stream: StreamId, first: u64, count: u64, cause: &Arc<str>) -> u64 {
+        let Some(thread) = self.threads.get_mut(&stream.0) else { return 0 };
+        let count = count.min(MOST_MISSING.saturating_sub(thread.missing));
+        if count == 0 {
+            return 0;
+        }
+        thread.missing = thread.missing.saturating_add(count);
+        thread.next = first.saturating_add(count);
+        let at_index = thread.writer.len().into();
+        let gap = Missing { stream: stream.0, first, count, cause: Arc::clone(cause), at_index, ranges: 1 };
+        self.journal.note(&Note::Gap(gap.clone()));
+        self.gaps.add(gap);
+        count
+    }
+
+    /// Whether it has anything that another part could follow.
+    pub(super) fn is_empty(&self) -> bool {
+        self.gaps.is_empty() && self.threads.values().all(|thread| thread.writer.is_empty())
+    }
+
+    /// Whether it is time for another part. A manifest may be large from the start, so it does not count: another
+    /// part would have it again.
+    pub(super) fn is_due(&self, volume: &Volume) -> bool {
+        let large = volume.limits.rotate_bytes.is_some_and(|most| self.thread_bytes >= most);
+        let old = volume.limits.rotate_every.is_some_and(|most| self.started.elapsed() >= most);
+        (large || old) && self.opened && !self.is_empty()
+    }
+
+    fn wrote(&mut self, volume: &mut Volume, bytes: u64) {
+        self.bytes = self.bytes.saturating_add(bytes);
+        volume.wrote(bytes);
+    }
+}

@@ -1,0 +1,294 @@
+//! A session that is being written, in one part or several.
+
+use std::{
+    collections::{HashMap, VecDeque},
+    io,
+    sync::Arc,
+};
+
+use codec::{
+    Arch, ClockKind, Os, StreamId,
+    atf::{EndEntry, Origin},
+};
+
+use super::{
+    finishing::{Finishing, SealedThread},
+    journal::Note,
+    name::inside,
+    part::Part,
+    standin::StandIns,
+    thread::{Appending, OpenThread, Stop},
+    volume::Volume,
+};
+use crate::{Ended, Gap, RunEvents, Session, SinkError};
+
+/// A session that goes on.
+pub(super) struct OpenSession {
+    pub(super) session: Arc<Session>,
+    /// What its directories are called: its name, unless that was taken.
+    pub(super) base: String,
+    pub(super) part: Part,
+    /// The session's zero by the trace's clock, and whether the clock was known: from the first event on it stays.
+    pub(super) zero: Option<Zero>,
+    pub(super) stand_ins: StandIns,
+    /// Where the streams of earlier parts have come to.
+    pub(super) positions: HashMap<u32, u64>,
+}
+
+/// The session's zero.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Zero {
+    pub(super) zero_ns: u64,
+    /// The clock, where it was known in time.
+    pub(super) clock: Option<ClockKind>,
+}
+
+/// Depths that are remembered of a thread, and of one of very many.
+const DEPTHS: usize = 4096;
+const DEPTHS_OF_MANY: usize = 256;
+const MANY_THREADS: usize = 1024;
+
+impl OpenSession {
+    /// A session of which nothing is on disk yet.
+    pub(super) fn new(session: &Arc<Session>, volume: &mut Volume) -> Self {
+        let part = Part::new(volume.part_id(), 1, &session.catalog());
+        Self {
+            session: Arc::clone(session),
+            base: inside(&session.name),
+            part,
+            zero: None,
+            stand_ins: StandIns::default(),
+            positions: HashMap::new(),
+        }
+    }
+
+    /// Makes its directory if it has none.
+    pub(super) fn open(&mut self, volume: &mut Volume) -> io::Result<()> {
+        self.part.open(volume, &self.session, &mut self.base)
+    }
+
+    /// Writes all that waits.
+    pub(super) fn flush(&mut self, volume: &mut Volume) -> io::Result<()> {
+        self.open(volume)?;
+        self.part.flush(volume)
+    }
+
+    /// Takes events of one stream.
+    pub(super) fn run(&mut self, volume: &mut Volume, mut events: RunEvents<'_>) -> Result<(), SinkError> {
+        let (stream, mut left) = (events.run.stream, u64::from(events.run.events));
+        let mut held = None;
+        self.fill(volume, stream, events.run.first.0);
+        let zero = self.fix_zero();
+        while left > 0 {
+            let Some(at) = self.thread(volume, stream, events.run.first.0).map(|thread| thread.next) else {
+                return Err(self.unlisted(volume, left));
+            };
+            let threads = self.part.threads.len();
+            let flush_bytes = volume.flush_bytes(threads);
+            let Some(thread) = self.part.threads.get_mut(&stream.0) else { break };
+            let before = thread.writer.pending_bytes();
+            if let Some(failing) = volume.stuck(before) {
+                let (cause, answer) = (failing.cause(), failing.answer("events were lost"));
+                volume.counters.lost(self.part.gap(stream, at, left, &cause.into()));
+                return Err(answer);
+            }
+            let mut appending = Appending {
+                zero_ns: zero.zero_ns,
+                stand_ins: &mut self.stand_ins,
+                pending_bytes: flush_bytes,
+                most_events: volume.limits.most_events,
+            };
+            let (done, stop) = thread.append_all(&mut held, &mut events, left, &mut appending);
+            thread.next = at.saturating_add(done);
+            left -= done;
+            let after = thread.writer.pending_bytes();
+            volume.pending = volume.pending.saturating_add(after.saturating_sub(before));
+            self.note_functions();
+            match stop {
+                Stop::End if left > 0 => {
+                    self.lose(volume, stream, left, "collector:undecodable");
+                    left = 0;
+                }
+                Stop::End => {}
+                Stop::Pending => self.relieve(volume, stream),
+                Stop::Full(event) => {
+                    held = Some(event);
+                    self.rotate(volume);
+                }
+                Stop::Refused => {
+                    self.lose(volume, stream, 1, "collector:unwritable");
+                    left -= 1;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes what waits of a thread that has much. While the disk takes nothing it is left alone: the next flush
+    /// tries again. An error costs nothing yet, and is told then.
+    fn relieve(&mut self, volume: &mut Volume, stream: StreamId) {
+        if volume.failing.is_some() {
+            return;
+        }
+        let what = format!("cannot write {}", volume.dir.join(&self.base).display());
+        let result = self.open(volume).and_then(|()| self.part.flush_thread(volume, stream.0));
+        volume.note(&what, result);
+    }
+
+    /// Takes a gap.
+    pub(super) fn gap(&mut self, volume: &mut Volume, gap: &Gap) -> Result<(), SinkError> {
+        self.fill(volume, gap.stream, gap.first.0);
+        if self.thread(volume, gap.stream, gap.first.0).is_none() {
+            return Err(self.unlisted(volume, 0));
+        }
+        self.part.gap(gap.stream, gap.first.0, gap.count, &gap.cause);
+        Ok(())
+    }
+
+    /// Where positions were left out without a word, says so: then all are accounted for whatever happens.
+    fn fill(&mut self, volume: &Volume, stream: StreamId, first: u64) {
+        if let Some(next) = self.thread(volume, stream, first).map(|thread| thread.next)
+            && next < first
+        {
+            self.part.gap(stream, next, first - next, &"collector:unaccounted".into());
+        }
+    }
+
+    /// Events of a thread are lost here.
+    fn lose(&mut self, volume: &Volume, stream: StreamId, count: u64, cause: &str) {
+        let next = self.part.threads.get(&stream.0).map_or(0, |thread| thread.next);
+        volume.counters.lost(self.part.gap(stream, next, count, &cause.into()));
+    }
+
+    /// Events are lost of a stream that there is no room for.
+    fn unlisted(&mut self, volume: &Volume, events: u64) -> SinkError {
+        self.part.unlisted = self.part.unlisted.saturating_add(events);
+        volume.counters.lost(events);
+        let most = volume.limits.most_threads;
+        let what = format!("{}: it has more than {most} streams", self.session.name);
+        SinkError::Failed { what, source: io::ErrorKind::QuotaExceeded.into() }
+    }
+
+    /// The thread of a stream; a new one starts at this position, or where an earlier part ended.
+    fn thread(&mut self, volume: &Volume, stream: StreamId, first: u64) -> Option<&mut OpenThread> {
+        if !self.part.threads.contains_key(&stream.0) {
+            if self.part.threads.len() >= volume.limits.most_threads {
+                return None;
+            }
+            let depths = if self.part.threads.len() < MANY_THREADS { DEPTHS } else { DEPTHS_OF_MANY };
+            let first = self.positions.get(&stream.0).copied().unwrap_or(first);
+            if first > 0 {
+                self.part.journal.note(&Note::First(stream.0, first));
+            }
+            let thread = OpenThread::new(self.origin(stream), first, depths);
+            self.part.threads.insert(stream.0, thread);
+        }
+        let origin = self.part.threads.get(&stream.0)?.is_new().then(|| self.origin(stream));
+        let thread = self.part.threads.get_mut(&stream.0)?;
+        if let Some(origin) = origin {
+            thread.set_origin(origin);
+        }
+        Some(thread)
+    }
+
+    /// What a thread's files say of where it comes from.
+    fn origin(&self, stream: StreamId) -> Origin {
+        let catalog = self.session.catalog();
+        let clock = self.zero.map_or(catalog.clock().map(|clock| clock.clock), |zero| zero.clock);
+        let (arch, os) = catalog.session().map_or((Arch::from(0), Os::from(0)), |process| (process.arch, process.os));
+        #[allow(clippy::cast_possible_truncation)] // the format has room for the lower half
+        let thread = catalog.thread(stream).map_or(stream.0, |thread| thread.os_id as u32);
+        Origin { arch, os, clock: clock.unwrap_or(ClockKind::from(0)), thread }
+    }
+
+    fn fix_zero(&mut self) -> Zero {
+        if let Some(zero) = self.zero {
+            return zero;
+        }
+        let clock = self.session.catalog().clock();
+        let zero = Zero { zero_ns: clock.map_or(0, |clock| clock.zero_ns), clock: clock.map(|clock| clock.clock) };
+        self.note_zero(zero);
+        *self.zero.insert(zero)
+    }
+
+    fn note_zero(&mut self, zero: Zero) {
+        self.part.journal.note(&Note::Zero(zero.zero_ns, zero.clock.unwrap_or(ClockKind::from(0))));
+    }
+
+    /// Notes the functions of module 0 that this part's journal does not have.
+    fn note_functions(&mut self) {
+        let made = self.stand_ins.made();
+        while let Some(function) = made.get(self.part.noted_functions) {
+            self.part.journal.note(&Note::Function(self.part.noted_functions as u64, function.clone()));
+            self.part.noted_functions += 1;
+        }
+    }
+
+    /// Ends this part and goes on in another, if it is time to.
+    pub(super) fn rotate_if_due(&mut self, volume: &mut Volume) {
+        if self.part.is_due(volume) {
+            self.rotate(volume);
+        }
+    }
+
+    fn rotate(&mut self, volume: &mut Volume) {
+        let end = EndEntry { how: "rotated".into(), ..EndEntry::default() };
+        self.finish(volume, &Ended { end, ..Ended::default() }, false);
+        let number = self.part.number.saturating_add(1);
+        self.part = Part::new(volume.part_id(), number, &self.session.catalog());
+        if let Some(zero) = self.zero {
+            self.note_zero(zero);
+        }
+        self.note_functions();
+        // What fails here is tried again when there is something to write.
+        let _ = self.open(volume);
+    }
+
+    /// Ends this part: it is written to its end now, or as soon as the disk lets it.
+    pub(super) fn finish(&mut self, volume: &mut Volume, ended: &Ended, last: bool) {
+        // A part that could not be started has nowhere to be finished; this may be the last chance.
+        let opened = self.open(volume);
+        if last {
+            self.list_silent_threads(volume);
+        }
+        let manifest = self.manifest(volume, ended);
+        let Some(dir) = self.part.dir.clone() else {
+            let what = format!("cannot make {}", volume.dir.join(&self.base).display());
+            volume.note(&what, opened);
+            let lost = self.part.threads.values().map(|thread| u64::from(thread.writer.len())).sum();
+            volume.pending = volume.pending.saturating_sub(self.part.pending_bytes());
+            volume.counters.lost(lost);
+            return;
+        };
+        let mut threads: Vec<_> = std::mem::take(&mut self.part.threads).into_iter().collect();
+        threads.sort_by_key(|(stream, _)| *stream);
+        let mut sealed = VecDeque::with_capacity(threads.len());
+        for (stream, thread) in threads {
+            self.positions.insert(stream, thread.next);
+            let bytes = thread.file_bytes();
+            sealed.push_back(SealedThread::new(stream, thread.writer, bytes));
+        }
+        volume.finishing.push(Finishing {
+            id: self.part.id,
+            dir,
+            session: self.base.clone(),
+            threads: sealed,
+            manifest: Some(manifest),
+            journal: std::mem::take(&mut self.part.journal),
+            bytes: self.part.bytes,
+        });
+        let settled = volume.settle();
+        volume.note(&format!("cannot finish {}", volume.dir.join(&self.base).display()), settled);
+    }
+
+    /// Threads that were announced and never had an event are in the list of the last part, with an empty index.
+    fn list_silent_threads(&mut self, volume: &Volume) {
+        let session = Arc::clone(&self.session);
+        let streams: Vec<_> = session.catalog().threads().map(|(stream, _)| stream).collect();
+        for stream in streams {
+            if !self.positions.contains_key(&stream.0) {
+                self.thread(volume, stream, 0);
+            }
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! The manifest of a part that ends.
+
+use codec::{
+    StreamId,
+    atf::{Manifest, ThreadEntry},
+};
+
+use super::{session::OpenSession, thread::OpenThread, volume::Volume};
+use crate::{Catalog, Ended};
+
+impl OpenSession {
+    /// All that is known of the part now: options may have come after the events they describe.
+    pub(super) fn manifest(&self, volume: &Volume, ended: &Ended) -> Manifest {
+        let catalog = self.session.catalog();
+        let known = catalog.clock();
+        let zero_ns = self.zero.map_or(known.map_or(0, |clock| clock.zero_ns), |zero| zero.zero_ns);
+        let mut manifest = catalog.manifest_from(zero_ns);
+        if let Some(zero) = self.zero {
+            manifest.clock = zero.clock.map(|clock| clock.name().into());
+            manifest.clock_zero_ns = Some(zero.zero_ns).filter(|_| known.is_some());
+            if let Some(late) = known.filter(|late| late.zero_ns != zero.zero_ns || zero.clock != Some(late.clock)) {
+                manifest.extra.insert("late_clock_zero_ns".into(), late.zero_ns.into());
+                manifest.extra.insert("late_clock".into(), late.clock.name().into());
+            }
+        }
+        let made = self.stand_ins.entries();
+        manifest.functions = made.chain(std::mem::take(&mut manifest.functions)).collect();
+
+        let mut threads: Vec<_> = self.part.threads.iter().collect();
+        threads.sort_by_key(|(stream, _)| **stream);
+        manifest.threads = threads.iter().map(|(stream, thread)| entry(**stream, thread, &catalog, zero_ns)).collect();
+        let times = threads.iter().filter_map(|(_, thread)| thread.times);
+        let times = times.reduce(|(a, b), (c, d)| (a.min(c), b.max(d)));
+        (manifest.time_start_ns, manifest.time_end_ns) = times.unwrap_or_default();
+
+        manifest.gaps = self.part.gaps.entries();
+        manifest.drops = self.part.gaps.drops();
+        let split = self.part.number > 1 || ended.end.how == "rotated";
+        manifest.part = split.then_some(self.part.number);
+        manifest.end = Some(ended.end.clone());
+        manifest.limits.extend(ended.limits.iter().cloned());
+        if self.part.unlisted > 0 {
+            manifest.extra.insert("unlisted_events".into(), self.part.unlisted.into());
+        }
+        let removed = volume.room.as_ref().map_or(&[][..], |room| room.removed_of(&self.base));
+        if !removed.is_empty() {
+            manifest.extra.insert("removed_parts".into(), removed.into());
+        }
+        manifest
+    }
+}
+
+/// A thread with what the catalog knows of it.
+pub(super) fn describe(stream: u32, catalog: &Catalog, zero_ns: u64) -> ThreadEntry {
+    let known = catalog.thread(StreamId(stream));
+    let at = |time: codec::SessionNs| zero_ns.saturating_add(time.0);
+    ThreadEntry {
+        id: stream,
+        os_id: known.map(|thread| thread.os_id),
+        name: known.map(|thread| thread.name.to_string()).filter(|name| !name.is_empty()),
+        creator: known.and_then(|thread| thread.creator).map(|stream| stream.0),
+        start_ns: known.map(|thread| at(thread.start)),
+        end_ns: known.and_then(|thread| thread.end).map(at),
+        ..ThreadEntry::default()
+    }
+}
+
+fn entry(stream: u32, thread: &OpenThread, catalog: &Catalog, zero_ns: u64) -> ThreadEntry {
+    let written = thread.writer.len().into();
+    ThreadEntry {
+        has_detail: thread.writer.has_detail(),
+        produced: Some(thread.missing.saturating_add(written)),
+        written: Some(written),
+        first: Some(thread.first).filter(|first| *first > 0),
+        ..describe(stream, catalog, zero_ns)
+    }
+}

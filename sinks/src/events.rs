@@ -1,0 +1,99 @@
+//! The sink that writes every event as a line of JSON.
+
+mod line;
+
+use std::{io::Write, sync::Arc};
+
+use codec::heph::{MAX_PACKET_BYTES, Metadata, Packets};
+
+use crate::{Batch, Ended, Gap, Session, Sink, SinkError, output::Output};
+use line::Line;
+
+/// Writes one JSON object a line: sessions, events, gaps and ends, told apart by `type`.
+///
+/// Times (`start_ns`, `end_ns`) are nanoseconds since the session's zero. Numbers are written whole however large they
+/// are; a floating-point number that JSON does not have is a string.
+#[derive(Debug)]
+pub struct EventsSink<W> {
+    out: Output<W>,
+}
+
+impl<W: Write> EventsSink<W> {
+    /// Writes to `out`.
+    pub fn new(out: W) -> Self {
+        Self { out: Output::new(out) }
+    }
+
+    /// Events that could not be kept.
+    pub fn lost_events(&self) -> u64 {
+        self.out.lost_events()
+    }
+
+    /// Tells of what was lost here before.
+    fn pay(&mut self) -> Result<(), SinkError> {
+        if self.out.owes() {
+            self.out.buffer()?;
+            for (session, gap) in self.out.take_owed() {
+                Line::gap(self.out.buffer()?, &session, &gap);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl<W: Write + Send> Sink for EventsSink<W> {
+    fn start(&mut self, session: &Arc<Session>) -> Result<(), SinkError> {
+        Line::session(self.out.buffer()?, session);
+        self.out.relieve()
+    }
+
+    /// What options tell is in the lines of the events. Only who is traced gets another line of its own.
+    fn options(&mut self, session: &Arc<Session>, packets: &[u8]) -> Result<(), SinkError> {
+        let mut packets = Packets::new(packets, MAX_PACKET_BYTES);
+        let named = |packet| Metadata::decode(packet).map(|metadata| metadata.name);
+        while let Some(Ok(name)) = packets.next_with(named) {
+            if name == "session" {
+                Line::session(self.out.buffer()?, session);
+            }
+        }
+        self.out.relieve()
+    }
+
+    fn events(&mut self, batch: &Arc<Batch>) -> Result<(), SinkError> {
+        if let Err(error) = self.pay().and_then(|()| self.out.buffer().map(drop)) {
+            self.out.lose(batch);
+            return Err(error);
+        }
+        let buffer = self.out.buffer()?;
+        let catalog = batch.session.catalog();
+        let start = Line::start_of_events(&batch.session);
+        for run in batch.iter() {
+            let (stream, first) = (run.run.stream, run.run.first.0);
+            for (position, message) in (first..=u64::MAX).zip(run) {
+                Line::event(buffer, &start, stream, position, &message, &catalog);
+            }
+        }
+        self.out.relieve()
+    }
+
+    fn gap(&mut self, session: &Arc<Session>, gap: &Gap) -> Result<(), SinkError> {
+        self.pay()?;
+        Line::gap(self.out.buffer()?, session, gap);
+        self.out.relieve()
+    }
+
+    fn end(&mut self, session: &Arc<Session>, ended: &Ended) -> Result<(), SinkError> {
+        self.pay()?;
+        Line::end(self.out.buffer()?, session, ended);
+        self.out.relieve()
+    }
+
+    fn flush(&mut self) -> Result<(), SinkError> {
+        self.pay()?;
+        self.out.flush()
+    }
+
+    fn close(&mut self) -> Result<(), SinkError> {
+        self.flush()
+    }
+}

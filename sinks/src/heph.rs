@@ -1,0 +1,151 @@
+//! Sinks that write packets again, to be read by whatever reads them from the wire.
+
+mod compat;
+
+use std::{fs::File, io::Write, path::Path, sync::Arc};
+
+use codec::{
+    Arch, Os, SessionId,
+    heph::Encode,
+    profile::{Dropped, Drops, Fingerprint, PROFILE_VERSION, ProfileOption, Session as SessionOption},
+};
+
+pub use compat::HephCompatSink;
+
+use crate::{Batch, Ended, Gap, Session, Sink, SinkError, output::Output};
+
+/// Writes options and events as they came, to one file or pipe.
+///
+/// Sessions may take turns in it: before the packets of another session than those before, its `session` option is
+/// written again. One that announced none gets one made of its name, but only once there is a second session.
+///
+/// What is missing for another reason than the agent's is written as a `drops` option whose reason is the cause.
+#[derive(Debug)]
+pub struct HephSink<W> {
+    out: Output<W>,
+    /// The session that the last packets are of.
+    current: Option<String>,
+}
+
+impl HephSink<File> {
+    /// Writes to a new file, over one that is there.
+    pub fn create(path: &Path) -> Result<Self, SinkError> {
+        let file = File::create(path)
+            .map_err(|source| SinkError::Failed { what: format!("cannot make {}", path.display()), source })?;
+        Ok(Self::new(file))
+    }
+}
+
+impl<W: Write> HephSink<W> {
+    /// Writes to `out`.
+    pub fn new(out: W) -> Self {
+        Self { out: Output::new(out), current: None }
+    }
+
+    /// Events that could not be kept.
+    pub fn lost_events(&self) -> u64 {
+        self.out.lost_events()
+    }
+
+    /// Makes sure that what follows is taken for this session's.
+    fn turn_to(&mut self, session: &Session) -> Result<(), SinkError> {
+        let buffer = self.out.buffer()?;
+        match &self.current {
+            Some(current) if *current == session.name => return Ok(()),
+            Some(_) => write_session(session, buffer),
+            None => {}
+        }
+        self.current = Some(session.name.clone());
+        Ok(())
+    }
+
+    /// Tells of what was lost here before.
+    fn pay(&mut self) -> Result<(), SinkError> {
+        if !self.out.owes() {
+            return Ok(());
+        }
+        self.out.buffer()?;
+        for (session, gap) in self.out.take_owed() {
+            self.write_gap(&session, &gap)?;
+        }
+        Ok(())
+    }
+
+    fn write_gap(&mut self, session: &Session, gap: &Gap) -> Result<(), SinkError> {
+        self.turn_to(session)?;
+        let reason = gap.cause.get(..gap.cause.len().min(usize::from(u16::MAX))).unwrap_or_default();
+        let drops = [Dropped { stream: gap.stream, first: gap.first, count: gap.count, reason }];
+        // One range with a short reason always fits.
+        let _ = ProfileOption::from(Drops { drops: (&drops).into() }).encode(self.out.buffer()?);
+        Ok(())
+    }
+}
+
+impl<W: Write + Send> Sink for HephSink<W> {
+    fn start(&mut self, _: &Arc<Session>) -> Result<(), SinkError> {
+        Ok(())
+    }
+
+    fn options(&mut self, session: &Arc<Session>, packets: &[u8]) -> Result<(), SinkError> {
+        self.turn_to(session)?;
+        self.out.buffer()?.extend_from_slice(packets);
+        self.out.relieve()
+    }
+
+    fn events(&mut self, batch: &Arc<Batch>) -> Result<(), SinkError> {
+        if let Err(error) = self.pay().and_then(|()| self.turn_to(&batch.session)) {
+            self.out.lose(batch);
+            return Err(error);
+        }
+        self.out.buffer()?.extend_from_slice(&batch.bytes);
+        self.out.relieve()
+    }
+
+    fn gap(&mut self, session: &Arc<Session>, gap: &Gap) -> Result<(), SinkError> {
+        // What the agent dropped it has said itself, in options that were written as they came.
+        if gap.cause.starts_with("agent:") {
+            return Ok(());
+        }
+        self.pay()?;
+        self.write_gap(session, gap)?;
+        self.out.relieve()
+    }
+
+    fn end(&mut self, _: &Arc<Session>, _: &Ended) -> Result<(), SinkError> {
+        self.out.relieve()
+    }
+
+    fn flush(&mut self) -> Result<(), SinkError> {
+        self.pay()?;
+        self.out.flush()
+    }
+
+    fn close(&mut self) -> Result<(), SinkError> {
+        self.flush()
+    }
+}
+
+/// The `session` option of a session, or one made of its name.
+fn write_session(session: &Session, buffer: &mut Vec<u8>) {
+    let written = session.catalog().with_session_option(|option| ProfileOption::from(option).encode(buffer).is_ok());
+    if written == Some(true) {
+        return;
+    }
+    let (name, mut id) = (session.name.as_str(), [0; 16]);
+    let hashes = [Fingerprint::of(name.as_bytes()), Fingerprint::of(session.source.as_bytes())];
+    id.as_chunks_mut().0.iter_mut().zip(hashes).for_each(|(to, hash)| *to = hash.0.to_be_bytes());
+    let option = SessionOption {
+        id: session.id.unwrap_or(SessionId(id)),
+        profile: PROFILE_VERSION,
+        arch: Arch::from(0),
+        os: Os::from(0),
+        pid: 0,
+        agent_version: "",
+        host: "",
+        executable: name.get(..name.len().min(usize::from(u16::MAX))).unwrap_or_default(),
+        argument_count: 0,
+        arguments: (&[]).into(),
+    };
+    // A short name always fits.
+    let _ = ProfileOption::from(option).encode(buffer);
+}

@@ -1,0 +1,51 @@
+//! One traced run of one program, as the sinks see it.
+
+use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use codec::{
+    SessionId,
+    atf::{EndEntry, LimitEntry},
+};
+
+use crate::Catalog;
+
+/// A session. All sinks share it; what is known of it grows while it lasts.
+#[derive(Debug)]
+pub struct Session {
+    /// Its name, made by the collector and fit for a file name. Nothing in it comes from the wire.
+    pub name: String,
+    /// Its id, where it announced one before it was started here.
+    pub id: Option<SessionId>,
+    /// Where it comes from: an address, or a file.
+    pub source: String,
+    /// When it was first seen, in nanoseconds since the Unix epoch.
+    pub seen_unix_ns: u64,
+    catalog: RwLock<Catalog>,
+}
+
+impl Session {
+    /// A session of which only this is known.
+    pub fn new(name: String, id: Option<SessionId>, source: String, seen_unix_ns: u64, catalog: Catalog) -> Self {
+        Self { name, id, source, seen_unix_ns, catalog: RwLock::new(catalog) }
+    }
+
+    /// What its options have told so far. Options may come after the events they describe.
+    pub fn catalog(&self) -> RwLockReadGuard<'_, Catalog> {
+        // Nothing is left half done where a holder panics: entries are replaced whole.
+        self.catalog.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// For the collector, which enters what the options tell.
+    pub fn catalog_mut(&self) -> RwLockWriteGuard<'_, Catalog> {
+        self.catalog.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// How a session ended, and what its streams came to.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Ended {
+    /// How it ended.
+    pub end: EndEntry,
+    /// What the collector could not keep of it beside gaps: for the manifest, with the limits that the agent told.
+    pub limits: Vec<LimitEntry>,
+}

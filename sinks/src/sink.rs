@@ -1,0 +1,87 @@
+//! The contract.
+
+use std::{io, sync::Arc};
+
+use thiserror::Error;
+
+use crate::{Batch, Ended, Gap, Session, Span};
+
+/// Something that takes a trace.
+///
+/// Every sink has a thread and a bounded queue of its own, so a call may block; what a slow one keeps waiting is only
+/// its own queue. Calls for one session come in this order, and calls for different sessions may come in any:
+///
+/// 1. [`start`](Self::start), once;
+/// 2. [`options`](Self::options), [`events`](Self::events), [`gap`](Self::gap) and [`span`](Self::span), any number.
+///    For each stream, the positions of events and gaps follow one another without a hole and without overlap: what
+///    is not in an event is in a gap;
+/// 3. [`end`](Self::end), once. Nothing follows.
+///
+/// [`flush`](Self::flush) comes at any time, at least every 200 ms. [`close`](Self::close) is the last call, and comes
+/// after every session was ended.
+///
+/// # Answers
+///
+/// - `Ok`: the sink has it, though it may keep it in memory until the next flush.
+/// - [`SinkError::Closed`]: nobody reads any more (a broken pipe). The sink is not called again but for `close`, and
+///   what it does not get is counted. It is not a failure of the program.
+/// - [`SinkError::Failed`]: the sink could not keep this, and has nothing of it. It is told once to the user,
+///   counted, and the sink goes on being called: a full disk may get room again. What was lost this way is a gap of
+///   the sink's own, and it says so wherever it says what is missing.
+///
+/// A sink never panics over what it is given, never changes a batch, and never takes a file name from it.
+pub trait Sink: Send {
+    /// A session has started. Its [`catalog`](Session::catalog) may still be empty.
+    fn start(&mut self, session: &Arc<Session>) -> Result<(), SinkError>;
+
+    /// Options of the session arrived: whole packets, as they came. The catalog knows them already.
+    fn options(&mut self, session: &Arc<Session>, packets: &[u8]) -> Result<(), SinkError>;
+
+    /// Events arrived.
+    fn events(&mut self, batch: &Arc<Batch>) -> Result<(), SinkError>;
+
+    /// Events are missing.
+    fn gap(&mut self, session: &Arc<Session>, gap: &Gap) -> Result<(), SinkError>;
+
+    /// A span was closed, or is told to be still open. Sinks that do not write spans leave this as it is.
+    fn span(&mut self, session: &Arc<Session>, span: &Span) -> Result<(), SinkError> {
+        let _ = (session, span);
+        Ok(())
+    }
+
+    /// The session has ended.
+    fn end(&mut self, session: &Arc<Session>, ended: &Ended) -> Result<(), SinkError>;
+
+    /// Hands everything taken so far to the operating system.
+    fn flush(&mut self) -> Result<(), SinkError>;
+
+    /// Finishes what is still open.
+    fn close(&mut self) -> Result<(), SinkError>;
+}
+
+/// Why a sink did not take something. What each means for the caller is said at [`Sink`].
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum SinkError {
+    /// Nobody reads any more.
+    #[error("nobody reads it any more")]
+    Closed,
+    /// It could not be kept.
+    #[error("{what}: {source}")]
+    Failed {
+        /// What was tried, on what.
+        what: String,
+        /// What went wrong.
+        source: io::Error,
+    },
+}
+
+impl SinkError {
+    /// The error for a failed attempt at `what`. A broken pipe is [`SinkError::Closed`].
+    pub fn from_io(what: impl Into<String>, source: io::Error) -> Self {
+        match source.kind() {
+            io::ErrorKind::BrokenPipe => Self::Closed,
+            _ => Self::Failed { what: what.into(), source },
+        }
+    }
+}

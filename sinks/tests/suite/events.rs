@@ -1,0 +1,75 @@
+//! What only the sink of lines does.
+
+use std::io::{self, Write};
+
+use serde_json::{Value, json};
+use sinks::{EventsSink, Sink, SinkError};
+
+use crate::{
+    scene::{batch, introduction, packet, session, stamp},
+    subject::Shared,
+};
+
+#[test]
+fn a_line_says_all_that_is_known() {
+    let shared = Shared::default();
+    let mut sink = EventsSink::new(shared.clone());
+    let session = session("a");
+    let _ = introduction(&session, &[]);
+    let packets = (0..9).map(|variety| packet(stamp(4, 0, 8), variety)).collect();
+    sink.events(&batch(&session, &[(4, 20, packets)])).expect("it takes events");
+    sink.flush().expect("it flushes");
+    let bytes = shared.bytes();
+    let lines: Vec<Value> = bytes
+        .split(|byte| *byte == b'\n')
+        .filter(|line| !line.is_empty())
+        .map(|line| serde_json::from_slice(line).expect("JSON"))
+        .collect();
+    let call = json!({
+        "type": "event", "session": "a", "stream": 4, "position": 20, "start_ns": 8, "end_ns": 8, "kind": "call",
+        "function": "work", "module": "/bin/true", "fn": "1:1", "depth": 0,
+    });
+    assert_eq!(lines[0], call);
+    assert_eq!(lines[3]["registers"], json!(vec![u64::MAX; 11]));
+    assert_eq!(lines[3]["stack"].as_str().expect("hex").get(..16), Some("0807060504030201"));
+    assert_eq!(
+        (&lines[4]["kind"], &lines[4]["ip"], &lines[4]["depth"]),
+        (&json!("exception"), &json!(77), &json!(u32::MAX))
+    );
+    let runtime = json!({
+        "type": "event", "session": "a", "stream": 4, "position": 25, "start_ns": 8, "end_ns": 8, "kind": "runtime",
+        "function": "swift_task_create", "phase": "return", "attributes": {"task": 9},
+    });
+    assert_eq!(lines[5], runtime);
+    let attributes = json!({
+        "": [1, u64::MAX], "f": ["NaN", "inf", 0.5], "\"quoted\"\n": ["\u{0}", "\u{2028}"], "i": i64::MIN,
+        "u": u64::MAX,
+    });
+    assert_eq!((&lines[6]["kind"], &lines[6]["attributes"]), (&json!("event"), &attributes));
+    assert_eq!((&lines[8]["substream"], &lines[8]["position"]), (&json!(6), &json!(28)));
+}
+
+/// A pipe whose reader has gone.
+struct Gone;
+
+impl Write for Gone {
+    fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+        Err(io::ErrorKind::BrokenPipe.into())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn nobody_who_reads_is_no_failure() {
+    let mut sink = EventsSink::new(Gone);
+    let session = session("a");
+    sink.start(&session).expect("it waits in memory");
+    assert!(matches!(sink.flush(), Err(SinkError::Closed)));
+    let events = batch(&session, &[(0, 0, vec![packet(stamp(0, 0, 1), 0)])]);
+    assert!(matches!(sink.events(&events), Err(SinkError::Closed)));
+    assert_eq!(sink.lost_events(), 1);
+    assert!(matches!(sink.close(), Err(SinkError::Closed)));
+}
