@@ -150,7 +150,8 @@ fn latency(folder: &Path, name: &str, transport: &str) {
     });
     let started = Instant::now();
     let mut told = 0;
-    let pace = |sent: u64| {
+    // It owns the sending end: when the last event is sent, the watcher learns that there are no more.
+    let pace = move |sent: u64| {
         let due = started + Duration::from_secs_f64(sent as f64 / PER_SECOND);
         thread::sleep(due.saturating_duration_since(Instant::now()));
         // The time of the block that was just sent, every few milliseconds.

@@ -36,7 +36,6 @@ use crate::{
 #[derive(Debug)]
 pub(crate) struct Hub {
     state: Mutex<State>,
-    started: Instant,
     /// Where replies go.
     pub(crate) post: Post,
     /// What has been counted, for those who must not wait for the lock.
@@ -54,6 +53,23 @@ struct State {
     names: Names,
     limits: CatalogLimits,
     catalog_bytes: Arc<AtomicU64>,
+    /// The time that the core counts in, and when it was last moved on.
+    now: Duration,
+    moved: Instant,
+}
+
+/// The most that the core's time moves on at once. While a sink is waited for, nothing is received; what has arrived
+/// meanwhile is not to be given up for it.
+const MOST_AT_ONCE: Duration = Duration::from_millis(50);
+
+impl State {
+    /// The time for the core.
+    fn now(&mut self) -> Duration {
+        let passed = self.moved.elapsed();
+        self.moved += passed;
+        self.now += passed.min(MOST_AT_ONCE);
+        self.now
+    }
 }
 
 /// A session that has not ended.
@@ -73,26 +89,16 @@ impl Hub {
             names: Names::default(),
             limits,
             catalog_bytes: ledger.catalog_bytes.clone(),
+            now: Duration::ZERO,
+            moved: Instant::now(),
         };
-        Self {
-            state: Mutex::new(state),
-            started: Instant::now(),
-            post: Post::default(),
-            ledger,
-            notices,
-            session_ended: Notify::new(),
-        }
-    }
-
-    /// How long it has been running: the time that the core counts in.
-    pub(crate) fn now(&self) -> Duration {
-        self.started.elapsed()
+        Self { state: Mutex::new(state), post: Post::default(), ledger, notices, session_ended: Notify::new() }
     }
 
     /// Datagrams have arrived: in `bytes`, each where it says, from the address beside it.
     pub(crate) async fn datagrams(&self, socket: usize, bytes: &[u8], datagrams: &[(SocketAddr, Range<usize>)]) {
         let mut state = self.state.lock().await;
-        let now = self.now();
+        let now = state.now();
         for (address, place) in datagrams {
             let datagram = bytes.get(place.clone()).unwrap_or_default();
             self.ledger.udp_bytes.fetch_add(datagram.len() as u64, Relaxed);
@@ -104,7 +110,8 @@ impl Hub {
     /// Bytes of a connection or file have arrived: all that were not consumed before. Returns how many are now.
     pub(crate) async fn bytes(&self, stream: u64, bytes: &[u8], ended: bool) -> usize {
         let mut state = self.state.lock().await;
-        let consumed = state.core.stream(self.now(), stream, bytes, ended);
+        let now = state.now();
+        let consumed = state.core.stream(now, stream, bytes, ended);
         self.pump(&mut state).await;
         consumed
     }
@@ -112,21 +119,24 @@ impl Hub {
     /// A connection or file has ended.
     pub(crate) async fn disconnected(&self, stream: u64) {
         let mut state = self.state.lock().await;
-        state.core.disconnected(self.now(), stream);
+        let now = state.now();
+        state.core.disconnected(now, stream);
         self.pump(&mut state).await;
     }
 
     /// Time has passed.
     pub(crate) async fn tick(&self) {
         let mut state = self.state.lock().await;
-        state.core.tick(self.now());
+        let now = state.now();
+        state.core.tick(now);
         self.pump(&mut state).await;
     }
 
     /// Ends all sessions and finishes all sinks. Returns whether those could be finished.
     pub(crate) async fn finish(&self, how: How) -> bool {
         let mut state = self.state.lock().await;
-        state.core.finish(self.now(), how);
+        let now = state.now();
+        state.core.finish(now, how);
         self.pump(&mut state).await;
         let Some(tee) = state.tee.take() else { return true };
         let closed = tokio::task::spawn_blocking(move || tee.close()).await;
@@ -135,7 +145,7 @@ impl Hub {
 
     /// Takes what the core has to tell to where it belongs.
     async fn pump(&self, state: &mut State) {
-        state.core.flush(self.now());
+        state.core.flush(state.now);
         while let Some(output) = state.core.poll_output() {
             if let Some(item) = self.translate(state, output)
                 && let Some(tee) = &mut state.tee

@@ -1,6 +1,11 @@
 //! The service: sockets, tasks, and the way to the end.
 
-use std::{net::SocketAddr, process::ExitCode, sync::Arc, time::Duration};
+use std::{
+    net::SocketAddr,
+    process::ExitCode,
+    sync::{Arc, atomic::Ordering::Relaxed},
+    time::{Duration, Instant},
+};
 
 use anyhow::{Context, Result};
 use collector_core::How;
@@ -27,12 +32,16 @@ use crate::{
 /// How often the core is told the time.
 const TICK: Duration = Duration::from_millis(10);
 
+/// How long the sinks may take nothing at the end before they are given up.
+const PATIENCE: Duration = Duration::from_secs(10);
+
 /// Runs until it is told to stop.
 pub(crate) fn run(args: &RunArgs) -> Result<ExitCode> {
     let sinks = settings::sinks(&args.sinks)?;
     raise_file_limit();
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
-    runtime.context("cannot start the runtime")?.block_on(async {
+    let runtime = runtime.context("cannot start the runtime")?;
+    let result = runtime.block_on(async {
         // Everything that can fail is opened before anything is told to be ready.
         let listening = open(args)?;
         let metrics = match args.metrics {
@@ -50,7 +59,10 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode> {
         }
         let hub = Arc::new(Hub::new(config, settings::catalog_limits(&args.limits), tee, notices));
         serve(args, &hub, listening, metrics).await
-    })
+    });
+    // A sink that hangs has been given up by now, and is not to be waited for again.
+    runtime.shutdown_background();
+    result
 }
 
 /// A session has two files for each of its threads.
@@ -133,14 +145,33 @@ async fn serve(
     };
     let finished = tokio::select! {
         finished = finish => finished,
+        () = stalled(hub) => false,
         _ = interrupts.recv() => false,
         _ = terminations.recv() => false,
     };
     hub.notices.say_always(total(hub));
     if !finished {
-        hub.notices.say_always("not everything could be finished: `collector repair` may help");
+        hub.notices.say_always("not every sink could be finished; for disk: see `collector repair`");
     }
     Ok(if finished { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Returns when no sink has taken anything for too long, although something waits.
+async fn stalled(hub: &Hub) {
+    let mut last = (hub.ledger.taken(), Instant::now());
+    loop {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        let taken = hub.ledger.taken();
+        if taken != last.0 {
+            last = (taken, Instant::now());
+        } else if last.1.elapsed() >= PATIENCE {
+            for (sink, lane) in hub.ledger.lanes.iter().filter(|(_, lane)| lane.queued_bytes.load(Relaxed) > 0) {
+                let left = Size(lane.queued_bytes.load(Relaxed));
+                hub.notices.say_always(format!("sink {sink} takes nothing any more: {left} are given up"));
+            }
+            return;
+        }
+    }
 }
 
 async fn tick(hub: Arc<Hub>) {

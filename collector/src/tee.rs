@@ -95,7 +95,9 @@ impl Tee {
 
     /// Finishes all sinks. Blocks until they have written everything. Returns whether all of them could.
     pub(crate) fn close(self) -> bool {
-        let finished: Vec<bool> = self.lanes.into_iter().map(Lane::finish).collect();
+        // All are told before any is waited for: one that hangs must not keep the others open.
+        let threads: Vec<_> = self.lanes.into_iter().map(Lane::end).collect();
+        let finished: Vec<bool> = threads.into_iter().map(|thread| thread.join().unwrap_or(false)).collect();
         finished.into_iter().all(|finished| finished)
     }
 }

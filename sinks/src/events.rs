@@ -73,6 +73,8 @@ impl<W: Write + Send> Sink for EventsSink<W> {
                 Line::event(buffer, &start, stream, position, &message, &catalog);
             }
         }
+        // Writing may block, and the collector must be able to enter what it is told meanwhile.
+        drop(catalog);
         self.out.relieve()
     }
 

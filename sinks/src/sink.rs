@@ -29,6 +29,8 @@ use crate::{Batch, Ended, Gap, Session, Span};
 ///   counted, and the sink goes on being called: a full disk may get room again. What was lost this way is a gap of
 ///   the sink's own, and it says so wherever it says what is missing.
 ///
+/// A call may block, but not while it holds the session's catalog: the collector needs that to go on.
+///
 /// A sink never panics over what it is given, never changes a batch, and never takes a file name from it.
 pub trait Sink: Send {
     /// A session has started. Its [`catalog`](Session::catalog) may still be empty.

@@ -1,3 +1,26 @@
-//! Checks of the repository itself, and end-to-end tests of its commands.
+//! Parts for end-to-end tests: an agent that traces nothing, a network that loses things, the collector as a process,
+//! and a reader for what it leaves behind.
+//!
+//! The tests themselves are in `tests/`: `repository` checks the repository, `service` the collector as its users
+//! see it.
 
 #![forbid(unsafe_code)]
+
+pub mod account;
+pub mod agent;
+pub mod collector;
+pub mod folder;
+pub mod metrics;
+pub mod process;
+pub mod random;
+pub mod relay;
+pub mod trace;
+
+pub use agent::{Agent, Settings, Transport};
+pub use collector::Collector;
+pub use folder::Folder;
+pub use metrics::Metrics;
+pub use process::{Exit, Process};
+pub use random::Random;
+pub use relay::{Faults, Relay};
+pub use trace::Trace;

@@ -75,6 +75,11 @@ impl Section {
         self.events_bytes
     }
 
+    /// Gives back memory that is not in use.
+    pub(crate) fn shrink(&mut self) {
+        self.pending.shrink_to_fit();
+    }
+
     pub(crate) fn pending_bytes(&self) -> usize {
         self.pending.len()
     }

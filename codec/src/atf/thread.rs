@@ -65,6 +65,14 @@ impl ThreadWriter {
         self.detail.is_some()
     }
 
+    /// Gives back the memory that is kept for bytes to come: for a thread that is silent for a while.
+    pub fn shrink(&mut self) {
+        self.index.shrink();
+        if let Some(detail) = &mut self.detail {
+            detail.shrink();
+        }
+    }
+
     /// How many bytes wait to be written, to both files together.
     pub fn pending_bytes(&self) -> usize {
         let detail = self.detail.as_ref().map_or(0, DetailWriter::pending_bytes);

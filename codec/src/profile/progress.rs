@@ -20,7 +20,7 @@ wire_struct! {
     pub struct StreamPosition as "stream position" {
         /// The stream.
         pub stream: StreamId,
-        /// The position of its next event, which is how many it has produced.
+        /// The position of its next event: everything before has been sent, or dropped.
         pub next: Position,
     }
 }

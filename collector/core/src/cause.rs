@@ -10,7 +10,7 @@ pub enum Cause {
     /// The agent dropped them, and said why.
     Agent(Arc<str>),
     /// The collector did not keep them.
-    Collector(&'static str),
+    Collector(Arc<str>),
 }
 
 impl fmt::Display for Cause {
@@ -34,31 +34,30 @@ impl Reasons {
     /// The cause for this reason, or `agent:other` where there have been too many. What another collector found
     /// missing, and wrote to a file that is read again, keeps its cause.
     pub(crate) fn cause(&mut self, reason: &str) -> Cause {
-        if reason == "network" {
-            return Cause::Network;
+        match reason.strip_prefix("collector:") {
+            _ if reason == "network" => Cause::Network,
+            Some(reason) => Cause::Collector(self.keep(reason)),
+            None => Cause::Agent(self.keep(reason)),
         }
-        let reason = reason.get(..reason.floor_char_boundary_at(Self::MAX_BYTES)).unwrap_or_default();
+    }
+
+    fn keep(&mut self, reason: &str) -> Arc<str> {
+        let reason = reason.get(..floor_char_boundary(reason, Self::MAX_BYTES)).unwrap_or_default();
         if let Some(known) = self.0.iter().find(|known| known.as_ref() == reason) {
-            return Cause::Agent(known.clone());
+            return known.clone();
         }
-        let reason: Arc<str> = if self.0.len() < Self::MAX { reason.into() } else { "other".into() };
-        if self.0.len() < Self::MAX {
-            self.0.push(reason.clone());
+        if self.0.len() >= Self::MAX {
+            return "other".into();
         }
-        Cause::Agent(reason)
+        let reason: Arc<str> = reason.into();
+        self.0.push(reason.clone());
+        reason
     }
 }
 
-/// Cutting a string where a character ends.
-trait FloorCharBoundary {
-    fn floor_char_boundary_at(&self, bytes: usize) -> usize;
-}
-
-impl FloorCharBoundary for str {
-    fn floor_char_boundary_at(&self, bytes: usize) -> usize {
-        let bytes = bytes.min(self.len());
-        (0..=bytes).rev().find(|&at| self.is_char_boundary(at)).unwrap_or(0)
-    }
+/// Where a character ends, at this many bytes or just before.
+fn floor_char_boundary(text: &str, bytes: usize) -> usize {
+    (0..=bytes.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0)
 }
 
 #[cfg(test)]
@@ -70,6 +69,7 @@ mod tests {
         let mut reasons = Reasons::default();
         assert_eq!(reasons.cause("ring-full").to_string(), "agent:ring-full");
         assert_eq!(reasons.cause("network"), Cause::Network);
+        assert_eq!(reasons.cause("collector:stopped"), Cause::Collector("stopped".into()));
         let long = "ä".repeat(1000);
         assert_eq!(reasons.cause(&long).to_string(), format!("agent:{}", "ä".repeat(32)));
         for number in 0..1000 {

@@ -225,6 +225,10 @@ impl Session {
         self.reply.echo(progress.now, around.now + around.config.ack_time);
         for StreamPosition { stream, next } in progress.streams {
             self.reached(stream, next, around);
+            // Acknowledged again although it may not have moved: the acknowledgement may have been lost.
+            if self.id.is_some() && self.by_id.contains_key(&stream) {
+                self.reply.moved(stream, 0, around.now + around.config.ack_time);
+            }
         }
     }
 
@@ -307,7 +311,7 @@ impl Session {
 
     /// Ends the session: nothing that is missing will come any more.
     pub(crate) fn finish(&mut self, key: SessionKey, how: How, around: &mut Around<'_>) {
-        let cause = if how == How::Stopped { Cause::Collector("stopped") } else { Cause::Network };
+        let cause = if how == How::Stopped { Cause::Collector("stopped".into()) } else { Cause::Network };
         for index in 0..self.streams.len() {
             self.with_index(index, around, |stream, surroundings, _| stream.give_up(&cause, surroundings));
         }

@@ -242,7 +242,7 @@ impl Stream {
                 self.held.insert(position, arrival);
                 return self.settle(around);
             }
-            let cause = if fits_window { Cause::Collector("memory") } else { Cause::Network };
+            let cause = if fits_window { Cause::Collector("memory".into()) } else { Cause::Network };
             let end = self.held.first().map_or(position, |first| first.min(position));
             self.declare(end, &cause, around);
             self.settle(around);

@@ -91,6 +91,13 @@ impl Ledger {
         self.udp_bytes.load(Relaxed) + self.tcp_bytes.load(Relaxed)
     }
 
+    /// A number that changes whenever a sink takes something.
+    pub(crate) fn taken(&self) -> u64 {
+        let lanes = self.lanes.iter().map(|(_, lane)| lane.taken.load(Relaxed));
+        let disks = self.disks.iter().map(|(_, disk)| disk.bytes_written());
+        lanes.chain(disks).fold(0, u64::wrapping_add)
+    }
+
     /// Events that some sink does not have.
     pub(crate) fn lost_by_sinks(&self) -> u64 {
         self.lanes.iter().map(|(_, lane)| lane.lost_events.load(Relaxed)).sum()

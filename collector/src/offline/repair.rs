@@ -1,6 +1,6 @@
 //! `collector repair`: finishes what a killed collector left.
 
-use std::process::ExitCode;
+use std::{path::Path, process::ExitCode};
 
 use anyhow::{Context, Result};
 use sinks::disk::RepairOutcome;
@@ -15,7 +15,14 @@ pub(crate) fn run(args: &RepairArgs) -> Result<ExitCode> {
     for session in sessions {
         let name = session.dir.display();
         match session.outcome {
-            RepairOutcome::Finished => text += &format!("{name}: finished already\n"),
+            // What is finished is not repaired; but it is not called good unless it is.
+            RepairOutcome::Finished => match problems(&session.dir)?.as_slice() {
+                [] => text += &format!("{name}: finished already\n"),
+                problems => {
+                    failed = true;
+                    eprintln!("{name}: finished, and damaged since: {}", problems.join("; "));
+                }
+            },
             RepairOutcome::Repaired { threads, events, missing, cut } => {
                 let (threads, events, missing) = (count(threads), count(events), count(missing));
                 text += &format!("{name}: repaired: {threads} threads, {events} events, {missing} missing");
@@ -37,4 +44,10 @@ pub(crate) fn run(args: &RepairArgs) -> Result<ExitCode> {
     }
     ended_early(std::io::Write::write_all(&mut std::io::stdout(), text.as_bytes()))?;
     Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// What is wrong with a session.
+fn problems(dir: &Path) -> Result<Vec<String>> {
+    let verified = sinks::disk::verify(dir).with_context(|| format!("cannot verify {}", dir.display()))?;
+    Ok(verified.into_iter().flat_map(|session| session.problems).collect())
 }

@@ -45,6 +45,8 @@ type Queued = (Item, Option<OwnedSemaphorePermit>);
 pub(crate) struct LaneCounters {
     /// Bytes that wait.
     pub(crate) queued_bytes: AtomicU64,
+    /// Calls that have returned.
+    pub(crate) taken: AtomicU64,
     /// Events that it took.
     pub(crate) events: AtomicU64,
     /// Events that it was not given or could not keep.
@@ -130,10 +132,10 @@ impl Lane {
         _ = self.queue.send((item, room));
     }
 
-    /// Waits until the sink has everything and has been closed. Returns whether it could be.
-    pub(super) fn finish(self) -> bool {
-        drop(self.queue);
-        self.thread.join().unwrap_or(false)
+    /// Says that nothing more will come. The thread ends when the sink has everything and has been closed, and tells
+    /// whether it could be.
+    pub(super) fn end(self) -> JoinHandle<bool> {
+        self.thread
     }
 }
 
@@ -163,6 +165,7 @@ impl Worker {
             match items.recv_timeout(FLUSH_TIME.saturating_sub(flushed.elapsed())) {
                 Ok((item, room)) => {
                     self.offer(&item);
+                    self.counters.taken.fetch_add(1, Relaxed);
                     self.counters.queued_bytes.fetch_sub(bytes(&item) as u64, Relaxed);
                     drop(room);
                     dirty = true;

@@ -145,6 +145,10 @@ impl Part {
         let waits = |thread: &OpenThread| !thread.writer.is_empty() && thread.writer.pending_bytes() > 0;
         let streams: Vec<u32> =
             self.threads.iter().filter(|(_, thread)| waits(thread)).map(|(stream, _)| *stream).collect();
+        // A thread that has nothing was silent since the last time: it needs no memory until it speaks again.
+        for thread in self.threads.values_mut().filter(|thread| thread.writer.pending_bytes() == 0) {
+            thread.writer.shrink();
+        }
         for stream in streams {
             if let Err(error) = self.flush_thread(volume, stream) {
                 result = Err(error);

@@ -45,7 +45,7 @@ pub(super) struct Zero {
 
 /// Depths that are remembered of a thread, and of one of very many.
 const DEPTHS: usize = 4096;
-const DEPTHS_OF_MANY: usize = 256;
+const DEPTHS_OF_MANY: usize = 64;
 const MANY_THREADS: usize = 1024;
 
 impl OpenSession {

@@ -145,6 +145,12 @@ impl DetailWriter {
         self.totals.count == 0
     }
 
+    /// Gives back the memory that is kept for bytes to come: for a file that grows no more for a while.
+    pub fn shrink(&mut self) {
+        self.section.shrink();
+        self.attributes.shrink_to_fit();
+    }
+
     /// How many bytes wait to be written.
     pub fn pending_bytes(&self) -> usize {
         self.section.pending_bytes()

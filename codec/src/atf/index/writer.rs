@@ -45,6 +45,11 @@ impl IndexWriter {
         self.totals.count == 0
     }
 
+    /// Gives back the memory that is kept for bytes to come: for a file that grows no more for a while.
+    pub fn shrink(&mut self) {
+        self.section.shrink();
+    }
+
     /// How many bytes wait to be written.
     pub fn pending_bytes(&self) -> usize {
         self.section.pending_bytes()

@@ -119,7 +119,7 @@ fn nothing_is_missing(seed: u64) -> bool {
         state ^= state << 13;
         state ^= state >> 7;
         state ^= state << 17;
-        state % 3 == 0
+        state.is_multiple_of(3)
     };
     let mut queue: Vec<u64> = (0..EVENTS).collect();
     for _ in 0..400 {

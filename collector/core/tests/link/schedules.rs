@@ -54,15 +54,24 @@ impl Arbitrary for Schedule {
     }
 }
 
-/// What a schedule comes to: the datagrams in the order they arrive, and the events in them.
+/// The stream of an event and its position, or the stream and where it ended.
+type Place = (u32, u64);
+
+/// A datagram, and the events in it.
+struct Datagram {
+    bytes: Vec<u8>,
+    events: Vec<Place>,
+}
+
+/// What a schedule comes to: the datagrams in the order they arrive, and where the streams ended.
 struct Played {
-    arrivals: Vec<(Vec<u8>, Vec<(u32, u64)>)>,
-    ends: Vec<(u32, u64)>,
+    arrivals: Vec<Datagram>,
+    ends: Vec<Place>,
 }
 
 fn play(schedule: &Schedule, agent: &mut Agent) -> Played {
     let mut next = schedule.starts.clone();
-    let mut arrivals: Vec<(usize, Vec<u8>, Vec<(u32, u64)>)> = Vec::new();
+    let mut arrivals: Vec<(usize, Datagram)> = Vec::new();
     let (burst, length) = (usize::from(schedule.burst.0), usize::from(schedule.burst.1 % 16));
     for (number, (stream, count, fate)) in schedule.datagrams.iter().enumerate() {
         let stream = usize::from(*stream) % next.len();
@@ -75,12 +84,13 @@ fn play(schedule: &Schedule, agent: &mut Agent) -> Played {
             next[stream] += 1;
         }
         if !(burst..burst + length).contains(&number) {
-            arrivals.extend(fate.0.iter().map(|d| (number + usize::from(*d), bytes.clone(), events.clone())));
+            let copy = || Datagram { bytes: bytes.clone(), events: events.clone() };
+            arrivals.extend(fate.0.iter().map(|delay| (number + usize::from(*delay), copy())));
         }
     }
-    arrivals.sort_by_key(|(at, ..)| *at);
+    arrivals.sort_by_key(|(at, _)| *at);
     let ends = (0..).zip(next).collect();
-    Played { arrivals: arrivals.into_iter().map(|(_, bytes, events)| (bytes, events)).collect(), ends }
+    Played { arrivals: arrivals.into_iter().map(|(_, datagram)| datagram).collect(), ends }
 }
 
 /// Begins the session, with the streams where they start.
@@ -102,11 +112,12 @@ fn exact(schedule: Schedule) -> bool {
     let mut ledger = Ledger::new(Config::default());
     begin(&mut ledger, &agent, &schedule.starts);
     let played = play(&schedule, &mut agent);
-    for (bytes, _) in &played.arrivals {
+    for Datagram { bytes, .. } in &played.arrivals {
         ledger.collector.datagram(ledger.now, agent.peer, bytes);
         ledger.pass(Duration::from_micros(100));
     }
-    let arrived: BTreeSet<(u32, u64)> = played.arrivals.iter().flat_map(|(_, events)| events.iter().copied()).collect();
+    let arrived: BTreeSet<Place> =
+        played.arrivals.iter().flat_map(|datagram| datagram.events.iter().copied()).collect();
     if schedule.end_arrives {
         ledger.collector.datagram(ledger.now, agent.peer, &agent.end(&played.ends));
     }
@@ -141,7 +152,7 @@ fn accounted(schedule: Schedule, window: u8, step_ms: u8) -> bool {
     let mut ledger = Ledger::new(config);
     begin(&mut ledger, &agent, &schedule.starts);
     let played = play(&schedule, &mut agent);
-    for (bytes, _) in &played.arrivals {
+    for Datagram { bytes, .. } in &played.arrivals {
         ledger.collector.datagram(ledger.now, agent.peer, bytes);
         ledger.pass(Duration::from_millis(step_ms.into()));
     }
@@ -149,8 +160,9 @@ fn accounted(schedule: Schedule, window: u8, step_ms: u8) -> bool {
     for _ in 0..10 {
         ledger.pass(Duration::from_millis(200));
     }
-    let copies: u64 = played.arrivals.iter().map(|(_, events)| events.len() as u64).sum();
-    let arrived: BTreeSet<(u32, u64)> = played.arrivals.iter().flat_map(|(_, events)| events.iter().copied()).collect();
+    let copies: u64 = played.arrivals.iter().map(|datagram| datagram.events.len() as u64).sum();
+    let arrived: BTreeSet<Place> =
+        played.arrivals.iter().flat_map(|datagram| datagram.events.iter().copied()).collect();
     let counts = ledger.collector.counts();
     assert_eq!(copies, counts.written + counts.late + counts.duplicates);
     let session = ledger.only();

@@ -1,0 +1,80 @@
+//! Folders that are gone when the test is.
+
+use std::{
+    env, fs,
+    path::{Path, PathBuf},
+    process,
+    sync::atomic::{AtomicU32, Ordering},
+};
+
+/// A folder for one test. It is removed with all that is in it, unless the test failed.
+#[derive(Debug)]
+pub struct Folder(PathBuf);
+
+impl Folder {
+    /// A new empty folder. `name` is for those who look at what a failed test left behind.
+    pub fn new(name: &str) -> Self {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        // ORDERING: the numbers only have to differ.
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let path = env::temp_dir().join(format!("spoor-service-{}-{number}-{name}", process::id()));
+        fs::create_dir_all(&path).unwrap_or_else(|error| panic!("cannot make {}: {error}", path.display()));
+        Self(path)
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+
+    /// A place in it.
+    pub fn join(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+
+    /// Everything in a folder and below it, by path relative to it, in order.
+    pub fn tree(of: &Path) -> Vec<PathBuf> {
+        let mut found = Vec::new();
+        walk(of, &mut found);
+        let mut tree: Vec<_> = found.iter().filter_map(|path| path.strip_prefix(of).ok()).map(PathBuf::from).collect();
+        tree.sort();
+        tree
+    }
+}
+
+fn walk(folder: &Path, found: &mut Vec<PathBuf>) {
+    let Ok(entries) = fs::read_dir(folder) else { return };
+    for entry in entries.flatten() {
+        let path = entry.path();
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            walk(&path, found);
+        }
+        found.push(path);
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            // What cannot be removed is left to whoever cleans the machine.
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_folders_are_apart_and_go_away() {
+        let (one, two) = (Folder::new("same"), Folder::new("same"));
+        assert_ne!(one.path(), two.path());
+        fs::create_dir(one.join("in")).expect("a folder");
+        fs::write(one.join("in/file"), "x").expect("a file");
+        assert_eq!(Folder::tree(one.path()), [PathBuf::from("in"), PathBuf::from("in/file")]);
+        let path = one.path().to_path_buf();
+        drop(one);
+        assert!(!path.exists());
+    }
+}

@@ -1,0 +1,76 @@
+//! The collector as its users see it: a process, sockets, and what it leaves on disk.
+//!
+//! Every test has folders, ports and processes of its own, and waits for what it expects with a deadline.
+
+#![forbid(unsafe_code)]
+
+mod hostile;
+mod kill;
+mod loss;
+mod offline;
+mod plain;
+mod sinks;
+mod transport;
+
+use std::{
+    path::Path,
+    sync::{Mutex, MutexGuard, PoisonError},
+    thread,
+    time::{Duration, Instant},
+};
+
+use codec::profile::EndReason;
+use tests::{Agent, Settings, Trace, account, collector::run_on};
+
+/// Longer than anything takes, even on a machine that is busy with other tests.
+const LONG: Duration = Duration::from_secs(30);
+
+/// Taken by tests that keep the whole machine busy, and by those that must not be kept waiting.
+static MACHINE: Mutex<()> = Mutex::new(());
+
+/// Waits until no other such test runs.
+fn machine() -> MutexGuard<'static, ()> {
+    // A test that failed has left nothing behind that would matter.
+    MACHINE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Runs an agent from its start to its end.
+#[track_caller]
+fn trace(settings: Settings, events: u64) -> Agent {
+    let mut agent = Agent::start(settings).expect("the collector hears the agent");
+    agent.work(events).expect("the collector takes the events");
+    finish(&mut agent);
+    agent
+}
+
+/// Ends an agent's session.
+#[track_caller]
+fn finish(agent: &mut Agent) {
+    agent.finish(EndReason::Exited(0), LONG).expect("the collector acknowledges all of it");
+}
+
+/// Fails the test unless the agent's session is on disk, whole and sound.
+#[track_caller]
+fn is_complete(below: &Path, agent: &Agent) -> Trace {
+    let trace = Trace::of(below, agent.session());
+    account::complete(&trace, agent);
+    verified(&trace.folder);
+    trace
+}
+
+/// Fails the test unless the collector's own check finds a session sound.
+#[track_caller]
+fn verified(session: &Path) {
+    run_on("verify", session, &[]).success();
+}
+
+/// Asks until the answer is yes. Fails the test where it never is.
+#[track_caller]
+fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
+    let deadline = Instant::now() + LONG;
+    while !holds() {
+        assert!(Instant::now() < deadline, "{what}: not within {LONG:?}");
+        // Others get the processor between two looks.
+        thread::park_timeout(Duration::from_millis(20));
+    }
+}

@@ -1,0 +1,167 @@
+//! Plain Heph: senders that know nothing of sessions, counters or acknowledgements.
+
+use std::{
+    fs,
+    io::Write,
+    net::{SocketAddr, TcpStream, UdpSocket},
+    process::Command,
+};
+
+use codec::{
+    Counter, SessionNs, StreamId, SubstreamId,
+    heph::{Attribute, Encode, Event, Metadata, Stamp, Value},
+    profile::{Epoch, ProfileOption},
+};
+use tests::{
+    Collector, Folder, Process, Trace,
+    collector::{binary, disk, run},
+    process::Stdout,
+};
+
+use crate::{LONG, eventually, verified};
+
+/// How many events a plain trace has on each of its two streams.
+const EVENTS: u32 = 300;
+
+/// The packets of a trace as any Heph sender may write it.
+fn packets(counted: bool) -> Vec<Vec<u8>> {
+    let mut packets = vec![
+        encoded(&ProfileOption::from(Epoch { unix_ns: 1_000_000 })),
+        encoded(&Metadata { name: "colour", value: b"unknown to everybody" }),
+    ];
+    for number in 0..EVENTS {
+        for stream in 0..2 {
+            let stamp = Stamp {
+                stream: StreamId(stream),
+                counter: Counter(if counted { number } else { 0 }),
+                substream: SubstreamId(u64::from(number % 3)),
+                start: SessionNs(u64::from(number) * 100),
+                end: SessionNs(u64::from(number) * 100 + 50),
+            };
+            let attributes = [
+                Attribute { name: "number", value: Value::U64(number.into()) },
+                Attribute { name: "path", value: Value::Str("/a/b") },
+            ];
+            let description = if number % 2 == 0 { "reading" } else { "writing" };
+            packets.push(encoded(&Event { stamp, description, attributes: (&attributes).into() }));
+        }
+    }
+    packets
+}
+
+fn encoded(packet: &impl Encode) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    packet.encode(&mut bytes).expect("it fits a packet");
+    bytes
+}
+
+fn send_tcp(to: SocketAddr, packets: &[Vec<u8>]) {
+    let mut stream = TcpStream::connect(to).expect("a connection");
+    stream.write_all(&packets.concat()).expect("the collector reads");
+}
+
+/// Sends packets as datagrams, a few each.
+fn send_udp(to: SocketAddr, packets: &[Vec<u8>]) {
+    let socket = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+    for datagram in packets.chunks(10) {
+        socket.send_to(&datagram.concat(), to).expect("it is sent");
+    }
+}
+
+/// The attributes that event `number` is recorded with.
+fn attributes(number: u64) -> String {
+    format!("{{\"number\": U64({number}), \"path\": Str(\"/a/b\")}}")
+}
+
+#[track_caller]
+fn is_whole(trace: &Trace) {
+    assert_eq!(trace.threads.keys().copied().collect::<Vec<_>>(), [0, 1]);
+    for events in trace.threads.values() {
+        assert_eq!(events.len(), EVENTS as usize);
+        for (number, event) in (0..).zip(events) {
+            let name = if number % 2 == 0 { "reading" } else { "writing" };
+            assert_eq!((event.name.as_deref(), event.time_ns), (Some(name), number * 100 + 50));
+            assert_eq!(event.attributes, Some(attributes(number)));
+        }
+    }
+    assert!(trace.manifest.gaps.is_empty());
+    assert_eq!(trace.manifest.session, None);
+    verified(&trace.folder);
+}
+
+#[test]
+fn a_plain_trace_over_tcp_is_kept() {
+    let folder = Folder::new("plain-tcp");
+    let collector = Collector::to_disk(folder.path(), &["--once"]);
+    send_tcp(collector.tcp(), &packets(true));
+    collector.exit(LONG).success();
+    is_whole(&Trace::only(folder.path()));
+}
+
+#[test]
+fn a_plain_trace_over_udp_is_kept() {
+    let folder = Folder::new("plain-udp");
+    let collector = Collector::to_disk(folder.path(), &["--once", "--session-timeout", "500ms"]);
+    send_udp(collector.udp(), &packets(true));
+    collector.exit(LONG).success();
+    is_whole(&Trace::only(folder.path()));
+}
+
+#[test]
+fn a_trace_without_counters_is_kept_as_it_comes() {
+    let folder = Folder::new("uncounted");
+    let collector = Collector::to_disk(folder.path(), &["--once"]);
+    send_tcp(collector.tcp(), &packets(false));
+    collector.exit(LONG).success();
+    is_whole(&Trace::only(folder.path()));
+}
+
+#[test]
+fn senders_on_different_connections_are_different_sessions() {
+    let folder = Folder::new("two-plain");
+    let collector = Collector::to_disk(folder.path(), &["--metrics", "127.0.0.1:0"]);
+    send_tcp(collector.tcp(), &packets(true));
+    send_tcp(collector.tcp(), &packets(true));
+    let events = f64::from(4 * EVENTS);
+    eventually("all events are written", || collector.metrics().sum("spoor_events_written_total") == Some(events));
+    collector.stop().success();
+    let traces = Trace::all(folder.path());
+    assert_eq!(traces.len(), 2);
+    traces.iter().for_each(is_whole);
+}
+
+#[test]
+fn bytes_between_packets_are_skipped_and_counted() {
+    let folder = Folder::new("noise");
+    let collector = Collector::to_disk(folder.path(), &["--metrics", "127.0.0.1:0"]);
+    let mut noisy = packets(true);
+    noisy.insert(7, b"no packet at all".to_vec());
+    noisy.insert(99, vec![0xC1; 100]);
+    send_tcp(collector.tcp(), &noisy);
+    let events = f64::from(2 * EVENTS);
+    eventually("all events are written", || collector.metrics().sum("spoor_events_written_total") == Some(events));
+    assert_eq!(collector.metrics().sum("spoor_skipped_bytes_total"), Some(116.0));
+    collector.stop().success();
+    is_whole(&Trace::only(folder.path()));
+}
+
+#[test]
+fn a_file_of_the_same_bytes_gives_the_same_events() {
+    let folder = Folder::new("ingest");
+    let bytes = packets(true).concat();
+    let file = folder.join("trace.heph");
+    fs::write(&file, &bytes).expect("room on disk");
+    let (from_file, from_pipe) = (folder.join("from-file"), folder.join("from-pipe"));
+    let path = file.to_str().expect("a path");
+    run(&["ingest", path, "--sink", &disk(&from_file)]).success();
+    is_whole(&Trace::only(&from_file));
+
+    let mut command = Command::new(binary());
+    command.args(["ingest", "-", "--sink", &disk(&from_pipe)]);
+    let mut process = Process::start(command, Stdout::Collect);
+    let mut stdin = process.take_stdin().expect("a pipe");
+    stdin.write_all(&bytes).expect("the collector reads");
+    drop(stdin);
+    process.exit(LONG).success();
+    assert_eq!(Trace::only(&from_pipe).contents(), Trace::only(&from_file).contents());
+}

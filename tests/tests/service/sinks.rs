@@ -1,0 +1,234 @@
+//! Where a trace goes: several sinks at once, and what happens when one of them fails, lags or is full.
+
+use std::{collections::BTreeSet, fs, path::Path};
+
+use codec::{
+    heph::{MAX_PACKET_BYTES, Step, StreamDecoder},
+    profile::Message,
+};
+use serde_json::Value;
+use tests::{
+    Agent, Collector, Folder, Settings, Trace, account,
+    collector::{disk, run},
+    process::Stdout,
+};
+
+use crate::{LONG, finish, is_complete, trace, verified};
+
+/// The events in a file of Heph packets, by stream and counter.
+#[track_caller]
+fn heph_events(bytes: &[u8]) -> Vec<(u32, u32)> {
+    let mut decoder = StreamDecoder::new(MAX_PACKET_BYTES);
+    let mut events = Vec::new();
+    let mut at = 0;
+    loop {
+        match decoder.step_with(&bytes[at..], true, Message::decode) {
+            Step::Packet { packet, bytes } => {
+                at += bytes.len();
+                if let Message::Function(event) = packet {
+                    events.push((event.stamp.stream.0, event.stamp.counter.0));
+                }
+            }
+            Step::Skip { cause, .. } => panic!("not a packet at {at}: {cause}"),
+            Step::More { .. } => return events,
+        }
+    }
+}
+
+/// The events in lines of JSON, by stream and position.
+#[track_caller]
+fn printed_events(text: &str) -> Vec<(u32, u64)> {
+    let lines = text.lines().map(|line| serde_json::from_str::<Value>(line).expect("every line is JSON"));
+    let place = |line: Value| Some((u32::try_from(line["stream"].as_u64()?).ok()?, line["position"].as_u64()?));
+    let events = lines.filter(|line| line["type"] == "event");
+    events.map(|line| place(line).expect("an event says where it is")).collect()
+}
+
+/// The events of an agent in no order.
+fn made(agent: &Agent) -> BTreeSet<(u32, u64)> {
+    agent.all_made().map(|(stream, position, _)| (stream, position)).collect()
+}
+
+/// Fails the test unless these are all events of the agent, each once and in order within its stream.
+#[track_caller]
+fn are_all_of(agent: &Agent, events: &[(u32, u64)]) {
+    assert_eq!(events.iter().copied().collect::<BTreeSet<_>>(), made(agent));
+    assert_eq!(events.len(), made(agent).len(), "each once");
+    for stream in 0..agent.settings().streams {
+        let of_stream = events.iter().filter(|(id, _)| *id == stream);
+        assert!(of_stream.map(|(_, position)| *position).is_sorted(), "stream {stream} is in order");
+    }
+}
+
+/// Produces events that all have detail, and so take much room: about six thousand of them a MiB.
+#[track_caller]
+fn fill(agent: &mut Agent, events: u64) {
+    for number in 0..events / 2 {
+        let stream = (number % 2) as u32;
+        agent.call(stream, (number % 40) as u32, true).expect("it is taken");
+        agent.return_(stream, true).expect("it is taken");
+    }
+    agent.settle(LONG).expect("it is acknowledged");
+}
+
+/// How many bytes the files in a folder have.
+fn bytes_below(folder: &Path) -> u64 {
+    let tree = Folder::tree(folder);
+    let files = tree.iter().filter_map(|path| fs::metadata(folder.join(path)).ok()).filter(|data| data.is_file());
+    files.map(|data| data.len()).sum()
+}
+
+#[test]
+fn all_sinks_get_the_same() {
+    let folder = Folder::new("tee");
+    let (out, file) = (folder.join("out"), folder.join("copy.heph"));
+    let (to_disk, to_file) = (disk(&out), format!("heph:{}", file.display()));
+    let arguments = ["--listen", "127.0.0.1:0", "--sink", &to_disk, "--sink", "stdout:events", "--sink", &to_file];
+    let collector = Collector::start(&arguments);
+    let agent = trace(Settings::udp(collector.udp(), 1), 3_000);
+    let exit = collector.stop().success();
+    is_complete(&out, &agent);
+    are_all_of(&agent, &printed_events(exit.text()));
+    let copied = heph_events(&fs::read(&file).expect("the file is there"));
+    are_all_of(&agent, &copied.iter().map(|(stream, counter)| (*stream, (*counter).into())).collect::<Vec<_>>());
+
+    // The copy is as good as the network was.
+    let again = folder.join("again");
+    run(&["ingest", file.to_str().expect("a path"), "--sink", &disk(&again)]).success();
+    assert_eq!(Trace::only(&again).contents(), Trace::only(&out).contents());
+}
+
+#[test]
+fn packets_can_be_piped_on() {
+    let folder = Folder::new("pipe");
+    let to_disk = disk(folder.path());
+    let arguments = ["--listen", "127.0.0.1:0", "--sink", &to_disk, "--sink", "stdout:heph"];
+    let collector = Collector::start(&arguments);
+    let agent = trace(Settings::tcp(collector.tcp(), 2), 1_000);
+    let exit = collector.stop().success();
+    let piped = heph_events(&exit.stdout);
+    are_all_of(&agent, &piped.iter().map(|(stream, counter)| (*stream, (*counter).into())).collect::<Vec<_>>());
+    is_complete(folder.path(), &agent);
+}
+
+#[test]
+fn a_broken_pipe_stops_nobody_else() {
+    let folder = Folder::new("broken");
+    let to_disk = disk(folder.path());
+    let arguments = ["--listen", "127.0.0.1:0", "--sink", &to_disk, "--sink", "stdout:events"];
+    let mut collector = Collector::start_with(&arguments, Stdout::Hold);
+    let mut agent = Agent::start(Settings::tcp(collector.tcp(), 3)).expect("it is heard");
+    agent.work(1_000).expect("it is taken");
+    drop(collector.process().take_stdout());
+    agent.work(5_000).expect("it is taken");
+    finish(&mut agent);
+    collector.stop().success();
+    is_complete(folder.path(), &agent);
+}
+
+#[test]
+fn a_reader_that_stops_reading_stops_nobody_else() {
+    let folder = Folder::new("stuck");
+    let to_disk = disk(folder.path());
+    let stuck = "stdout:events,on-full=drop";
+    let arguments = ["--listen", "127.0.0.1:0", "--sink", &to_disk, "--sink", stuck];
+    let collector = Collector::start_with(&arguments, Stdout::Hold);
+    // Far more than a pipe holds.
+    let agent = trace(Settings { streams: 4, ..Settings::tcp(collector.tcp(), 4) }, 40_000);
+    let exit = collector.stop();
+    assert_eq!(exit.code, Some(1), "it says that it could not finish them all: {}", exit.stderr);
+    assert!(exit.stderr.contains("stdout:events takes nothing any more"), "{}", exit.stderr);
+    is_complete(folder.path(), &agent);
+}
+
+#[test]
+fn a_long_session_is_split_into_parts() {
+    let folder = Folder::new("rotate");
+    let collector = Collector::to_disk(folder.path(), &["--rotate-bytes", "1MiB"]);
+    let mut agent = Agent::start(Settings::tcp(collector.tcp(), 5)).expect("it is heard");
+    for _ in 0..15 {
+        fill(&mut agent, 2_000);
+    }
+    finish(&mut agent);
+    collector.stop().success();
+    let mut parts = Trace::parts(folder.path(), agent.session());
+    parts.sort_by_key(|part| part.manifest.part.unwrap_or(1));
+    assert!(parts.len() >= 3, "only {} parts", parts.len());
+    account::parts_hold(&parts, &agent, &BTreeSet::new());
+    let positions = parts.iter().flat_map(|part| part.threads.get(&0)).flatten().map(|event| event.position);
+    assert!(positions.eq(0..agent.made(0).len() as u64), "positions go on from part to part");
+    for part in &parts {
+        assert!(part.manifest.gaps.is_empty());
+        verified(&part.folder);
+    }
+    let ends = parts.iter().map(|part| part.manifest.end.as_ref().map_or("", |end| end.how.as_str()));
+    let ends: Vec<_> = ends.collect();
+    assert_eq!(ends.last(), Some(&"exited"));
+    assert!(ends[..ends.len() - 1].iter().all(|how| *how == "rotated"), "{ends:?}");
+}
+
+#[test]
+fn a_session_is_split_by_time_too() {
+    let folder = Folder::new("rotate-time");
+    let collector = Collector::to_disk(folder.path(), &["--rotate-every", "1s"]);
+    let mut agent = Agent::start(Settings::tcp(collector.tcp(), 6)).expect("it is heard");
+    let split = |agent: &Agent| fs::read_dir(folder.path()).is_ok_and(|parts| parts.count() >= 2) && agent.acks() > 0;
+    while !split(&agent) {
+        agent.work(50).expect("it is taken");
+        agent.settle(LONG).expect("it is acknowledged");
+    }
+    finish(&mut agent);
+    collector.stop().success();
+    let mut parts = Trace::parts(folder.path(), agent.session());
+    parts.sort_by_key(|part| part.manifest.part.unwrap_or(1));
+    assert!(parts.len() >= 2);
+    account::parts_hold(&parts, &agent, &BTreeSet::new());
+    parts.iter().for_each(|part| verified(&part.folder));
+}
+
+#[test]
+fn the_oldest_makes_room_for_the_newest() {
+    const MAX_BYTES: u64 = 4 << 20;
+    let folder = Folder::new("room");
+    let collector = Collector::to_disk(folder.path(), &["--max-bytes", "4MiB", "--rotate-bytes", "1MiB"]);
+    let mut agent = Agent::start(Settings::tcp(collector.tcp(), 7)).expect("it is heard");
+    for _ in 0..25 {
+        fill(&mut agent, 2_000);
+        let bytes = bytes_below(folder.path());
+        assert!(bytes < MAX_BYTES + MAX_BYTES / 2, "{bytes} bytes on disk");
+    }
+    finish(&mut agent);
+    collector.stop().success();
+    let bytes = bytes_below(folder.path());
+    assert!((MAX_BYTES / 4..=MAX_BYTES).contains(&bytes), "{bytes} bytes on disk");
+    let mut parts = Trace::parts(folder.path(), agent.session());
+    parts.sort_by_key(|part| part.manifest.part.unwrap_or(1));
+    parts.iter().for_each(|part| verified(&part.folder));
+    assert!(parts.first().is_some_and(|part| part.manifest.part.unwrap_or(1) > 1), "the oldest is gone");
+    let last = parts.iter().filter_map(|part| part.threads.get(&0)?.last()).next_back();
+    assert_eq!(last.map(|event| event.position + 1), Some(agent.made(0).len() as u64), "the newest is there");
+}
+
+#[test]
+fn being_told_to_stop_finishes_the_files() {
+    for signal in ["TERM", "INT"] {
+        let folder = Folder::new("stop");
+        let collector = Collector::to_disk(folder.path(), &[]);
+        let mut agent = Agent::start(Settings::udp(collector.udp(), 8)).expect("it is heard");
+        agent.work(2_000).expect("it is taken");
+        agent.settle(LONG).expect("it is acknowledged");
+        let exit = collector.end_by(signal).success();
+        assert!(exit.stderr.replace(',', "").contains("2000"), "the summary tells of the events: {}", exit.stderr);
+        let trace = is_complete(folder.path(), &agent);
+        assert_eq!(trace.manifest.end.expect("it has ended").how, "stopped");
+    }
+}
+
+#[test]
+fn once_means_until_the_first_session_has_ended() {
+    let folder = Folder::new("once");
+    let collector = Collector::to_disk(folder.path(), &["--once"]);
+    let agent = trace(Settings::udp(collector.udp(), 9), 800);
+    collector.exit(LONG).success();
+    is_complete(folder.path(), &agent);
+}

@@ -1,0 +1,157 @@
+//! How packets get in: both transports, both families of addresses, one port or several, one agent or many.
+
+use std::{collections::BTreeSet, net::TcpStream, thread};
+
+use tests::{Collector, Folder, Settings, Trace, account, collector::disk};
+
+use crate::{LONG, finish, is_complete, trace};
+
+#[test]
+fn udp_and_tcp_work_side_by_side_on_one_port() {
+    let folder = Folder::new("side-by-side");
+    let collector = Collector::to_disk(folder.path(), &[]);
+    assert_eq!(collector.udp(), collector.tcp(), "one port for both");
+    let agents = [Settings::udp(collector.udp(), 1), Settings::tcp(collector.tcp(), 2)]
+        .map(|settings| thread::spawn(move || trace(settings, 4_000)));
+    let agents = agents.map(|agent| agent.join().expect("the agent ends well"));
+    collector.stop().success();
+    for agent in &agents {
+        let trace = is_complete(folder.path(), agent);
+        let process = trace.manifest.process.expect("the process is known");
+        assert_eq!((process.pid, process.host.as_str()), (4_711, "machine"));
+        assert_eq!((process.executable.as_str(), process.arguments.len()), ("/usr/bin/synthetic", 2));
+        assert_eq!((process.arch.as_str(), process.os.as_str()), ("x86_64", "linux"));
+        assert_eq!(trace.manifest.clock.as_deref(), Some("boottime"));
+        assert_eq!(trace.manifest.epoch_unix_ns, Some(tests::agent::EPOCH_UNIX_NS));
+        let names: Vec<_> = trace.manifest.threads.iter().map(|thread| thread.name.as_deref()).collect();
+        assert_eq!(names, [Some("worker 0"), Some("worker 1")]);
+        assert_eq!(trace.threads[&0][0].name.as_deref(), Some("function_0"));
+        let end = trace.manifest.end.expect("it has ended");
+        assert_eq!((end.how.as_str(), end.code), ("exited", Some(0)));
+    }
+}
+
+#[test]
+fn one_transport_can_be_had_without_the_other() {
+    let folder = Folder::new("one-transport");
+    let collector = Collector::to_disk(&folder.join("udp"), &["--udp"]);
+    assert!(collector.all_tcp().is_empty());
+    assert!(TcpStream::connect(collector.udp()).is_err(), "nobody listens on TCP");
+    let agent = trace(Settings::udp(collector.udp(), 3), 500);
+    collector.stop().success();
+    is_complete(&folder.join("udp"), &agent);
+
+    let collector = Collector::to_disk(&folder.join("tcp"), &["--tcp"]);
+    assert!(collector.all_udp().is_empty());
+    let agent = trace(Settings::tcp(collector.tcp(), 4), 500);
+    collector.stop().success();
+    is_complete(&folder.join("tcp"), &agent);
+}
+
+#[test]
+fn several_addresses_of_both_families() {
+    let folder = Folder::new("addresses");
+    let sink = disk(folder.path());
+    let collector = Collector::start(&["--listen", "127.0.0.1:0", "--listen", "[::1]:0", "--sink", &sink]);
+    assert_eq!((collector.all_udp().len(), collector.all_tcp().len()), (2, 2));
+    assert_eq!(collector.all_udp().iter().filter(|address| address.is_ipv6()).count(), 1);
+    let udp = collector.all_udp().iter().zip(10..).map(|(address, seed)| Settings::udp(*address, seed));
+    let tcp = collector.all_tcp().iter().zip(20..).map(|(address, seed)| Settings::tcp(*address, seed));
+    let agents: Vec<_> = udp.chain(tcp).map(|settings| trace(settings, 500)).collect();
+    collector.stop().success();
+    agents.iter().for_each(|agent| drop(is_complete(folder.path(), agent)));
+    assert_eq!(Trace::all(folder.path()).len(), 4);
+}
+
+#[test]
+fn eight_agents_at_once() {
+    let folder = Folder::new("eight");
+    let collector = Collector::to_disk(folder.path(), &["--metrics", "127.0.0.1:0"]);
+    let agents: Vec<_> = (0..8)
+        .map(|seed| match seed % 2 {
+            0 => Settings { streams: 3, ..Settings::udp(collector.udp(), 30 + seed) },
+            _ => Settings { streams: 3, ..Settings::tcp(collector.tcp(), 30 + seed) },
+        })
+        .map(|settings| thread::spawn(move || trace(settings, 3_000)))
+        .collect();
+    let agents: Vec<_> = agents.into_iter().map(|agent| agent.join().expect("the agent ends well")).collect();
+    let metrics = collector.metrics();
+    collector.stop().success();
+    agents.iter().for_each(|agent| drop(is_complete(folder.path(), agent)));
+    assert_eq!(metrics.sum("spoor_sessions_total"), Some(8.0));
+    assert_eq!(metrics.sum("spoor_events_written_total"), Some(24_000.0));
+    assert_eq!(metrics.sum("spoor_events_missing_total").unwrap_or(0.0), 0.0);
+    for transport in ["udp", "tcp"] {
+        let bytes = metrics.labelled("spoor_received_bytes_total", "transport", transport);
+        assert!(bytes.is_some_and(|bytes| bytes > 500_000.0), "{transport}: {bytes:?}");
+    }
+}
+
+#[test]
+fn a_tcp_agent_resumes_after_its_connection_broke() {
+    let folder = Folder::new("reconnect");
+    let collector = Collector::to_disk(folder.path(), &[]);
+    let mut agent = tests::Agent::start(Settings::tcp(collector.tcp(), 40)).expect("it is heard");
+    for _ in 0..5 {
+        agent.work(1_500).expect("it is taken");
+        agent.reconnect().expect("the collector knows it again");
+    }
+    agent.work(500).expect("it is taken");
+    finish(&mut agent);
+    collector.stop().success();
+    is_complete(folder.path(), &agent);
+}
+
+#[test]
+fn a_udp_agent_may_move_to_another_port() {
+    let folder = Folder::new("move");
+    let collector = Collector::to_disk(folder.path(), &[]);
+    let mut agent = tests::Agent::start(Settings::udp(collector.udp(), 41)).expect("it is heard");
+    let mut ports = BTreeSet::new();
+    for _ in 0..4 {
+        ports.insert(agent.local_address().expect("an address").port());
+        agent.work(1_000).expect("it is taken");
+        agent.reconnect().expect("the collector knows it again");
+    }
+    finish(&mut agent);
+    assert_eq!(ports.len(), 4);
+    collector.stop().success();
+    is_complete(folder.path(), &agent);
+}
+
+#[test]
+fn datagrams_of_any_size_are_taken() {
+    let folder = Folder::new("sizes");
+    let collector = Collector::to_disk(folder.path(), &[]);
+    let sizes = [500, 1_400, 9_000, 60_000];
+    let settings = sizes
+        .iter()
+        .zip(50..)
+        .map(|(&datagram_bytes, seed)| Settings { datagram_bytes, ..Settings::udp(collector.udp(), seed) });
+    let agents: Vec<_> = settings.map(|settings| trace(settings, 1_500)).collect();
+    collector.stop().success();
+    agents.iter().for_each(|agent| drop(is_complete(folder.path(), agent)));
+}
+
+#[test]
+fn more_streams_than_fit_a_datagram() {
+    let folder = Folder::new("streams");
+    let collector = Collector::to_disk(folder.path(), &[]);
+    let agent = trace(Settings { streams: 300, ..Settings::udp(collector.udp(), 60) }, 3_000);
+    collector.stop().success();
+    let trace = is_complete(folder.path(), &agent);
+    assert_eq!(trace.threads.len(), 300);
+}
+
+#[test]
+fn an_agent_that_goes_silent_is_given_up() {
+    let folder = Folder::new("silent");
+    let collector = Collector::to_disk(folder.path(), &["--session-timeout", "500ms", "--once"]);
+    let mut agent = tests::Agent::start(Settings::udp(collector.udp(), 61)).expect("it is heard");
+    agent.work(700).expect("it is taken");
+    agent.settle(LONG).expect("it is acknowledged");
+    collector.exit(LONG).success();
+    let trace = Trace::of(folder.path(), agent.session());
+    account::complete(&trace, &agent);
+    assert_eq!(trace.manifest.end.expect("it has ended").how, "lost contact");
+}
