@@ -78,7 +78,8 @@ impl fmt::Display for Period {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let seconds = self.0.as_secs_f64();
         match self.0.as_secs() {
-            0 => write!(f, "{:.0} ms", seconds * 1000.0),
+            0 if seconds < 1e-3 => write!(f, "{:.1} µs", seconds * 1e6),
+            0 => write!(f, "{:.0} ms", seconds * 1e3),
             1..60 => write!(f, "{seconds:.1} s"),
             60..3600 => write!(f, "{} min {} s", self.0.as_secs() / 60, self.0.as_secs() % 60),
             _ => write!(f, "{} h {} min", self.0.as_secs() / 3600, self.0.as_secs() / 60 % 60),

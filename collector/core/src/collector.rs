@@ -124,10 +124,7 @@ impl Collector {
         }
         let keys: Vec<_> = self.sessions.keys().copied().collect();
         for key in keys {
-            // An end that was announced is the better answer.
-            let mut around = Around { config: &self.config, counts: &mut self.counts, now };
-            let told = self.sessions.get_mut(&key).and_then(|session| session.tick(&mut around));
-            self.finish_session(now, key, told.unwrap_or(how));
+            self.finish_session(now, key, how);
         }
         self.flush(now);
     }
@@ -301,8 +298,7 @@ impl Collector {
         session.out.drain_to(&mut self.outputs);
         let window_bytes = self.config.window_bytes;
         session.reply(window_bytes, &mut around, &mut self.transmits);
-        let over = matches!(how, How::Told(_));
-        let id = session.id();
+        let (id, over) = (session.id(), session.has_ended());
         if let Some(id) = id {
             self.by_id.remove(&id);
             self.past.remember(id, session, over);

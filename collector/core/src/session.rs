@@ -309,7 +309,12 @@ impl Session {
         (all_there || overdue).then_some(How::Told(ending.reason()))
     }
 
-    /// Ends the session: nothing that is missing will come any more.
+    /// Whether the agent has said that it is over.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.ending.is_some()
+    }
+
+    /// Ends the session: nothing that is missing will come any more. If it has announced its end, that is how it ended.
     pub(crate) fn finish(&mut self, key: SessionKey, how: How, around: &mut Around<'_>) {
         let cause = if how == How::Stopped { Cause::Collector("stopped".into()) } else { Cause::Network };
         for index in 0..self.streams.len() {
@@ -320,7 +325,7 @@ impl Session {
         around.counts.streams_now -= self.streams.len();
         let summary = Summary {
             id: self.id,
-            how,
+            how: self.ending.as_ref().map_or(how, |ending| How::Told(ending.reason())),
             at: self.ending.as_ref().map(Ending::at),
             streams: self.streams.len(),
             written: self.out.written,
