@@ -59,7 +59,8 @@ fn fresh(folder: &Path) {
 
 fn throughput(folder: &Path, name: &str, transport: &str, carries: Carries, events: u64) {
     fresh(folder);
-    let running = Running::start(folder, &[]);
+    let running =
+        Running::start(folder, &env::var("BENCH_ARGS").unwrap_or_default().split_whitespace().collect::<Vec<_>>());
     let (address, id) = (running.address, SessionId([7; 16]));
     let mut memory = Vec::new();
     let started = Instant::now();

@@ -14,6 +14,7 @@ use self::past::Past;
 use crate::{
     Config, Counts, How, Output, Peer, SessionKey, Transmit,
     bindings::{Binding, Bindings, Unknown},
+    buffers::Buffers,
     session::{Around, Session},
 };
 
@@ -22,6 +23,7 @@ use crate::{
 pub struct Collector {
     config: Config,
     counts: Counts,
+    buffers: Buffers,
     sessions: BTreeMap<SessionKey, Session>,
     by_id: HashMap<SessionId, SessionKey>,
     past: Past,
@@ -42,6 +44,8 @@ impl Collector {
         Self {
             config,
             counts: Counts::default(),
+            // A batch is passed on when it has more than that, so it ends within one packet of it.
+            buffers: Buffers::new(config.batch_bytes + 2048),
             sessions: BTreeMap::new(),
             by_id: HashMap::new(),
             past: Past::default(),
@@ -103,7 +107,7 @@ impl Collector {
         }
         let mut ended = Vec::new();
         for (key, session) in &mut self.sessions {
-            let mut around = Around { config: &self.config, counts: &mut self.counts, now };
+            let mut around = Around { config: &self.config, counts: &mut self.counts, buffers: &self.buffers, now };
             let told = session.tick(&mut around);
             let silent = now.saturating_sub(session.heard()) >= self.config.session_timeout;
             if let Some(how) = told.or(silent.then_some(How::LostContact)) {
@@ -137,7 +141,7 @@ impl Collector {
         for key in touched.drain(..) {
             let Some(session) = self.sessions.get_mut(&key) else { continue };
             session.out.drain_to(&mut self.outputs);
-            let mut around = Around { config: &self.config, counts: &mut self.counts, now };
+            let mut around = Around { config: &self.config, counts: &mut self.counts, buffers: &self.buffers, now };
             session.reply(window_bytes, &mut around, &mut self.transmits);
         }
         self.touched = touched;
@@ -260,7 +264,7 @@ impl Collector {
         }
         let key = SessionKey(self.next_key);
         self.next_key += 1;
-        let mut around = Around { config: &self.config, counts: &mut self.counts, now };
+        let mut around = Around { config: &self.config, counts: &mut self.counts, buffers: &self.buffers, now };
         self.sessions.insert(key, Session::new(key, id, peer, &mut around));
         self.bindings.bind(peer, Binding::Open(key));
         if let Some(id) = id {
@@ -293,7 +297,7 @@ impl Collector {
 
     fn finish_session(&mut self, now: Duration, key: SessionKey, how: How) {
         let Some(mut session) = self.sessions.remove(&key) else { return };
-        let mut around = Around { config: &self.config, counts: &mut self.counts, now };
+        let mut around = Around { config: &self.config, counts: &mut self.counts, buffers: &self.buffers, now };
         session.finish(key, how, &mut around);
         session.out.drain_to(&mut self.outputs);
         let window_bytes = self.config.window_bytes;

@@ -14,6 +14,7 @@
 #![forbid(unsafe_code)]
 
 mod bindings;
+mod buffers;
 mod cause;
 mod collector;
 mod config;

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use bytes::{Bytes, BytesMut};
 use codec::{Position, StreamId};
 
-use crate::{Cause, Gap, Output, Run, SessionKey};
+use crate::{Cause, Gap, Output, Run, SessionKey, buffers::Buffers};
 
 /// Collects what streams settle, and makes batches of it.
 #[derive(Debug)]
@@ -13,7 +13,8 @@ pub(crate) struct Outbox {
     session: SessionKey,
     batch_bytes: usize,
     options: BytesMut,
-    bytes: BytesMut,
+    buffers: Buffers,
+    bytes: Vec<u8>,
     runs: Vec<Run>,
     ready: VecDeque<Output>,
     /// Events passed on.
@@ -23,12 +24,13 @@ pub(crate) struct Outbox {
 }
 
 impl Outbox {
-    pub(crate) fn new(session: SessionKey, batch_bytes: usize) -> Self {
+    pub(crate) fn new(session: SessionKey, batch_bytes: usize, buffers: Buffers) -> Self {
         Self {
             session,
             batch_bytes,
             options: BytesMut::new(),
-            bytes: BytesMut::new(),
+            buffers,
+            bytes: Vec::new(),
             runs: Vec::new(),
             ready: VecDeque::new(),
             written: 0,
@@ -49,7 +51,7 @@ impl Outbox {
             _ => self.runs.push(Run { stream, first: position, events: 1, bytes }),
         }
         if self.bytes.capacity() == 0 {
-            self.bytes.reserve(self.batch_bytes.max(packet.len()));
+            self.bytes = self.buffers.take();
         }
         self.bytes.extend_from_slice(packet);
         self.written += 1;
@@ -93,7 +95,7 @@ impl Outbox {
                 self.bytes.clear();
                 bytes
             } else {
-                std::mem::take(&mut self.bytes).freeze()
+                self.buffers.share(std::mem::take(&mut self.bytes))
             };
             self.ready.push_back(Output::Events { session, bytes, runs: std::mem::take(&mut self.runs) });
         }

@@ -16,6 +16,7 @@ use codec::{
 use self::ending::Ending;
 use crate::{
     Cause, Config, Counts, How, Output, Peer, SessionKey, Summary, Transmit,
+    buffers::Buffers,
     cause::Reasons,
     outbox::Outbox,
     reply::{MAX_RANGES, Reply, nacks},
@@ -61,6 +62,7 @@ pub(crate) struct Session {
 pub(crate) struct Around<'a> {
     pub(crate) config: &'a Config,
     pub(crate) counts: &'a mut Counts,
+    pub(crate) buffers: &'a Buffers,
     pub(crate) now: Duration,
 }
 
@@ -68,7 +70,7 @@ impl Session {
     pub(crate) fn new(key: SessionKey, id: Option<SessionId>, peer: Peer, around: &mut Around<'_>) -> Self {
         around.counts.sessions += 1;
         around.counts.sessions_open += 1;
-        let mut out = Outbox::new(key, around.config.batch_bytes);
+        let mut out = Outbox::new(key, around.config.batch_bytes, around.buffers.clone());
         out.push(Output::Started { session: key, id, peer });
         Self {
             id,

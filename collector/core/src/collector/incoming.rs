@@ -135,7 +135,7 @@ impl Collector {
             if self.touched.last() != Some(&key) {
                 self.touched.push(key);
             }
-            let mut around = Around { config: &self.config, counts: &mut self.counts, now };
+            let mut around = Around { config: &self.config, counts: &mut self.counts, buffers: &self.buffers, now };
             let mut heard = bytes.len();
             session.hear(peer, 0, now);
             give(session, &message, bytes, &mut around);
@@ -184,7 +184,7 @@ impl Collector {
             Some(session) => {
                 session.hear(peer, bytes.len(), now);
                 session.acknowledge_again(bytes, now);
-                let mut around = Around { config: &self.config, counts: &mut self.counts, now };
+                let mut around = Around { config: &self.config, counts: &mut self.counts, buffers: &self.buffers, now };
                 session.reply(self.config.window_bytes, &mut around, &mut self.transmits);
             }
             None if is_event => self.counts.refused_session_events += 1,
