@@ -36,7 +36,7 @@ use crate::{Batch, Ended, Gap, Session, Sink, SinkError};
 
 /// Writes each session to a directory of its own.
 ///
-/// What it is given waits in memory until a thread has 256 KiB, or until the next flush. While the disk takes nothing
+/// What it is given waits in memory until a thread has 64 KiB, or until the next flush. While the disk takes nothing
 /// it keeps up to 1 MiB for each thread and 64 MiB in all; what comes then is a gap of cause `collector:disk-full` or
 /// `collector:disk-error`, and as soon as the disk takes something, it goes on.
 ///

@@ -8,7 +8,7 @@ use std::{
 
 use codec::{
     Arch, ClockKind, Os, StreamId,
-    atf::{EndEntry, Origin},
+    atf::{EndEntry, MAX_STACK_BYTES, Origin},
 };
 
 use super::{
@@ -31,6 +31,7 @@ pub(super) struct OpenSession {
     /// The session's zero by the trace's clock, and whether the clock was known: from the first event on it stays.
     pub(super) zero: Option<Zero>,
     pub(super) stand_ins: StandIns,
+    stack: Box<[u8; MAX_STACK_BYTES]>,
     /// Where the streams of earlier parts have come to.
     pub(super) positions: HashMap<u32, u64>,
 }
@@ -58,6 +59,7 @@ impl OpenSession {
             part,
             zero: None,
             stand_ins: StandIns::default(),
+            stack: Box::new([0; MAX_STACK_BYTES]),
             positions: HashMap::new(),
         }
     }
@@ -94,6 +96,7 @@ impl OpenSession {
             }
             let mut appending = Appending {
                 zero_ns: zero.zero_ns,
+                stack: &mut self.stack,
                 stand_ins: &mut self.stand_ins,
                 pending_bytes: flush_bytes,
                 most_events: volume.limits.most_events,

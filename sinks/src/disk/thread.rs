@@ -44,6 +44,8 @@ pub(super) struct OpenThread {
 pub(super) struct Appending<'s> {
     /// The session's zero by the trace's clock.
     pub(super) zero_ns: u64,
+    /// For the stack of one event, kept so that it need not be cleared for each.
+    pub(super) stack: &'s mut [u8; MAX_STACK_BYTES],
     /// The functions of module 0.
     pub(super) stand_ins: &'s mut StandIns,
     /// How many bytes may wait before somebody has to look.
@@ -138,7 +140,7 @@ impl OpenThread {
         let sequence = if event.detail.is_none() && !context && event.ip.is_none() && event.extra.is_empty() {
             self.writer.append(&index, &[])?
         } else {
-            self.append_details(event, &index, context, to.zero_ns)?
+            self.append_details(event, &index, context, to)?
         };
         // Only now: what was not appended, no reader knows of.
         self.substream = stamp.substream;
@@ -169,15 +171,14 @@ impl OpenThread {
         event: &FunctionEvent<'_>,
         index: &IndexEvent,
         context: bool,
-        zero_ns: u64,
+        to: &mut Appending<'_>,
     ) -> Result<u32, AppendError> {
         let stamp = &event.stamp;
-        let start = ClockNs(zero_ns.saturating_add(stamp.start.0));
-        let mut stack = [0; MAX_STACK_BYTES];
+        let start = ClockNs(to.zero_ns.saturating_add(stamp.start.0));
         let context = context.then_some(DetailBody::Context(Context { substream: stamp.substream, start }));
         let registers = event.detail.map(|detail| {
             let function = index.function;
-            let (registers, stack) = (detail.registers(), detail.stack_bytes(&mut stack));
+            let (registers, stack) = (detail.registers(), detail.stack_bytes(to.stack));
             DetailBody::function(event.kind, FunctionDetail { function, registers, stack })
         });
         // Where there is a function, nothing else of the index keeps the address.

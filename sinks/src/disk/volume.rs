@@ -43,7 +43,7 @@ impl Default for Limits {
         Self {
             rotate_bytes: None,
             rotate_every: None,
-            flush_bytes: 256 << 10,
+            flush_bytes: 64 << 10,
             stuck_bytes: 1 << 20,
             flush_total: 32 << 20,
             stuck_total: 64 << 20,
