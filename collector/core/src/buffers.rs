@@ -71,7 +71,8 @@ mod tests {
         let other = shared.clone();
         drop(shared);
         assert_eq!(&other[..], b"batch");
-        assert_ne!(buffers.take().as_ptr(), address, "somebody still reads it");
+        let meanwhile = buffers.take();
+        assert_ne!(meanwhile.as_ptr(), address, "somebody still reads it");
         drop(other);
         let again = buffers.take();
         assert_eq!((again.as_ptr(), again.len()), (address, 0));

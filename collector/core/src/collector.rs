@@ -1,22 +1,26 @@
 //! All sessions, and the way of bytes to them.
 
 mod incoming;
+mod openings;
 mod past;
 
 use std::{
-    collections::{BTreeMap, HashMap, HashSet, VecDeque},
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque},
     time::Duration,
 };
 
 use codec::{SessionId, heph::StreamDecoder};
 
-use self::past::Past;
+use self::{openings::Openings, past::Past};
 use crate::{
     Config, Counts, How, Output, Peer, SessionKey, Transmit,
     bindings::{Binding, Bindings, Unknown},
     buffers::Buffers,
     session::{Around, Session},
 };
+
+/// How often peers are looked through to forget some.
+const PURGE_TIME: Duration = Duration::from_millis(100);
 
 /// Takes what arrives and tells what it comes to. Times are counted from any fixed moment.
 #[derive(Debug)]
@@ -32,8 +36,14 @@ pub struct Collector {
     next_key: u64,
     /// No session can make room for another before this time.
     full_until: Duration,
+    /// How many sessions may be opened at once, and when that was last raised.
+    openings: Openings,
+    /// When peers were last looked through to forget some.
+    purged: Duration,
     /// The sessions that something has happened to since the last flush.
     touched: Vec<SessionKey>,
+    /// Sessions of the past that have something to tell.
+    answering: BTreeSet<SessionId>,
     outputs: VecDeque<Output>,
     transmits: VecDeque<Transmit>,
 }
@@ -53,7 +63,10 @@ impl Collector {
             decoders: HashMap::new(),
             next_key: 0,
             full_until: Duration::ZERO,
+            openings: Openings::new(config.max_sessions),
+            purged: Duration::ZERO,
             touched: Vec::new(),
+            answering: BTreeSet::new(),
             outputs: VecDeque::new(),
             transmits: VecDeque::new(),
         }
@@ -140,11 +153,21 @@ impl Collector {
         touched.dedup();
         for key in touched.drain(..) {
             let Some(session) = self.sessions.get_mut(&key) else { continue };
+            if session.is_over(now, &self.config) {
+                self.finish_session(now, key, How::Closed);
+                continue;
+            }
             session.out.drain_to(&mut self.outputs);
             let mut around = Around { config: &self.config, counts: &mut self.counts, buffers: &self.buffers, now };
             session.reply(window_bytes, &mut around, &mut self.transmits);
         }
         self.touched = touched;
+        self.answering.retain(|id| {
+            let Some(session) = self.past.session_mut(*id) else { return false };
+            let mut around = Around { config: &self.config, counts: &mut self.counts, buffers: &self.buffers, now };
+            session.reply(window_bytes, &mut around, &mut self.transmits);
+            session.owes_reply()
+        });
     }
 
     /// What the sinks are to be told next.
@@ -159,7 +182,12 @@ impl Collector {
 
     /// Keeps a datagram of an unknown sender, in case its next one says who it is.
     fn wait_for_name(&mut self, now: Duration, peer: Peer, datagram: &[u8]) {
-        if self.bindings.get(&peer).is_none() && !self.make_room_for_peer() {
+        if !incoming::is_readable(datagram, self.config.max_packet_bytes) {
+            self.counts.bad_datagrams += 1;
+            self.counts.skipped_bytes += datagram.len() as u64;
+            return;
+        }
+        if self.bindings.get(&peer).is_none() && !self.make_room_for_peer(now) {
             self.counts.refused_datagrams += 1;
             return;
         }
@@ -183,9 +211,11 @@ impl Collector {
     }
 
     /// Whether another peer can be remembered.
-    fn make_room_for_peer(&mut self) -> bool {
+    fn make_room_for_peer(&mut self, now: Duration) -> bool {
         let limit = self.config.max_sessions.saturating_mul(4);
-        if self.bindings.len() >= limit {
+        // Looking through all of them takes a while, so it is not done for each that is refused.
+        if self.bindings.len() >= limit && now >= self.purged + PURGE_TIME {
+            self.purged = now;
             let current: HashSet<_> = self.sessions.values().map(Session::peer).collect();
             self.bindings.purge(&current);
         }
@@ -227,20 +257,27 @@ impl Collector {
     /// The open session with this id, to which the peer belongs from now on. There is none if it has ended, or if
     /// there are too many.
     fn session_for(&mut self, now: Duration, peer: Peer, id: SessionId) -> Option<SessionKey> {
+        let can_bind = self.bindings.get(&peer).is_some() || self.make_room_for_peer(now);
         if let Some(key) = self.by_id.get(&id) {
-            self.bindings.bind(peer, Binding::Open(*key));
+            if can_bind {
+                self.bindings.bind(peer, Binding::Open(*key));
+            }
             return Some(*key);
         }
         if self.past.is_over(id) {
-            self.bindings.bind(peer, Binding::Past(id));
+            if can_bind {
+                self.bindings.bind(peer, Binding::Past(id));
+            }
             return None;
         }
         let known = self.bindings.get(&peer).and_then(|binding| match binding {
             Binding::Open(key) => Some(*key),
             _ => None,
         });
-        // One that was started without a name has one now.
+        // One that was started without a name has one now. In a connection the name would have come first: there it is
+        // another session that takes its turn.
         if let Some(key) = known
+            && matches!(peer, Peer::Datagram { .. })
             && let Some(session) = self.sessions.get_mut(&key)
             && session.id().is_none()
         {
@@ -258,7 +295,8 @@ impl Collector {
     }
 
     fn open_session(&mut self, now: Duration, peer: Peer, id: Option<SessionId>) -> Option<SessionKey> {
-        if !self.make_room_for_session(now) || (self.bindings.get(&peer).is_none() && !self.make_room_for_peer()) {
+        let room = self.openings.take(now) && self.make_room_for_session(now);
+        if !room || (self.bindings.get(&peer).is_none() && !self.make_room_for_peer(now)) {
             self.counts.refused_sessions += 1;
             return None;
         }
@@ -300,8 +338,8 @@ impl Collector {
         let mut around = Around { config: &self.config, counts: &mut self.counts, buffers: &self.buffers, now };
         session.finish(key, how, &mut around);
         session.out.drain_to(&mut self.outputs);
-        let window_bytes = self.config.window_bytes;
-        session.reply(window_bytes, &mut around, &mut self.transmits);
+        // Nothing is left to wait for: what is to be told is told now.
+        session.reply(0, &mut around, &mut self.transmits);
         let (id, over) = (session.id(), session.has_ended());
         if let Some(id) = id {
             self.by_id.remove(&id);

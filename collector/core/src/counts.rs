@@ -17,6 +17,8 @@ pub struct Counts {
     pub missing: BTreeMap<Cause, u64>,
     /// Events that arrived after their gap was declared, or after their session ended.
     pub late: u64,
+    /// Options that arrived after their session ended.
+    pub late_options: u64,
     /// Events that arrived again.
     pub duplicates: u64,
     /// Streams whose counters started anew.
@@ -47,7 +49,18 @@ pub struct Counts {
     pub streams_now: usize,
 }
 
+/// How many causes are told apart over all sessions: reasons come from the wire.
+const MAX_CAUSES: usize = 128;
+
 impl Counts {
+    /// Enters events that are missing.
+    pub(crate) fn miss(&mut self, cause: &Cause, count: u64) {
+        let known = self.missing.contains_key(cause) || self.missing.len() < MAX_CAUSES;
+        let cause = if known { cause.clone() } else { Cause::Agent("other".into()) };
+        let missing = self.missing.entry(cause).or_default();
+        *missing = missing.saturating_add(count);
+    }
+
     /// Events that are settled: written and missing.
     pub fn produced(&self) -> u64 {
         self.written.saturating_add(self.missing())

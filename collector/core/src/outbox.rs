@@ -86,7 +86,7 @@ impl Outbox {
     pub(crate) fn seal(&mut self) {
         let session = self.session;
         if !self.options.is_empty() {
-            self.ready.push_back(Output::Options { session, packets: self.options.split().freeze() });
+            self.ready.push_back(Output::Options { session, packets: std::mem::take(&mut self.options).freeze() });
         }
         if !self.runs.is_empty() {
             // A batch waits in queues: it should not take more memory than it has bytes.

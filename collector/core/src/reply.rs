@@ -12,13 +12,16 @@ use codec::{
 /// How many streams, options or ranges one packet tells of: it has to fit a datagram.
 const PER_PACKET: usize = 48;
 
+/// How many options are acknowledged at a time. Those beyond are sent again, and acknowledged then.
+const MAX_OPTIONS: usize = 64 * PER_PACKET;
+
 /// What has not been told yet.
 #[derive(Debug, Default)]
 pub(crate) struct Reply {
     streams: BTreeSet<StreamId>,
     /// The stream that moved last: most events are of the same stream as the one before.
     last: Option<StreamId>,
-    options: Vec<Fingerprint>,
+    options: BTreeSet<Fingerprint>,
     /// Whether anything is to be told, even if it is only the window.
     wanted: bool,
     /// When it is to be told at the latest.
@@ -43,8 +46,8 @@ impl Reply {
     /// An option has arrived.
     pub(crate) fn option(&mut self, fingerprint: Fingerprint, by: Duration) {
         // A sender that repeats one option endlessly shall not fill the memory.
-        if self.options.len() < 64 * PER_PACKET && !self.options.contains(&fingerprint) {
-            self.options.push(fingerprint);
+        if self.options.len() < MAX_OPTIONS {
+            self.options.insert(fingerprint);
         }
         self.want(by);
     }
@@ -58,6 +61,11 @@ impl Reply {
     fn want(&mut self, by: Duration) {
         self.wanted = true;
         self.due = Some(self.due.map_or(by, |due| due.min(by)));
+    }
+
+    /// Whether anything is to be told.
+    pub(crate) fn is_wanted(&self) -> bool {
+        self.wanted
     }
 
     /// Whether it is time to tell: something has waited long enough, or a quarter of the window has been used.
@@ -76,7 +84,7 @@ impl Reply {
             .into_iter()
             .filter_map(|stream| next(stream).map(|next| StreamPosition { stream, next }))
             .collect();
-        let options = std::mem::take(&mut self.options);
+        let options: Vec<_> = std::mem::take(&mut self.options).into_iter().collect();
         let packets = streams.len().div_ceil(PER_PACKET).max(options.len().div_ceil(PER_PACKET)).max(1);
         let mut streams = streams.chunks(PER_PACKET);
         let mut options = options.chunks(PER_PACKET);

@@ -26,8 +26,14 @@ use crate::{
 /// The last position that is believed. A thread would need years to get there.
 const MAX_POSITION: Position = Position(1 << 48);
 
-/// How many packets of `end` are kept for the sinks.
-const MAX_END_BYTES: usize = 1 << 20;
+/// How many streams a session may have even if all sessions together have too many.
+const FEW_STREAMS: usize = 16;
+
+/// How many times the patience for missing events a session that has announced its end may still take.
+const LAST_PATIENCE: u32 = 20;
+
+/// How many replies may wait to be sent, of all sessions.
+const MAX_TRANSMITS: usize = 4096;
 
 /// A session that has not ended, or has ended a moment ago.
 #[derive(Debug)]
@@ -48,9 +54,10 @@ pub(crate) struct Session {
     epoch: Option<Epoch>,
     reasons: Reasons,
     ending: Option<Ending>,
-    end_packets: Vec<u8>,
     pub(crate) out: Outbox,
     reply: Reply,
+    /// When missing events are next looked for, to ask for them.
+    next_look: Duration,
     tally: Tally,
     refused: u64,
     /// Bytes that came from the peer in datagrams and bytes sent there, so that no more goes out than came in.
@@ -84,9 +91,9 @@ impl Session {
             epoch: None,
             reasons: Reasons::default(),
             ending: None,
-            end_packets: Vec::new(),
             out,
             reply: Reply::default(),
+            next_look: Duration::ZERO,
             tally: Tally::default(),
             refused: 0,
             received_bytes: 0,
@@ -116,13 +123,15 @@ impl Session {
         self.heard
     }
 
-    /// Where each stream stands.
+    /// Where each stream stands, and those that have not been heard of since contact was lost before.
     pub(crate) fn positions(&self) -> impl Iterator<Item = (StreamId, Position)> {
-        self.streams.iter().map(|stream| (stream.id(), stream.next()))
+        let silent = self.resumed.iter().map(|(stream, position)| (*stream, *position));
+        self.streams.iter().map(|stream| (stream.id(), stream.next())).chain(silent)
     }
 
+    /// How many positions are remembered.
     pub(crate) fn stream_count(&self) -> usize {
-        self.streams.len()
+        self.streams.len() + self.resumed.len()
     }
 
     /// Bytes have arrived from this peer.
@@ -179,9 +188,9 @@ impl Session {
             self.last = *index;
             return Some(*index);
         }
-        let full = self.streams.len() >= around.config.max_streams
-            || around.counts.streams_now >= around.config.max_streams_in_all;
-        if full {
+        let all_taken = around.counts.streams_now >= around.config.max_streams_in_all;
+        let full = self.streams.len() >= around.config.max_streams;
+        if full || (all_taken && self.streams.len() >= FEW_STREAMS) {
             return None;
         }
         let index = self.streams.len();
@@ -202,11 +211,8 @@ impl Session {
             Some(ProfileOption::Progress(progress)) => self.progress(progress, around),
             Some(ProfileOption::Drops(drops)) => self.drops(drops, around),
             Some(ProfileOption::End(end)) => {
-                self.end(end, around);
                 // The sinks get it when all events before it are settled.
-                if self.end_packets.len() + packet.len() <= MAX_END_BYTES {
-                    self.end_packets.extend_from_slice(packet);
-                }
+                self.end(end, packet, around);
                 return self.reply.option(Fingerprint::of(packet), around.now);
             }
             _ => {}
@@ -234,17 +240,18 @@ impl Session {
         }
     }
 
-    fn end(&mut self, end: &End<'_>, around: &mut Around<'_>) {
+    fn end(&mut self, end: &End<'_>, packet: &[u8], around: &mut Around<'_>) {
         for StreamPosition { stream, next } in end.streams {
             self.reached(stream, next, around);
         }
         let ending = self.ending.get_or_insert_with(|| Ending::new(end, around.now));
-        ending.add(end, around.config.max_streams);
+        ending.add(end, packet, around.config.max_streams);
     }
 
     /// A stream has come as far as `next`, says the agent. Those who do not speak the profile cannot say so.
     fn reached(&mut self, id: StreamId, next: Position, around: &mut Around<'_>) {
-        if self.id.is_none() || next > MAX_POSITION {
+        // A stream of which there is nothing to tell yet need not be known.
+        if self.id.is_none() || next > MAX_POSITION || (next == Position(0) && !self.by_id.contains_key(&id)) {
             return;
         }
         self.with_stream(id, around, |stream, surroundings, now| stream.reached(next, now, surroundings));
@@ -304,11 +311,18 @@ impl Session {
         for index in waiting {
             self.with_index(index, around, |stream, surroundings, now| stream.tick(now, surroundings));
         }
-        let ending = self.ending.as_ref()?;
-        let all_there = ending.is_complete() && self.waiting.is_empty();
-        // Streams that wait are given up in their own time; what is left is an `end` that never came whole.
-        let overdue = self.waiting.is_empty() && ending.is_overdue(around.now, around.config.reorder_time);
-        (all_there || overdue).then_some(How::Told(ending.reason()))
+        self.is_over(around.now, around.config).then_some(How::Told(self.ending.as_ref()?.reason()))
+    }
+
+    /// Whether the session has come to the end that it announced.
+    pub(crate) fn is_over(&self, now: Duration, config: &Config) -> bool {
+        let Some(ending) = &self.ending else { return false };
+        let patience = config.reorder_time;
+        // Datagrams may overtake one another: an option may still come behind the end. Streams that wait are given up
+        // in their own time, and an `end` that never comes whole in this.
+        let in_order = matches!(self.peer, Peer::Stream(_)) && ending.is_complete();
+        let settled = self.waiting.is_empty() && (in_order || ending.is_overdue(now, patience));
+        settled || ending.is_overdue(now, LAST_PATIENCE * patience)
     }
 
     /// Whether the agent has said that it is over.
@@ -322,7 +336,9 @@ impl Session {
         for index in 0..self.streams.len() {
             self.with_index(index, around, |stream, surroundings, _| stream.give_up(&cause, surroundings));
         }
-        self.out.option(&std::mem::take(&mut self.end_packets));
+        if let Some(ending) = &mut self.ending {
+            self.out.option(&ending.take_packets());
+        }
         around.counts.sessions_open -= 1;
         around.counts.streams_now -= self.streams.len();
         let summary = Summary {
@@ -340,9 +356,17 @@ impl Session {
         self.out.push(Output::Ended { session: key, summary });
     }
 
+    /// Whether something is to be told.
+    pub(crate) fn owes_reply(&self) -> bool {
+        self.reply.is_wanted()
+    }
+
     /// Puts acknowledgements and requests into `transmits`, where it is time for them.
     pub(crate) fn reply(&mut self, window_bytes: u64, around: &mut Around<'_>, transmits: &mut VecDeque<Transmit>) {
         let Some(id) = self.id else { return };
+        if transmits.len() >= MAX_TRANSMITS {
+            return;
+        }
         let mut packets = Vec::new();
         if self.reply.is_due(around.now, window_bytes) {
             let (streams, by_id) = (&self.streams, &self.by_id);
@@ -350,7 +374,11 @@ impl Session {
             packets = self.reply.acks(id, window_bytes, next);
         }
         let mut ranges = Vec::new();
-        for index in &self.waiting {
+        let look = around.now >= self.next_look;
+        if look {
+            self.next_look = around.now + around.config.nack_time / 2;
+        }
+        for index in self.waiting.iter().filter(|_| look) {
             let Some(stream) = self.streams.get_mut(*index) else { continue };
             let wanted = stream.wanted(around.now, around.config, MAX_RANGES - ranges.len());
             ranges.extend(wanted.into_iter().map(|(first, count)| Range { stream: stream.id(), first, count }));
@@ -372,11 +400,18 @@ impl Session {
         }
     }
 
-    /// An option of a session that has ended: its agent may not know yet.
-    pub(crate) fn acknowledge_again(&mut self, packet: &[u8], now: Duration) {
-        self.reply.option(Fingerprint::of(packet), now);
-        for stream in &self.streams {
-            self.reply.moved(stream.id(), 0, now);
+    /// An option of a session that has ended: its agent may not know yet. Only the streams that it asks for are told.
+    pub(crate) fn acknowledge_again(&mut self, option: Option<&ProfileOption<'_>>, packet: &[u8], by: Duration) {
+        self.reply.option(Fingerprint::of(packet), by);
+        let streams = match option {
+            Some(ProfileOption::Progress(progress)) => progress.streams,
+            Some(ProfileOption::End(end)) => end.streams,
+            _ => return,
+        };
+        for position in streams {
+            if self.by_id.contains_key(&position.stream) {
+                self.reply.moved(position.stream, 0, by);
+            }
         }
     }
 }

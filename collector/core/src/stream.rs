@@ -39,9 +39,20 @@ pub(crate) struct Surroundings<'a> {
     pub(crate) tally: &'a mut Tally,
 }
 
+impl Surroundings<'_> {
+    /// Whether another event can wait. Half of the room is for whoever needs it; of the rest each session has a share,
+    /// so that one cannot take it all.
+    fn has_room(&self, charge: usize) -> bool {
+        let (all, held) = (self.config.held_bytes, self.counts.held_bytes_now.saturating_add(charge));
+        let share = all / 2 / usize::try_from(self.counts.sessions_open.max(1)).unwrap_or(usize::MAX);
+        held <= all / 2 || (held <= all && self.tally.held_bytes.saturating_add(charge) <= share)
+    }
+}
+
 /// What a session counts of its streams beside events.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Tally {
+    pub(crate) held_bytes: usize,
     pub(crate) late: u64,
     pub(crate) duplicates: u64,
     pub(crate) restarts: u64,
@@ -168,8 +179,9 @@ impl Stream {
             self.give_up(&Cause::Network, around);
             around.tally.restarts += 1;
             around.counts.restarts += 1;
-            // In datagrams, what was sent before may still come.
-            self.restarted_at = (order == Order::Loose).then_some(self.latest);
+            // In datagrams, what was sent before may still come; it can be told by its time, if time goes on.
+            self.restarted_at = (order == Order::Loose && end > self.latest).then_some(self.latest);
+            self.latest = self.latest.min(end);
             self.start_anew(counter, around.config);
             self.only_zeros = counter.0 == 0;
             // Now it lies at `next` or ahead of it, so this does not come here again.
@@ -236,14 +248,16 @@ impl Stream {
         // Where it does not fit the window, what has been missing longest is given up.
         while position > self.next {
             let fits_window = position.0 - self.next.0 < around.config.reorder_packets;
-            let fits_memory = around.counts.held_bytes_now.saturating_add(charge) <= around.config.held_bytes;
-            if fits_window && fits_memory {
+            if fits_window && around.has_room(charge) {
                 around.counts.held_bytes_now += charge;
+                around.tally.held_bytes += charge;
                 self.held.insert(position, arrival);
                 return self.settle(around);
             }
             let cause = if fits_window { Cause::Collector("memory".into()) } else { Cause::Network };
-            let end = self.held.first().map_or(position, |first| first.min(position));
+            let fitting = Position(position.0.saturating_sub(around.config.reorder_packets - 1));
+            let end = if fits_window { position } else { fitting };
+            let end = self.held.first().map_or(end, |first| first.min(end));
             self.declare(end, &cause, around);
             self.settle(around);
         }
@@ -256,6 +270,7 @@ impl Stream {
         loop {
             if let Some(event) = self.held.take(self.next) {
                 around.counts.held_bytes_now -= held::charge(&event.packet);
+                around.tally.held_bytes -= held::charge(&event.packet);
                 self.pass_on(&event.packet, event.end, around);
             } else if let Some((end, cause)) = self.told.at(self.next) {
                 let end = self.held.first().map_or(end, |first| first.min(end));
@@ -291,8 +306,7 @@ impl Stream {
     /// The events from `next` to `end` are missing.
     fn missing(&mut self, end: Position, cause: Cause, around: &mut Surroundings<'_>) {
         let count = end.0 - self.next.0;
-        let missing = around.counts.missing.entry(cause.clone()).or_default();
-        *missing = missing.saturating_add(count);
+        around.counts.miss(&cause, count);
         around.out.gap(self.id, self.next, count, cause);
         if self.gaps.len() == REMEMBERED_GAPS {
             self.gaps.pop_front();
@@ -325,7 +339,7 @@ impl Stream {
     pub(crate) fn tick(&mut self, now: Duration, around: &mut Surroundings<'_>) {
         let patience = around.config.reorder_time;
         while let Some((first, arrived)) = self.held.oldest() {
-            if now.saturating_sub(arrived.max(self.filled)) < patience {
+            if !self.is_overdue(arrived, now, patience) {
                 return;
             }
             self.declare(first, &Cause::Network, around);
@@ -337,6 +351,13 @@ impl Stream {
             self.declare(tail, &Cause::Network, around);
         }
         self.watch_tail(now);
+    }
+
+    /// Whether what is missing has been waited for long enough. As long as missing events keep coming it is waited
+    /// for twice as long, and no longer.
+    fn is_overdue(&self, since: Duration, now: Duration, patience: Duration) -> bool {
+        let quiet = now.saturating_sub(since.max(self.filled)) >= patience;
+        quiet || now.saturating_sub(since) >= 2 * patience
     }
 
     /// Gives up on all that is missing.

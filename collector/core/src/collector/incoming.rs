@@ -37,6 +37,11 @@ pub(super) fn announced(datagram: &[u8], limit: u32) -> Option<SessionId> {
     None
 }
 
+/// Whether there is anything in a datagram: at least its first packet can be read.
+pub(super) fn is_readable(datagram: &[u8], limit: u32) -> bool {
+    Packets::new(datagram, limit).next_with(Message::decode).is_some_and(|packet| packet.is_ok())
+}
+
 #[inline]
 fn turn(message: &Message<'_>) -> Option<Turn> {
     match message {
@@ -117,15 +122,22 @@ impl Collector {
         mut next: impl FnMut() -> Option<Packet<'p>>,
     ) {
         let mut carried = next();
+        // Whether what follows belongs to a session that there is no room for, or that has ended.
+        let mut without = false;
         while let Some((message, bytes)) = carried {
             key = match turn(&message) {
-                Some(Turn::To(id)) => self.session_for(now, peer, id),
+                Some(Turn::To(id)) => {
+                    let key = self.session_for(now, peer, id);
+                    without = key.is_none();
+                    key
+                }
                 Some(Turn::Epoch(epoch)) => self.session_for_epoch(now, peer, key, &epoch),
                 None => key,
             };
             let is_past = matches!(self.bindings.get(&peer), Some(Binding::Past(_)));
-            if key.is_none() && !is_past {
+            if key.is_none() && !is_past && !without {
                 key = self.open_session(now, peer, None);
+                without = key.is_none();
             }
             let Some((key, session)) = key.and_then(|key| Some((key, self.sessions.get_mut(&key)?))) else {
                 self.take_without_session(now, peer, &message, bytes);
@@ -182,10 +194,15 @@ impl Collector {
         match past {
             Some(_) if is_event => self.counts.late += 1,
             Some(session) => {
+                let option = match message {
+                    Message::Option(known) => Some(&known.option),
+                    _ => None,
+                };
+                let told_again = matches!(option, Some(ProfileOption::End(_) | ProfileOption::Progress(_)));
+                self.counts.late_options += u64::from(!told_again);
                 session.hear(peer, bytes.len(), now);
-                session.acknowledge_again(bytes, now);
-                let mut around = Around { config: &self.config, counts: &mut self.counts, buffers: &self.buffers, now };
-                session.reply(self.config.window_bytes, &mut around, &mut self.transmits);
+                session.acknowledge_again(option, bytes, now + self.config.ack_time);
+                self.answering.extend(session.id());
             }
             None if is_event => self.counts.refused_session_events += 1,
             None => {}

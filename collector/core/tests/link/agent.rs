@@ -86,7 +86,11 @@ impl Agent {
     }
 
     pub(crate) fn drops(&self, stream: u32, first: u64, count: u64) -> Vec<u8> {
-        let drops = [Dropped { stream: StreamId(stream), first: Position(first), count, reason: "ring-full" }];
+        self.drops_because(stream, first, count, "ring-full")
+    }
+
+    pub(crate) fn drops_because(&self, stream: u32, first: u64, count: u64, reason: &str) -> Vec<u8> {
+        let drops = [Dropped { stream: StreamId(stream), first: Position(first), count, reason }];
         packet(Drops { drops: (&drops).into() })
     }
 }

@@ -3,6 +3,7 @@
 mod agent;
 mod cases;
 mod delivery;
+mod hostile;
 mod ledger;
 mod plain;
 mod schedules;

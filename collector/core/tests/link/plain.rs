@@ -108,6 +108,38 @@ fn a_stream_that_is_joined_in_the_middle_has_no_billions_of_losses() {
     assert_eq!(ledger.only().streams[&0].gaps, []);
 }
 
+#[test]
+fn a_name_in_a_connection_is_another_session() {
+    let mut agent = Agent::new(1, 5000);
+    let mut ledger = Ledger::new(Config::default());
+    let bytes = [agent.event(0, 0), agent.event(0, 1), agent.session(), agent.event(0, 0)].concat();
+    connection(&mut ledger, 1, &bytes);
+    ledger.collector.finish(ledger.now, How::Closed);
+    ledger.take();
+    let stories: Vec<_> = ledger.sessions.values().map(|entry| entry.streams[&0].positions()).collect();
+    assert_eq!(stories, [vec![0, 1], vec![0]]);
+    assert_eq!(ledger.collector.counts().duplicates, 0);
+}
+
+#[test]
+fn a_sender_that_starts_anew_with_a_younger_clock_is_heard() {
+    let config = Config { reorder_packets: 100, ..Config::default() };
+    let mut ledger = Ledger::new(config);
+    let mut old = Agent::new(1, 5000);
+    for position in 0..1000 {
+        let event = old.event(0, position);
+        ledger.collector.datagram(ledger.now, old.peer, &event);
+    }
+    ledger.pass(Duration::from_secs(1));
+    let mut new = Agent::new(1, 5000);
+    for counter in 0..500 {
+        let event = new.event_with_counter(0, counter, 1000 + counter);
+        ledger.collector.datagram(ledger.now, new.peer, &event);
+    }
+    ledger.pass(Duration::from_secs(1));
+    assert_eq!(ledger.only().streams[&0].positions(), (0..1500).collect::<Vec<_>>());
+}
+
 /// Generations of a stream: each counts from zero. Whatever their lengths, nothing is lost at the seams.
 fn restarts(lengths: Vec<u8>, datagrams: bool) -> bool {
     let mut agent = Agent::new(1, 5000);

@@ -1,0 +1,169 @@
+//! Senders that mean harm: what they can take is bounded, and others are served.
+
+use std::time::{Duration, Instant};
+
+use collector_core::{Config, Peer};
+
+use crate::{
+    agent::{Agent, epoch, peer},
+    ledger::Ledger,
+};
+
+fn address(number: u32) -> Peer {
+    let [a, b, c, d] = number.to_be_bytes();
+    Peer::Datagram { socket: 0, address: ([10 | a, b, c, d], 7).into() }
+}
+
+fn send(ledger: &mut Ledger, agent: &Agent, bytes: &[u8]) {
+    ledger.collector.datagram(ledger.now, agent.peer, bytes);
+    ledger.take();
+}
+
+/// What is sent in reply to so many options of a session that has ended.
+fn replies_for(options: usize) -> usize {
+    let streams: Vec<(u32, u64)> = (0..2000).map(|stream| (stream, 1)).collect();
+    let mut agent = Agent::new(1, 5000);
+    agent.peer = Peer::Stream(1);
+    let mut ledger = Ledger::new(Config::default());
+    let mut opening = agent.session();
+    for (stream, _) in &streams {
+        opening.extend(agent.event(*stream, 0));
+    }
+    opening.extend(agent.end(&streams));
+    ledger.collector.stream(ledger.now, 1, &opening, false);
+    ledger.take();
+    assert!(ledger.only().ended.is_some());
+    ledger.transmits.clear();
+    let option = agent.clock();
+    ledger.collector.stream(ledger.now, 1, &option.repeat(options), false);
+    ledger.pass(Duration::from_millis(20));
+    ledger.transmits.len()
+}
+
+#[test]
+fn the_past_does_not_answer_more_than_it_is_asked() {
+    assert_eq!(replies_for(1), 1);
+    assert_eq!(replies_for(10_000), 1);
+}
+
+#[test]
+fn forged_addresses_are_not_remembered_without_bound() {
+    let agent = Agent::new(1, 5000);
+    let mut ledger = Ledger::new(Config { max_sessions: 64, ..Config::default() });
+    send(&mut ledger, &agent, &agent.session());
+    let started = Instant::now();
+    for number in 0..200_000 {
+        ledger.collector.datagram(ledger.now, address(number), &agent.session());
+    }
+    ledger.take();
+    assert_eq!(ledger.sessions.len(), 1);
+    // Each would have to look through all others otherwise.
+    assert!(started.elapsed() < Duration::from_secs(20));
+    let mut other = Agent::new(2, 6000);
+    ledger.pass(Duration::from_millis(200));
+    let bytes = [other.session(), other.event(0, 0)].concat();
+    send(&mut ledger, &other, &bytes);
+    assert_eq!(ledger.sessions.len(), 2, "others are served");
+}
+
+#[test]
+fn what_waits_does_not_wait_for_ever_because_something_trickles_in() {
+    let mut agent = Agent::new(1, 5000);
+    let mut ledger = Ledger::new(Config::default());
+    let bytes = [agent.session(), agent.event(0, 1000)].concat();
+    send(&mut ledger, &agent, &bytes);
+    for position in 0..10 {
+        ledger.pass(Duration::from_millis(200));
+        let event = agent.event(0, position);
+        send(&mut ledger, &agent, &event);
+    }
+    assert!(ledger.only().streams[&0].positions().contains(&1000), "after two seconds it has been passed on");
+}
+
+#[test]
+fn one_session_cannot_take_all_the_room_to_wait() {
+    let config = Config { held_bytes: 100_000, ..Config::default() };
+    let (mut greedy, mut modest) = (Agent::new(1, 5000), Agent::new(2, 5001));
+    let mut ledger = Ledger::new(config);
+    for agent in [&greedy, &modest] {
+        send(&mut ledger, agent, &agent.session());
+    }
+    for position in 1..5000 {
+        let event = greedy.event(0, position);
+        send(&mut ledger, &greedy, &event);
+    }
+    for position in [1, 0] {
+        let event = modest.event(0, position);
+        send(&mut ledger, &modest, &event);
+    }
+    let story = &ledger.sessions.values().last().expect("the modest one").streams[&0];
+    assert_eq!((story.positions(), story.gaps.len()), (vec![0, 1], 0));
+}
+
+#[test]
+fn streams_that_one_takes_are_not_missing_to_others() {
+    let config = Config { max_streams: 1000, max_streams_in_all: 1000, ..Config::default() };
+    let (greedy, mut modest) = (Agent::new(1, 5000), Agent::new(2, 5001));
+    let mut ledger = Ledger::new(config);
+    let all: Vec<(u32, u64)> = (0..5000).map(|stream| (stream, 1)).collect();
+    send(&mut ledger, &greedy, &[greedy.session(), greedy.progress(&all)].concat());
+    let bytes = [modest.session(), modest.event(0, 0), modest.event(1, 0)].concat();
+    send(&mut ledger, &modest, &bytes);
+    assert_eq!(ledger.collector.counts().refused_stream_events, 0);
+    // A stream that nothing is known of need not be remembered.
+    let idle: Vec<(u32, u64)> = (0..5000).map(|stream| (stream, 0)).collect();
+    let before = ledger.collector.counts().streams_now;
+    send(&mut ledger, &modest, &modest.progress(&idle));
+    assert_eq!(ledger.collector.counts().streams_now, before);
+}
+
+#[test]
+fn causes_from_the_wire_are_not_counted_apart_without_bound() {
+    let mut ledger = Ledger::new(Config::default());
+    for number in 1..=40 {
+        let agent = Agent::new(number, 5000 + u16::from(number));
+        send(&mut ledger, &agent, &agent.session());
+        for reason in 0..50 {
+            let told = agent.drops_because(0, reason, 1, &format!("{number}-{reason}"));
+            send(&mut ledger, &agent, &told);
+        }
+    }
+    let counts = ledger.collector.counts();
+    assert!(counts.missing.len() <= 129, "{} causes", counts.missing.len());
+    assert_eq!(counts.missing(), 40 * 50);
+    ledger.balance();
+}
+
+#[test]
+fn sessions_are_opened_at_a_pace() {
+    let mut ledger = Ledger::new(Config { max_sessions: 10, ..Config::default() });
+    let bytes: Vec<u8> = (0..10_000).flat_map(|zero| epoch(zero % 2)).collect();
+    ledger.collector.stream(ledger.now, 1, &bytes, false);
+    ledger.take();
+    assert_eq!(ledger.sessions.len(), 10);
+    ledger.pass(Duration::from_secs(1));
+    ledger.collector.stream(ledger.now, 1, &bytes, false);
+    ledger.take();
+    assert!((11..=20).contains(&ledger.sessions.len()), "{}", ledger.sessions.len());
+}
+
+#[test]
+fn what_cannot_be_read_is_nobodys_session() {
+    let mut ledger = Ledger::new(Config::default());
+    ledger.collector.datagram(ledger.now, peer(5000), b"hello there");
+    ledger.pass(Duration::from_secs(1));
+    assert!(ledger.sessions.is_empty());
+    assert_eq!((ledger.collector.counts().bad_datagrams, ledger.collector.counts().skipped_bytes), (1, 11));
+}
+
+#[test]
+fn an_end_that_is_never_reached_is_an_end() {
+    let agent = Agent::new(1, 5000);
+    let mut ledger = Ledger::new(Config::default());
+    send(&mut ledger, &agent, &[agent.session(), agent.end(&[(0, 1)])].concat());
+    for next in 2..200 {
+        ledger.pass(Duration::from_millis(100));
+        send(&mut ledger, &agent, &agent.progress(&[(0, next)]));
+    }
+    assert!(ledger.sessions.values().next().is_some_and(|entry| entry.ended.is_some()));
+}
