@@ -59,8 +59,7 @@ fn fresh(folder: &Path) {
 
 fn throughput(folder: &Path, name: &str, transport: &str, carries: Carries, events: u64) {
     fresh(folder);
-    let running =
-        Running::start(folder, &env::var("BENCH_ARGS").unwrap_or_default().split_whitespace().collect::<Vec<_>>());
+    let running = Running::start(folder);
     let (address, id) = (running.address, SessionId([7; 16]));
     let mut memory = Vec::new();
     let started = Instant::now();
@@ -74,12 +73,17 @@ fn throughput(folder: &Path, name: &str, transport: &str, carries: Carries, even
         _ => udp(address, id, carries, events, sample),
     };
     let again = again.expect("everything is sent");
-    running.wait();
+    // Whole loads are sent, so there may be a few more events than asked for; all of them have to be in the files.
+    let mut written = 0;
+    while written < events || on_disk(folder) > written {
+        written = on_disk(folder);
+        thread::sleep(Duration::from_micros(500));
+    }
     let seconds = started.elapsed().as_secs_f64();
-    let load = Load::new(carries, 256);
-    // Whole loads are sent, so there may be a few more events than asked for.
-    let written = written(&only_session(folder));
+    running.wait();
+    let written = written_events(&only_session(folder));
     verify(folder, written);
+    let load = Load::new(carries, 256);
     let bytes = written as f64 * load.pair_bytes() as f64 / 2.0;
     fresh(folder);
     let baseline = baseline(folder, bytes as u64);
@@ -95,7 +99,7 @@ fn throughput(folder: &Path, name: &str, transport: &str, carries: Carries, even
 }
 
 /// The events in all indexes of a session.
-fn written(session: &Path) -> u64 {
+fn written_events(session: &Path) -> u64 {
     let files = (0..STREAMS).map(|stream| session.join(format!("thread_{stream}/index.atf")));
     files.map(|file| fs::metadata(file).map_or(0, |data| (data.len() - 128) / 32)).sum()
 }
@@ -135,7 +139,7 @@ fn latency(folder: &Path, name: &str, transport: &str) {
     const EVENTS: u64 = 5_000_000;
     const PER_SECOND: f64 = 1e6;
     fresh(folder);
-    let running = Running::start(folder, &[]);
+    let running = Running::start(folder);
     let (address, id) = (running.address, SessionId([8; 16]));
     let (times, sent_times) = std::sync::mpsc::channel::<(Instant, u64)>();
     let watched = folder.to_path_buf();

@@ -41,11 +41,10 @@ pub struct Running {
 
 impl Running {
     /// Starts one that writes to `dir` and ends after one session.
-    pub fn start(dir: &Path, more: &[&str]) -> Self {
+    pub fn start(dir: &Path) -> Self {
         let sink = format!("disk:{}", dir.display());
         let mut child = Command::new(binary())
             .args(["--listen", "127.0.0.1:0", "--once", "--stats", "1h", "--sink", &sink])
-            .args(more)
             .stderr(Stdio::piped())
             .spawn()
             .expect("the collector starts");

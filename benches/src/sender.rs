@@ -111,13 +111,7 @@ impl Udp {
             self.socket.send(&progress(&self.sent))?;
             self.hear()?;
         }
-        for _ in 0..3 {
-            // A collector that has ended needs no second time.
-            if self.socket.send(&ending(&self.sent)).is_err() {
-                break;
-            }
-            thread::sleep(Duration::from_millis(20));
-        }
+        self.socket.send(&ending(&self.sent))?;
         Ok(())
     }
 

@@ -2,7 +2,7 @@
 
 use std::{net::SocketAddr, path::PathBuf};
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum, error::ErrorKind};
 
 use crate::{
     quantity::{Period, Size},
@@ -226,6 +226,11 @@ impl ValueEnum for OnFull {
     fn to_possible_value(&self) -> Option<clap::builder::PossibleValue> {
         Some(clap::builder::PossibleValue::new(self.name()))
     }
+}
+
+/// Says what is wrong with the arguments together, and ends as clap does where one alone is wrong.
+pub(crate) fn wrong_usage(message: String) -> ! {
+    Cli::command().error(ErrorKind::ArgumentConflict, message).exit()
 }
 
 fn at_least_one(text: &str) -> Result<usize, String> {

@@ -28,7 +28,7 @@ use crate::{
     names::Names,
     notices::Notices,
     summary,
-    tee::{Item, Tee},
+    tee::{Ending, Item, Tee},
 };
 
 /// Joins the parts. One lock holds the core and the way to the sinks: whoever has received something takes it, does
@@ -36,6 +36,8 @@ use crate::{
 #[derive(Debug)]
 pub(crate) struct Hub {
     state: Mutex<State>,
+    /// Tells the tee that it is to end.
+    ending: Arc<Ending>,
     /// Where replies go.
     pub(crate) post: Post,
     /// What has been counted, for those who must not wait for the lock.
@@ -58,8 +60,8 @@ struct State {
     moved: Instant,
 }
 
-/// The most that the core's time moves on at once. While a sink is waited for, nothing is received; what has arrived
-/// meanwhile is not to be given up for it.
+/// The most that the core's time moves on at once: after a machine was suspended, or had no time for us, what has
+/// arrived meanwhile is not to be given up for it.
 const MOST_AT_ONCE: Duration = Duration::from_millis(50);
 
 impl State {
@@ -81,7 +83,7 @@ struct Live {
 
 impl Hub {
     pub(crate) fn new(config: Config, limits: CatalogLimits, tee: Tee, notices: Arc<Notices>) -> Self {
-        let ledger = Ledger::new(&tee);
+        let (ledger, ending) = (Ledger::new(&tee), tee.ending());
         let state = State {
             core: Collector::new(config),
             tee: Some(tee),
@@ -92,12 +94,15 @@ impl Hub {
             now: Duration::ZERO,
             moved: Instant::now(),
         };
-        Self { state: Mutex::new(state), post: Post::default(), ledger, notices, session_ended: Notify::new() }
+        Self { state: Mutex::new(state), ending, post: Post::default(), ledger, notices, session_ended: Notify::new() }
     }
 
     /// Datagrams have arrived: in `bytes`, each where it says, from the address beside it.
     pub(crate) async fn datagrams(&self, socket: usize, bytes: &[u8], datagrams: &[(SocketAddr, Range<usize>)]) {
         let mut state = self.state.lock().await;
+        if state.tee.is_none() {
+            return;
+        }
         let now = state.now();
         for (address, place) in datagrams {
             let datagram = bytes.get(place.clone()).unwrap_or_default();
@@ -110,6 +115,9 @@ impl Hub {
     /// Bytes of a connection or file have arrived: all that were not consumed before. Returns how many are now.
     pub(crate) async fn bytes(&self, stream: u64, bytes: &[u8], ended: bool) -> usize {
         let mut state = self.state.lock().await;
+        if state.tee.is_none() {
+            return bytes.len();
+        }
         let now = state.now();
         let consumed = state.core.stream(now, stream, bytes, ended);
         self.pump(&mut state).await;
@@ -127,12 +135,20 @@ impl Hub {
     /// Time has passed.
     pub(crate) async fn tick(&self) {
         let mut state = self.state.lock().await;
+        if state.tee.is_none() {
+            return;
+        }
         let now = state.now();
         state.core.tick(now);
         self.pump(&mut state).await;
     }
 
-    /// Ends all sessions and finishes all sinks. Returns whether those could be finished.
+    /// Says that the end is near: from now on a sink that takes nothing is waited for only so long.
+    pub(crate) fn begin_end(&self) {
+        self.ending.begin();
+    }
+
+    /// Ends all sessions and finishes all sinks. Returns whether those could be finished. Nothing is taken after that.
     pub(crate) async fn finish(&self, how: How) -> bool {
         let mut state = self.state.lock().await;
         let now = state.now();
@@ -150,7 +166,10 @@ impl Hub {
             if let Some(item) = self.translate(state, output)
                 && let Some(tee) = &mut state.tee
             {
+                let before = Instant::now();
                 tee.give(item).await;
+                // While a sink is waited for, nothing is received, and so nothing is late for it.
+                state.moved += before.elapsed();
             }
         }
         while let Some(transmit) = state.core.poll_transmit() {
@@ -194,7 +213,10 @@ impl Hub {
             Output::Ended { session: key, summary } => {
                 let live = state.sessions.remove(&key)?;
                 self.say_ended(&live, &summary, state);
-                self.session_ended.notify_one();
+                // Somebody who says nothing is not what `--once` waits for.
+                if summary.id.is_some() || summary.written > 0 || !summary.missing.is_empty() {
+                    self.session_ended.notify_one();
+                }
                 Item::Ended(live.session.clone(), ended(&live.session, &summary))
             }
         })

@@ -10,15 +10,21 @@ use std::{
 };
 
 use anyhow::{Context, Result};
-use collector_core::How;
+use collector_core::{Config, How};
 
-use crate::{args::IngestArgs, hub::Hub, notices::Notices, service, settings, tee::Tee};
+use crate::{
+    args::{self, IngestArgs},
+    hub::Hub,
+    notices::Notices,
+    service, settings,
+    tee::Tee,
+};
 
 /// What is read at a time.
 const READ_BYTES: usize = 256 << 10;
 
 pub(crate) fn run(args: &IngestArgs) -> Result<ExitCode> {
-    let sinks = settings::sinks(&args.sinks)?;
+    let sinks = settings::sinks(&args.sinks).unwrap_or_else(|wrong| args::wrong_usage(wrong));
     let name = args.input.display().to_string();
     let mut input: Box<dyn Read> = if args.input == Path::new("-") {
         Box::new(io::stdin().lock())
@@ -27,8 +33,13 @@ pub(crate) fn run(args: &IngestArgs) -> Result<ExitCode> {
     };
     let notices = Arc::new(Notices::new());
     let tee = Tee::open(&sinks, args.limits.memory.0, &notices)?;
-    // A file is never silent.
-    let config = settings::core_config(&args.limits, Duration::MAX);
+    // A file is never silent, and nobody floods us with one. Where it has more sessions than may be open, the one that
+    // was longest without a packet is over.
+    let config = Config {
+        openings_per_second: u64::MAX,
+        evict_time: Duration::ZERO,
+        ..settings::core_config(&args.limits, Duration::MAX)
+    };
     let hub = Hub::new(config, settings::catalog_limits(&args.limits), tee, notices);
     hub.post.add_stream(0, format!("file {name}"), None);
     let runtime =
@@ -53,6 +64,7 @@ pub(crate) fn run(args: &IngestArgs) -> Result<ExitCode> {
             }
             buffer.copy_within(consumed..filled, 0);
             filled -= consumed;
+            hub.tick().await;
         };
         hub.disconnected(0).await;
         let finished = hub.finish(How::Closed).await;
@@ -61,7 +73,10 @@ pub(crate) fn run(args: &IngestArgs) -> Result<ExitCode> {
         if skipped > 0 {
             hub.notices.say_always(format!("{skipped} bytes of {name} are no packets and were skipped"));
         }
+        hub.notices.finish();
         result.with_context(|| format!("cannot read {name} to its end"))?;
-        Ok(if finished { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+        let core = hub.ledger.core();
+        let whole = core.refused_sessions == 0 && core.refused_stream_events == 0;
+        Ok(if finished && whole { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     })
 }

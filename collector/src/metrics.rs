@@ -77,6 +77,7 @@ pub(crate) fn text(hub: &Hub) -> String {
         text.sample("events_missing_total", &[("cause", &cause.to_string())], count);
     }
     text.counter("events_late_total", "Events that arrived after their gap was declared.", core.late);
+    text.counter("options_late_total", "Options that arrived after their session ended.", core.late_options);
     text.counter("events_duplicate_total", "Events that arrived again.", core.duplicates);
     text.counter("stream_restarts_total", "Counters that started anew.", core.restarts);
     text.counter("options_total", "Option packets that arrived.", core.options);
@@ -142,6 +143,10 @@ fn sinks(text: &mut Text, hub: &Hub) {
     text.family("disk_written_bytes_total", "counter", "Bytes written to files.");
     for (sink, disk) in disks {
         text.sample("disk_written_bytes_total", &[("sink", sink)], disk.bytes_written());
+    }
+    text.family("disk_lost_events_total", "counter", "Events that could not be written to disk.");
+    for (sink, disk) in disks {
+        text.sample("disk_lost_events_total", &[("sink", sink)], disk.lost_events());
     }
     text.family("disk_removed_bytes_total", "counter", "Bytes of sessions removed to keep within --max-bytes.");
     for (sink, disk) in disks {

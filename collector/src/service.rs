@@ -12,12 +12,12 @@ use collector_core::How;
 use tokio::{
     net::{TcpListener, UdpSocket},
     signal::unix::{SignalKind, signal},
-    sync::watch,
+    sync::{Notify, watch},
     time::MissedTickBehavior,
 };
 
 use crate::{
-    args::RunArgs,
+    args::{self, RunArgs},
     hub::Hub,
     listen::{self, Listening, Wanted},
     metrics,
@@ -25,19 +25,16 @@ use crate::{
     quantity::{Size, count},
     settings::{self, Shares},
     status, tcp,
-    tee::Tee,
+    tee::{PATIENCE, Tee},
     udp,
 };
 
 /// How often the core is told the time.
 const TICK: Duration = Duration::from_millis(10);
 
-/// How long the sinks may take nothing at the end before they are given up.
-const PATIENCE: Duration = Duration::from_secs(10);
-
 /// Runs until it is told to stop.
 pub(crate) fn run(args: &RunArgs) -> Result<ExitCode> {
-    let sinks = settings::sinks(&args.sinks)?;
+    let sinks = settings::sinks(&args.sinks).unwrap_or_else(|wrong| args::wrong_usage(wrong));
     raise_file_limit();
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     let runtime = runtime.context("cannot start the runtime")?;
@@ -97,6 +94,7 @@ async fn serve(
     let mut interrupts = signal(SignalKind::interrupt()).context("cannot handle SIGINT")?;
     let mut terminations = signal(SignalKind::terminate()).context("cannot handle SIGTERM")?;
     let (stop, stopping) = watch::channel(false);
+    let failed = Arc::new(Notify::new());
     let mut receivers = Vec::new();
     let mut sockets = Vec::new();
     let room = Shares::of(args.limits.memory.0).connections;
@@ -110,7 +108,14 @@ async fn serve(
                 one.receive_buffer
             ));
             let receiving = udp::receive(hub.clone(), sockets.len(), socket.clone(), stopping.clone());
-            receivers.push(tokio::spawn(receiving));
+            let (notices, failed) = (hub.notices.clone(), failed.clone());
+            receivers.push(tokio::spawn(async move {
+                if let Err(error) = receiving.await {
+                    // A collector that hears nothing should not go on as if it did.
+                    notices.say_always(format!("cannot receive over UDP any more: {error}"));
+                    failed.notify_one();
+                }
+            }));
             sockets.push(socket);
         }
         if let Some(listener) = one.tcp {
@@ -130,12 +135,15 @@ async fn serve(
     tokio::spawn(tick(hub.clone()));
     tokio::spawn(status::report(hub.clone(), args.stats.0.max(Duration::from_millis(100))));
 
+    let mut good = true;
     tokio::select! {
         _ = interrupts.recv() => {}
         _ = terminations.recv() => {}
         () = hub.session_ended.notified(), if args.once => {}
+        () = failed.notified() => good = false,
     }
     // What the system has received is received. Whoever does not want to wait says so again.
+    hub.begin_end();
     let finish = async {
         _ = stop.send(true);
         for receiver in receivers {
@@ -153,7 +161,8 @@ async fn serve(
     if !finished {
         hub.notices.say_always("not every sink could be finished; for disk: see `collector repair`");
     }
-    Ok(if finished { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    hub.notices.finish();
+    Ok(if finished && good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 /// Returns when no sink has taken anything for too long, although something waits.
@@ -164,7 +173,7 @@ async fn stalled(hub: &Hub) {
         let taken = hub.ledger.taken();
         if taken != last.0 {
             last = (taken, Instant::now());
-        } else if last.1.elapsed() >= PATIENCE {
+        } else if last.1.elapsed() >= PATIENCE + PATIENCE / 2 {
             for (sink, lane) in hub.ledger.lanes.iter().filter(|(_, lane)| lane.queued_bytes.load(Relaxed) > 0) {
                 let left = Size(lane.queued_bytes.load(Relaxed));
                 hub.notices.say_always(format!("sink {sink} takes nothing any more: {left} are given up"));
@@ -194,6 +203,11 @@ pub(crate) fn total(hub: &Hub) -> String {
         count(core.written),
         count(core.missing()),
     );
+    let refused = core.refused_session_events.saturating_add(core.refused_stream_events);
+    if refused > 0 || core.refused_datagrams > 0 {
+        let (events, datagrams) = (count(refused), count(core.refused_datagrams));
+        line += &format!("; refused by limits: {events} events, {datagrams} datagrams");
+    }
     let lost = hub.ledger.lost_by_sinks();
     if lost > 0 {
         line += &format!("; {} times an event was not kept by a sink", count(lost));

@@ -2,7 +2,6 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use anyhow::{Result, bail};
 use collector_core::Config;
 use sinks::CatalogLimits;
 
@@ -67,25 +66,25 @@ pub(crate) struct SinkSetting {
     pub(crate) rotate_every: Option<Duration>,
 }
 
-/// The sinks that the arguments name.
-pub(crate) fn sinks(args: &SinkArgs) -> Result<Vec<SinkSetting>> {
+/// The sinks that the arguments name, or why they do not fit together.
+pub(crate) fn sinks(args: &SinkArgs) -> Result<Vec<SinkSetting>, String> {
     let targets: Vec<&Target> = args.sinks.iter().map(|spec| &spec.target).collect();
     if targets.iter().filter(|target| target.is_stdout()).count() > 1 {
-        bail!("only one sink can write to standard output");
+        return Err("only one sink can write to standard output".into());
     }
     let files: Vec<&PathBuf> = targets.iter().filter_map(|target| path(target)).collect();
     if let Some(twice) = files.iter().enumerate().find(|(index, file)| files[..*index].contains(file)) {
-        bail!("two sinks would write to {}", twice.1.display());
+        return Err(format!("two sinks would write to {}", twice.1.display()));
     }
     if args.rotate_bytes.is_some_and(|size| size.0 < 1 << 20) || args.max_bytes.is_some_and(|size| size.0 < 4 << 20) {
-        bail!("--rotate-bytes must be at least 1MiB, and --max-bytes at least 4MiB");
+        return Err("--rotate-bytes must be at least 1MiB, and --max-bytes at least 4MiB".into());
     }
     if args.rotate_every.is_some_and(|period| period.0 < Duration::from_secs(1)) {
-        bail!("--rotate-every must be at least 1s");
+        return Err("--rotate-every must be at least 1s".into());
     }
     let on_disk = targets.iter().any(|target| matches!(target, Target::Disk(_)));
     if !on_disk && (args.max_bytes.is_some() || args.rotate_bytes.is_some() || args.rotate_every.is_some()) {
-        bail!("--max-bytes, --rotate-bytes and --rotate-every are for disk: sinks, and there is none");
+        return Err("--max-bytes, --rotate-bytes and --rotate-every are for disk: sinks, and there is none".into());
     }
     let alone = args.sinks.len() == 1;
     let setting = |spec: &SinkSpec| {

@@ -5,6 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use collector_core::Cause;
 use tokio::time::MissedTickBehavior;
 
 use crate::{
@@ -52,8 +53,8 @@ fn line(hub: &Hub, last: &Reading, now: &Reading) -> String {
     let core = hub.ledger.core();
     let seconds = now.at.duration_since(last.at).as_secs_f64().max(1e-3);
     let rate = |now: u64, last: u64| (now.saturating_sub(last) as f64 / seconds) as u64;
-    let agents: u64 =
-        core.missing.iter().filter(|(cause, _)| cause.to_string().starts_with("agent:")).map(|m| *m.1).sum();
+    let agents = core.missing.iter().filter(|(cause, _)| matches!(cause, Cause::Agent(_)));
+    let agents = agents.fold(0_u64, |sum, (_, count)| sum.saturating_add(*count));
     let mut line = format!(
         "{} sessions, {} events/s, {}/s, {} events, {} missing ({} dropped by agents)",
         core.sessions_open,

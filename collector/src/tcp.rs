@@ -12,7 +12,7 @@ use bytes::Bytes;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream, tcp::OwnedReadHalf, tcp::OwnedWriteHalf},
-    sync::{OwnedSemaphorePermit, mpsc},
+    sync::{Notify, OwnedSemaphorePermit, mpsc},
     time::timeout,
 };
 
@@ -27,6 +27,9 @@ const LARGE_BUFFER: usize = 256 << 10;
 
 /// How many replies may wait for a connection.
 const REPLIES: usize = 64;
+
+/// How long a peer may take to read one before it gets no more.
+const REPLY_TIME: Duration = Duration::from_secs(10);
 
 /// Accepts connections for ever.
 pub(crate) async fn accept(hub: Arc<Hub>, listener: TcpListener, connections: Arc<Connections>) {
@@ -55,6 +58,9 @@ struct Connection {
     hub: Arc<Hub>,
     connections: Arc<Connections>,
     number: u64,
+    /// Told when it has to make room for another. It is never just dropped: what it has received may be on its way to
+    /// the sinks.
+    leave: Arc<Notify>,
 }
 
 impl Connection {
@@ -67,9 +73,8 @@ impl Connection {
         self.hub.post.remove_stream(self.number);
         self.hub.disconnected(self.number).await;
         writer.abort();
-        if self.connections.ended(self.number) {
-            self.hub.ledger.connections_open.fetch_sub(1, Relaxed);
-        }
+        self.connections.ended(self.number);
+        self.hub.ledger.connections_open.fetch_sub(1, Relaxed);
     }
 
     /// Reads to the end, or until nothing whole has come for too long.
@@ -81,14 +86,14 @@ impl Connection {
         loop {
             let Some(free) = buffer.get_mut(filled..) else { return };
             let patience = self.connections.patience().saturating_sub(progressed.elapsed());
-            let read = match timeout(patience, reader.read(free)).await {
-                Ok(Ok(read)) => read,
+            let read = tokio::select! {
                 // Reset by the other side: what came is what there is.
-                Ok(Err(_)) => 0,
-                Err(_) => {
+                read = reader.read(free) => read.unwrap_or(0),
+                () = tokio::time::sleep(patience) => {
                     self.hub.ledger.connections_refused.fetch_add(1, Relaxed);
                     return;
                 }
+                () = self.leave.notified() => return,
             };
             self.hub.ledger.tcp_bytes.fetch_add(read as u64, Relaxed);
             filled += read;
@@ -135,7 +140,7 @@ impl Connection {
 /// Writes replies. A peer that does not read them gets fewer.
 async fn write(mut writer: OwnedWriteHalf, mut outgoing: mpsc::Receiver<Bytes>) {
     while let Some(packet) = outgoing.recv().await {
-        if writer.write_all(&packet).await.is_err() {
+        if !matches!(timeout(REPLY_TIME, writer.write_all(&packet)).await, Ok(Ok(()))) {
             return;
         }
     }

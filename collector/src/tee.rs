@@ -1,5 +1,6 @@
 //! The tee: every sink is told the same story, each through a queue of its own.
 
+mod ending;
 mod lane;
 mod owed;
 
@@ -8,14 +9,18 @@ use std::{
     sync::Arc,
 };
 
-use anyhow::{Context, Result};
+use anyhow::{Result, anyhow};
 use bytes::Bytes;
 use sinks::{
     Batch, DiskCounters, DiskOptions, DiskSink, Ended, EventsSink, Gap, HephCompatSink, HephSink, Session, Sink,
+    SinkError,
 };
 
 use self::lane::Lane;
-pub(crate) use self::lane::LaneCounters;
+pub(crate) use self::{
+    ending::{Ending, PATIENCE},
+    lane::LaneCounters,
+};
 use crate::{
     notices::Notices,
     settings::{Shares, SinkSetting},
@@ -33,6 +38,14 @@ pub(crate) enum Item {
 }
 
 impl Item {
+    /// How many events it holds.
+    fn events(&self) -> u64 {
+        match self {
+            Self::Events(batch) => batch.events(),
+            _ => 0,
+        }
+    }
+
     fn session(&self) -> &Arc<Session> {
         match self {
             Self::Events(batch) => &batch.session,
@@ -48,6 +61,7 @@ impl Item {
 pub(crate) struct Tee {
     lanes: Vec<Lane>,
     disks: Vec<(String, Arc<DiskCounters>)>,
+    ending: Arc<Ending>,
 }
 
 impl Tee {
@@ -58,14 +72,19 @@ impl Tee {
         let mut opened = Vec::new();
         for setting in settings {
             let name = setting.target.to_string();
-            let sink = open(setting, &mut disks).with_context(|| format!("cannot open sink {name}"))?;
+            let sink = open(setting, &mut disks).map_err(|error| anyhow!("cannot open sink {name}: {error}"))?;
             opened.push((name, sink));
         }
-        let lanes = opened
-            .into_iter()
-            .zip(settings)
-            .map(|((name, sink), setting)| Lane::start(name, sink, setting.on_full, queue_bytes, notices.clone()));
-        Ok(Self { lanes: lanes.collect::<Result<_>>()?, disks })
+        let ending = Arc::new(Ending::default());
+        let lanes = opened.into_iter().zip(settings).map(|((name, sink), setting)| {
+            Lane::start(name, sink, setting.on_full, queue_bytes, notices.clone(), ending.clone())
+        });
+        Ok(Self { lanes: lanes.collect::<Result<_>>()?, disks, ending })
+    }
+
+    /// What says that it is to end.
+    pub(crate) fn ending(&self) -> Arc<Ending> {
+        self.ending.clone()
     }
 
     /// Tells all sinks. Waits for those that are to be waited for.
@@ -102,7 +121,7 @@ impl Tee {
     }
 }
 
-fn open(setting: &SinkSetting, disks: &mut Vec<(String, Arc<DiskCounters>)>) -> Result<Box<dyn Sink>> {
+fn open(setting: &SinkSetting, disks: &mut Vec<(String, Arc<DiskCounters>)>) -> Result<Box<dyn Sink>, SinkError> {
     Ok(match &setting.target {
         Target::Disk(dir) => {
             let options = DiskOptions {

@@ -3,7 +3,7 @@
 use std::{
     io::{self, ErrorKind, IoSliceMut},
     sync::{Arc, atomic::Ordering::Relaxed},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use quinn_udp::{BATCH_SIZE, RecvMeta, UdpSockRef, UdpSocketState};
@@ -13,6 +13,9 @@ use crate::hub::Hub;
 
 /// The largest run of datagrams that the system hands over at once.
 const BUFFER_BYTES: usize = 64 << 10;
+
+/// How long it is received at the end, if there is no end of it.
+const LAST_TIME: Duration = Duration::from_millis(500);
 
 /// Receives until `stop` says so, and then what has arrived by then.
 pub(crate) async fn receive(
@@ -31,10 +34,11 @@ pub(crate) async fn receive(
             }
             _ = stop.wait_for(|stop| *stop) => true,
         };
-        // When it is to stop, what the system has received already still counts.
+        // When it is to stop, what the system has received already still counts; but somebody may never stop sending.
+        let deadline = Instant::now() + LAST_TIME;
         loop {
             let more = receive_some(&hub, number, &socket, &state, &mut memory).await;
-            if !more || !stopping {
+            if !more || !stopping || Instant::now() >= deadline {
                 break;
             }
         }

@@ -5,10 +5,7 @@ mod functions;
 
 use std::{
     collections::BTreeMap,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::{Arc, atomic::AtomicU64},
 };
 
 use codec::{
@@ -18,8 +15,10 @@ use codec::{
 };
 
 pub use entry::{CatalogModule, CatalogProcess, CatalogThread};
-use entry::{ENTRY_BYTES, cut};
+use entry::{ENTRY_BYTES, short};
 use functions::FunctionTable;
+
+use crate::budget::Budget;
 
 /// What the options of one session have told so far, and how it becomes the descriptive part of a manifest.
 ///
@@ -97,7 +96,7 @@ impl Catalog {
     pub fn new(limits: CatalogLimits, bytes_in_use: Arc<AtomicU64>) -> Self {
         Self {
             bounds: limits,
-            budget: Budget { limit: limits.bytes, in_use: bytes_in_use, charged: 0 },
+            budget: Budget::new(limits.bytes, bytes_in_use),
             process: None,
             clock: None,
             epoch: None,
@@ -138,7 +137,7 @@ impl Catalog {
             }
             ProfileOption::Functions(part) => self.functions.enter(part, &bounds, budget, &mut applied),
             ProfileOption::Queue(queue) => {
-                let label = cut(queue.label, bounds.name_bytes, &mut applied.names_cut);
+                let label = short(queue.label, bounds.name_bytes, &mut applied.names_cut);
                 let bytes = |label: &Label| ENTRY_BYTES.saturating_add(label.len() as u64);
                 applied.others = enter(&mut self.queues, queue.id, label, bounds.others, budget, bytes);
             }
@@ -237,7 +236,7 @@ impl Catalog {
 }
 
 fn limit_key(limit: &Limit<'_>, name_bytes: usize, cuts: &mut u64) -> LimitKey {
-    (limit.module, cut(limit.reason, name_bytes, cuts), cut(limit.detail, name_bytes, cuts))
+    (limit.module, short(limit.reason, name_bytes, cuts), short(limit.detail, name_bytes, cuts))
 }
 
 fn limit_entry(((module, reason, detail), count): (&LimitKey, &u64)) -> LimitEntry {
@@ -264,44 +263,6 @@ fn enter<K: Ord, V>(
     }
     map.insert(key, value);
     0
-}
-
-/// The bytes of one catalog, counted with those of all others.
-#[derive(Debug)]
-struct Budget {
-    limit: u64,
-    in_use: Arc<AtomicU64>,
-    charged: u64,
-}
-
-impl Budget {
-    /// Gives up `before` bytes and takes `after` instead, if there is room.
-    fn exchange(&mut self, before: u64, after: u64) -> bool {
-        if let Some(more) = after.checked_sub(before).filter(|more| *more > 0) {
-            let fits = |used: u64| used.checked_add(more).filter(|sum| *sum <= self.limit);
-            // ORDERING: the counter guards no other memory.
-            if self.in_use.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits).is_err() {
-                return false;
-            }
-            self.charged = self.charged.saturating_add(more);
-        } else {
-            self.release(before.saturating_sub(after));
-        }
-        true
-    }
-
-    fn release(&mut self, bytes: u64) {
-        let bytes = bytes.min(self.charged);
-        self.charged -= bytes;
-        // ORDERING: the counter guards no other memory.
-        self.in_use.fetch_sub(bytes, Ordering::Relaxed);
-    }
-}
-
-impl Drop for Budget {
-    fn drop(&mut self) {
-        self.release(self.charged);
-    }
 }
 
 #[cfg(test)]

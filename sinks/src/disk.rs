@@ -12,7 +12,9 @@ mod part;
 mod repair;
 mod room;
 mod session;
+mod shared;
 mod standin;
+mod starts;
 mod summary;
 mod thread;
 mod verify;
@@ -38,7 +40,9 @@ use crate::{Batch, Ended, Gap, Session, Sink, SinkError};
 ///
 /// What it is given waits in memory until a thread has 64 KiB, or until the next flush. While the disk takes nothing
 /// it keeps up to 1 MiB for each thread and 64 MiB in all; what comes then is a gap of cause `collector:disk-full` or
-/// `collector:disk-error`, and as soon as the disk takes something, it goes on.
+/// `collector:disk-error`, and as soon as the disk takes something, it goes on. What else grows with what comes from
+/// outside is bounded over all sessions too: beyond the bounds gaps are merged, names are `(other)`, and sessions that
+/// end while the disk takes nothing are left to be repaired.
 ///
 /// Should the process be killed, what was flushed can be repaired: [`repair`] does it.
 pub struct DiskSink {
@@ -51,7 +55,9 @@ pub struct DiskSink {
 pub struct DiskOptions {
     /// Where the sessions' directories are made. It is made itself if it is not there.
     pub dir: PathBuf,
-    /// How much the finished and open sessions in `dir` may take. When it is more, the oldest finished ones are removed.
+    /// How much the sessions in `dir` may take. When it is more, the oldest finished ones are removed. Those that are
+    /// not finished count too, also where a killed collector has left them. Journals, which go when their sessions
+    /// end, count for a quarter at most.
     pub max_bytes: Option<u64>,
     /// How much the threads of a session may write before it goes on in another part. A quarter of `max_bytes` if
     /// nothing is said.
@@ -81,7 +87,9 @@ impl DiskSink {
         fs::create_dir_all(&dir).map_err(failed)?;
         let room = options.max_bytes.map(|max_bytes| Room::scan(&dir, max_bytes)).transpose().map_err(failed)?;
         let rotate_bytes = options.rotate_bytes.or(options.max_bytes.map(|max_bytes| max_bytes / 4));
-        let limits = Limits { rotate_bytes, rotate_every: options.rotate_every, ..limits };
+        let option_bytes =
+            options.max_bytes.map_or(limits.option_bytes, |max_bytes| limits.option_bytes.min(max_bytes / 4));
+        let limits = Limits { rotate_bytes, rotate_every: options.rotate_every, option_bytes, ..limits };
         let volume = Volume::new(dir, limits, options.open_threads, files, room);
         Ok(Self { sessions: HashMap::new(), volume })
     }
@@ -105,7 +113,8 @@ impl DiskSink {
         let open = self.sessions.values().map(|session| session.part.pending_bytes());
         let finishing = self.volume.finishing.iter().map(Finishing::pending_bytes);
         self.volume.pending = open.chain(finishing).fold(0, usize::saturating_add);
-        self.answer(&what)
+        self.answer(&what)?;
+        self.volume.crowded.as_ref().map_or(Ok(()), |crowded| Err(crowded.answer(&what)))
     }
 
     /// How the last attempts to write went.
@@ -127,6 +136,9 @@ impl DiskSink {
         if let Some(room) = &mut self.volume.room {
             room.forget(&open.base);
         }
+        for part in &mut self.volume.finishing {
+            part.session.take_if(|name| *name == open.base);
+        }
         self.answer("cannot finish a session")
     }
 }
@@ -135,8 +147,10 @@ impl Sink for DiskSink {
     fn start(&mut self, session: &Arc<Session>) -> Result<(), SinkError> {
         let (open, volume) = self.session(session);
         let result = open.open(volume);
-        volume.note("cannot make a directory", result);
-        self.answer("cannot start a session")
+        match volume.note("cannot make a directory", result) {
+            true => Ok(()),
+            false => self.answer("cannot start a session"),
+        }
     }
 
     fn options(&mut self, session: &Arc<Session>, packets: &[u8]) -> Result<(), SinkError> {
@@ -186,7 +200,11 @@ impl Sink for DiskSink {
             let end = EndEntry { how: "stopped".into(), ..EndEntry::default() };
             result = result.and(self.finish(&name, &Ended { end, ..Ended::default() }));
         }
-        result.and(self.flush_all())
+        result = result.and(self.flush_all());
+        for part in std::mem::take(&mut self.volume.finishing) {
+            self.volume.leave(&part);
+        }
+        result
     }
 }
 

@@ -24,17 +24,15 @@ impl<W: Write> EventsSink<W> {
         Self { out: Output::new(out) }
     }
 
-    /// Events that could not be kept.
-    pub fn lost_events(&self) -> u64 {
-        self.out.lost_events()
-    }
-
     /// Tells of what was lost here before.
     fn pay(&mut self) -> Result<(), SinkError> {
-        if self.out.owes() {
-            self.out.buffer()?;
-            for (session, gap) in self.out.take_owed() {
-                Line::gap(self.out.buffer()?, &session, &gap);
+        while let Some((session, gap)) = self.out.next_owed() {
+            match self.out.buffer() {
+                Ok(buffer) => Line::gap(buffer, &session, &gap),
+                Err(error) => {
+                    self.out.owe_still(session, gap);
+                    return Err(error);
+                }
             }
         }
         Ok(())
@@ -79,8 +77,8 @@ impl<W: Write + Send> Sink for EventsSink<W> {
     }
 
     fn gap(&mut self, session: &Arc<Session>, gap: &Gap) -> Result<(), SinkError> {
+        self.out.owe(session, gap.clone());
         self.pay()?;
-        Line::gap(self.out.buffer()?, session, gap);
         self.out.relieve()
     }
 

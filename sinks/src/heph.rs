@@ -6,18 +6,21 @@ use std::{fs::File, io::Write, path::Path, sync::Arc};
 
 use codec::{
     Arch, Os, SessionId,
-    heph::Encode,
+    heph::{Encode, MAX_PACKET_BYTES, Metadata, Packets},
     profile::{Dropped, Drops, Fingerprint, PROFILE_VERSION, ProfileOption, Session as SessionOption},
 };
 
 pub use compat::HephCompatSink;
 
-use crate::{Batch, Ended, Gap, Session, Sink, SinkError, output::Output};
+use crate::{Batch, Ended, Gap, Session, Sink, SinkError, cut::cut, output::Output};
+
+/// What a string in a packet may have.
+const MOST_NAME_BYTES: usize = u16::MAX as usize;
 
 /// Writes options and events as they came, to one file or pipe.
 ///
 /// Sessions may take turns in it: before the packets of another session than those before, its `session` option is
-/// written again. One that announced none gets one made of its name, but only once there is a second session.
+/// written again. One that announced none gets one made of its name, which says that its packets are plain Heph.
 ///
 /// What is missing for another reason than the agent's is written as a `drops` option whose reason is the cause.
 #[derive(Debug)]
@@ -42,18 +45,15 @@ impl<W: Write> HephSink<W> {
         Self { out: Output::new(out), current: None }
     }
 
-    /// Events that could not be kept.
-    pub fn lost_events(&self) -> u64 {
-        self.out.lost_events()
-    }
-
     /// Makes sure that what follows is taken for this session's.
     fn turn_to(&mut self, session: &Session) -> Result<(), SinkError> {
         let buffer = self.out.buffer()?;
-        match &self.current {
-            Some(current) if *current == session.name => return Ok(()),
-            Some(_) => write_session(session, buffer),
-            None => {}
+        if self.current.as_ref().is_some_and(|current| *current == session.name) {
+            return Ok(());
+        }
+        // The first one says who it is by itself, if it ever does.
+        if self.current.is_some() || session.id.is_none() {
+            write_session(session, buffer);
         }
         self.current = Some(session.name.clone());
         Ok(())
@@ -61,19 +61,18 @@ impl<W: Write> HephSink<W> {
 
     /// Tells of what was lost here before.
     fn pay(&mut self) -> Result<(), SinkError> {
-        if !self.out.owes() {
-            return Ok(());
-        }
-        self.out.buffer()?;
-        for (session, gap) in self.out.take_owed() {
-            self.write_gap(&session, &gap)?;
+        while let Some((session, gap)) = self.out.next_owed() {
+            if let Err(error) = self.write_gap(&session, &gap) {
+                self.out.owe_still(session, gap);
+                return Err(error);
+            }
         }
         Ok(())
     }
 
     fn write_gap(&mut self, session: &Session, gap: &Gap) -> Result<(), SinkError> {
         self.turn_to(session)?;
-        let reason = gap.cause.get(..gap.cause.len().min(usize::from(u16::MAX))).unwrap_or_default();
+        let reason = cut(&gap.cause, MOST_NAME_BYTES);
         let drops = [Dropped { stream: gap.stream, first: gap.first, count: gap.count, reason }];
         // One range with a short reason always fits.
         let _ = ProfileOption::from(Drops { drops: (&drops).into() }).encode(self.out.buffer()?);
@@ -88,7 +87,11 @@ impl<W: Write + Send> Sink for HephSink<W> {
 
     fn options(&mut self, session: &Arc<Session>, packets: &[u8]) -> Result<(), SinkError> {
         self.turn_to(session)?;
-        self.out.buffer()?.extend_from_slice(packets);
+        let buffer = self.out.buffer()?;
+        match session.id {
+            Some(_) => buffer.extend_from_slice(packets),
+            None => extend_without_session(buffer, packets),
+        }
         self.out.relieve()
     }
 
@@ -106,8 +109,8 @@ impl<W: Write + Send> Sink for HephSink<W> {
         if gap.cause.starts_with("agent:") {
             return Ok(());
         }
+        self.out.owe(session, gap.clone());
         self.pay()?;
-        self.write_gap(session, gap)?;
         self.out.relieve()
     }
 
@@ -125,24 +128,39 @@ impl<W: Write + Send> Sink for HephSink<W> {
     }
 }
 
-/// The `session` option of a session, or one made of its name.
+/// Appends options without those that name a session: one that was started without a name is called by another here,
+/// from its first packet on.
+fn extend_without_session(buffer: &mut Vec<u8>, packets: &[u8]) {
+    let mut packets = Packets::new(packets, MAX_PACKET_BYTES);
+    let named = |packet| Metadata::decode(packet).map(|metadata| (metadata.name, packet));
+    while let Some(Ok((name, packet))) = packets.next_with(named) {
+        if name != "session" {
+            buffer.extend_from_slice(packet);
+        }
+    }
+}
+
+/// The `session` option of a session, or one made of its name. The latter says that what follows is plain Heph.
 fn write_session(session: &Session, buffer: &mut Vec<u8>) {
-    let written = session.catalog().with_session_option(|option| ProfileOption::from(option).encode(buffer).is_ok());
-    if written == Some(true) {
-        return;
+    if session.id.is_some() {
+        let catalog = session.catalog();
+        let written = catalog.with_session_option(|option| ProfileOption::from(option).encode(buffer).is_ok());
+        if written == Some(true) {
+            return;
+        }
     }
     let (name, mut id) = (session.name.as_str(), [0; 16]);
     let hashes = [Fingerprint::of(name.as_bytes()), Fingerprint::of(session.source.as_bytes())];
     id.as_chunks_mut().0.iter_mut().zip(hashes).for_each(|(to, hash)| *to = hash.0.to_be_bytes());
     let option = SessionOption {
         id: session.id.unwrap_or(SessionId(id)),
-        profile: PROFILE_VERSION,
+        profile: if session.id.is_some() { PROFILE_VERSION } else { 0 },
         arch: Arch::from(0),
         os: Os::from(0),
         pid: 0,
         agent_version: "",
         host: "",
-        executable: name.get(..name.len().min(usize::from(u16::MAX))).unwrap_or_default(),
+        executable: cut(name, MOST_NAME_BYTES),
         argument_count: 0,
         arguments: (&[]).into(),
     };

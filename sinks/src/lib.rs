@@ -6,7 +6,9 @@
 #![forbid(unsafe_code)]
 
 mod batch;
+mod budget;
 mod catalog;
+mod cut;
 pub mod disk;
 mod events;
 mod gap;

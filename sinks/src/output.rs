@@ -1,11 +1,10 @@
 //! Bytes on their way to a file or pipe.
 
 use std::{
+    collections::VecDeque,
     io::{self, Write},
     sync::Arc,
 };
-
-use codec::{Position, StreamId};
 
 use crate::{Batch, Gap, Session, SinkError};
 
@@ -15,23 +14,22 @@ pub(crate) struct Output<W> {
     out: W,
     pending: Vec<u8>,
     closed: bool,
-    /// Gaps of our own that nobody was told of yet.
-    owed: Vec<(Arc<Session>, Gap)>,
-    lost_events: u64,
+    /// Gaps that nobody was told of yet, in the order in which they come.
+    owed: VecDeque<(Arc<Session>, Gap)>,
 }
 
 /// With this much, it is written.
 const FLUSH_BYTES: usize = 64 << 10;
 /// With this much, nothing more is taken while nothing can be written.
 const STUCK_BYTES: usize = 4 << 20;
-/// How many gaps are remembered to be told. Beyond that they are only counted.
+/// How many gaps are remembered to be told. Beyond that they are not.
 const MOST_OWED: usize = 65_536;
 
 const CAUSE: &str = "collector:output-error";
 
 impl<W: Write> Output<W> {
     pub(crate) fn new(out: W) -> Self {
-        Self { out, pending: Vec::new(), closed: false, owed: Vec::new(), lost_events: 0 }
+        Self { out, pending: Vec::new(), closed: false, owed: VecDeque::new() }
     }
 
     /// Where to put bytes, unless it cannot take any. What was put there is whole packets or lines.
@@ -82,37 +80,102 @@ impl<W: Write> Output<W> {
     /// The events of a batch were not taken.
     pub(crate) fn lose(&mut self, batch: &Batch) {
         for run in &batch.runs {
-            self.lose_range(&batch.session, run.stream, run.first, run.events.into());
+            let (stream, first, count) = (run.stream, run.first, run.events.into());
+            self.owe(&batch.session, Gap { stream, first, count, cause: CAUSE.into() });
         }
     }
 
-    fn lose_range(&mut self, session: &Arc<Session>, stream: StreamId, first: Position, count: u64) {
-        self.lost_events = self.lost_events.saturating_add(count);
+    /// A gap is to be told before anything else is written.
+    pub(crate) fn owe(&mut self, session: &Arc<Session>, gap: Gap) {
         let room = self.owed.len() < MOST_OWED;
         let mut latest = self.owed.iter_mut().rev().take(64);
-        match latest.find(|(owner, gap)| Arc::ptr_eq(owner, session) && gap.stream == stream) {
-            Some((_, gap)) if gap.first.0.checked_add(gap.count) == Some(first.0) => {
-                gap.count = gap.count.saturating_add(count);
+        match latest.find(|(owner, known)| Arc::ptr_eq(owner, session) && known.stream == gap.stream) {
+            Some((_, known))
+                if known.first.0.checked_add(known.count) == Some(gap.first.0) && known.cause == gap.cause =>
+            {
+                known.count = known.count.saturating_add(gap.count);
             }
-            _ if room => {
-                self.owed.push((Arc::clone(session), Gap { stream, first, count, cause: CAUSE.into() }));
-            }
+            _ if room => self.owed.push_back((Arc::clone(session), gap)),
             _ => {}
         }
     }
 
-    /// The gaps that are to be told before anything else is written.
-    pub(crate) fn take_owed(&mut self) -> Vec<(Arc<Session>, Gap)> {
-        std::mem::take(&mut self.owed)
+    /// The first gap that is to be told.
+    pub(crate) fn next_owed(&mut self) -> Option<(Arc<Session>, Gap)> {
+        self.owed.pop_front()
     }
 
-    /// Whether there are any.
-    pub(crate) fn owes(&self) -> bool {
-        !self.owed.is_empty()
+    /// The gap could not be told yet.
+    pub(crate) fn owe_still(&mut self, session: Arc<Session>, gap: Gap) {
+        self.owed.push_front((session, gap));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+    use codec::{Position, StreamId};
+
+    use super::*;
+    use crate::{Catalog, CatalogLimits, EventsSink, HephSink, Run, Sink};
+
+    /// Takes all, or nothing while it is full.
+    #[derive(Clone, Default)]
+    struct Full(Arc<std::sync::Mutex<Vec<u8>>>, Arc<AtomicBool>);
+
+    impl Write for Full {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            if self.1.load(Ordering::Relaxed) {
+                return Err(io::ErrorKind::StorageFull.into());
+            }
+            self.0.lock().expect("nobody panicked").write(bytes)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
     }
 
-    /// How many events were lost here.
-    pub(crate) fn lost_events(&self) -> u64 {
-        self.lost_events
+    /// So many streams lose events that telling it fills the buffer again before all is told.
+    #[test]
+    fn what_is_owed_stays_owed_until_it_is_told() {
+        const STREAMS: u32 = 60_000;
+        type Make = fn(Full) -> Box<dyn Sink>;
+        let sinks: [(Make, &str); 2] =
+            [(|out| Box::new(HephSink::new(out)), "drops"), (|out| Box::new(EventsSink::new(out)), "\"gap\"")];
+        for (make, mark) in sinks {
+            let out = Full::default();
+            let mut sink = make(out.clone());
+            let catalog = Catalog::new(CatalogLimits::default(), Arc::new(AtomicU64::new(0)));
+            let session = Arc::new(Session::new("s".repeat(200), None, String::new(), 0, catalog));
+            out.1.store(true, Ordering::Relaxed);
+            let filler = vec![b'x'; STUCK_BYTES];
+            let batch = |stream, bytes: &[u8]| {
+                let (stream, length) = (StreamId(stream), u32::try_from(bytes.len()).expect("small"));
+                let run = Run { stream, first: Position(0), events: 1, bytes: length };
+                Arc::new(Batch { session: Arc::clone(&session), bytes: bytes.to_vec().into(), runs: vec![run] })
+            };
+            // Fills the buffer with what is no packet, or with gaps.
+            let _ = sink.events(&batch(STREAMS, &filler));
+            let told = |stream, count| Gap { stream: StreamId(stream), first: Position(0), count, cause: "n".into() };
+            let mut filled = 0_u32;
+            while sink.gap(&session, &told(STREAMS + 1 + filled, 1)).is_ok() {
+                filled += 1;
+            }
+            (0..STREAMS).for_each(|stream| assert!(sink.events(&batch(stream, b"")).is_err()));
+            // The disk takes one buffer, and is full again; then it has room.
+            for _ in 0..20 {
+                out.1.store(false, Ordering::Relaxed);
+                let _ = sink.end(&session, &crate::Ended::default());
+                out.1.store(true, Ordering::Relaxed);
+                let _ = sink.flush();
+            }
+            out.1.store(false, Ordering::Relaxed);
+            sink.close().expect("there is room");
+            let bytes = out.0.lock().expect("nobody panicked").clone();
+            let found = bytes.windows(mark.len()).filter(|window| *window == mark.as_bytes()).count();
+            assert_eq!(found, (STREAMS + filled + 1) as usize, "every gap is told once");
+        }
     }
 }

@@ -15,7 +15,8 @@ wire_struct! {
     pub struct Session<'a> as "session" {
         /// The session's id. It stays the same when the agent reconnects.
         pub id: SessionId,
-        /// The version of the profile that the agent speaks.
+        /// The version of the profile that the agent speaks. 0 where what follows is plain Heph: then a collector has
+        /// made the id up, to tell sessions apart in a file.
         pub profile: u16,
         /// The processor.
         pub arch: Arch,

@@ -43,6 +43,8 @@ impl Reasons {
 
     fn keep(&mut self, reason: &str) -> Arc<str> {
         let reason = reason.get(..floor_char_boundary(reason, Self::MAX_BYTES)).unwrap_or_default();
+        // It will be printed.
+        let reason = reason.replace(|c: char| c.is_control(), "?");
         if let Some(known) = self.0.iter().find(|known| known.as_ref() == reason) {
             return known.clone();
         }
@@ -69,6 +71,7 @@ mod tests {
         let mut reasons = Reasons::default();
         assert_eq!(reasons.cause("ring-full").to_string(), "agent:ring-full");
         assert_eq!(reasons.cause("network"), Cause::Network);
+        assert_eq!(reasons.cause("\x1b[31mred\n").to_string(), "agent:?[31mred?");
         assert_eq!(reasons.cause("collector:stopped"), Cause::Collector("stopped".into()));
         let long = "ä".repeat(1000);
         assert_eq!(reasons.cause(&long).to_string(), format!("agent:{}", "ä".repeat(32)));

@@ -11,11 +11,12 @@ use std::{
 
 use codec::{SessionId, heph::StreamDecoder};
 
-use self::{openings::Openings, past::Past};
+use self::{incoming::Named, openings::Openings, past::Past};
 use crate::{
     Config, Counts, How, Output, Peer, SessionKey, Transmit,
     bindings::{Binding, Bindings, Unknown},
     buffers::Buffers,
+    output::Source,
     session::{Around, Session},
 };
 
@@ -63,7 +64,7 @@ impl Collector {
             decoders: HashMap::new(),
             next_key: 0,
             full_until: Duration::ZERO,
-            openings: Openings::new(config.max_sessions),
+            openings: Openings::new(config.max_sessions, config.openings_per_second),
             purged: Duration::ZERO,
             touched: Vec::new(),
             answering: BTreeSet::new(),
@@ -84,7 +85,7 @@ impl Collector {
             Some(Binding::Open(key)) => self.take_datagram(now, peer, Some(*key), datagram),
             Some(Binding::Past(_)) => self.take_datagram(now, peer, None, datagram),
             Some(Binding::Unknown(_)) | None => match incoming::announced(datagram, self.config.max_packet_bytes) {
-                Some(id) => self.identify(now, peer, id, datagram),
+                Some(name) => self.identify(now, peer, name, datagram),
                 None => self.wait_for_name(now, peer, datagram),
             },
         }
@@ -223,10 +224,10 @@ impl Collector {
     }
 
     /// A sender has said who it is: what it sent before is its session's too.
-    fn identify(&mut self, now: Duration, peer: Peer, id: SessionId, datagram: &[u8]) {
+    fn identify(&mut self, now: Duration, peer: Peer, name: Named, datagram: &[u8]) {
         let before = self.take_unknown(&peer);
-        let key = self.session_for(now, peer, id);
-        if key.is_none() && !self.past.is_over(id) {
+        let key = self.session_for(now, peer, name);
+        if key.is_none() && !self.past.is_over(name.id) {
             self.counts.refused_datagrams += 1 + before.len() as u64;
             return;
         }
@@ -256,7 +257,8 @@ impl Collector {
 
     /// The open session with this id, to which the peer belongs from now on. There is none if it has ended, or if
     /// there are too many.
-    fn session_for(&mut self, now: Duration, peer: Peer, id: SessionId) -> Option<SessionKey> {
+    fn session_for(&mut self, now: Duration, peer: Peer, name: Named) -> Option<SessionKey> {
+        let Named { id, plain } = name;
         let can_bind = self.bindings.get(&peer).is_some() || self.make_room_for_peer(now);
         if let Some(key) = self.by_id.get(&id) {
             if can_bind {
@@ -278,24 +280,26 @@ impl Collector {
         // another session that takes its turn.
         if let Some(key) = known
             && matches!(peer, Peer::Datagram { .. })
+            && !plain
             && let Some(session) = self.sessions.get_mut(&key)
             && session.id().is_none()
         {
             session.adopt(id);
+            session.set_name(id);
             self.by_id.insert(id, key);
             return Some(key);
         }
-        let key = self.open_session(now, peer, Some(id))?;
-        if let Some(session) = self.sessions.get_mut(&key)
-            && let Some(lost) = self.past.resume(id)
-        {
-            session.resume(lost);
+        let key = self.open_session(now, peer, Some(id).filter(|_| !plain))?;
+        self.by_id.insert(id, key);
+        if let Some(session) = self.sessions.get_mut(&key) {
+            session.set_name(id);
+            session.resume(self.past.resume(id).unwrap_or_default());
         }
         Some(key)
     }
 
     fn open_session(&mut self, now: Duration, peer: Peer, id: Option<SessionId>) -> Option<SessionKey> {
-        let room = self.openings.take(now) && self.make_room_for_session(now);
+        let room = self.openings.take(now) && self.make_room_for_session(now, &peer);
         if !room || (self.bindings.get(&peer).is_none() && !self.make_room_for_peer(now)) {
             self.counts.refused_sessions += 1;
             return None;
@@ -305,15 +309,13 @@ impl Collector {
         let mut around = Around { config: &self.config, counts: &mut self.counts, buffers: &self.buffers, now };
         self.sessions.insert(key, Session::new(key, id, peer, &mut around));
         self.bindings.bind(peer, Binding::Open(key));
-        if let Some(id) = id {
-            self.by_id.insert(id, key);
-        }
         self.touched.push(key);
         Some(key)
     }
 
-    /// Whether another session can be opened. The one that has been silent longest may have to go for it.
-    fn make_room_for_session(&mut self, now: Duration) -> bool {
+    /// Whether another session can be opened. The one that has been silent longest may have to go for it, or one of a
+    /// sender that has more than half of all.
+    fn make_room_for_session(&mut self, now: Duration, peer: &Peer) -> bool {
         if self.sessions.len() < self.config.max_sessions {
             return true;
         }
@@ -325,12 +327,25 @@ impl Collector {
             return false;
         };
         let silent = now.saturating_sub(heard) >= self.config.evict_time;
-        if silent {
-            self.finish_session(now, key, How::LostContact);
-        } else {
-            self.full_until = heard + self.config.evict_time;
+        let victim = if silent { Some(key) } else { self.session_of_the_greediest(peer) };
+        match victim {
+            Some(key) => self.finish_session(now, key, How::LostContact),
+            // Looking through all of them takes a while, so it is not done for each that is refused.
+            None => self.full_until = (heard + self.config.evict_time).min(now + PURGE_TIME),
         }
-        silent
+        victim.is_some()
+    }
+
+    /// A session of the sender that has more than half of all, unless that is who asks.
+    fn session_of_the_greediest(&self, asking: &Peer) -> Option<SessionKey> {
+        let mut sessions: HashMap<Source, usize> = HashMap::new();
+        for session in self.sessions.values() {
+            *sessions.entry(session.peer().source()).or_default() += 1;
+        }
+        let (greediest, _) = sessions.into_iter().find(|(_, count)| *count > self.config.max_sessions / 2)?;
+        let theirs = self.sessions.iter().filter(|(_, session)| session.peer().source() == greediest);
+        let (key, _) = theirs.min_by_key(|(_, session)| session.heard())?;
+        (greediest != asking.source()).then_some(*key)
     }
 
     fn finish_session(&mut self, now: Duration, key: SessionKey, how: How) {
@@ -341,8 +356,10 @@ impl Collector {
         // Nothing is left to wait for: what is to be told is told now.
         session.reply(0, &mut around, &mut self.transmits);
         let (id, over) = (session.id(), session.has_ended());
+        if let Some(name) = session.name() {
+            self.by_id.remove(&name);
+        }
         if let Some(id) = id {
-            self.by_id.remove(&id);
             self.past.remember(id, session, over);
         }
         self.bindings.release(key, id.filter(|_| over));

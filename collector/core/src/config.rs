@@ -19,6 +19,8 @@ pub struct Config {
     pub identify_bytes: usize,
     /// How many sessions may be open.
     pub max_sessions: usize,
+    /// How many sessions may be opened in a second in the long run; as many as may be open can be opened at once.
+    pub openings_per_second: u64,
     /// After how much silence a session makes room for a new one when all are taken.
     pub evict_time: Duration,
     /// How many streams a session may have.
@@ -48,6 +50,7 @@ impl Default for Config {
             identify_time: Duration::from_millis(250),
             identify_bytes: 256 << 10,
             max_sessions: 1024,
+            openings_per_second: 100,
             evict_time: Duration::from_secs(2),
             max_streams: 16_384,
             max_streams_in_all: 65_536,

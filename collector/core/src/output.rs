@@ -1,6 +1,10 @@
 //! What comes out of a collector.
 
-use std::{collections::BTreeMap, fmt, net::SocketAddr};
+use std::{
+    collections::BTreeMap,
+    fmt,
+    net::{IpAddr, SocketAddr},
+};
 
 use bytes::Bytes;
 use codec::{Position, SessionId, SessionNs, StreamId, profile::EndReason};
@@ -23,6 +27,22 @@ pub enum Peer {
     },
     /// A connection or a file, by the driver's number for it.
     Stream(u64),
+}
+
+/// Who is behind a peer: a machine may have many ports.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Source {
+    Machine(IpAddr),
+    Stream(u64),
+}
+
+impl Peer {
+    pub(crate) fn source(&self) -> Source {
+        match self {
+            Self::Datagram { address, .. } => Source::Machine(address.ip()),
+            Self::Stream(number) => Source::Stream(*number),
+        }
+    }
 }
 
 /// What the sinks are to be told. For each session, in order.

@@ -38,7 +38,10 @@ const MAX_TRANSMITS: usize = 4096;
 /// A session that has not ended, or has ended a moment ago.
 #[derive(Debug)]
 pub(crate) struct Session {
+    /// Its id, if it speaks the profile.
     id: Option<SessionId>,
+    /// What it is found by: its id, or what a collector called it in a file.
+    name: Option<SessionId>,
     /// Where it was last heard from.
     peer: Peer,
     /// When it was last heard from.
@@ -81,6 +84,7 @@ impl Session {
         out.push(Output::Started { session: key, id, peer });
         Self {
             id,
+            name: None,
             peer,
             heard: around.now,
             streams: Vec::new(),
@@ -113,6 +117,14 @@ impl Session {
     /// The session says who it is, after it has been started without.
     pub(crate) fn adopt(&mut self, id: SessionId) {
         self.id = Some(id);
+    }
+
+    pub(crate) fn name(&self) -> Option<SessionId> {
+        self.name
+    }
+
+    pub(crate) fn set_name(&mut self, name: SessionId) {
+        self.name = Some(name);
     }
 
     pub(crate) fn peer(&self) -> Peer {
@@ -207,6 +219,8 @@ impl Session {
         match option {
             // What the collector says itself is nothing to be told by others.
             Some(ProfileOption::Ack(_) | ProfileOption::Nack(_)) => return,
+            // A name that a collector made up says nothing about who it is.
+            Some(ProfileOption::Session(_)) if self.id.is_none() => return,
             Some(ProfileOption::Epoch(epoch)) => self.epoch = Some(*epoch),
             Some(ProfileOption::Progress(progress)) => self.progress(progress, around),
             Some(ProfileOption::Drops(drops)) => self.drops(drops, around),

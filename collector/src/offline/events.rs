@@ -81,14 +81,14 @@ impl<'a> ThreadEvents<'a> {
             && gap.at_index.is_some_and(|at| at <= self.sequence.into())
         {
             self.gap += 1;
-            self.position += gap.count;
+            self.position = self.position.saturating_add(gap.count);
             return Ok(Some(Next::Gap(gap)));
         }
         let Some(event) = self.reader.index.get(self.sequence) else { return Ok(None) };
         let event = event.with_context(|| format!("thread {}: index.atf", self.stream))?;
         let (sequence, position) = (self.sequence, self.position);
-        self.sequence += 1;
-        self.position += 1;
+        self.sequence = self.sequence.saturating_add(1);
+        self.position = self.position.saturating_add(1);
         Ok(Some(Next::Event { sequence, position, event }))
     }
 
@@ -139,4 +139,58 @@ fn print(
         heap.push(Reverse((thread.time().unwrap_or(u64::MAX), index)));
     }
     Ok(Ok(()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use codec::{
+        Arch, ClockKind, ClockNs, EventKind, FunctionId, Os, SubstreamId,
+        atf::{DetailBody, Keys, Origin, ThreadWriter},
+        heph::{Attribute, Value},
+    };
+
+    use super::*;
+
+    #[test]
+    fn a_hostile_trace_moves_no_cursor_and_overflows_nothing() {
+        let dir = std::env::temp_dir().join(format!("spoor-events-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&dir);
+        fs::create_dir_all(dir.join("thread_1")).expect("made");
+        let most = u64::MAX;
+        let gap = format!(r#"{{"thread": 1, "first": 0, "count": {most}, "cause": "x\u009b", "at_index": 0}}"#);
+        let name = r#"{"id": 0, "offset": 0, "name": "f\u001b[2J"}"#;
+        let manifest = format!(
+            r#"{{"threads": [{{"id": 1, "has_detail": true}}], "time_start_ns": 5, "time_end_ns": 5,
+            "functions": [{name}], "gaps": [{gap}, {gap}]}}"#
+        );
+        fs::write(dir.join("manifest.json"), manifest).expect("written");
+        let origin = Origin { arch: Arch::X86_64, os: Os::Linux, clock: ClockKind::Boottime, thread: 1 };
+        let mut writer = ThreadWriter::new(origin);
+        let attributes = [Attribute { name: "a\u{9b}", value: Value::Str("\u{7f}\u{1b}") }];
+        let (timestamp, function) = (ClockNs(5), FunctionId(0));
+        let event = IndexEvent { timestamp, function, thread: 1, kind: EventKind::Call, depth: 0, detail: None };
+        let (start, end, substream) = (timestamp, timestamp, SubstreamId(0));
+        let keys = Keys { function, start, end, substream, attributes: (&attributes).into() };
+        for _ in 0..2 {
+            writer.append(&event, &[DetailBody::Keys(keys)]).expect("there is room");
+        }
+        let (mut index, detail) = writer.seal();
+        let file = |name: &str| fs::File::create(dir.join("thread_1").join(name)).expect("made");
+        index.write_to(&mut file("index.atf")).expect("written");
+        detail.expect("it has details").write_to(&mut file("detail.atf")).expect("written");
+
+        let trace = Trace::open(&dir).expect("it is one");
+        let thread = &trace.threads()[0];
+        let files = trace.thread_files(1).expect("they are there");
+        let reader = ThreadEvents::open(&trace, thread, &files).expect("it is one").expect("it has events");
+        let args = EventsArgs { dir: dir.clone(), thread: None, function: None, from: None, to: None, json: false };
+        let mut out = Vec::new();
+        print(&trace, &args, &mut [reader], &mut out).expect("it is whole").expect("written");
+        let text = String::from_utf8(out).expect("text");
+        assert_eq!(text.lines().count(), 4, "{text}");
+        assert!(!text.chars().any(|c| c.is_control() && c != '\n'), "{text:?}");
+        fs::remove_dir_all(dir).expect("it is there");
+    }
 }

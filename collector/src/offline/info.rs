@@ -3,6 +3,7 @@
 use std::{
     fmt::Write as _,
     io::{self, Write},
+    path::{Path, PathBuf},
     process::ExitCode,
     time::Duration,
 };
@@ -12,7 +13,7 @@ use anyhow::{Context, Result};
 use super::trace::Trace;
 use crate::{
     args::InfoArgs,
-    offline::ended_early,
+    offline::{printable, tell},
     quantity::{Period, Size, count},
 };
 
@@ -22,15 +23,26 @@ const LISTED: usize = 20;
 pub(crate) fn run(args: &InfoArgs) -> Result<ExitCode> {
     let dir = &args.dir.dir;
     let sessions = sinks::disk::sessions_in(dir).with_context(|| format!("cannot look into {}", dir.display()))?;
-    let mut out = io::stdout().lock();
+    let whole = list(&sessions, args.json, &mut io::stdout().lock()).context("cannot write to standard output")?;
+    Ok(if whole { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Tells of each session. One that cannot be read keeps nobody from the others; then it is not true. The error is one
+/// of writing.
+fn list(sessions: &[PathBuf], as_json: bool, out: &mut impl Write) -> io::Result<bool> {
+    let mut whole = true;
     for session in sessions {
-        let trace = Trace::open(&session)?;
-        let text = if args.json { json(&trace)? } else { describe(&trace)? };
-        if ended_early(out.write_all(text.as_bytes())).is_err() {
-            break;
+        let text = Trace::open(session).and_then(|trace| if as_json { json(&trace) } else { describe(&trace) });
+        match text {
+            Ok(text) if tell(out, &text)? => {}
+            Ok(_) => break,
+            Err(error) => {
+                whole = false;
+                eprintln!("{}: {}", session.display(), printable(&format!("{error:#}")));
+            }
         }
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(whole)
 }
 
 fn json(trace: &Trace) -> Result<String> {
@@ -50,30 +62,34 @@ fn describe(trace: &Trace) -> Result<String> {
         writeln!(
             out,
             "  program    {} (pid {}) on {}, {} {}",
-            process.executable, process.pid, process.host, process.os, process.arch
+            printable(&process.executable),
+            process.pid,
+            printable(&process.host),
+            printable(&process.os),
+            printable(&process.arch)
         )?;
         if !process.arguments.is_empty() {
             let left_out = if more > 0 { format!(" and {more} more") } else { String::new() };
-            writeln!(out, "  arguments  {}{left_out}", process.arguments.join(" "))?;
+            writeln!(out, "  arguments  {}{left_out}", printable(&process.arguments.join(" ")))?;
         }
-        writeln!(out, "  agent      {}", process.agent_version)?;
+        writeln!(out, "  agent      {}", printable(&process.agent_version))?;
     } else {
         writeln!(out, "  program    unknown: it sent plain Heph")?;
     }
     if let Some(session) = &manifest.session {
-        writeln!(out, "  session    {session}")?;
+        writeln!(out, "  session    {}", printable(session))?;
     }
     if let Some(part) = manifest.part {
         writeln!(out, "  part       {part}")?;
     }
     let lasted = Period(Duration::from_nanos(manifest.time_end_ns.saturating_sub(manifest.time_start_ns)));
-    let clock = manifest.clock.as_deref().unwrap_or("the sender's own clock");
+    let clock = printable(manifest.clock.as_deref().unwrap_or("the sender's own clock"));
     writeln!(out, "  time       {lasted}, from {} to {} ns by {clock}", manifest.time_start_ns, manifest.time_end_ns)?;
     let end = match &manifest.end {
         Some(end) => end.code.map_or_else(|| end.how.clone(), |code| format!("{} ({code})", end.how)),
         None => "not finished: it is being written, or its collector was killed (see `collector repair`)".into(),
     };
-    writeln!(out, "  end        {end}")?;
+    writeln!(out, "  end        {}", printable(&end))?;
     writeln!(
         out,
         "  modules    {}, with {} functions by name",
@@ -94,18 +110,18 @@ fn describe_threads(trace: &Trace, out: &mut String) -> Result<()> {
             || trace.thread_files(thread.id).ok().and_then(|files| Some(u64::from(files.reader().ok()??.index.len())));
         thread.written.or_else(counted).unwrap_or(0)
     };
-    let total: u64 = threads.iter().map(written).sum();
-    let missing: u64 = trace.manifest.missing().values().sum();
+    let total = threads.iter().map(written).fold(0, u64::saturating_add);
+    let missing = trace.manifest.missing().into_values().fold(0, u64::saturating_add);
     writeln!(
         out,
         "  events     {} produced = {} written + {} missing, of {} threads",
-        count(total + missing),
+        count(total.saturating_add(missing)),
         count(total),
         count(missing),
         count(threads.len() as u64)
     )?;
     for thread in threads.iter().take(LISTED) {
-        let name = thread.name.as_deref().unwrap_or("");
+        let name = printable(thread.name.as_deref().unwrap_or(""));
         let os_id = thread.os_id.map_or_else(String::new, |id| format!(" tid {id}"));
         let detail = if thread.has_detail { ", with detail" } else { "" };
         writeln!(out, "    thread {}{os_id} {name}: {} events{detail}", thread.id, count(written(thread)))?;
@@ -126,21 +142,22 @@ fn describe_missing(trace: &Trace, out: &mut String) -> Result<()> {
             gap.thread,
             count(gap.count),
             gap.first,
-            gap.cause
+            printable(&gap.cause)
         )?;
     }
     if gaps.len() > LISTED {
         writeln!(out, "    … and {} more gaps", count((gaps.len() - LISTED) as u64))?;
     }
     for limit in &trace.manifest.limits {
-        let detail = if limit.detail.is_empty() { String::new() } else { format!(" ({})", limit.detail) };
-        writeln!(out, "  not captured: {} × {}{detail}, module {}", count(limit.count), limit.reason, limit.module)?;
+        let detail = if limit.detail.is_empty() { String::new() } else { format!(" ({})", printable(&limit.detail)) };
+        let reason = printable(&limit.reason);
+        writeln!(out, "  not captured: {} × {reason}{detail}, module {}", count(limit.count), limit.module)?;
     }
     Ok(())
 }
 
 /// The bytes of all files in a session directory.
-fn bytes(dir: &std::path::Path) -> u64 {
+fn bytes(dir: &Path) -> u64 {
     let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
     entries
         .map(|entry| match entry.metadata() {
@@ -148,5 +165,91 @@ fn bytes(dir: &std::path::Path) -> u64 {
             Ok(data) if data.is_file() => data.len(),
             _ => 0,
         })
-        .sum()
+        .fold(0, u64::saturating_add)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        fs,
+        sync::atomic::{AtomicU32, Ordering},
+    };
+
+    use super::*;
+
+    /// A directory with a session for each of these manifests; without one it has none.
+    fn scene(manifests: &[&str]) -> (PathBuf, Vec<PathBuf>) {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let dir = std::env::temp_dir().join(format!("spoor-info-{}-{number}", std::process::id()));
+        let _ = fs::remove_dir_all(&dir);
+        for (number, manifest) in manifests.iter().enumerate() {
+            let session = dir.join(format!("20260101-000000-{number}"));
+            fs::create_dir_all(&session).expect("made");
+            if !manifest.is_empty() {
+                fs::write(session.join("manifest.json"), manifest).expect("written");
+            }
+        }
+        let sessions = sinks::disk::sessions_in(&dir).expect("they are there");
+        (dir, sessions)
+    }
+
+    const PLAIN: &str = r#"{"threads": [], "time_start_ns": 0, "time_end_ns": 0, "end": {"how": "exited"}}"#;
+
+    #[test]
+    fn a_directory_that_cannot_be_read_keeps_nobody_from_the_others() {
+        let (dir, sessions) = scene(&[PLAIN, "", PLAIN]);
+        let mut out = Vec::new();
+        assert!(!list(&sessions, false, &mut out).expect("it is written"), "it is told");
+        let text = String::from_utf8(out).expect("text");
+        assert!(text.contains("20260101-000000-0") && text.contains("20260101-000000-2"), "{text}");
+        fs::remove_dir_all(dir).expect("it is there");
+    }
+
+    /// Fails in this way.
+    struct Broken(io::ErrorKind);
+
+    impl Write for Broken {
+        fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+            Err(self.0.into())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_full_disk_is_an_error_and_a_closed_pipe_is_none() {
+        let (dir, sessions) = scene(&[PLAIN, PLAIN]);
+        assert!(list(&sessions, true, &mut Broken(io::ErrorKind::BrokenPipe)).expect("that is no failure"));
+        assert!(list(&sessions, true, &mut Broken(io::ErrorKind::StorageFull)).is_err());
+        fs::remove_dir_all(dir).expect("it is there");
+    }
+
+    #[test]
+    fn a_hostile_manifest_moves_no_cursor_and_overflows_nothing() {
+        let bad = r"x\u001b[2J\u009b\u0007";
+        let most = u64::MAX;
+        let thread = |id| format!(r#"{{"id": {id}, "has_detail": false, "name": "{bad}", "written": {most}}}"#);
+        let gap = |thread| format!(r#"{{"thread": {thread}, "first": 0, "count": {most}, "cause": "{bad}"}}"#);
+        let manifest = format!(
+            r#"{{"threads": [{}, {}], "time_start_ns": 0, "time_end_ns": 0, "session": "{bad}", "clock": "{bad}",
+            "process": {{"pid": 1, "host": "{bad}", "arch": "{bad}", "os": "{bad}", "executable": "{bad}",
+            "arguments": ["{bad}"], "argument_count": 1, "agent_version": "{bad}"}}, "gaps": [{}, {}],
+            "limits": [{{"module": 0, "reason": "{bad}", "detail": "{bad}", "count": {most}}}],
+            "end": {{"how": "{bad}"}}}}"#,
+            thread(1),
+            thread(2),
+            gap(1),
+            gap(2),
+        );
+        let (dir, sessions) = scene(&[&manifest]);
+        let mut out = Vec::new();
+        assert!(list(&sessions, false, &mut out).expect("it is written"));
+        let text = String::from_utf8(out).expect("text");
+        assert!(text.contains("\\u{1b}[2J"), "{text}");
+        assert!(!text.chars().any(|c| c.is_control() && c != '\n'), "{text:?}");
+        fs::remove_dir_all(dir).expect("it is there");
+    }
 }

@@ -5,7 +5,11 @@ use std::{path::Path, process::ExitCode};
 use anyhow::{Context, Result};
 use sinks::disk::RepairOutcome;
 
-use crate::{args::RepairArgs, offline::ended_early, quantity::count};
+use crate::{
+    args::RepairArgs,
+    offline::{printable, tell},
+    quantity::count,
+};
 
 pub(crate) fn run(args: &RepairArgs) -> Result<ExitCode> {
     let dir = &args.dir.dir;
@@ -16,11 +20,11 @@ pub(crate) fn run(args: &RepairArgs) -> Result<ExitCode> {
         let name = session.dir.display();
         match session.outcome {
             // What is finished is not repaired; but it is not called good unless it is.
-            RepairOutcome::Finished => match problems(&session.dir)?.as_slice() {
+            RepairOutcome::Finished => match problems(&session.dir).as_slice() {
                 [] => text += &format!("{name}: finished already\n"),
                 problems => {
                     failed = true;
-                    eprintln!("{name}: finished, and damaged since: {}", problems.join("; "));
+                    eprintln!("{name}: finished, and damaged since: {}", printable(&problems.join("; ")));
                 }
             },
             RepairOutcome::Repaired { threads, events, missing, cut } => {
@@ -31,23 +35,26 @@ pub(crate) fn run(args: &RepairArgs) -> Result<ExitCode> {
                 }
                 text += "\n";
             }
+            RepairOutcome::Removed => text += &format!("{name}: removed: it was empty\n"),
             RepairOutcome::Live => {
                 failed = true;
                 eprintln!("{name}: a collector is writing it; stop that one first");
             }
             RepairOutcome::Failed(why) => {
                 failed = true;
-                eprintln!("{name}: cannot be repaired: {why}");
+                eprintln!("{name}: cannot be repaired: {}", printable(&why));
             }
             other => text += &format!("{name}: {other:?}\n"),
         }
     }
-    ended_early(std::io::Write::write_all(&mut std::io::stdout(), text.as_bytes()))?;
+    tell(&mut std::io::stdout(), &text).context("cannot write to standard output")?;
     Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-/// What is wrong with a session.
-fn problems(dir: &Path) -> Result<Vec<String>> {
-    let verified = sinks::disk::verify(dir).with_context(|| format!("cannot verify {}", dir.display()))?;
-    Ok(verified.into_iter().flat_map(|session| session.problems).collect())
+/// What is wrong with a session. One that cannot be looked at keeps nobody from the others.
+fn problems(dir: &Path) -> Vec<String> {
+    match sinks::disk::verify(dir) {
+        Ok(verified) => verified.into_iter().flat_map(|session| session.problems).collect(),
+        Err(error) => vec![error.to_string()],
+    }
 }

@@ -1,7 +1,7 @@
 //! A session directory, read.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     fs, io,
     path::{Path, PathBuf},
 };
@@ -63,11 +63,9 @@ impl Trace {
         if self.is_unfinished() {
             let entries = fs::read_dir(&self.dir).into_iter().flatten().flatten();
             let ids = entries.filter_map(|entry| entry.file_name().to_str()?.strip_prefix("thread_")?.parse().ok());
-            for id in ids {
-                if !threads.iter().any(|thread| thread.id == id) {
-                    threads.push(ThreadEntry { id, ..ThreadEntry::default() });
-                }
-            }
+            let mut known: HashSet<u32> = threads.iter().map(|thread| thread.id).collect();
+            let found = ids.filter(|id| known.insert(*id));
+            threads.extend(found.map(|id| ThreadEntry { id, ..ThreadEntry::default() }));
             threads.sort_by_key(|thread| thread.id);
         }
         threads

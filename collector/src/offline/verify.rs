@@ -4,7 +4,11 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 
-use crate::{args::DirArgs, offline::ended_early, quantity::count};
+use crate::{
+    args::DirArgs,
+    offline::{printable, tell},
+    quantity::count,
+};
 
 pub(crate) fn run(args: &DirArgs) -> Result<ExitCode> {
     let sessions = sinks::disk::verify(&args.dir).with_context(|| format!("cannot verify {}", args.dir.display()))?;
@@ -20,10 +24,10 @@ pub(crate) fn run(args: &DirArgs) -> Result<ExitCode> {
         } else {
             wrong = true;
             for problem in session.problems {
-                eprintln!("{name}: {problem}");
+                eprintln!("{name}: {}", printable(&problem));
             }
         }
     }
-    ended_early(std::io::Write::write_all(&mut std::io::stdout(), text.as_bytes()))?;
+    tell(&mut std::io::stdout(), &text).context("cannot write to standard output")?;
     Ok(if wrong { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }

@@ -9,8 +9,7 @@ use std::{
 
 use tokio::{
     net::TcpStream,
-    sync::{OwnedSemaphorePermit, Semaphore},
-    task::AbortHandle,
+    sync::{Notify, OwnedSemaphorePermit, Semaphore},
 };
 
 use super::Connection;
@@ -41,8 +40,8 @@ struct Open {
 #[derive(Debug)]
 struct Entry {
     progressed: Instant,
-    /// None until its task has been started.
-    task: Option<AbortHandle>,
+    leave: Arc<Notify>,
+    leaving: bool,
 }
 
 impl Connections {
@@ -68,32 +67,26 @@ impl Connections {
         if open.by_number.len() >= self.limit {
             hub.ledger.connections_refused.fetch_add(1, Relaxed);
             hub.notices.say(format!("too many connections; see --max-connections, which is {}", self.limit));
-            let idlest = open.by_number.iter().min_by_key(|(_, entry)| entry.progressed);
-            match idlest.map(|(number, entry)| (*number, entry.progressed.elapsed())) {
-                Some((number, idle)) if idle >= EVICT_TIME => {
-                    let gone = open.by_number.remove(&number).and_then(|entry| entry.task);
-                    if let Some(task) = gone {
-                        task.abort();
-                    }
-                    hub.ledger.connections_open.fetch_sub(1, Relaxed);
-                    let hub = hub.clone();
-                    tokio::spawn(async move {
-                        hub.post.remove_stream(number);
-                        hub.disconnected(number).await;
-                    });
+            let staying = open.by_number.values_mut().filter(|entry| !entry.leaving);
+            match staying.min_by_key(|entry| entry.progressed) {
+                Some(idlest) if idlest.progressed.elapsed() >= EVICT_TIME => {
+                    idlest.leaving = true;
+                    idlest.leave.notify_one();
                 }
                 _ => return,
+            }
+            // Those that leave need a moment. Twice as many as allowed are too many even for that.
+            if open.by_number.len() >= 2 * self.limit {
+                return;
             }
         }
         let number = open.next;
         open.next += 1;
-        open.by_number.insert(number, Entry { progressed: Instant::now(), task: None });
+        let leave = Arc::new(Notify::new());
+        open.by_number.insert(number, Entry { progressed: Instant::now(), leave: leave.clone(), leaving: false });
         hub.ledger.connections_open.fetch_add(1, Relaxed);
-        let connection = Connection { hub: hub.clone(), connections: self.clone(), number };
-        let task = tokio::spawn(connection.serve(stream, address));
-        if let Some(entry) = open.by_number.get_mut(&number) {
-            entry.task = Some(task.abort_handle());
-        }
+        let connection = Connection { hub: hub.clone(), connections: self.clone(), number, leave };
+        tokio::spawn(connection.serve(stream, address));
     }
 
     /// A whole packet has come.
@@ -103,9 +96,9 @@ impl Connections {
         }
     }
 
-    /// A connection has ended. Returns whether it was still counted as open.
-    pub(super) fn ended(&self, number: u64) -> bool {
-        self.open().by_number.remove(&number).is_some()
+    /// A connection has ended.
+    pub(super) fn ended(&self, number: u64) {
+        self.open().by_number.remove(&number);
     }
 
     fn open(&self) -> MutexGuard<'_, Open> {

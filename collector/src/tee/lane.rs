@@ -1,6 +1,7 @@
 //! One sink, its thread and its queue.
 
 use std::{
+    collections::HashSet,
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
@@ -14,7 +15,7 @@ use anyhow::{Context, Result};
 use sinks::{Sink, SinkError};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::{Item, owed::Owed};
+use super::{Ending, Item, owed::Owed};
 use crate::{notices::Notices, sink_spec::OnFull};
 
 /// How long a sink may keep something before it is flushed. The promise to users is 200 ms.
@@ -33,6 +34,14 @@ pub(super) struct Lane {
     capacity: u32,
     owed: Owed,
     full: Arc<str>,
+    /// Sessions that the sink was not told of, since there was no room when they started.
+    untold: HashSet<String>,
+    /// Whether it is full, and that has been said.
+    is_full: bool,
+    /// Whether it was given up at the end.
+    given_up: bool,
+    ending: Arc<Ending>,
+    notices: Arc<Notices>,
     counters: Arc<LaneCounters>,
     thread: JoinHandle<bool>,
 }
@@ -66,11 +75,13 @@ impl Lane {
         on_full: OnFull,
         queue_bytes: u64,
         notices: Arc<Notices>,
+        ending: Arc<Ending>,
     ) -> Result<Self> {
         let capacity = u32::try_from(queue_bytes / UNIT as u64).unwrap_or(u32::MAX).clamp(64, 1 << 28);
         let (queue, items) = mpsc::channel();
         let counters = Arc::new(LaneCounters::default());
-        let worker = Worker { name: name.clone(), sink, counters: counters.clone(), notices, failing: false };
+        let (said, told) = (notices.clone(), counters.clone());
+        let worker = Worker { name: name.clone(), sink, counters: told, notices: said, failing: false };
         let thread = thread::Builder::new().name("sink".into()).spawn(move || worker.run(&items));
         Ok(Self {
             name,
@@ -80,6 +91,11 @@ impl Lane {
             capacity,
             owed: Owed::default(),
             full: "collector:sink-full".into(),
+            untold: HashSet::new(),
+            is_full: false,
+            given_up: false,
+            ending,
+            notices,
             counters,
             thread: thread.context("cannot start a thread for a sink")?,
         })
@@ -96,31 +112,67 @@ impl Lane {
     /// Puts an item into the queue, or enters it as lost.
     pub(super) async fn give(&mut self, item: Item) {
         if self.counters.closed.load(Relaxed) {
-            if let Item::Events(batch) = &item {
-                self.counters.lost_events.fetch_add(batch.events(), Relaxed);
-            }
+            self.counters.lost_events.fetch_add(item.events(), Relaxed);
             return;
+        }
+        if self.untold.contains(&item.session().name) {
+            return self.leave_out(&item);
         }
         let bytes = bytes(&item);
         let units = u32::try_from(bytes.div_ceil(UNIT)).unwrap_or(u32::MAX).clamp(1, self.capacity);
-        let room = match (&item, self.on_full) {
-            // Sessions are few, and a sink must know of every one.
-            (Item::Started(_) | Item::Ended(..), _) => None,
-            (_, OnFull::Block) => self.room.clone().acquire_many_owned(units).await.ok(),
-            (_, OnFull::Drop) => match self.room.clone().try_acquire_many_owned(units) {
-                Ok(room) => Some(room),
-                Err(_) => return self.leave_out(&item),
-            },
-        };
+        let room = self.room_for(units).await;
+        match (&room, &item) {
+            // A sink that knows of a session must know of its end.
+            (Some(_), _) | (None, Item::Ended(..)) => {}
+            (None, _) => return self.leave_out(&item),
+        }
+        // Not for every bit of room: one that lags would be reported all the time.
+        if self.is_full && self.room.available_permits() >= self.capacity as usize / 2 {
+            self.is_full = false;
+            self.notices.say(format!("sink {}: has room again", self.name));
+        }
         for gap in self.owed.take(item.session()) {
             self.send(Item::Gap(item.session().clone(), gap), None);
         }
-        self.counters.queued_bytes.fetch_add(bytes as u64, Relaxed);
         self.send(item, room);
     }
 
+    /// Room in the queue, as soon as there is some or at once, or not at all.
+    async fn room_for(&mut self, units: u32) -> Option<OwnedSemaphorePermit> {
+        let room = self.room.clone();
+        if let Ok(room) = room.clone().try_acquire_many_owned(units) {
+            return Some(room);
+        }
+        if self.on_full == OnFull::Drop || self.given_up {
+            return None;
+        }
+        let ending = self.ending.clone();
+        tokio::select! {
+            room = room.acquire_many_owned(units) => room.ok(),
+            () = ending.is_too_late() => {
+                self.given_up = true;
+                None
+            }
+        }
+    }
+
     fn leave_out(&mut self, item: &Item) {
-        let events = self.owed.enter(item, &self.full);
+        if !self.is_full {
+            self.is_full = true;
+            self.notices.say(format!("sink {}: is full; what it does not get is counted", self.name));
+        }
+        let events = match item {
+            Item::Started(session) => {
+                self.untold.insert(session.name.clone());
+                0
+            }
+            Item::Ended(session, _) => {
+                self.untold.remove(&session.name);
+                0
+            }
+            item if self.untold.contains(&item.session().name) => item.events(),
+            item => self.owed.enter(item, &self.full),
+        };
         self.counters.lost_events.fetch_add(events, Relaxed);
         if let Item::Options(_, packets) = item {
             self.counters.lost_option_bytes.fetch_add(packets.len() as u64, Relaxed);
@@ -128,8 +180,12 @@ impl Lane {
     }
 
     fn send(&self, item: Item, room: Option<OwnedSemaphorePermit>) {
-        // The thread ends only when this sender is gone.
-        _ = self.queue.send((item, room));
+        self.counters.queued_bytes.fetch_add(bytes(&item) as u64, Relaxed);
+        // The thread ends only when this sender is gone, or by a defect; then nobody has the events.
+        if let Err(unsent) = self.queue.send((item, room)) {
+            self.counters.lost_events.fetch_add(unsent.0.0.events(), Relaxed);
+            self.counters.errors.fetch_add(1, Relaxed);
+        }
     }
 
     /// Says that nothing more will come. The thread ends when the sink has everything and has been closed, and tells
@@ -144,7 +200,7 @@ fn bytes(item: &Item) -> usize {
     match item {
         Item::Options(_, packets) => packets.len(),
         Item::Events(batch) => batch.bytes.len() + batch.runs.len() * size_of::<sinks::Run>(),
-        Item::Started(_) | Item::Gap(..) | Item::Ended(..) => 0,
+        Item::Started(_) | Item::Gap(..) | Item::Ended(..) => UNIT,
     }
 }
 
@@ -195,10 +251,7 @@ impl Worker {
     }
 
     fn offer(&mut self, item: &Item) {
-        let events = match item {
-            Item::Events(batch) => batch.events(),
-            _ => 0,
-        };
+        let events = item.events();
         let taken = !self.is_closed() && {
             let result = match item {
                 Item::Started(session) => self.sink.start(session),

@@ -16,7 +16,27 @@ use super::Item;
 /// the events.
 #[derive(Debug, Default)]
 pub(super) struct Owed {
-    sessions: HashMap<String, BTreeMap<StreamId, Gap>>,
+    sessions: HashMap<String, BTreeMap<StreamId, Range>>,
+}
+
+/// What is missing of a stream without an event between.
+#[derive(Debug)]
+struct Range {
+    first: Position,
+    /// How many by each cause. Which event is missing for which is not remembered.
+    counts: BTreeMap<Arc<str>, u64>,
+}
+
+impl Range {
+    /// As gaps, one for each cause.
+    fn gaps(self, stream: StreamId) -> impl Iterator<Item = Gap> {
+        let mut next = self.first;
+        self.counts.into_iter().map(move |(cause, count)| {
+            let first = next;
+            next.0 = next.0.saturating_add(count);
+            Gap { stream, first, count, cause }
+        })
+    }
 }
 
 impl Owed {
@@ -30,7 +50,7 @@ impl Owed {
                 batch.events()
             }
             Item::Gap(session, gap) => {
-                self.add(session, gap.stream, gap.first, gap.count, cause);
+                self.add(session, gap.stream, gap.first, gap.count, &gap.cause);
                 0
             }
             Item::Started(_) | Item::Options(..) | Item::Ended(..) => 0,
@@ -42,13 +62,14 @@ impl Owed {
             self.sessions.insert(session.name.clone(), BTreeMap::new());
         }
         let Some(gaps) = self.sessions.get_mut(&session.name) else { return };
-        let gap = gaps.entry(stream).or_insert_with(|| Gap { stream, first, count: 0, cause: cause.clone() });
-        gap.count += count;
+        let range = gaps.entry(stream).or_insert_with(|| Range { first, counts: BTreeMap::new() });
+        let missing = range.counts.entry(cause.clone()).or_default();
+        *missing = missing.saturating_add(count);
     }
 
     /// Takes out what is owed to a session.
     pub(super) fn take(&mut self, session: &Session) -> impl Iterator<Item = Gap> + use<> {
         let gaps = if self.sessions.is_empty() { None } else { self.sessions.remove(&session.name) };
-        gaps.unwrap_or_default().into_values()
+        gaps.unwrap_or_default().into_iter().flat_map(|(stream, range)| range.gaps(stream))
     }
 }

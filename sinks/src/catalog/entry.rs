@@ -6,6 +6,8 @@ use codec::{
     profile::{Module, PROFILE_VERSION, Session, Thread},
 };
 
+use crate::cut::shorten;
+
 /// What an entry is taken to need beside its names.
 pub(super) const ENTRY_BYTES: u64 = 96;
 
@@ -37,17 +39,17 @@ pub struct CatalogProcess {
 
 impl CatalogProcess {
     pub(super) fn new(session: &Session<'_>, name_bytes: usize, cuts: &mut u64) -> Self {
-        let mut cut = |name| cut(name, name_bytes, cuts);
+        let mut short = |name| short(name, name_bytes, cuts);
         Self {
             id: session.id,
             arch: session.arch,
             os: session.os,
             pid: session.pid,
-            agent_version: cut(session.agent_version),
-            host: cut(session.host),
-            executable: cut(session.executable),
+            agent_version: short(session.agent_version),
+            host: short(session.host),
+            executable: short(session.executable),
             argument_count: session.argument_count,
-            arguments: session.arguments.iter().map(cut).collect(),
+            arguments: session.arguments.iter().map(short).collect(),
         }
     }
 
@@ -107,7 +109,7 @@ pub struct CatalogThread {
 
 impl CatalogThread {
     pub(super) fn new(thread: &Thread<'_>, name_bytes: usize, cuts: &mut u64) -> Self {
-        let name = cut(thread.name, name_bytes, cuts);
+        let name = short(thread.name, name_bytes, cuts);
         Self { os_id: thread.os_id, start: thread.start, end: thread.end, creator: thread.creator, name }
     }
 
@@ -149,7 +151,7 @@ impl CatalogModule {
             function_count: module.function_count,
             table_hash: module.table_hash,
             build_id: build_id.into(),
-            path: cut(module.path, name_bytes, cuts),
+            path: short(module.path, name_bytes, cuts),
         }
     }
 
@@ -174,13 +176,7 @@ impl CatalogModule {
 }
 
 /// A name of at most `limit` bytes: a longer one ends with `…`, and is counted.
-pub(super) fn cut(name: &str, limit: usize, cuts: &mut u64) -> Box<str> {
-    const MARK: &str = "…";
-    if name.len() <= limit {
-        return name.into();
-    }
-    *cuts += 1;
-    let most = limit.saturating_sub(MARK.len());
-    let kept = (0..=most).rev().find_map(|end| name.get(..end)).unwrap_or_default();
-    format!("{kept}{MARK}").into()
+pub(super) fn short(name: &str, limit: usize, cuts: &mut u64) -> Box<str> {
+    *cuts += u64::from(name.len() > limit);
+    shorten(name, limit).into()
 }

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use codec::{FunctionId, ModuleId, profile::Functions};
 
-use super::{Applied, Budget, CatalogLimits, entry::cut};
+use super::{Applied, CatalogLimits, entry::short};
+use crate::budget::Budget;
 
 /// Functions by id, in blocks of consecutive ids.
 ///
@@ -51,7 +52,7 @@ impl FunctionTable {
                 continue;
             };
             let id = FunctionId::new(part.module, index);
-            let name = cut(function.name, bounds.name_bytes, &mut applied.names_cut);
+            let name = short(function.name, bounds.name_bytes, &mut applied.names_cut);
             if !self.set(id, Function { offset: function.offset, name }, bounds.functions, budget) {
                 applied.functions += 1;
             }

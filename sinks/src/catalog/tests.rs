@@ -1,3 +1,5 @@
+use std::sync::atomic::Ordering;
+
 use codec::{
     Arch, ClockKind, Os, SessionNs,
     profile::{FunctionName, Functions, Limits, Module, Queue, Session as SessionOption, Thread},

@@ -24,6 +24,10 @@ pub fn sessions_in(dir: &Path) -> io::Result<Vec<PathBuf>> {
         }
     }
     sessions.sort();
+    // A collector that is killed at once leaves a directory that has only its name.
+    if sessions.is_empty() && dir.file_name().and_then(|name| name.to_str()).is_some_and(is_session_name) {
+        sessions.push(dir.into());
+    }
     match sessions.is_empty() {
         true => Err(io::Error::new(io::ErrorKind::NotFound, format!("{}: no session is in it", dir.display()))),
         false => Ok(sessions),

@@ -3,12 +3,18 @@
 //! A manifest is written whole at the end. Should the collector be killed before, `journal.heph` beside it tells the
 //! rest: option packets as they came, and notes of our own, which are Heph events.
 
-use std::{io, io::Write, path::Path, sync::Arc};
+use std::{
+    collections::{BTreeMap, HashSet},
+    io,
+    io::Write,
+    path::Path,
+    sync::Arc,
+};
 
 use codec::{
     ClockKind, StreamId,
     heph::{Attribute, Encode, Event, MAX_PACKET_BYTES, Metadata, Packets, Stamp, Step, StreamDecoder, Value},
-    profile::{Message, ProfileOption},
+    profile::{Fingerprint, Message, ProfileOption},
 };
 
 use super::{
@@ -16,28 +22,43 @@ use super::{
     ledger::Missing,
     standin::StandIn,
 };
+use crate::{budget::Budget, cut::cut};
 
 /// The name of the file.
 pub(super) const JOURNAL: &str = "journal.heph";
 
 /// A journal that is being written.
+///
+/// What waits while the disk takes nothing is charged to a budget that all sessions share. Where it is spent, options
+/// are left out first, and gaps are merged; it is only missed where the collector is killed too.
 #[derive(Default)]
 pub(super) struct Journal {
     pending: Vec<u8>,
+    room: Budget,
     out: Option<Box<dyn Out>>,
     bytes: u64,
+    /// Options that it has: agents repeat theirs.
+    known: HashSet<Fingerprint>,
+    option_bytes: u64,
+    most_option_bytes: u64,
+    /// Gaps that there was no room for, by stream.
+    unsaid: BTreeMap<u32, Missing>,
 }
 
-/// How much may wait while the disk takes nothing. What comes then is only missed where the collector is killed too.
-const MOST_PENDING: usize = 16 << 20;
+/// How many options are recognised when they come again.
+const MOST_KNOWN: usize = 16_384;
 
-/// Options that say nothing about a trace that is over.
-const PASSING: [&str; 3] = ["progress", "ack", "nack"];
+/// What is kept of the memory for what waits.
+const IDLE_BYTES: usize = 16 << 10;
+
+/// Options that say nothing about a trace that is over, or nothing that is not in a note.
+const PASSING: [&str; 4] = ["progress", "ack", "nack", "drops"];
 
 const GAP: &str = "gap";
 const ZERO: &str = "zero";
 const FUNCTION: &str = "function";
 const FIRST: &str = "first";
+const RANGES: &str = "ranges";
 
 /// A note of our own.
 #[derive(Debug, Clone, PartialEq)]
@@ -53,6 +74,11 @@ pub(super) enum Note {
 }
 
 impl Journal {
+    /// A journal whose options may come to this many bytes.
+    pub(super) fn new(room: Budget, most_option_bytes: u64) -> Self {
+        Self { room, most_option_bytes, ..Self::default() }
+    }
+
     /// Makes the file, and locks it as long as the journal lasts.
     pub(super) fn create(&mut self, files: &dyn Files, dir: &Path) -> io::Result<()> {
         self.out = Some(files.create_locked(&dir.join(JOURNAL))?);
@@ -64,36 +90,76 @@ impl Journal {
         let mut packets = Packets::new(packets, MAX_PACKET_BYTES);
         let named = |packet| Metadata::decode(packet).map(|metadata| (packet, metadata.name));
         while let Some(Ok((packet, name))) = packets.next_with(named) {
-            if !PASSING.contains(&name) && self.pending.len() < MOST_PENDING {
-                self.pending.extend_from_slice(packet);
+            if !PASSING.contains(&name) {
+                self.option_packet(packet);
             }
         }
     }
 
     /// Takes an option that was told before this part began.
     pub(super) fn option(&mut self, option: &ProfileOption<'_>) {
-        if self.pending.len() < MOST_PENDING {
-            // What came in a packet fits one.
-            let _ = option.encode(&mut self.pending);
+        let mut packet = Vec::new();
+        // What came in a packet fits one.
+        if option.encode(&mut packet).is_ok() {
+            self.option_packet(&packet);
         }
     }
 
-    /// Takes a note.
-    pub(super) fn note(&mut self, note: &Note) {
-        if self.pending.len() >= MOST_PENDING {
+    fn option_packet(&mut self, packet: &[u8]) {
+        let (fingerprint, bytes) = (Fingerprint::of(packet), packet.len() as u64);
+        let sum = self.option_bytes.saturating_add(bytes);
+        if sum > self.most_option_bytes || self.known.contains(&fingerprint) || !self.room.take_of_half(bytes) {
             return;
         }
+        self.option_bytes = sum;
+        self.pending.extend_from_slice(packet);
+        if self.known.len() < MOST_KNOWN {
+            self.known.insert(fingerprint);
+        }
+    }
+
+    /// Takes a note, and tells whether there was room. For all but functions there always is.
+    pub(super) fn note(&mut self, note: &Note) -> bool {
+        let before = self.pending.len();
+        if let Note::Gap(gap) = note
+            && let Some(unsaid) = self.unsaid.get_mut(&gap.stream)
+        {
+            // The order of a stream's gaps stays as it is.
+            unsaid.absorb(gap);
+            return true;
+        }
+        self.encode(note);
+        if self.room.take(self.pending.len().saturating_sub(before) as u64) {
+            return true;
+        }
+        match note {
+            Note::Gap(gap) => {
+                self.pending.truncate(before);
+                self.unsaid.insert(gap.stream, gap.clone());
+            }
+            Note::Function(..) => {
+                self.pending.truncate(before);
+                return false;
+            }
+            // They are small, and each thread has one.
+            Note::Zero(..) | Note::First(..) => {}
+        }
+        true
+    }
+
+    fn encode(&mut self, note: &Note) {
         let number = |name, value| Attribute { name, value: Value::U64(value) };
         match note {
             Note::Gap(gap) => {
-                let cause = gap.cause.get(..gap.cause.len().min(usize::from(u16::MAX))).unwrap_or_default();
                 let attributes = [
                     number("first", gap.first),
                     number("count", gap.count),
-                    Attribute { name: "cause", value: Value::Str(cause) },
+                    Attribute { name: "cause", value: Value::Str(cut(&gap.cause, usize::from(u16::MAX))) },
                     number("at_index", gap.at_index),
+                    number(RANGES, gap.ranges),
                 ];
-                self.event(gap.stream, GAP, &attributes);
+                let used = if gap.ranges > 1 { &attributes[..] } else { &attributes[..4] };
+                self.event(gap.stream, GAP, used);
             }
             Note::Zero(zero_ns, clock) => {
                 self.event(0, ZERO, &[number("zero_ns", *zero_ns), number("clock", u8::from(*clock).into())]);
@@ -108,7 +174,7 @@ impl Journal {
 
     fn event(&mut self, stream: u32, description: &str, attributes: &[Attribute<'_>]) {
         let stamp = Stamp { stream: StreamId(stream), ..Stamp::default() };
-        // Only a string of more than 65,535 bytes would be refused, and all of these came in packets.
+        // Only a string of more than 65,535 bytes would be refused, and all of these were cut.
         let _ = Event { stamp, description, attributes: attributes.into() }.encode(&mut self.pending);
     }
 
@@ -117,8 +183,24 @@ impl Journal {
         self.bytes
     }
 
+    /// How many bytes wait.
+    pub(super) fn pending_bytes(&self) -> usize {
+        self.pending.len()
+    }
+
     /// Writes what waits; after an error the rest still waits.
     pub(super) fn flush(&mut self) -> io::Result<()> {
+        self.flush_pending()?;
+        if self.unsaid.is_empty() || self.out.is_none() {
+            return Ok(());
+        }
+        for gap in std::mem::take(&mut self.unsaid).into_values() {
+            self.encode(&Note::Gap(gap));
+        }
+        self.flush_pending()
+    }
+
+    fn flush_pending(&mut self) -> io::Result<()> {
         let Some(out) = self.out.as_mut().filter(|_| !self.pending.is_empty()) else { return Ok(()) };
         let mut written = 0;
         let result = loop {
@@ -133,6 +215,8 @@ impl Journal {
             }
         };
         self.pending.drain(..written.min(self.pending.len()));
+        self.pending.shrink_to(IDLE_BYTES);
+        self.room.release(written as u64);
         self.bytes = self.bytes.saturating_add(written as u64);
         result
     }
@@ -177,7 +261,7 @@ fn read_note(event: &Event<'_>) -> Option<Note> {
             count: number("count")?,
             cause: Arc::from(text("cause")?),
             at_index: number("at_index")?,
-            ranges: 1,
+            ranges: number(RANGES).unwrap_or(1),
         }),
         ZERO => Note::Zero(number("zero_ns")?, u8::try_from(number("clock")?).ok()?.into()),
         FUNCTION => Note::Function(number("index")?, StandIn { offset: number("offset")?, name: text("name")?.into() }),
@@ -190,23 +274,79 @@ fn read_note(event: &Event<'_>) -> Option<Note> {
 mod tests {
     use super::*;
 
+    fn read(bytes: &[u8]) -> Vec<Note> {
+        let mut read = Vec::new();
+        replay(bytes, |_| {}, |note| read.push(note));
+        read
+    }
+
+    fn queue(id: u64) -> Vec<u8> {
+        let mut packet = Vec::new();
+        let option = ProfileOption::from(codec::profile::Queue { id, label: "a queue" });
+        option.encode(&mut packet).expect("it fits");
+        packet
+    }
+
     #[test]
     fn what_is_noted_is_read_back_up_to_a_cut() {
         let gap = Missing { stream: 3, first: 4, count: 5, cause: "network".into(), at_index: 6, ranges: 1 };
+        let merged = Missing { first: 9, ranges: 7, ..gap.clone() };
         let function = StandIn { offset: 7, name: "pthread_create".into() };
-        let notes = [Note::First(3, 9), Note::Zero(8, ClockKind::Qpc), Note::Function(1, function), Note::Gap(gap)];
+        let mut notes = vec![Note::First(3, 9), Note::Zero(8, ClockKind::Qpc), Note::Function(1, function)];
+        notes.extend([gap, merged].map(Note::Gap));
         let mut journal = Journal::default();
-        notes.iter().for_each(|note| journal.note(note));
-        let read = |bytes: &[u8]| {
-            let mut read = Vec::new();
-            replay(bytes, |_| {}, |note| read.push(note));
-            read
-        };
+        notes.iter().for_each(|note| assert!(journal.note(note)));
         assert_eq!(read(&journal.pending), notes);
         for cut in 0..journal.pending.len() {
             let read = read(&journal.pending[..cut]);
             assert_eq!(read, notes[..read.len()], "cut at {cut}");
             assert!(read.len() < notes.len());
         }
+    }
+    #[test]
+    fn an_option_that_is_repeated_is_there_once() {
+        let mut journal = Journal::new(Budget::default(), 1000);
+        (0..1000).for_each(|_| journal.options(&queue(1)));
+        assert_eq!(journal.pending, queue(1));
+        (0..1000).for_each(|id| journal.options(&queue(id)));
+        assert!(journal.pending.len() <= 1000 && journal.pending.len() > 900, "there is a limit for all of them");
+        let gap = Missing { stream: 3, first: 4, count: 5, cause: "network".into(), at_index: 6, ranges: 1 };
+        journal.note(&Note::Gap(gap.clone()));
+        assert_eq!(read(&journal.pending), [Note::Gap(gap)], "gaps are noted all the same");
+    }
+
+    #[test]
+    fn what_waits_is_bounded_over_all_journals_and_no_gap_is_left_out() {
+        let budget = Budget::new(20_000, Arc::default());
+        let mut journals = [(); 4].map(|()| Journal::new(budget.share(), u64::MAX));
+        for journal in &mut journals {
+            (0..1000).for_each(|id| journal.options(&queue(id)));
+            let gap = |at| Missing { stream: 3, first: at, count: 1, cause: "x".into(), at_index: at, ranges: 1 };
+            (0..1000).for_each(|at| assert!(journal.note(&Note::Gap(gap(2 * at)))));
+            assert!(journal.note(&Note::First(1, 1)), "positions hang on it");
+        }
+        let waits: usize = journals.iter().map(Journal::pending_bytes).sum();
+        assert!(waits < 20_500, "{waits}");
+        let function = Note::Function(0, StandIn { offset: 0, name: "f".repeat(100).into() });
+        assert!(!journals[3].note(&function), "it can be noted later");
+        for journal in &mut journals {
+            // With the disk there again, all is told.
+            let dir = std::env::temp_dir().join(format!("spoor-journal-{}", std::process::id()));
+            std::fs::create_dir_all(&dir).expect("made");
+            journal.create(&super::super::files::OsFiles, &dir).expect("made");
+            journal.flush().expect("it flushes");
+            let notes = read(&std::fs::read(dir.join(JOURNAL)).expect("it is there"));
+            std::fs::remove_dir_all(&dir).expect("it is there");
+            let gaps = notes.iter().filter_map(|note| match note {
+                Note::Gap(gap) => Some((gap.count, gap.ranges, gap.first)),
+                _ => None,
+            });
+            let gaps: Vec<_> = gaps.collect();
+            assert_eq!(gaps.iter().map(|gap| gap.0).sum::<u64>(), 1000);
+            assert_eq!(gaps.iter().map(|gap| gap.1).sum::<u64>(), 1000);
+            assert!(gaps.is_sorted_by_key(|gap| gap.2));
+            assert_eq!((journal.pending_bytes(), journal.pending.capacity() <= IDLE_BYTES), (0, true));
+        }
+        assert_eq!(budget.in_use(), 0);
     }
 }

@@ -7,9 +7,13 @@ use std::{
 
 use codec::atf::GapEntry;
 
-/// The gaps of one part, bounded: beyond a number they are merged by thread and cause.
+use crate::{budget::Budget, cut::cut};
+
+/// The gaps of one part, bounded: beyond a number, or where the budget that all sessions share is spent, they are
+/// merged by thread and cause, and at last by thread.
 #[derive(Debug, Default)]
 pub(super) struct Ledger {
+    room: Budget,
     gaps: Vec<Missing>,
     /// The latest gap of each thread, which the next may continue.
     latest: HashMap<u32, usize>,
@@ -31,15 +35,19 @@ pub(super) struct Missing {
 /// How many gaps are kept apart, and how many entries there are for merged ones.
 const MOST: usize = 65_536;
 const MOST_CAUSE_BYTES: usize = 128;
+/// What a gap is taken to need beside its cause.
+const ENTRY_BYTES: u64 = 192;
 /// The cause of gaps that have no room even with others of their own.
 const OTHER: &str = "collector:other";
 
 impl Ledger {
+    pub(super) fn new(room: Budget) -> Self {
+        Self { room, ..Self::default() }
+    }
+
     /// Enters a gap.
     pub(super) fn add(&mut self, mut gap: Missing) {
-        if gap.cause.len() > MOST_CAUSE_BYTES {
-            gap.cause = (0..=MOST_CAUSE_BYTES).rev().find_map(|end| gap.cause.get(..end)).unwrap_or_default().into();
-        }
+        gap.cause = short_cause(&gap.cause);
         let latest = self.latest.get(&gap.stream).copied();
         if let Some(latest) = latest.and_then(|at| self.gaps.get_mut(at))
             && latest.continues_with(&gap)
@@ -47,24 +55,28 @@ impl Ledger {
             latest.count = latest.count.saturating_add(gap.count);
             return;
         }
-        if self.gaps.len() < MOST {
+        if self.gaps.len() < MOST && self.has_room(&gap) {
             self.latest.insert(gap.stream, self.gaps.len());
             self.gaps.push(gap);
             return;
         }
         self.latest.remove(&gap.stream);
-        if self.gaps.len() >= 2 * MOST && !self.merged.contains_key(&(gap.stream, Arc::clone(&gap.cause))) {
+        if !self.merged.contains_key(&(gap.stream, Arc::clone(&gap.cause)))
+            && (self.gaps.len() >= 2 * MOST || !self.has_room(&gap))
+        {
+            // One entry for each thread there always is: no event goes uncounted.
             gap.cause = OTHER.into();
         }
         let next = self.gaps.len();
         let at = *self.merged.entry((gap.stream, Arc::clone(&gap.cause))).or_insert(next);
         match self.gaps.get_mut(at) {
-            Some(all) => {
-                all.count = all.count.saturating_add(gap.count);
-                all.ranges = all.ranges.saturating_add(1);
-            }
+            Some(all) => all.absorb(&gap),
             None => self.gaps.push(gap),
         }
+    }
+
+    fn has_room(&mut self, gap: &Missing) -> bool {
+        self.room.take(ENTRY_BYTES.saturating_add(gap.cause.len() as u64))
     }
 
     /// Whether nothing is missing.
@@ -108,7 +120,26 @@ impl Ledger {
     }
 }
 
+/// A cause of bounded length.
+pub(super) fn short_cause(cause: &Arc<str>) -> Arc<str> {
+    match cause.len() <= MOST_CAUSE_BYTES {
+        true => Arc::clone(cause),
+        false => cut(cause, MOST_CAUSE_BYTES).into(),
+    }
+}
+
 impl Missing {
+    /// Takes in what is missing of the same thread elsewhere.
+    pub(super) fn absorb(&mut self, other: &Self) {
+        if !self.continues_with(other) {
+            self.ranges = self.ranges.saturating_add(other.ranges);
+        }
+        if self.cause != other.cause {
+            self.cause = OTHER.into();
+        }
+        self.count = self.count.saturating_add(other.count);
+    }
+
     fn continues_with(&self, next: &Self) -> bool {
         self.first.checked_add(self.count) == Some(next.first)
             && self.at_index == next.at_index
@@ -160,5 +191,24 @@ mod tests {
         assert_eq!(merged, many, "every range is in some entry");
         (0..10).for_each(|_| ledger.add(gap(u64::MAX, u64::MAX, "agent:0", 0)));
         assert_eq!(ledger.counts(), HashMap::from([(1, u64::MAX)]));
+    }
+    #[test]
+    fn gaps_of_all_sessions_share_one_budget_and_all_are_counted() {
+        let budget = Budget::new(50_000, Arc::default());
+        let mut ledgers = [(); 8].map(|()| Ledger::new(budget.share()));
+        for ledger in &mut ledgers {
+            for at in 0..1000 {
+                ledger.add(gap(2 * at, 1, &format!("agent:{at}"), at));
+                ledger.add(Missing { stream: 2, ..gap(2 * at, 1, "network", at) });
+            }
+        }
+        let entries: usize = ledgers.iter().map(|ledger| ledger.iter().count()).sum();
+        assert!(entries < 300, "{entries}");
+        for ledger in &ledgers {
+            assert_eq!(ledger.counts(), HashMap::from([(1, 1000), (2, 1000)]));
+            assert_eq!(ledger.iter().map(|gap| gap.ranges).sum::<u64>(), 2000);
+        }
+        drop(ledgers);
+        assert_eq!(budget.in_use(), 0);
     }
 }

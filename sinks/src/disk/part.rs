@@ -10,7 +10,7 @@ use codec::{
 use super::{
     files::replace,
     journal::{Journal, Note},
-    ledger::{Ledger, Missing},
+    ledger::{Ledger, Missing, short_cause},
     name::{another, part_name},
     room::MANIFEST,
     thread::OpenThread,
@@ -31,7 +31,7 @@ pub(super) struct Part {
     opened: bool,
     has_journal: bool,
     started: Instant,
-    /// Bytes on disk, and how many of them are of threads.
+    /// Bytes on disk beside the journal, and how many of them are of threads.
     pub(super) bytes: u64,
     thread_bytes: u64,
     /// Events of streams that there was no room for.
@@ -48,18 +48,18 @@ const MOST_MISSING: u64 = u64::MAX / 2;
 
 impl Part {
     /// A part of which nothing is on disk yet. Its journal starts with what is known of the threads.
-    pub(super) fn new(id: u64, number: u32, catalog: &Catalog) -> Self {
-        let mut journal = Journal::default();
+    pub(super) fn new(volume: &mut Volume, number: u32, catalog: &Catalog) -> Self {
+        let mut journal = Journal::new(volume.shared.journals.share(), volume.limits.option_bytes);
         for (stream, thread) in catalog.threads() {
             let (os_id, start, end, creator) = (thread.os_id, thread.start, thread.end, thread.creator);
             journal.option(&ProfileOption::Thread(Thread { stream, os_id, start, end, creator, name: &thread.name }));
         }
         Self {
-            id,
+            id: volume.part_id(),
             number,
             dir: None,
             threads: HashMap::new(),
-            gaps: Ledger::default(),
+            gaps: Ledger::new(volume.shared.gaps.share()),
             journal,
             opened: false,
             has_journal: false,
@@ -86,7 +86,11 @@ impl Part {
             }
         };
         if !self.has_journal {
-            self.journal.create(&*volume.handles.files, &dir)?;
+            if let Err(error) = self.journal.create(&*volume.handles.files, &dir) {
+                // Somebody may have removed a directory that was still empty.
+                self.dir.take_if(|_| error.kind() == io::ErrorKind::NotFound);
+                return Err(error);
+            }
             self.has_journal = true;
         }
         let mut manifest = session.catalog().manifest();
@@ -131,11 +135,7 @@ impl Part {
     }
 
     fn flush_journal(&mut self, volume: &mut Volume) -> io::Result<()> {
-        let before = self.journal.bytes();
-        let result = self.journal.flush();
-        let written = self.journal.bytes().saturating_sub(before);
-        self.wrote(volume, written);
-        result
+        volume.flush_journal(&mut self.journal)
     }
 
     /// Writes all that waits. Tries every thread, and tells the last error.
@@ -162,20 +162,19 @@ impl Part {
         self.threads.values().map(|thread| thread.writer.pending_bytes()).fold(0, usize::saturating_add)
     }
 
-    /// Enters a gap of a thread that is there, and tells how many events are in it.
-    pub(super) fn gap(&mut self, stream: StreamId, first: u64, count: u64, cause: &Arc<str>) -> u64 {
-        let Some(thread) = self.threads.get_mut(&stream.0) else { return 0 };
+    /// Enters a gap of a thread that is there.
+    pub(super) fn gap(&mut self, stream: StreamId, first: u64, count: u64, cause: &Arc<str>) {
+        let Some(thread) = self.threads.get_mut(&stream.0) else { return };
         let count = count.min(MOST_MISSING.saturating_sub(thread.missing));
         if count == 0 {
-            return 0;
+            return;
         }
         thread.missing = thread.missing.saturating_add(count);
         thread.next = first.saturating_add(count);
         let at_index = thread.writer.len().into();
-        let gap = Missing { stream: stream.0, first, count, cause: Arc::clone(cause), at_index, ranges: 1 };
+        let gap = Missing { stream: stream.0, first, count, cause: short_cause(cause), at_index, ranges: 1 };
         self.journal.note(&Note::Gap(gap.clone()));
         self.gaps.add(gap);
-        count
     }
 
     /// Whether it has anything that another part could follow.

@@ -50,6 +50,8 @@ pub enum RepairOutcome {
         /// asked for.
         cut: u64,
     },
+    /// Its directory was empty, and is gone: its collector was killed before it had written anything.
+    Removed,
     /// A collector is writing it, so it was left alone.
     Live,
     /// It cannot be repaired, and why. It was not declared finished.
@@ -78,7 +80,13 @@ fn repair_session(dir: &Path, force: bool) -> io::Result<RepairOutcome> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             return Ok(match read_if_there(&dir.join(MANIFEST))? {
                 Some(_) => RepairOutcome::Finished,
-                None => RepairOutcome::Failed(format!("neither {MANIFEST} nor {JOURNAL} is there")),
+                None => match std::fs::remove_dir(dir) {
+                    Ok(()) => RepairOutcome::Removed,
+                    Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => RepairOutcome::Failed(format!(
+                        "neither {MANIFEST} nor {JOURNAL} is there, but other things are"
+                    )),
+                    Err(error) => return Err(error),
+                },
             });
         }
         Err(error) => return Err(error),
@@ -102,8 +110,9 @@ fn repair_session(dir: &Path, force: bool) -> io::Result<RepairOutcome> {
             Ok((manifest, cut)) => {
                 let json = manifest.to_json().map_err(io::Error::other)?;
                 replace(&OsFiles, &dir.join(MANIFEST), &json)?;
-                let events = manifest.threads.iter().filter_map(|thread| thread.written).sum();
-                let missing = manifest.missing().values().sum();
+                let events = manifest.threads.iter().filter_map(|thread| thread.written);
+                let events = events.fold(0, u64::saturating_add);
+                let missing = manifest.missing().into_values().fold(0, u64::saturating_add);
                 outcome = RepairOutcome::Repaired { threads: manifest.threads.len() as u64, events, missing, cut };
             }
             Err(problem) => return Ok(RepairOutcome::Failed(problem)),

@@ -10,23 +10,40 @@ use codec::atf::Manifest;
 
 use super::{journal::JOURNAL, name::is_session_name};
 
-/// The finished parts in a directory, oldest first, and how much they take.
+/// The parts in a directory, and how much they take.
 #[derive(Debug)]
 pub(super) struct Room {
     dir: PathBuf,
     max_bytes: u64,
-    finished: VecDeque<Finished>,
+    /// Finished parts, oldest first.
+    finished: VecDeque<Held>,
     finished_bytes: u64,
+    /// Parts that a killed collector has left, or that another is writing: they count, but nobody removes them.
+    unfinished: Vec<Held>,
+    /// Parts that could not be removed to their end so far.
+    removing: Vec<Held>,
     /// What was removed of sessions that go on, by the session's name.
-    removed: HashMap<String, Vec<String>>,
+    removed: HashMap<String, Removed>,
 }
 
 #[derive(Debug)]
-struct Finished {
+struct Held {
     path: PathBuf,
     session: Option<String>,
     bytes: u64,
 }
+
+/// The parts of a session that are gone.
+#[derive(Debug, Default)]
+pub(super) struct Removed {
+    /// The names of the latest.
+    pub(super) names: VecDeque<String>,
+    /// How many there are in all.
+    pub(super) count: u64,
+}
+
+/// How many names of removed parts are remembered of a session.
+const MOST_NAMES: usize = 256;
 
 /// What directories are called while they are being removed, so that half of one is never taken for a session.
 const REMOVING: &str = ".removing-";
@@ -37,7 +54,7 @@ pub(super) const MANIFEST: &str = "manifest.json";
 impl Room {
     /// Looks at what there is. What a removal that was interrupted has left is removed now.
     pub(super) fn scan(dir: &Path, max_bytes: u64) -> io::Result<Self> {
-        let mut found = Vec::new();
+        let (mut found, mut unfinished, mut removing) = (Vec::new(), Vec::new(), Vec::new());
         for entry in fs::read_dir(dir)? {
             let entry = entry?;
             let Ok(name) = entry.file_name().into_string() else { continue };
@@ -45,55 +62,131 @@ impl Room {
             if !entry.file_type()?.is_dir() {
                 continue;
             }
+            let held = |path: PathBuf| Held { bytes: part_bytes(&path), path, session: None };
             if name.strip_prefix(REMOVING).is_some_and(is_session_name) {
-                let _ = remove_files(&entry.path());
-            } else if is_session_name(&name) && is_finished(&entry.path()) {
-                let modified = fs::metadata(entry.path().join(MANIFEST)).and_then(|data| data.modified())?;
-                let bytes = part_bytes(&entry.path());
-                found.push((modified, Finished { path: entry.path(), session: None, bytes }));
+                if remove_files(&entry.path()).is_err() {
+                    removing.push(held(entry.path()));
+                }
+            } else if is_session_name(&name) {
+                match is_finished(&entry.path()) {
+                    true => {
+                        let modified = fs::metadata(entry.path().join(MANIFEST)).and_then(|data| data.modified())?;
+                        found.push((modified, held(entry.path())));
+                    }
+                    false => unfinished.push(held(entry.path())),
+                }
             }
         }
         found.sort_by(|(a, x), (b, y)| (a, &x.path).cmp(&(b, &y.path)));
         let finished: VecDeque<_> = found.into_iter().map(|(_, finished)| finished).collect();
-        let finished_bytes = finished.iter().map(|part| part.bytes).sum();
-        Ok(Self { dir: dir.into(), max_bytes, finished, finished_bytes, removed: HashMap::new() })
+        let finished_bytes = sum(finished.iter());
+        // What has nothing of ours in it is somebody else's.
+        unfinished.retain(|part| part.bytes > 0);
+        removing.retain(|part| part.bytes > 0);
+        let removed = HashMap::new();
+        Ok(Self { dir: dir.into(), max_bytes, finished, finished_bytes, unfinished, removing, removed })
     }
 
-    /// A part was finished.
-    pub(super) fn add(&mut self, path: &Path, session: &str) {
+    /// A part was finished. The session is told of what is removed of it as long as it goes on.
+    pub(super) fn add(&mut self, path: &Path, session: Option<&str>) {
         // Only what would be recognised later too may go.
-        let Some(name) = path.file_name().and_then(|name| name.to_str()).filter(|name| is_session_name(name)) else {
-            return;
-        };
-        let bytes = part_bytes(&self.dir.join(name));
-        self.finished_bytes = self.finished_bytes.saturating_add(bytes);
-        self.finished.push_back(Finished { path: path.into(), session: Some(session.into()), bytes });
+        if is_named_so(path) {
+            let bytes = part_bytes(path);
+            self.finished_bytes = self.finished_bytes.saturating_add(bytes);
+            self.finished.push_back(Held { path: path.into(), session: session.map(Into::into), bytes });
+        }
     }
 
-    /// Removes what is too much beside the bytes of parts that are still open, and tells the bytes of each.
-    pub(super) fn enforce(&mut self, open_bytes: u64, mut removed: impl FnMut(u64)) -> io::Result<()> {
-        while self.finished_bytes.saturating_add(open_bytes) > self.max_bytes {
-            let Some(oldest) = self.finished.pop_front() else { return Ok(()) };
-            self.finished_bytes = self.finished_bytes.saturating_sub(oldest.bytes);
-            let Some(name) = oldest.path.file_name().and_then(|name| name.to_str()) else { continue };
+    /// A part was left as it is.
+    pub(super) fn add_unfinished(&mut self, path: &Path) {
+        if is_named_so(path) {
+            self.unfinished.push(Held { bytes: part_bytes(path), path: path.into(), session: None });
+        }
+    }
+
+    /// Removes what is too much beside the bytes of parts that are still open, and tells the bytes of each. What cannot
+    /// be removed still counts; the others are tried all the same.
+    ///
+    /// Journals go when their sessions end, so they count for a quarter at most: however many options come, the other
+    /// three are there for traces.
+    pub(super) fn enforce(
+        &mut self,
+        open_bytes: u64,
+        journal_bytes: u64,
+        mut removed: impl FnMut(u64),
+    ) -> io::Result<()> {
+        let open_bytes = open_bytes.saturating_add(journal_bytes.min(self.max_bytes / 4));
+        if self.held_bytes().saturating_add(open_bytes) <= self.max_bytes {
+            return Ok(());
+        }
+        let mut result = self.look_again(&mut removed);
+        let mut at = 0;
+        while self.held_bytes().saturating_add(open_bytes) > self.max_bytes {
+            let Some(oldest) = self.finished.get(at) else { break };
+            let name = oldest.path.file_name().and_then(|name| name.to_str()).unwrap_or_default().to_owned();
             // Somebody else may have removed it, or begun to use the name.
             if !fs::symlink_metadata(&oldest.path).is_ok_and(|data| data.is_dir()) || !is_finished(&oldest.path) {
+                self.take(at);
                 continue;
             }
             let aside = self.dir.join(format!("{REMOVING}{name}"));
-            fs::rename(&oldest.path, &aside)?;
-            if let Some(session) = oldest.session {
-                self.removed.entry(session).or_default().push(name.into());
+            if let Err(error) = fs::rename(&oldest.path, &aside) {
+                result = Err(error);
+                at += 1;
+                continue;
             }
-            removed(oldest.bytes);
-            remove_files(&aside)?;
+            let Some(oldest) = self.take(at) else { break };
+            if let Some(session) = oldest.session {
+                self.removed.entry(session).or_default().add(name);
+            }
+            match remove_files(&aside) {
+                Ok(()) => removed(oldest.bytes),
+                Err(error) => {
+                    result = Err(error);
+                    self.removing.push(Held { path: aside, session: None, bytes: oldest.bytes });
+                }
+            }
         }
-        Ok(())
+        result
+    }
+
+    /// Goes on with removals that failed, and looks whether somebody has finished or removed what was not finished.
+    fn look_again(&mut self, removed: &mut impl FnMut(u64)) -> io::Result<()> {
+        let mut result = Ok(());
+        self.removing.retain(|part| {
+            let outcome = remove_files(&part.path);
+            // What is left where nothing of ours is, is somebody else's.
+            let gone = part_bytes(&part.path) == 0;
+            if gone {
+                removed(part.bytes);
+            } else if let Err(error) = outcome {
+                result = Err(error);
+            }
+            !gone
+        });
+        for part in std::mem::take(&mut self.unfinished) {
+            if is_finished(&part.path) {
+                self.add(&part.path, None);
+            } else if part.path.exists() {
+                self.unfinished.push(part);
+            }
+        }
+        result
+    }
+
+    fn held_bytes(&self) -> u64 {
+        self.finished_bytes.saturating_add(sum(self.unfinished.iter().chain(&self.removing)))
+    }
+
+    fn take(&mut self, at: usize) -> Option<Held> {
+        let part = self.finished.remove(at)?;
+        self.finished_bytes = self.finished_bytes.saturating_sub(part.bytes);
+        Some(part)
     }
 
     /// The parts of a session that are gone.
-    pub(super) fn removed_of(&self, session: &str) -> &[String] {
-        self.removed.get(session).map_or(&[], Vec::as_slice)
+    pub(super) fn removed_of(&self, session: &str) -> Option<&Removed> {
+        self.removed.get(session)
     }
 
     /// The session is over: nobody will ask for its parts again.
@@ -105,10 +198,31 @@ impl Room {
     }
 }
 
+impl Removed {
+    fn add(&mut self, name: String) {
+        self.count = self.count.saturating_add(1);
+        self.names.push_back(name);
+        if self.names.len() > MOST_NAMES {
+            self.names.pop_front();
+        }
+    }
+}
+
+fn sum<'a>(parts: impl Iterator<Item = &'a Held>) -> u64 {
+    parts.map(|part| part.bytes).fold(0, u64::saturating_add)
+}
+
+fn is_named_so(path: &Path) -> bool {
+    path.file_name().and_then(|name| name.to_str()).is_some_and(is_session_name)
+}
+
 /// Whether a directory is a part that was finished: a journal or no end would say otherwise.
 fn is_finished(dir: &Path) -> bool {
+    if fs::symlink_metadata(dir.join(JOURNAL)).is_ok() {
+        return false;
+    }
     let manifest = fs::read(dir.join(MANIFEST)).ok().and_then(|json| Manifest::parse(&json).ok());
-    manifest.is_some_and(|manifest| manifest.end.is_some()) && fs::symlink_metadata(dir.join(JOURNAL)).is_err()
+    manifest.is_some_and(|manifest| manifest.end.is_some())
 }
 
 /// The files that we write in a part, each with its size.
@@ -127,11 +241,12 @@ fn part_files(dir: &Path) -> Vec<(PathBuf, u64)> {
         }
     }
     add(dir.join(MANIFEST));
+    add(dir.join(JOURNAL));
     files
 }
 
 pub(super) fn part_bytes(dir: &Path) -> u64 {
-    part_files(dir).iter().map(|(_, bytes)| bytes).sum()
+    part_files(dir).into_iter().map(|(_, bytes)| bytes).fold(0, u64::saturating_add)
 }
 
 /// Removes a part, but nothing in it that is not ours: then the directory stays.
@@ -144,4 +259,95 @@ fn remove_files(dir: &Path) -> io::Result<()> {
         }
     }
     fs::remove_dir(dir)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use super::*;
+
+    const END: &str = r#"{"threads": [], "time_start_ns": 0, "time_end_ns": 0, "end": {"how": "exited"}}"#;
+
+    fn scene() -> PathBuf {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let dir = std::env::temp_dir().join(format!("spoor-room-{}-{number}", std::process::id()));
+        let _ = fs::remove_dir_all(&dir);
+        dir
+    }
+
+    /// A part with an index of this many bytes.
+    fn part(dir: &Path, name: &str, bytes: usize, manifest: Option<&str>) -> PathBuf {
+        let path = dir.join(name);
+        fs::create_dir_all(path.join("thread_1")).expect("made");
+        fs::write(path.join("thread_1/index.atf"), vec![0; bytes]).expect("written");
+        match manifest {
+            Some(json) => fs::write(path.join(MANIFEST), json).expect("written"),
+            None => fs::write(path.join(JOURNAL), [0; 100]).expect("written"),
+        }
+        path
+    }
+
+    #[test]
+    fn what_cannot_be_removed_still_counts_and_is_tried_again() {
+        let dir = scene();
+        let old = part(&dir, "20250101-000000-1", 1000, Some(END));
+        let new = part(&dir, "20250101-000000-2", 1000, Some(END));
+        let newest = part(&dir, "20250101-000000-3", 1000, Some(END));
+        // One whose name is taken by something that is in the way, and one with an index that no file can be.
+        fs::create_dir_all(dir.join(".removing-20250101-000000-1/mine")).expect("made");
+        fs::remove_file(new.join("thread_1/index.atf")).expect("removed");
+        fs::create_dir_all(new.join("thread_1/index.atf/mine")).expect("made");
+        let mut room = Room::scan(&dir, 0).expect("it is there");
+        let before = room.held_bytes();
+        let (mut told, mut sessions) = (0, 0);
+        let mut removed = |bytes| (told, sessions) = (told + bytes, sessions + 1);
+        assert!(room.enforce(0, 0, &mut removed).is_err());
+        assert!(old.exists() && !new.exists() && !newest.exists(), "the others are removed all the same");
+        assert!(room.held_bytes() > 1000, "what is there counts");
+        fs::remove_dir_all(dir.join(".removing-20250101-000000-1")).expect("it is there");
+        fs::remove_dir(dir.join(".removing-20250101-000000-2/thread_1/index.atf/mine")).expect("it is there");
+        fs::remove_dir(dir.join(".removing-20250101-000000-2/thread_1/index.atf")).expect("it is there");
+        room.enforce(0, 0, &mut removed).expect("nothing is in the way now");
+        assert_eq!((room.held_bytes(), told, sessions), (0, before, 3));
+        fs::remove_dir_all(&dir).expect("it is there");
+    }
+
+    #[test]
+    fn what_a_killed_collector_left_counts_until_it_is_gone_and_is_not_removed() {
+        let dir = scene();
+        let killed = part(&dir, "20240101-000000-1", 1000, None);
+        let finished = part(&dir, "20250101-000000-1", 1000, Some(END));
+        let mut room = Room::scan(&dir, 2000).expect("it is there");
+        assert!(room.held_bytes() > 2000);
+        room.enforce(0, 0, |_| {}).expect("there is something to remove");
+        assert!(killed.exists() && !finished.exists());
+        room.enforce(5000, 0, |_| {}).expect("there is nothing to remove");
+        assert_eq!(room.held_bytes(), 1100);
+        // Somebody repairs it.
+        fs::remove_file(killed.join(JOURNAL)).expect("it is there");
+        fs::write(killed.join(MANIFEST), END).expect("written");
+        room.enforce(1500, 0, |_| {}).expect("it can go now");
+        assert_eq!((room.held_bytes(), killed.exists()), (0, false));
+        fs::remove_dir_all(&dir).expect("it is there");
+    }
+
+    #[test]
+    fn journals_remove_no_more_than_a_quarter() {
+        let dir = scene();
+        let paths = [1, 2, 3].map(|number| part(&dir, &format!("20250101-000000-{number}"), 1000, Some(END)));
+        let mut room = Room::scan(&dir, 4000).expect("it is there");
+        room.enforce(0, u64::MAX, |_| {}).expect("there is something to remove");
+        assert_eq!(paths.map(|path| path.exists()), [false, true, true]);
+        fs::remove_dir_all(&dir).expect("it is there");
+    }
+
+    #[test]
+    fn only_so_many_names_of_removed_parts_are_remembered() {
+        let mut removed = Removed::default();
+        (0..1000).for_each(|part| removed.add(part.to_string()));
+        assert_eq!((removed.names.len(), removed.count), (MOST_NAMES, 1000));
+        assert_eq!(removed.names.back().map(String::as_str), Some("999"));
+    }
 }

@@ -17,6 +17,7 @@ use super::{
     name::inside,
     part::Part,
     standin::StandIns,
+    starts::Starts,
     thread::{Appending, OpenThread, Stop},
     volume::Volume,
 };
@@ -44,21 +45,16 @@ pub(super) struct Zero {
     pub(super) clock: Option<ClockKind>,
 }
 
-/// Depths that are remembered of a thread, and of one of very many.
-const DEPTHS: usize = 4096;
-const DEPTHS_OF_MANY: usize = 64;
-const MANY_THREADS: usize = 1024;
-
 impl OpenSession {
     /// A session of which nothing is on disk yet.
     pub(super) fn new(session: &Arc<Session>, volume: &mut Volume) -> Self {
-        let part = Part::new(volume.part_id(), 1, &session.catalog());
+        let part = Part::new(volume, 1, &session.catalog());
         Self {
             session: Arc::clone(session),
             base: inside(&session.name),
             part,
             zero: None,
-            stand_ins: StandIns::default(),
+            stand_ins: StandIns::new(volume.shared.names.share()),
             stack: Box::new([0; MAX_STACK_BYTES]),
             positions: HashMap::new(),
         }
@@ -72,6 +68,7 @@ impl OpenSession {
     /// Writes all that waits.
     pub(super) fn flush(&mut self, volume: &mut Volume) -> io::Result<()> {
         self.open(volume)?;
+        self.note_functions();
         self.part.flush(volume)
     }
 
@@ -91,7 +88,8 @@ impl OpenSession {
             let before = thread.writer.pending_bytes();
             if let Some(failing) = volume.stuck(before) {
                 let (cause, answer) = (failing.cause(), failing.answer("events were lost"));
-                volume.counters.lost(self.part.gap(stream, at, left, &cause.into()));
+                self.part.gap(stream, at, left, &cause.into());
+                volume.counters.lost(left);
                 return Err(answer);
             }
             let mut appending = Appending {
@@ -160,7 +158,8 @@ impl OpenSession {
     /// Events of a thread are lost here.
     fn lose(&mut self, volume: &Volume, stream: StreamId, count: u64, cause: &str) {
         let next = self.part.threads.get(&stream.0).map_or(0, |thread| thread.next);
-        volume.counters.lost(self.part.gap(stream, next, count, &cause.into()));
+        self.part.gap(stream, next, count, &cause.into());
+        volume.counters.lost(count);
     }
 
     /// Events are lost of a stream that there is no room for.
@@ -175,15 +174,16 @@ impl OpenSession {
     /// The thread of a stream; a new one starts at this position, or where an earlier part ended.
     fn thread(&mut self, volume: &Volume, stream: StreamId, first: u64) -> Option<&mut OpenThread> {
         if !self.part.threads.contains_key(&stream.0) {
-            if self.part.threads.len() >= volume.limits.most_threads {
+            let most = volume.limits.most_threads;
+            let is_new = !self.positions.contains_key(&stream.0);
+            if self.part.threads.len() >= most || (is_new && self.positions.len() >= most) {
                 return None;
             }
-            let depths = if self.part.threads.len() < MANY_THREADS { DEPTHS } else { DEPTHS_OF_MANY };
             let first = self.positions.get(&stream.0).copied().unwrap_or(first);
             if first > 0 {
                 self.part.journal.note(&Note::First(stream.0, first));
             }
-            let thread = OpenThread::new(self.origin(stream), first, depths);
+            let thread = OpenThread::new(self.origin(stream), first, Starts::new(volume.shared.depths.share()));
             self.part.threads.insert(stream.0, thread);
         }
         let origin = self.part.threads.get(&stream.0)?.is_new().then(|| self.origin(stream));
@@ -218,11 +218,14 @@ impl OpenSession {
         self.part.journal.note(&Note::Zero(zero.zero_ns, zero.clock.unwrap_or(ClockKind::from(0))));
     }
 
-    /// Notes the functions of module 0 that this part's journal does not have.
+    /// Notes the functions of module 0 that this part's journal does not have. Those it has no room for come later.
     fn note_functions(&mut self) {
         let made = self.stand_ins.made();
         while let Some(function) = made.get(self.part.noted_functions) {
-            self.part.journal.note(&Note::Function(self.part.noted_functions as u64, function.clone()));
+            let note = Note::Function(self.part.noted_functions as u64, function.clone());
+            if !self.part.journal.note(&note) {
+                return;
+            }
             self.part.noted_functions += 1;
         }
     }
@@ -238,7 +241,7 @@ impl OpenSession {
         let end = EndEntry { how: "rotated".into(), ..EndEntry::default() };
         self.finish(volume, &Ended { end, ..Ended::default() }, false);
         let number = self.part.number.saturating_add(1);
-        self.part = Part::new(volume.part_id(), number, &self.session.catalog());
+        self.part = Part::new(volume, number, &self.session.catalog());
         if let Some(zero) = self.zero {
             self.note_zero(zero);
         }
@@ -258,7 +261,8 @@ impl OpenSession {
         let Some(dir) = self.part.dir.clone() else {
             let what = format!("cannot make {}", volume.dir.join(&self.base).display());
             volume.note(&what, opened);
-            let lost = self.part.threads.values().map(|thread| u64::from(thread.writer.len())).sum();
+            let lost = self.part.threads.values().map(|thread| u64::from(thread.writer.len()));
+            let lost = lost.fold(0, u64::saturating_add);
             volume.pending = volume.pending.saturating_sub(self.part.pending_bytes());
             volume.counters.lost(lost);
             return;
@@ -271,17 +275,23 @@ impl OpenSession {
             let bytes = thread.file_bytes();
             sealed.push_back(SealedThread::new(stream, thread.writer, bytes));
         }
-        volume.finishing.push(Finishing {
+        let part = Finishing {
             id: self.part.id,
             dir,
-            session: self.base.clone(),
+            session: Some(self.base.clone()).filter(|_| !last),
             threads: sealed,
-            manifest: Some(manifest),
+            manifest: None,
             journal: std::mem::take(&mut self.part.journal),
             bytes: self.part.bytes,
-        });
-        let settled = volume.settle();
-        volume.note(&format!("cannot finish {}", volume.dir.join(&self.base).display()), settled);
+        };
+        let finished = match manifest.to_json() {
+            Ok(json) => volume.finish(Finishing { manifest: Some(json), ..part }),
+            Err(error) => {
+                volume.leave(&part);
+                Err(io::Error::other(error))
+            }
+        };
+        volume.note(&format!("cannot finish {}", volume.dir.join(&self.base).display()), finished);
     }
 
     /// Threads that were announced and never had an event are in the list of the last part, with an empty index.

@@ -1,16 +1,19 @@
 //! Functions of module 0, made here: they stand for events that are on no function of a module.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, sync::Arc};
 
 use codec::{FunctionId, ModuleId, atf::FunctionEntry};
 
-/// The functions made so far. Names come from outside, so there are only so many; all others share one.
+use crate::{budget::Budget, cut::shorten};
+
+/// The functions made so far. Names come from outside, so there are only so many, and all sessions share one budget
+/// for them; all others share one function.
 #[derive(Debug, Default)]
 pub(super) struct StandIns {
-    by_name: HashMap<Box<str>, u32>,
+    by_name: HashMap<Arc<str>, u32>,
     by_address: HashMap<u64, u32>,
     made: Vec<StandIn>,
-    bytes: usize,
+    room: Budget,
     /// The one that stands for all that have no room.
     other: Option<u32>,
 }
@@ -21,21 +24,29 @@ pub(super) struct StandIn {
     /// The address, where it stands for one.
     pub(super) offset: u64,
     /// Its name.
-    pub(super) name: Box<str>,
+    pub(super) name: Arc<str>,
 }
 
 const MOST: usize = 65_536;
-const MOST_BYTES: usize = 16 << 20;
+/// A longer name is cut, and ends with `…`.
+const MOST_NAME_BYTES: usize = 4096;
+/// What a function is taken to need beside its name.
+const ENTRY_BYTES: u64 = 128;
 const OTHER: &str = "(other)";
 
 impl StandIns {
+    pub(super) fn new(room: Budget) -> Self {
+        Self { room, ..Self::default() }
+    }
+
     /// The function for events with this description.
     pub(super) fn named(&mut self, name: &str) -> FunctionId {
-        let index = match self.by_name.get(name) {
+        let name = shorten(name, MOST_NAME_BYTES);
+        let index = match self.by_name.get(&*name) {
             Some(index) => *index,
-            None => match self.make(0, name) {
-                Some(index) => {
-                    self.by_name.insert(name.into(), index);
+            None => match self.make(0, &name) {
+                Some((index, name)) => {
+                    self.by_name.insert(name, index);
                     index
                 }
                 None => self.other(),
@@ -49,7 +60,7 @@ impl StandIns {
         let index = match self.by_address.get(&address) {
             Some(index) => *index,
             None => match self.make(address, &format!("{address:#x}")) {
-                Some(index) => {
+                Some((index, _)) => {
                     self.by_address.insert(address, index);
                     index
                 }
@@ -69,14 +80,14 @@ impl StandIns {
         (0..).zip(&self.made).map(|(id, made)| made.entry(id))
     }
 
-    fn make(&mut self, offset: u64, name: &str) -> Option<u32> {
-        if self.made.len() >= MOST || self.bytes.saturating_add(name.len()) > MOST_BYTES {
+    fn make(&mut self, offset: u64, name: &str) -> Option<(u32, Arc<str>)> {
+        if self.made.len() >= MOST || !self.room.take(ENTRY_BYTES.saturating_add(name.len() as u64)) {
             return None;
         }
-        self.bytes += name.len();
         let index = u32::try_from(self.made.len()).ok()?;
-        self.made.push(StandIn { offset, name: name.into() });
-        Some(index)
+        let name: Arc<str> = name.into();
+        self.made.push(StandIn { offset, name: Arc::clone(&name) });
+        Some((index, name))
     }
 
     fn other(&mut self) -> u32 {
@@ -108,5 +119,32 @@ mod tests {
         assert_eq!(stand_ins.entries().nth(other.0 as usize).map(|entry| entry.name), Some(OTHER.into()));
         assert_eq!(stand_ins.made().len(), MOST + 1);
         assert_eq!(stand_ins.named("a"), FunctionId(0), "known ones stay");
+    }
+    #[test]
+    fn all_sessions_share_one_budget_and_each_name_is_there_once() {
+        let budget = Budget::new(100_000, Arc::default());
+        let mut sessions = [(); 8].map(|()| StandIns::new(budget.share()));
+        for (number, session) in sessions.iter_mut().enumerate() {
+            (0..100).for_each(|name| _ = session.named(&format!("{number} {name} {}", "x".repeat(1000))));
+        }
+        assert!(budget.in_use() <= 100_000);
+        let names: usize = sessions.iter().map(|session| session.made().len()).sum();
+        assert!((80..120).contains(&names), "{names}");
+        let [first, .., last] = &mut sessions;
+        assert_eq!(Arc::strong_count(&first.made()[0].name), 2, "the list and the map have the same one");
+        assert_eq!(last.named(&"x".repeat(2000)), FunctionId(0));
+        assert_eq!(last.made(), [StandIn { offset: 0, name: OTHER.into() }]);
+        drop(sessions);
+        assert_eq!(budget.in_use(), 0);
+    }
+
+    #[test]
+    fn a_long_name_is_cut_between_characters() {
+        let mut stand_ins = StandIns::default();
+        let long = "ä".repeat(40_000);
+        let function = stand_ins.named(&long);
+        assert_eq!(stand_ins.named(&long), function);
+        let name = &stand_ins.made()[0].name;
+        assert!(name.len() > MOST_NAME_BYTES - 4 && name.len() <= MOST_NAME_BYTES && name.ends_with("ä…"));
     }
 }

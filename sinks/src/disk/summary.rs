@@ -42,9 +42,11 @@ impl OpenSession {
         if self.part.unlisted > 0 {
             manifest.extra.insert("unlisted_events".into(), self.part.unlisted.into());
         }
-        let removed = volume.room.as_ref().map_or(&[][..], |room| room.removed_of(&self.base));
-        if !removed.is_empty() {
-            manifest.extra.insert("removed_parts".into(), removed.into());
+        if let Some(removed) = volume.room.as_ref().and_then(|room| room.removed_of(&self.base)) {
+            manifest.extra.insert("removed_parts".into(), removed.names.iter().cloned().collect());
+            if removed.count > removed.names.len() as u64 {
+                manifest.extra.insert("removed_part_count".into(), removed.count.into());
+            }
         }
         manifest
     }

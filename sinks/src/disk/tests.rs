@@ -18,16 +18,21 @@ use quickcheck::QuickCheck;
 use super::{files::Out, *};
 use crate::{Catalog, CatalogLimits, Run};
 
-/// How many bytes the disk takes before it is full.
+mod bounds;
+
+/// How many bytes the disk takes before it is full, and how often it refused.
 #[derive(Clone)]
-struct Small(Arc<AtomicI64>);
+struct Small(Arc<AtomicI64>, Arc<AtomicU64>);
 
 struct SmallFile(Box<dyn Out>, Small);
 
 impl Small {
     fn check(&self) -> io::Result<()> {
         match self.0.load(Ordering::Relaxed) {
-            ..=0 => Err(io::ErrorKind::StorageFull.into()),
+            ..=0 => {
+                self.1.fetch_add(1, Ordering::Relaxed);
+                Err(io::ErrorKind::StorageFull.into())
+            }
             _ => Ok(()),
         }
     }
@@ -80,11 +85,17 @@ impl Files for Small {
 const NAME: &str = "20260101-000000-1";
 const FOREVER: i64 = i64::MAX;
 
+fn session(name: &str) -> Arc<Session> {
+    let catalog = Catalog::new(CatalogLimits::default(), Arc::new(AtomicU64::new(0)));
+    Arc::new(Session::new(name.into(), None, String::new(), 0, catalog))
+}
+
 struct Scene {
     dir: PathBuf,
     sink: DiskSink,
     session: Arc<Session>,
     room: Arc<AtomicI64>,
+    refused: Arc<AtomicU64>,
     next: u64,
 }
 
@@ -95,11 +106,15 @@ impl Scene {
         let dir = std::env::temp_dir().join(format!("spoor-sinks-{}-{number}", std::process::id()));
         let _ = fs::remove_dir_all(&dir);
         let room = Arc::new(AtomicI64::new(room));
-        let files = Box::new(Small(Arc::clone(&room)));
+        let refused = Arc::new(AtomicU64::new(0));
+        let files = Box::new(Small(Arc::clone(&room), Arc::clone(&refused)));
         let sink = DiskSink::with_files(DiskOptions::new(&dir), limits, files).expect("it opens");
-        let catalog = Catalog::new(CatalogLimits::default(), Arc::new(AtomicU64::new(0)));
-        let session = Arc::new(Session::new(NAME.into(), None, String::new(), 0, catalog));
-        Self { dir, sink, session, room, next: 0 }
+        Self { dir, sink, session: session(NAME), room, refused, next: 0 }
+    }
+
+    /// Goes on with another session.
+    fn turn_to(&mut self, name: &str) {
+        (self.session, self.next) = (session(name), 0);
     }
 
     fn set_room(&self, bytes: i64) {

@@ -12,6 +12,7 @@ use codec::{
 use super::{
     handles::{Counted, HandleKey, Handles},
     standin::StandIns,
+    starts::Starts,
 };
 use crate::RunEvents;
 
@@ -23,9 +24,7 @@ pub(super) struct OpenThread {
     thread: u32,
     /// What a reader takes the thread to be busy with.
     substream: SubstreamId,
-    /// When the latest call at each depth was, as a reader of the file knows it too.
-    starts: Vec<u64>,
-    most_depths: usize,
+    starts: Starts,
     /// How far the files have come.
     index_bytes: u64,
     detail_bytes: u64,
@@ -67,21 +66,17 @@ pub(super) enum Stop<'a> {
     Refused,
 }
 
-/// No call was seen at this depth.
-const NO_START: u64 = u64::MAX;
-
 /// How often it is looked at how much waits.
 const EVENTS_PER_LOOK: u64 = 128;
 
 impl OpenThread {
     /// A thread whose first event or gap here has this position.
-    pub(super) fn new(origin: Origin, first: u64, most_depths: usize) -> Self {
+    pub(super) fn new(origin: Origin, first: u64, starts: Starts) -> Self {
         Self {
             writer: ThreadWriter::new(origin),
             thread: origin.thread,
             substream: SubstreamId(0),
-            starts: Vec::new(),
-            most_depths,
+            starts,
             index_bytes: 0,
             detail_bytes: 0,
             first,
@@ -145,7 +140,7 @@ impl OpenThread {
         // Only now: what was not appended, no reader knows of.
         self.substream = stamp.substream;
         if event.kind == EventKind::Call {
-            self.note_start(event.depth, stamp.start.0);
+            self.starts.note(event.depth, stamp.start.0);
         }
         self.note_time(timestamp);
         Ok(sequence)
@@ -156,13 +151,10 @@ impl OpenThread {
     fn needs_context(&self, event: &FunctionEvent<'_>) -> bool {
         let stamp = &event.stamp;
         let start = match event.kind {
-            EventKind::Call => stamp.end.0,
-            EventKind::Return | EventKind::Exception => {
-                let depth = usize::try_from(event.depth).unwrap_or(usize::MAX);
-                self.starts.get(depth).copied().unwrap_or(NO_START)
-            }
+            EventKind::Call => Some(stamp.end.0),
+            EventKind::Return | EventKind::Exception => self.starts.get(event.depth),
         };
-        stamp.substream != self.substream || stamp.start.0 != start || start == NO_START
+        stamp.substream != self.substream || start != Some(stamp.start.0)
     }
 
     #[inline(never)]
@@ -226,17 +218,6 @@ impl OpenThread {
         let sequence = self.writer.append(&index, &[DetailBody::Keys(keys)])?;
         self.note_time(end);
         Ok(sequence)
-    }
-
-    #[inline]
-    fn note_start(&mut self, depth: u32, start: u64) {
-        let depth = usize::try_from(depth).unwrap_or(usize::MAX);
-        if let Some(known) = self.starts.get_mut(depth) {
-            *known = start;
-        } else if depth < self.most_depths {
-            self.starts.resize(depth, NO_START);
-            self.starts.push(start);
-        }
     }
 
     #[inline]

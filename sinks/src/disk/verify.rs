@@ -33,27 +33,36 @@ pub struct Verified {
 
 /// Checks a session's directory, or all sessions in a directory. Reads every byte of them.
 ///
-/// An error means that it could not be looked at; what is wrong with a session is in its
+/// An error means that the directory could not be looked at; what is wrong with a session is in its
 /// [`problems`](Verified::problems). A session that is still being written is unfinished, and that is a problem too.
 pub fn verify(dir: &Path) -> io::Result<Vec<Verified>> {
-    sessions_in(dir)?.into_iter().map(verify_session).collect()
+    let verified = |dir| {
+        let mut found = Verified { dir, ..Verified::default() };
+        // What one cannot be looked at for, the others are.
+        if let Err(error) = verify_session(&mut found) {
+            found.problems.push(error.to_string());
+        }
+        found
+    };
+    Ok(sessions_in(dir)?.into_iter().map(verified).collect())
 }
 
-fn verify_session(dir: PathBuf) -> io::Result<Verified> {
-    let mut found = Verified { dir, ..Verified::default() };
+fn verify_session(found: &mut Verified) -> io::Result<()> {
     if read_if_there(&found.dir.join(JOURNAL))?.is_some() {
         let problem = "unfinished: its collector is running or was killed; if none is running, repair it";
         found.problems.push(problem.into());
     }
     let Some(json) = read_if_there(&found.dir.join(MANIFEST))? else {
-        found.problems.push(format!("{MANIFEST} is not there"));
-        return Ok(found);
+        let unfinished = !found.problems.is_empty();
+        let more = if unfinished { "" } else { ", nor is a journal: if it is empty, a repair removes it" };
+        found.problems.push(format!("{MANIFEST} is not there{more}"));
+        return Ok(());
     };
     let manifest = match Manifest::parse(&json) {
         Ok(manifest) => manifest,
         Err(error) => {
             found.problems.push(error.to_string());
-            return Ok(found);
+            return Ok(());
         }
     };
     if let Err(error) = manifest.check() {
@@ -68,7 +77,7 @@ fn verify_session(dir: PathBuf) -> io::Result<Verified> {
     let mut written = BTreeMap::new();
     for thread in &manifest.threads {
         found.threads += 1;
-        let problem = match verify_thread(&mut found, thread, &manifest) {
+        let problem = match verify_thread(found, thread, &manifest) {
             Ok(events) => {
                 written.insert(thread.id, events);
                 continue;
@@ -77,8 +86,8 @@ fn verify_session(dir: PathBuf) -> io::Result<Verified> {
         };
         found.problems.push(format!("thread_{}: {problem}", thread.id));
     }
-    verify_gaps(&mut found, &manifest, &written);
-    Ok(found)
+    verify_gaps(found, &manifest, &written);
+    Ok(())
 }
 
 /// Checks the two files of a thread, and tells how many events it has.
@@ -140,6 +149,29 @@ fn verify_gaps(found: &mut Verified, manifest: &Manifest, written: &BTreeMap<u32
             let (thread, first) = (gap.thread, gap.first);
             found.problems.push(format!("thread_{thread}: the gap at {first} is not in order"));
         }
-        *before = (gap.first.saturating_add(gap.count), at).max(*before);
+        let end = if gap.ranges.is_none() { gap.first.saturating_add(gap.count) } else { gap.first };
+        *before = (end, at).max(*before);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use codec::atf::GapEntry;
+
+    use super::*;
+
+    #[test]
+    fn gaps_that_were_merged_say_nothing_of_where_the_next_may_be() {
+        let gap = |first, count, ranges| {
+            let at_index = Some(first);
+            GapEntry { thread: 1, first, count, cause: "x".into(), at_index, ranges, ..GapEntry::default() }
+        };
+        let check = |gaps: Vec<GapEntry>| {
+            let (mut found, manifest) = (Verified::default(), Manifest { gaps, ..Manifest::default() });
+            verify_gaps(&mut found, &manifest, &BTreeMap::from([(1, 100)]));
+            found.problems
+        };
+        assert_eq!(check(vec![gap(10, 50, Some(5)), gap(20, 1, None), gap(30, 9, None)]), [""; 0]);
+        assert_eq!(check(vec![gap(10, 50, None), gap(20, 1, None)]).len(), 1);
     }
 }

@@ -2,7 +2,9 @@
 
 use std::{io, path::PathBuf, sync::Arc, time::Duration};
 
-use super::{DiskCounters, files::Files, finishing::Finishing, handles::Handles, room::Room};
+use super::{
+    DiskCounters, files::Files, finishing::Finishing, handles::Handles, journal::Journal, room::Room, shared::Shared,
+};
 use crate::SinkError;
 
 /// The directory, what is open in it, and how it stands.
@@ -11,14 +13,20 @@ pub(super) struct Volume {
     pub(super) limits: Limits,
     pub(super) handles: Handles,
     pub(super) counters: Arc<DiskCounters>,
+    /// Memory that all sessions share.
+    pub(super) shared: Shared,
+    /// Parts that could not be finished so far.
     pub(super) finishing: Vec<Finishing>,
     pub(super) room: Option<Room>,
     /// Bytes that wait in memory, of all threads.
     pub(super) pending: usize,
-    /// Bytes on disk of parts that are not finished.
+    /// Bytes on disk of parts that are not finished, and those of their journals, which go.
     pub(super) open_bytes: u64,
+    pub(super) journal_bytes: u64,
     /// Why the disk takes nothing, since the last attempt that failed.
     pub(super) failing: Option<Failing>,
+    /// Why no room could be made, where the last attempt failed. That keeps nobody from writing.
+    pub(super) crowded: Option<Failing>,
     next_part: u64,
 }
 
@@ -36,6 +44,16 @@ pub(super) struct Limits {
     pub(super) stuck_total: usize,
     pub(super) most_threads: usize,
     pub(super) most_events: u32,
+    /// Options in the journal of one part.
+    pub(super) option_bytes: u64,
+    /// What all sessions share: tables of depths, names of functions, gaps, and what waits in journals.
+    pub(super) depth_bytes: u64,
+    pub(super) name_bytes: u64,
+    pub(super) gap_bytes: u64,
+    pub(super) journal_bytes: u64,
+    /// Parts that wait to be finished, and the memory of these.
+    pub(super) most_finishing: usize,
+    pub(super) finishing_bytes: usize,
 }
 
 impl Default for Limits {
@@ -49,6 +67,13 @@ impl Default for Limits {
             stuck_total: 64 << 20,
             most_threads: 65_536,
             most_events: u32::MAX,
+            option_bytes: 256 << 20,
+            depth_bytes: 16 << 20,
+            name_bytes: 32 << 20,
+            gap_bytes: 32 << 20,
+            journal_bytes: 32 << 20,
+            most_finishing: 256,
+            finishing_bytes: 64 << 20,
         }
     }
 }
@@ -62,6 +87,10 @@ pub(super) struct Failing {
 }
 
 impl Failing {
+    fn new(what: &str, error: &io::Error) -> Self {
+        Self { kind: error.kind(), text: format!("{what}: {error}") }
+    }
+
     /// The cause of gaps that come of it.
     pub(super) fn cause(&self) -> &'static str {
         match self.kind {
@@ -83,11 +112,14 @@ impl Volume {
             limits,
             handles: Handles::new(files, handles),
             counters: Arc::default(),
+            shared: Shared::new(&limits),
             finishing: Vec::new(),
             room,
             pending: 0,
             open_bytes: 0,
+            journal_bytes: 0,
             failing: None,
+            crowded: None,
             next_part: 0,
         }
     }
@@ -101,7 +133,7 @@ impl Volume {
     /// Notes how an attempt to write went.
     pub(super) fn note(&mut self, what: &str, result: io::Result<()>) -> bool {
         if let Err(error) = &result {
-            self.failing = Some(Failing { kind: error.kind(), text: format!("{what}: {error}") });
+            self.failing = Some(Failing::new(what, error));
         }
         result.is_ok()
     }
@@ -126,6 +158,31 @@ impl Volume {
         self.counters.wrote(bytes);
     }
 
+    /// Writes what waits in a journal.
+    pub(super) fn flush_journal(&mut self, journal: &mut Journal) -> io::Result<()> {
+        let before = journal.bytes();
+        let result = journal.flush();
+        let written = journal.bytes().saturating_sub(before);
+        self.journal_bytes = self.journal_bytes.saturating_add(written);
+        self.counters.wrote(written);
+        result
+    }
+
+    /// Finishes a part now, or keeps it until the disk lets it.
+    pub(super) fn finish(&mut self, mut part: Finishing) -> io::Result<()> {
+        let result = part.step(self);
+        if result.is_err() {
+            let held = self.finishing.iter().map(Finishing::memory_bytes).fold(0, usize::saturating_add);
+            let fits = held.saturating_add(part.memory_bytes()) <= self.limits.finishing_bytes;
+            match fits && self.finishing.len() < self.limits.most_finishing {
+                true => self.finishing.push(part),
+                false => self.leave(&part),
+            }
+        }
+        self.make_room();
+        result
+    }
+
     /// Goes on with parts that could not be finished so far, and removes what is too much.
     pub(super) fn settle(&mut self) -> io::Result<()> {
         let mut result = Ok(());
@@ -138,11 +195,31 @@ impl Volume {
             }
         });
         self.finishing = waiting;
-        self.make_room().and(result)
+        self.make_room();
+        result
     }
 
-    fn make_room(&mut self) -> io::Result<()> {
-        let (counters, open_bytes) = (&self.counters, self.open_bytes);
-        self.room.as_mut().map_or(Ok(()), |room| room.enforce(open_bytes, |bytes| counters.removed(bytes)))
+    /// Leaves a part as a killed collector would have left it. What was not written of it is lost.
+    pub(super) fn leave(&mut self, part: &Finishing) {
+        part.close_files(&mut self.handles);
+        self.counters.lost(part.unwritten_events());
+        self.pending = self.pending.saturating_sub(part.pending_bytes());
+        self.closed(part);
+        if let Some(room) = &mut self.room {
+            room.add_unfinished(&part.dir);
+        }
+    }
+
+    /// The bytes of a part are no longer those of an open one.
+    pub(super) fn closed(&mut self, part: &Finishing) {
+        self.open_bytes = self.open_bytes.saturating_sub(part.bytes);
+        self.journal_bytes = self.journal_bytes.saturating_sub(part.journal.bytes());
+    }
+
+    fn make_room(&mut self) {
+        let (counters, open_bytes, journal_bytes) = (&self.counters, self.open_bytes, self.journal_bytes);
+        let Some(room) = &mut self.room else { return };
+        let result = room.enforce(open_bytes, journal_bytes, |bytes| counters.removed(bytes));
+        self.crowded = result.err().map(|error| Failing::new("cannot remove an old session", &error));
     }
 }

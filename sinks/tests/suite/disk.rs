@@ -278,3 +278,37 @@ fn verify_sees_what_was_changed() {
     fs::create_dir(whole.join("thread_77")).expect("made");
     assert_eq!(problems().len(), 1);
 }
+
+#[test]
+fn options_remove_nobody_s_finished_session() {
+    let dir = fresh_dir("options");
+    let max_bytes = 400_000;
+    for number in 1..=2 {
+        let (mut sink, session) = started(DiskOptions::new(&dir), &format!("20250101-000000-{number}"));
+        sink.events(&batch(&session, &[calls(0, 0, 4000)])).expect("it takes events");
+        sink.end(&session, &Ended::default()).expect("it ends");
+    }
+    let options = DiskOptions { max_bytes: Some(max_bytes), ..DiskOptions::new(&dir) };
+    let (mut sink, session) = started(options, NAME);
+    let queue = |id| announce(&session, &[codec::profile::Queue { id, label: "a queue" }.into()]);
+    let journal = || fs::metadata(dir.join(NAME).join("journal.heph")).expect("it is there").len();
+    for _ in 0..20_000 {
+        sink.options(&session, &queue(1)).expect("it takes options");
+    }
+    sink.flush().expect("it flushes");
+    assert!(journal() < 2000, "what is repeated is there once");
+    for id in 0..40_000 {
+        sink.options(&session, &queue(id)).expect("it takes options");
+        if id % 1000 == 0 {
+            sink.flush().expect("it flushes");
+        }
+    }
+    sink.flush().expect("it flushes");
+    assert!(journal() > max_bytes / 5 && journal() <= max_bytes / 4 + 2000, "{} bytes", journal());
+    let gap = Gap { stream: StreamId(0), first: Position(0), count: 1, cause: "network".into() };
+    let before = journal();
+    sink.gap(&session, &gap).expect("it takes gaps");
+    sink.flush().expect("it flushes");
+    assert!(journal() > before, "gaps are noted all the same");
+    assert!((1..=2).all(|number| dir.join(format!("20250101-000000-{number}/manifest.json")).exists()));
+}

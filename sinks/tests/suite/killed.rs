@@ -162,13 +162,26 @@ fn a_repair_that_was_interrupted_is_started_again() {
 }
 
 #[test]
-fn a_directory_without_manifest_and_journal_is_not_called_finished() {
+fn a_collector_that_was_killed_at_once_keeps_nobody_from_the_others() {
     let dir = fresh_dir("nothing");
-    fs::create_dir_all(dir.join(NAME)).expect("made");
-    assert!(matches!(only(disk::repair(&dir, true).expect("it is there")), RepairOutcome::Failed(_)));
-    assert!(!problems(&dir).is_empty());
-    fs::remove_dir(dir.join(NAME)).expect("it is still empty");
-    assert!(disk::repair(&dir, true).is_err(), "there is no session");
+    killed(&dir);
+    let (empty, foreign) = (dir.join("20250101-000000-1"), dir.join("20250101-000000-2"));
+    fs::create_dir_all(&empty).expect("made");
+    fs::create_dir_all(foreign.join("mine")).expect("made");
+    let found = disk::verify(&dir).expect("it is there");
+    assert_eq!(found.len(), 3);
+    assert!(found.iter().all(|found| !found.problems.is_empty()), "none is called whole");
+    let outcomes: Vec<_> = disk::repair(&dir, true).expect("it is there").into_iter().map(|one| one.outcome).collect();
+    assert!(matches!(
+        outcomes[..],
+        [RepairOutcome::Removed, RepairOutcome::Failed(_), RepairOutcome::Repaired { events: 90, .. }]
+    ));
+    assert!(!empty.exists() && foreign.join("mine").exists());
+    // One that is named itself.
+    fs::create_dir(&empty).expect("made");
+    assert!(!problems(&empty).is_empty());
+    assert_eq!(only(disk::repair(&empty, false).expect("it is there")), RepairOutcome::Removed);
+    assert!(disk::repair(&foreign.join("mine"), true).is_err(), "there is no session");
 }
 
 #[test]

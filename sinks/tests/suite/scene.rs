@@ -22,6 +22,12 @@ pub(crate) const ZERO_NS: u64 = 1_000_000;
 /// A session of which nothing was told yet. Its id follows from its name.
 pub(crate) fn session(name: &str) -> Arc<Session> {
     let catalog = Catalog::new(CatalogLimits::default(), Arc::new(AtomicU64::new(0)));
+    Arc::new(Session::new(name.into(), Some(id_of(name)), "127.0.0.1:1".into(), 7, catalog))
+}
+
+/// A session that never says who it is.
+pub(crate) fn unnamed(name: &str) -> Arc<Session> {
+    let catalog = Catalog::new(CatalogLimits::default(), Arc::new(AtomicU64::new(0)));
     Arc::new(Session::new(name.into(), None, "127.0.0.1:1".into(), 7, catalog))
 }
 

@@ -9,6 +9,7 @@ mod kill;
 mod loss;
 mod offline;
 mod plain;
+mod pressure;
 mod sinks;
 mod transport;
 

@@ -24,7 +24,7 @@ use crate::{LONG, eventually, verified};
 const EVENTS: u32 = 300;
 
 /// The packets of a trace as any Heph sender may write it.
-fn packets(counted: bool) -> Vec<Vec<u8>> {
+pub(crate) fn packets(counted: bool) -> Vec<Vec<u8>> {
     let mut packets = vec![
         encoded(&ProfileOption::from(Epoch { unix_ns: 1_000_000 })),
         encoded(&Metadata { name: "colour", value: b"unknown to everybody" }),
@@ -164,4 +164,17 @@ fn a_file_of_the_same_bytes_gives_the_same_events() {
     drop(stdin);
     process.exit(LONG).success();
     assert_eq!(Trace::only(&from_pipe).contents(), Trace::only(&from_file).contents());
+}
+
+#[test]
+fn what_cannot_be_read_opens_no_session() {
+    let folder = Folder::new("garbage");
+    let collector = Collector::to_disk(folder.path(), &["--once", "--metrics", "127.0.0.1:0"]);
+    let socket = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+    socket.send_to(b"nonsense!", collector.udp()).expect("it is sent");
+    eventually("it is counted", || collector.metrics().sum("spoor_bad_datagrams_total") == Some(1.0));
+    assert_eq!(fs::read_dir(folder.path()).map_or(0, |entries| entries.count()), 0);
+    send_tcp(collector.tcp(), &packets(true));
+    collector.exit(LONG).success();
+    is_whole(&Trace::only(folder.path()));
 }

@@ -21,17 +21,25 @@ type Packet<'a> = (Message<'a>, &'a [u8]);
 /// What a packet can say about the session of those that follow.
 enum Turn {
     /// It is this one.
-    To(SessionId),
+    To(Named),
     /// Its zero is this one.
     Epoch(Epoch),
 }
 
+/// The name of a session.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Named {
+    pub(super) id: SessionId,
+    /// Whether its packets are plain Heph, and the name was made up by a collector that wrote them to a file.
+    pub(super) plain: bool,
+}
+
 /// The session that a datagram says it is of, if it does.
-pub(super) fn announced(datagram: &[u8], limit: u32) -> Option<SessionId> {
+pub(super) fn announced(datagram: &[u8], limit: u32) -> Option<Named> {
     let mut packets = Packets::new(datagram, limit);
     while let Some(Ok(message)) = packets.next_with(Message::decode) {
-        if let Some(Turn::To(id)) = turn(&message) {
-            return Some(id);
+        if let Some(Turn::To(name)) = turn(&message) {
+            return Some(name);
         }
     }
     None
@@ -46,7 +54,7 @@ pub(super) fn is_readable(datagram: &[u8], limit: u32) -> bool {
 fn turn(message: &Message<'_>) -> Option<Turn> {
     match message {
         Message::Option(known) => match &known.option {
-            ProfileOption::Session(session) => Some(Turn::To(session.id)),
+            ProfileOption::Session(session) => Some(Turn::To(Named { id: session.id, plain: session.profile == 0 })),
             ProfileOption::Epoch(epoch) => Some(Turn::Epoch(*epoch)),
             _ => None,
         },
@@ -126,8 +134,8 @@ impl Collector {
         let mut without = false;
         while let Some((message, bytes)) = carried {
             key = match turn(&message) {
-                Some(Turn::To(id)) => {
-                    let key = self.session_for(now, peer, id);
+                Some(Turn::To(name)) => {
+                    let key = self.session_for(now, peer, name);
                     without = key.is_none();
                     key
                 }

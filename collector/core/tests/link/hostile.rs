@@ -148,6 +148,27 @@ fn sessions_are_opened_at_a_pace() {
 }
 
 #[test]
+fn one_that_has_most_sessions_makes_room_for_another() {
+    let mut ledger = Ledger::new(Config { max_sessions: 20, ..Config::default() });
+    let greedy: Vec<Agent> = (1..=20).map(|number| Agent::new(number, u16::from(number))).collect();
+    let mut modest = Agent::new(100, 1);
+    modest.peer = address(99);
+    for _ in 0..20 {
+        // They never fall silent.
+        for agent in &greedy {
+            send(&mut ledger, agent, &agent.session());
+        }
+        ledger.pass(Duration::from_millis(50));
+    }
+    send(&mut ledger, &modest, &modest.session());
+    let open = ledger.sessions.values().filter(|entry| entry.ended.is_none()).count();
+    assert_eq!((ledger.sessions.len(), open), (21, 20));
+    let event = modest.event(0, 0);
+    send(&mut ledger, &modest, &event);
+    assert_eq!(ledger.collector.counts().written, 1);
+}
+
+#[test]
 fn what_cannot_be_read_is_nobodys_session() {
     let mut ledger = Ledger::new(Config::default());
     ledger.collector.datagram(ledger.now, peer(5000), b"hello there");

@@ -10,7 +10,7 @@ use codec::{
 };
 use serde_json::{Map, Value as Json, json};
 
-use crate::offline::trace::Trace;
+use crate::offline::{printable, trace::Trace};
 
 /// Writes lines.
 pub(super) struct Line<'a> {
@@ -64,7 +64,7 @@ impl Line<'_> {
         };
         let indent = usize::try_from(event.depth).unwrap_or(0).min(40) * 2;
         let id = event.function.to_string();
-        let name: String = name.unwrap_or(&id).chars().filter(|c| !c.is_control()).collect();
+        let name = printable(name.unwrap_or(&id));
         write!(
             out,
             "{:>6}.{:09}  {stream:>4}  {:indent$}{arrow} {name}",
@@ -73,7 +73,7 @@ impl Line<'_> {
             ""
         )?;
         if let Some(attributes) = more.get("attributes") {
-            write!(out, " {attributes}")?;
+            write!(out, " {}", printable(&attributes.to_string()))?;
         }
         writeln!(out)?;
         Ok(())
@@ -90,7 +90,8 @@ impl Line<'_> {
             });
             writeln!(out, "{object}")?;
         } else {
-            writeln!(out, "{:>16}  {:>4}  … {} events missing: {}", "", gap.thread, gap.count, gap.cause)?;
+            let cause = printable(&gap.cause);
+            writeln!(out, "{:>16}  {:>4}  … {} events missing: {cause}", "", gap.thread, gap.count)?;
         }
         Ok(())
     }

@@ -1,0 +1,31 @@
+//! Memory that all sessions of a disk sink share.
+
+use std::sync::Arc;
+
+use super::volume::Limits;
+use crate::budget::Budget;
+
+/// One budget for each thing that grows with what comes from outside. Sessions and threads take shares of them.
+#[derive(Debug)]
+pub(super) struct Shared {
+    /// When the calls of threads were.
+    pub(super) depths: Budget,
+    /// Functions of module 0.
+    pub(super) names: Budget,
+    /// Gaps.
+    pub(super) gaps: Budget,
+    /// What waits in journals.
+    pub(super) journals: Budget,
+}
+
+impl Shared {
+    pub(super) fn new(limits: &Limits) -> Self {
+        let budget = |limit| Budget::new(limit, Arc::default());
+        Self {
+            depths: budget(limits.depth_bytes),
+            names: budget(limits.name_bytes),
+            gaps: budget(limits.gap_bytes),
+            journals: budget(limits.journal_bytes),
+        }
+    }
+}
