@@ -13,7 +13,7 @@ use tests::{
     process::Stdout,
 };
 
-use crate::{LONG, finish, is_complete, trace, verified};
+use crate::{LONG, eventually, finish, is_complete, trace, verified};
 
 /// The events in a file of Heph packets, by stream and counter.
 #[track_caller]
@@ -138,6 +138,24 @@ fn a_reader_that_stops_reading_stops_nobody_else() {
     let exit = collector.stop();
     assert_eq!(exit.code, Some(1), "it says that it could not finish them all: {}", exit.stderr);
     assert!(exit.stderr.contains("stdout:events takes nothing any more"), "{}", exit.stderr);
+    is_complete(folder.path(), &agent);
+}
+
+#[test]
+fn a_full_device_is_reported_once_and_stops_nobody_else() {
+    let folder = Folder::new("device-full");
+    let to_disk = disk(folder.path());
+    let arguments =
+        ["--listen", "127.0.0.1:0", "--sink", "heph:/dev/full", "--sink", &to_disk, "--metrics", "127.0.0.1:0"];
+    let collector = Collector::start(&arguments);
+    let agent = trace(Settings { streams: 4, ..Settings::tcp(collector.tcp(), 7) }, 20_000);
+    eventually("what it lost is counted", || {
+        collector.metrics().labelled("spoor_sink_errors_total", "sink", "heph:/dev/full") > Some(0.0)
+    });
+    let exit = collector.stop();
+    let reports = exit.stderr.lines().filter(|line| line.contains("No space left on device")).count();
+    assert_eq!(reports, 1, "{}", exit.stderr);
+    assert_eq!(exit.code, Some(1), "one of its sinks has nothing");
     is_complete(folder.path(), &agent);
 }
 
