@@ -276,18 +276,18 @@ impl Collector {
             Binding::Open(key) => Some(*key),
             _ => None,
         });
-        // One that was started without a name has one now. In a connection the name would have come first: there it is
-        // another session that takes its turn.
         if let Some(key) = known
-            && matches!(peer, Peer::Datagram { .. })
-            && !plain
             && let Some(session) = self.sessions.get_mut(&key)
-            && session.id().is_none()
+            && session.name().is_none()
         {
-            session.adopt(id);
-            session.set_name(id);
-            self.by_id.insert(id, key);
-            return Some(key);
+            // One that was started without a name has one now. In a connection the name would have come first: there
+            // another session follows, and nothing can lead back to the one before.
+            if matches!(peer, Peer::Datagram { .. }) && !plain {
+                session.adopt(id);
+                self.by_id.insert(id, key);
+                return Some(key);
+            }
+            self.finish_session(now, key, How::Closed);
         }
         let key = self.open_session(now, peer, Some(id).filter(|_| !plain))?;
         self.by_id.insert(id, key);

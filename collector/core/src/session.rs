@@ -116,7 +116,7 @@ impl Session {
 
     /// The session says who it is, after it has been started without.
     pub(crate) fn adopt(&mut self, id: SessionId) {
-        self.id = Some(id);
+        (self.id, self.name) = (Some(id), Some(id));
     }
 
     pub(crate) fn name(&self) -> Option<SessionId> {
