@@ -86,14 +86,14 @@ impl Connection {
         loop {
             let Some(free) = buffer.get_mut(filled..) else { return };
             let patience = self.connections.patience().saturating_sub(progressed.elapsed());
+            // However it ends, what came is what there is.
             let read = tokio::select! {
-                // Reset by the other side: what came is what there is.
                 read = reader.read(free) => read.unwrap_or(0),
                 () = tokio::time::sleep(patience) => {
                     self.hub.ledger.connections_refused.fetch_add(1, Relaxed);
-                    return;
+                    0
                 }
-                () = self.leave.notified() => return,
+                () = self.leave.notified() => 0,
             };
             self.hub.ledger.tcp_bytes.fetch_add(read as u64, Relaxed);
             filled += read;
