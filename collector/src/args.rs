@@ -1,6 +1,6 @@
 //! What can be said on the command line.
 
-use std::{net::SocketAddr, path::PathBuf};
+use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum, error::ErrorKind};
 
@@ -69,13 +69,13 @@ pub(crate) struct RunArgs {
     #[arg(long)]
     pub(crate) once: bool,
     /// Tell what has been counted every so often; on a terminal there is a live line instead
-    #[arg(long, value_name = "TIME", default_value = "10s")]
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = tenth_of_a_second)]
     pub(crate) stats: Period,
     /// Serve all counters as Prometheus text at this address
     #[arg(long, value_name = "ADDR:PORT")]
     pub(crate) metrics: Option<SocketAddr>,
     /// Close a session that has been silent for so long
-    #[arg(long, value_name = "TIME", default_value = "30s")]
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = tenth_of_a_second)]
     pub(crate) session_timeout: Period,
     #[command(flatten)]
     pub(crate) sinks: SinkArgs,
@@ -239,6 +239,11 @@ fn at_least_one(text: &str) -> Result<usize, String> {
         Ok(number) => Ok(number),
         Err(_) => Err("expected a number".into()),
     }
+}
+
+fn tenth_of_a_second(text: &str) -> Result<Period, String> {
+    let period: Period = text.parse()?;
+    if period.0 < Duration::from_millis(100) { Err("expected at least 100ms".into()) } else { Ok(period) }
 }
 
 fn memory(text: &str) -> Result<Size, String> {

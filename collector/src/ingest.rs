@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use collector_core::{Config, How};
 
 use crate::{
@@ -76,7 +76,11 @@ pub(crate) fn run(args: &IngestArgs) -> Result<ExitCode> {
         hub.notices.finish();
         result.with_context(|| format!("cannot read {name} to its end"))?;
         let core = hub.ledger.core();
-        let whole = core.refused_sessions == 0 && core.refused_stream_events == 0;
+        if core.sessions == 0 {
+            bail!("{name} has no packet in it");
+        }
+        let refused = core.refused_sessions > 0 || core.refused_stream_events > 0;
+        let whole = !refused && hub.ledger.lost_by_disks() == 0;
         Ok(if finished && whole { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     })
 }

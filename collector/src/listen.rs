@@ -76,7 +76,7 @@ fn bind(address: SocketAddr, kind: Type, protocol: Protocol, wanted: Wanted) -> 
             ErrorKind::AddrNotAvailable => " (this machine has no such address)".into(),
             _ => String::new(),
         };
-        let text = format!("cannot listen on {address} for {protocol}: {error}{hint}");
+        let text = format!("cannot listen on {address} for {protocol}{hint}");
         anyhow::Error::new(error).context(text)
     })?;
     socket.set_nonblocking(true)?;

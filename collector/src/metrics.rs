@@ -131,14 +131,15 @@ fn sinks(text: &mut Text, hub: &Hub) {
     };
     each("sink_queue_bytes", "gauge", "Bytes that wait for a sink.", &|lane| lane.queued_bytes.load(Relaxed));
     each("sink_events_total", "counter", "Events that a sink took.", &|lane| lane.events.load(Relaxed));
-    each("sink_lost_events_total", "counter", "Events that a sink does not have.", &|lane| {
-        lane.lost_events.load(Relaxed)
-    });
+    each("sink_errors_total", "counter", "Calls of a sink that failed.", &|lane| lane.errors.load(Relaxed));
     each("sink_lost_option_bytes_total", "counter", "Options that a sink was not given, in bytes.", &|lane| {
         lane.lost_option_bytes.load(Relaxed)
     });
-    each("sink_errors_total", "counter", "Calls of a sink that failed.", &|lane| lane.errors.load(Relaxed));
     each("sink_closed", "gauge", "Whether nobody reads a sink any more.", &|lane| lane.closed.load(Relaxed).into());
+    text.family("sink_lost_events_total", "counter", "Events that a sink does not have.");
+    for (sink, lane) in lanes {
+        text.sample("sink_lost_events_total", &[("sink", sink)], hub.ledger.lost_by(sink, lane));
+    }
     let disks = &hub.ledger.disks;
     text.family("disk_written_bytes_total", "counter", "Bytes written to files.");
     for (sink, disk) in disks {

@@ -69,13 +69,19 @@ impl Notices {
         _ = self.lines.try_send(Line::Said(line.into()));
     }
 
-    /// Replaces the line that changes. Only for terminals.
+    /// Replaces the line that changes. There is none but on terminals.
     pub(crate) fn status(&self, line: String) {
-        _ = self.lines.try_send(Line::Status(line));
+        if self.terminal {
+            _ = self.lines.try_send(Line::Status(line));
+        }
     }
 
     /// Waits until everything has been written, for a moment.
     pub(crate) fn finish(&self) {
+        let left_out = std::mem::take(&mut self.pace.lock().unwrap_or_else(PoisonError::into_inner).left_out);
+        if left_out > 0 {
+            self.say_always(format!("({left_out} lines left out)"));
+        }
         let (written, done) = mpsc::sync_channel(1);
         if self.lines.try_send(Line::Last(written)).is_ok() {
             _ = done.recv_timeout(LAST_TIME);

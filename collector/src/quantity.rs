@@ -44,7 +44,7 @@ impl FromStr for Period {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let nanoseconds = parse(text, &PERIODS).ok_or("expected a time such as 200ms, 5s, 10m or 2h")?;
+        let nanoseconds = parse(text, &PERIODS).ok_or("expected a time such as 50us, 200ms, 5s, 10m or 2h")?;
         Ok(Self(Duration::from_nanos(nanoseconds)))
     }
 }

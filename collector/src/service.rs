@@ -133,7 +133,7 @@ async fn serve(
         hub.notices.say_always(format!("writing to {sink}"));
     }
     tokio::spawn(tick(hub.clone()));
-    tokio::spawn(status::report(hub.clone(), args.stats.0.max(Duration::from_millis(100))));
+    let reporting = tokio::spawn(status::report(hub.clone(), args.stats.0));
 
     let mut good = true;
     tokio::select! {
@@ -157,12 +157,15 @@ async fn serve(
         _ = interrupts.recv() => false,
         _ = terminations.recv() => false,
     };
+    reporting.abort();
+    hub.notices.status(String::new());
     hub.notices.say_always(total(hub));
     if !finished {
         hub.notices.say_always("not every sink could be finished; for disk: see `collector repair`");
     }
     hub.notices.finish();
-    Ok(if finished && good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    let whole = finished && good && hub.ledger.lost_by_disks() == 0;
+    Ok(if whole { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 /// Returns when no sink has taken anything for too long, although something waits.

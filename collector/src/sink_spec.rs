@@ -47,6 +47,9 @@ impl FromStr for SinkSpec {
                 (text, on_full) = (rest, Some(choice));
             }
         }
+        if text.contains(",on-full=") || (text.starts_with("disk:") && text.ends_with(",compat")) {
+            return Err("expected ,on-full=block or ,on-full=drop at the end; ,compat is for heph: alone".into());
+        }
         let target = match text.split_once(':') {
             Some(("disk", dir)) if !dir.is_empty() => Target::Disk(dir.into()),
             Some(("heph", file)) if !file.is_empty() && file != ",compat" => match file.strip_suffix(",compat") {
@@ -94,7 +97,18 @@ mod tests {
             assert_eq!((spec.target.to_string().as_str(), spec.on_full), (text, Some(OnFull::Drop)));
         }
         assert_eq!("stdout".parse::<SinkSpec>().map(|spec| spec.target), Ok(Target::StdoutEvents));
-        for text in ["", "disk", "disk:", "heph:", "heph:,compat", "stdout:spans", "perfetto:x", "tape:x"] {
+        for text in [
+            "",
+            "disk",
+            "disk:",
+            "heph:",
+            "heph:,compat",
+            "stdout:spans",
+            "perfetto:x",
+            "tape:x",
+            "disk:x,on-full=maybe",
+            "disk:x,compat",
+        ] {
             assert!(text.parse::<SinkSpec>().is_err(), "{text}");
         }
     }

@@ -65,7 +65,7 @@ fn line(hub: &Hub, last: &Reading, now: &Reading) -> String {
         count(agents),
     );
     for (name, lane) in &hub.ledger.lanes {
-        let lost = lane.lost_events.load(Relaxed);
+        let lost = hub.ledger.lost_by(name, lane);
         line += &format!("; {name} {} behind", Size(lane.queued_bytes.load(Relaxed)));
         if lost > 0 {
             line += &format!(", {} lost", count(lost));

@@ -98,14 +98,15 @@ impl Connection {
             self.hub.ledger.tcp_bytes.fetch_add(read as u64, Relaxed);
             filled += read;
             let input = buffer.get(..filled).unwrap_or_default();
+            self.connections.begin_work(self.number);
             let consumed = self.hub.bytes(self.number, input, read == 0).await;
+            self.connections.end_work(self.number, consumed > 0);
             if read == 0 {
                 return;
             }
             if consumed > 0 {
                 buffer.copy_within(consumed..filled, 0);
                 progressed = Instant::now();
-                self.connections.progressed(self.number);
             }
             let was_full = filled == buffer.len();
             filled -= consumed;

@@ -54,7 +54,7 @@ impl Collector {
     pub fn new(config: Config) -> Self {
         Self {
             config,
-            counts: Counts::default(),
+            counts: Counts { ending_room_now: config.held_bytes / 2, ..Counts::default() },
             // A batch is passed on when it has more than that, so it ends within one packet of it.
             buffers: Buffers::new(config.batch_bytes + 2048),
             sessions: BTreeMap::new(),

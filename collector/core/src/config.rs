@@ -20,6 +20,7 @@ pub struct Config {
     /// How many sessions may be open.
     pub max_sessions: usize,
     /// How many sessions may be opened in a second in the long run; as many as may be open can be opened at once.
+    /// `u64::MAX` is without a limit.
     pub openings_per_second: u64,
     /// After how much silence a session makes room for a new one when all are taken.
     pub evict_time: Duration,

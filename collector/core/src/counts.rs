@@ -45,6 +45,8 @@ pub struct Counts {
     pub replies: u64,
     /// Bytes of events that wait for missing ones.
     pub held_bytes_now: usize,
+    /// Bytes that are left for what sessions say at their end.
+    pub ending_room_now: usize,
     /// Streams of all open sessions.
     pub streams_now: usize,
 }

@@ -259,7 +259,7 @@ impl Session {
             self.reached(stream, next, around);
         }
         let ending = self.ending.get_or_insert_with(|| Ending::new(end, around.now));
-        ending.add(end, packet, around.config.max_streams);
+        ending.add(end, packet, &mut around.counts.ending_room_now);
     }
 
     /// A stream has come as far as `next`, says the agent. Those who do not speak the profile cannot say so.
@@ -351,7 +351,9 @@ impl Session {
             self.with_index(index, around, |stream, surroundings, _| stream.give_up(&cause, surroundings));
         }
         if let Some(ending) = &mut self.ending {
-            self.out.option(&ending.take_packets());
+            let (packets, charged) = ending.take();
+            self.out.option(&packets);
+            around.counts.ending_room_now += charged;
         }
         around.counts.sessions_open -= 1;
         around.counts.streams_now -= self.streams.len();

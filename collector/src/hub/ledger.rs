@@ -98,8 +98,20 @@ impl Ledger {
         lanes.chain(disks).fold(0, u64::wrapping_add)
     }
 
-    /// Events that some sink does not have.
+    /// Events that a sink does not have. A disk knows exactly what of a batch it could not keep.
+    pub(crate) fn lost_by(&self, sink: &str, lane: &LaneCounters) -> u64 {
+        let disk = self.disks.iter().find(|(name, _)| name == sink).map(|(_, disk)| disk.lost_events());
+        let not_kept = disk.unwrap_or_else(|| lane.not_kept.load(Relaxed));
+        lane.not_given.load(Relaxed).saturating_add(not_kept)
+    }
+
+    /// Events that sinks do not have.
     pub(crate) fn lost_by_sinks(&self) -> u64 {
-        self.lanes.iter().map(|(_, lane)| lane.lost_events.load(Relaxed)).sum()
+        self.lanes.iter().fold(0, |sum, (sink, lane)| sum.saturating_add(self.lost_by(sink, lane)))
+    }
+
+    /// Events that could not be written to disk.
+    pub(crate) fn lost_by_disks(&self) -> u64 {
+        self.disks.iter().fold(0, |sum, (_, disk)| sum.saturating_add(disk.lost_events()))
     }
 }

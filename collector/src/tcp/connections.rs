@@ -42,6 +42,8 @@ struct Entry {
     progressed: Instant,
     leave: Arc<Notify>,
     leaving: bool,
+    /// Whether what it has received is being worked on: it is not idle because a sink is waited for.
+    busy: bool,
 }
 
 impl Connections {
@@ -67,7 +69,7 @@ impl Connections {
         if open.by_number.len() >= self.limit {
             hub.ledger.connections_refused.fetch_add(1, Relaxed);
             hub.notices.say(format!("too many connections; see --max-connections, which is {}", self.limit));
-            let staying = open.by_number.values_mut().filter(|entry| !entry.leaving);
+            let staying = open.by_number.values_mut().filter(|entry| !entry.leaving && !entry.busy);
             match staying.min_by_key(|entry| entry.progressed) {
                 Some(idlest) if idlest.progressed.elapsed() >= EVICT_TIME => {
                     idlest.leaving = true;
@@ -83,16 +85,27 @@ impl Connections {
         let number = open.next;
         open.next += 1;
         let leave = Arc::new(Notify::new());
-        open.by_number.insert(number, Entry { progressed: Instant::now(), leave: leave.clone(), leaving: false });
+        let entry = Entry { progressed: Instant::now(), leave: leave.clone(), leaving: false, busy: false };
+        open.by_number.insert(number, entry);
         hub.ledger.connections_open.fetch_add(1, Relaxed);
         let connection = Connection { hub: hub.clone(), connections: self.clone(), number, leave };
         tokio::spawn(connection.serve(stream, address));
     }
 
-    /// A whole packet has come.
-    pub(super) fn progressed(&self, number: u64) {
+    /// What a connection has received is worked on from now on.
+    pub(super) fn begin_work(&self, number: u64) {
         if let Some(entry) = self.open().by_number.get_mut(&number) {
-            entry.progressed = Instant::now();
+            entry.busy = true;
+        }
+    }
+
+    /// It has been worked on, and there was a whole packet in it or not.
+    pub(super) fn end_work(&self, number: u64, progressed: bool) {
+        if let Some(entry) = self.open().by_number.get_mut(&number) {
+            entry.busy = false;
+            if progressed {
+                entry.progressed = Instant::now();
+            }
         }
     }
 

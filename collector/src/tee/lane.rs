@@ -1,5 +1,8 @@
 //! One sink, its thread and its queue.
 
+#[cfg(test)]
+mod tests;
+
 use std::{
     collections::HashSet,
     sync::{
@@ -34,7 +37,7 @@ pub(super) struct Lane {
     capacity: u32,
     owed: Owed,
     full: Arc<str>,
-    /// Sessions that the sink was not told of, since there was no room when they started.
+    /// Sessions that the sink has not been told of yet, since there was no room when they started.
     untold: HashSet<String>,
     /// Whether it is full, and that has been said.
     is_full: bool,
@@ -58,8 +61,10 @@ pub(crate) struct LaneCounters {
     pub(crate) taken: AtomicU64,
     /// Events that it took.
     pub(crate) events: AtomicU64,
-    /// Events that it was not given or could not keep.
-    pub(crate) lost_events: AtomicU64,
+    /// Events that it was not given.
+    pub(crate) not_given: AtomicU64,
+    /// Events that it was given and answered that it could not keep.
+    pub(crate) not_kept: AtomicU64,
     /// Packets of options that it was not given.
     pub(crate) lost_option_bytes: AtomicU64,
     /// Calls that failed.
@@ -112,19 +117,23 @@ impl Lane {
     /// Puts an item into the queue, or enters it as lost.
     pub(super) async fn give(&mut self, item: Item) {
         if self.counters.closed.load(Relaxed) {
-            self.counters.lost_events.fetch_add(item.events(), Relaxed);
+            self.counters.not_given.fetch_add(item.events(), Relaxed);
             return;
         }
-        if self.untold.contains(&item.session().name) {
-            return self.leave_out(&item);
-        }
-        let bytes = bytes(&item);
+        // What has to be told before it has to fit too.
+        let owed = self.owed.count(item.session()) * size_of::<Queued>();
+        let untold = self.untold.contains(&item.session().name);
+        let bytes = bytes(&item) + owed + if untold { UNIT } else { 0 };
         let units = u32::try_from(bytes.div_ceil(UNIT)).unwrap_or(u32::MAX).clamp(1, self.capacity);
         let room = self.room_for(units).await;
         match (&room, &item) {
+            (Some(_), _) => {}
             // A sink that knows of a session must know of its end.
-            (Some(_), _) | (None, Item::Ended(..)) => {}
+            (None, Item::Ended(..)) if !untold => {}
             (None, _) => return self.leave_out(&item),
+        }
+        if self.untold.remove(&item.session().name) {
+            self.send(Item::Started(item.session().clone()), None);
         }
         // Not for every bit of room: one that lags would be reported all the time.
         if self.is_full && self.room.available_permits() >= self.capacity as usize / 2 {
@@ -166,14 +175,15 @@ impl Lane {
                 self.untold.insert(session.name.clone());
                 0
             }
+            // It came and went, and the sink has never heard of it.
             Item::Ended(session, _) => {
                 self.untold.remove(&session.name);
+                self.owed.take(session).for_each(drop);
                 0
             }
-            item if self.untold.contains(&item.session().name) => item.events(),
             item => self.owed.enter(item, &self.full),
         };
-        self.counters.lost_events.fetch_add(events, Relaxed);
+        self.counters.not_given.fetch_add(events, Relaxed);
         if let Item::Options(_, packets) = item {
             self.counters.lost_option_bytes.fetch_add(packets.len() as u64, Relaxed);
         }
@@ -183,7 +193,7 @@ impl Lane {
         self.counters.queued_bytes.fetch_add(bytes(&item) as u64, Relaxed);
         // The thread ends only when this sender is gone, or by a defect; then nobody has the events.
         if let Err(unsent) = self.queue.send((item, room)) {
-            self.counters.lost_events.fetch_add(unsent.0.0.events(), Relaxed);
+            self.counters.not_given.fetch_add(unsent.0.0.events(), Relaxed);
             self.counters.errors.fetch_add(1, Relaxed);
         }
     }
@@ -200,7 +210,8 @@ fn bytes(item: &Item) -> usize {
     match item {
         Item::Options(_, packets) => packets.len(),
         Item::Events(batch) => batch.bytes.len() + batch.runs.len() * size_of::<sinks::Run>(),
-        Item::Started(_) | Item::Gap(..) | Item::Ended(..) => UNIT,
+        Item::Gap(..) => size_of::<Queued>(),
+        Item::Started(_) | Item::Ended(..) => UNIT,
     }
 }
 
@@ -262,7 +273,7 @@ impl Worker {
             };
             self.judge(result)
         };
-        let counter = if taken { &self.counters.events } else { &self.counters.lost_events };
+        let counter = if taken { &self.counters.events } else { &self.counters.not_kept };
         counter.fetch_add(events, Relaxed);
     }
 

@@ -67,6 +67,11 @@ impl Owed {
         *missing = missing.saturating_add(count);
     }
 
+    /// How many gaps are owed to a session.
+    pub(super) fn count(&self, session: &Session) -> usize {
+        self.sessions.get(&session.name).map_or(0, |gaps| gaps.values().map(|range| range.counts.len()).sum())
+    }
+
     /// Takes out what is owed to a session.
     pub(super) fn take(&mut self, session: &Session) -> impl Iterator<Item = Gap> + use<> {
         let gaps = if self.sessions.is_empty() { None } else { self.sessions.remove(&session.name) };

@@ -20,11 +20,13 @@ pub(super) struct Ending {
     since: Duration,
     /// The packets, each once, for the sinks.
     packets: BTreeMap<Fingerprint, Box<[u8]>>,
-    packets_bytes: usize,
+    /// The memory it takes, roughly.
+    charged: usize,
 }
 
-/// How many bytes of packets are kept. An agent with the most streams needs half of it.
-const MAX_BYTES: usize = 512 << 10;
+/// What a packet takes beside its bytes, and what a stream takes.
+const PACKET_BYTES: usize = 96;
+const STREAM_BYTES: usize = 32;
 
 impl Ending {
     pub(super) fn new(end: &End<'_>, now: Duration) -> Self {
@@ -36,20 +38,26 @@ impl Ending {
             told: BTreeSet::new(),
             since: now,
             packets: BTreeMap::new(),
-            packets_bytes: 0,
+            charged: 0,
         }
     }
 
-    /// Another packet, or the same again.
-    pub(super) fn add(&mut self, end: &End<'_>, packet: &[u8], max_streams: usize) {
+    /// Another packet, or the same again. All sessions that end share `room`, which is lessened by what this takes; one
+    /// that there is none for is not complete, and ends in its time.
+    pub(super) fn add(&mut self, end: &End<'_>, packet: &[u8], room: &mut usize) {
+        let mut charge = |bytes: usize| {
+            let left = room.checked_sub(bytes);
+            *room = left.unwrap_or(*room);
+            self.charged += if left.is_some() { bytes } else { 0 };
+            left.is_some()
+        };
         let fingerprint = Fingerprint::of(packet);
-        let fits = self.packets_bytes + packet.len() <= MAX_BYTES;
-        if fits && !self.packets.contains_key(&fingerprint) {
-            self.packets_bytes += packet.len();
-            self.packets.insert(fingerprint, packet.into());
+        if self.packets.contains_key(&fingerprint) || !charge(packet.len() + PACKET_BYTES) {
+            return;
         }
+        self.packets.insert(fingerprint, packet.into());
         for position in end.streams {
-            if self.told.len() < max_streams {
+            if !self.told.contains(&position.stream) && charge(STREAM_BYTES) {
                 self.told.insert(position.stream);
             }
         }
@@ -65,9 +73,11 @@ impl Ending {
         now.saturating_sub(self.since) >= patience
     }
 
-    /// The packets, one behind the other.
-    pub(super) fn take_packets(&mut self) -> Vec<u8> {
-        std::mem::take(&mut self.packets).into_values().flatten().collect()
+    /// Takes out the packets, one behind the other, and with them all that takes memory. Tells how much that was.
+    pub(super) fn take(&mut self) -> (Vec<u8>, usize) {
+        self.told.clear();
+        let packets = std::mem::take(&mut self.packets).into_values().flatten().collect();
+        (packets, std::mem::take(&mut self.charged))
     }
 
     pub(super) fn reason(&self) -> EndReason {

@@ -188,3 +188,22 @@ fn an_end_that_is_never_reached_is_an_end() {
     }
     assert!(ledger.sessions.values().next().is_some_and(|entry| entry.ended.is_some()));
 }
+
+#[test]
+fn what_sessions_say_at_their_end_is_bounded() {
+    let mut ledger = Ledger::new(Config { held_bytes: 100_000, ..Config::default() });
+    let room = ledger.collector.counts().ending_room_now;
+    for number in 1..=100 {
+        let agent = Agent::new(number, 5000 + u16::from(number));
+        send(&mut ledger, &agent, &agent.session());
+        for stream in 0..100 {
+            send(&mut ledger, &agent, &agent.end(&[(stream, 1), (stream + 1, 1)]));
+        }
+    }
+    assert!(ledger.collector.counts().ending_room_now < room / 10, "it is used, and not more");
+    for _ in 0..40 {
+        ledger.pass(Duration::from_secs(1));
+    }
+    assert_eq!(ledger.collector.counts().sessions_open, 0);
+    assert_eq!(ledger.collector.counts().ending_room_now, room);
+}
