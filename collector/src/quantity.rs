@@ -100,6 +100,11 @@ pub(crate) fn count(number: u64) -> String {
     out
 }
 
+/// A count of things: `1 thread`, `1,234 threads`.
+pub(crate) fn counted(number: u64, thing: &str) -> String {
+    format!("{} {thing}{}", count(number), if number == 1 { "" } else { "s" })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -123,5 +128,6 @@ mod tests {
     #[test]
     fn counts_have_their_thousands_apart() {
         assert_eq!([0, 999, 1000, 1_234_567].map(count), ["0", "999", "1,000", "1,234,567"]);
+        assert_eq!([0, 1, 2000].map(|number| counted(number, "event")), ["0 events", "1 event", "2,000 events"]);
     }
 }

@@ -22,7 +22,7 @@ use crate::{
     listen::{self, Listening, Wanted},
     metrics,
     notices::Notices,
-    quantity::{Size, count},
+    quantity::{Size, count, counted},
     settings::{self, Shares},
     status, tcp,
     tee::{PATIENCE, Tee},
@@ -199,10 +199,10 @@ async fn tick(hub: Arc<Hub>) {
 pub(crate) fn total(hub: &Hub) -> String {
     let core = hub.ledger.core();
     let mut line = format!(
-        "{} sessions, {} received: {} events produced = {} written + {} missing",
-        count(core.sessions),
+        "{}, {} received: {} produced = {} written + {} missing",
+        counted(core.sessions, "session"),
         Size(hub.ledger.received_bytes()),
-        count(core.produced()),
+        counted(core.produced(), "event"),
         count(core.written),
         count(core.missing()),
     );

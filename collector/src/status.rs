@@ -10,7 +10,7 @@ use tokio::time::MissedTickBehavior;
 
 use crate::{
     hub::Hub,
-    quantity::{Size, count},
+    quantity::{Size, count, counted},
 };
 
 /// How often the line on a terminal changes.
@@ -56,12 +56,12 @@ fn line(hub: &Hub, last: &Reading, now: &Reading) -> String {
     let agents = core.missing.iter().filter(|(cause, _)| matches!(cause, Cause::Agent(_)));
     let agents = agents.fold(0_u64, |sum, (_, count)| sum.saturating_add(*count));
     let mut line = format!(
-        "{} sessions, {} events/s, {}/s, {} events, {} missing ({} dropped by agents)",
-        core.sessions_open,
+        "{}, {} missing, {} events/s, {}/s, {}, {} dropped by agents",
+        counted(core.sessions_open, "session"),
+        count(core.missing()),
         count(rate(now.events, last.events)),
         Size(rate(now.bytes, last.bytes)),
-        count(core.written),
-        count(core.missing()),
+        counted(core.written, "event"),
         count(agents),
     );
     for (name, lane) in &hub.ledger.lanes {

@@ -5,7 +5,7 @@ use std::{fmt::Write, path::PathBuf, time::Duration};
 use collector_core::Summary;
 use sinks::Session;
 
-use crate::quantity::{Period, count};
+use crate::quantity::{Period, count, counted};
 
 /// Who it was, how long it took, what was written and what is missing, and where it is.
 pub(crate) fn line(
@@ -15,16 +15,15 @@ pub(crate) fn line(
     places: impl Iterator<Item = PathBuf>,
 ) -> String {
     let mut line = format!("session {} ({})", session.name, who(session));
-    let streams = if summary.streams == 1 { "thread" } else { "threads" };
     let missing: u64 = summary.missing.values().fold(0, |sum, count| sum.saturating_add(*count));
     // Writing to a string cannot fail.
     _ = write!(
         line,
-        " {}, after {}: {} {streams}, {} events produced = {} written + {} missing",
+        " {}, after {}: {}, {} produced = {} written + {} missing",
         summary.how,
         Period(lasted),
-        count(summary.streams as u64),
-        count(summary.written.saturating_add(missing)),
+        counted(summary.streams as u64, "thread"),
+        counted(summary.written.saturating_add(missing), "event"),
         count(summary.written),
         count(missing),
     );

@@ -14,7 +14,7 @@ use super::trace::Trace;
 use crate::{
     args::InfoArgs,
     offline::{printable, tell},
-    quantity::{Period, Size, count},
+    quantity::{Period, Size, count, counted},
 };
 
 /// How many threads and gaps are listed one by one.
@@ -74,7 +74,7 @@ fn describe(trace: &Trace) -> Result<String> {
         }
         writeln!(out, "  agent      {}", printable(&process.agent_version))?;
     } else {
-        writeln!(out, "  program    unknown: it sent plain Heph")?;
+        writeln!(out, "  program    unknown: it has not said, as plain Heph does not")?;
     }
     if let Some(session) = &manifest.session {
         writeln!(out, "  session    {}", printable(session))?;
@@ -84,7 +84,11 @@ fn describe(trace: &Trace) -> Result<String> {
     }
     let lasted = Period(Duration::from_nanos(manifest.time_end_ns.saturating_sub(manifest.time_start_ns)));
     let clock = printable(manifest.clock.as_deref().unwrap_or("the sender's own clock"));
-    writeln!(out, "  time       {lasted}, from {} to {} ns by {clock}", manifest.time_start_ns, manifest.time_end_ns)?;
+    let (from, to) = (manifest.time_start_ns, manifest.time_end_ns);
+    match (from, to) {
+        (0, 0) => writeln!(out, "  time       not known yet")?,
+        _ => writeln!(out, "  time       {lasted}, from {from} to {to} ns by {clock}")?,
+    }
     let end = match &manifest.end {
         Some(end) => end.code.map_or_else(|| end.how.clone(), |code| format!("{} ({code})", end.how)),
         None => "not finished: it is being written, or its collector was killed (see `collector repair`)".into(),
@@ -106,25 +110,25 @@ fn describe_threads(trace: &Trace, out: &mut String) -> Result<()> {
     let threads = trace.threads();
     let written = |thread: &codec::atf::ThreadEntry| {
         // A session that is being written says nothing of it yet, but its files do.
-        let counted =
+        let in_files =
             || trace.thread_files(thread.id).ok().and_then(|files| Some(u64::from(files.reader().ok()??.index.len())));
-        thread.written.or_else(counted).unwrap_or(0)
+        thread.written.or_else(in_files).unwrap_or(0)
     };
     let total = threads.iter().map(written).fold(0, u64::saturating_add);
     let missing = trace.manifest.missing().into_values().fold(0, u64::saturating_add);
     writeln!(
         out,
-        "  events     {} produced = {} written + {} missing, of {} threads",
+        "  events     {} produced = {} written + {} missing, of {}",
         count(total.saturating_add(missing)),
         count(total),
         count(missing),
-        count(threads.len() as u64)
+        counted(threads.len() as u64, "thread")
     )?;
     for thread in threads.iter().take(LISTED) {
-        let name = printable(thread.name.as_deref().unwrap_or(""));
+        let name = thread.name.as_deref().map_or_else(String::new, |name| format!(" {}", printable(name)));
         let os_id = thread.os_id.map_or_else(String::new, |id| format!(" tid {id}"));
         let detail = if thread.has_detail { ", with detail" } else { "" };
-        writeln!(out, "    thread {}{os_id} {name}: {} events{detail}", thread.id, count(written(thread)))?;
+        writeln!(out, "    thread {}{os_id}{name}: {}{detail}", thread.id, counted(written(thread), "event"))?;
     }
     if threads.len() > LISTED {
         writeln!(out, "    … and {} more", count((threads.len() - LISTED) as u64))?;

@@ -8,7 +8,7 @@ use sinks::disk::RepairOutcome;
 use crate::{
     args::RepairArgs,
     offline::{printable, tell},
-    quantity::count,
+    quantity::{count, counted},
 };
 
 pub(crate) fn run(args: &RepairArgs) -> Result<ExitCode> {
@@ -28,8 +28,8 @@ pub(crate) fn run(args: &RepairArgs) -> Result<ExitCode> {
                 }
             },
             RepairOutcome::Repaired { threads, events, missing, cut } => {
-                let (threads, events, missing) = (count(threads), count(events), count(missing));
-                text += &format!("{name}: repaired: {threads} threads, {events} events, {missing} missing");
+                let (threads, events) = (counted(threads, "thread"), counted(events, "event"));
+                text += &format!("{name}: repaired: {threads}, {events}, {} missing", count(missing));
                 if cut > 0 {
                     text += &format!(", {} cut off", count(cut));
                 }

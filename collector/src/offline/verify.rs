@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use crate::{
     args::DirArgs,
     offline::{printable, tell},
-    quantity::count,
+    quantity::{count, counted},
 };
 
 pub(crate) fn run(args: &DirArgs) -> Result<ExitCode> {
@@ -17,10 +17,9 @@ pub(crate) fn run(args: &DirArgs) -> Result<ExitCode> {
     for session in sessions {
         let name = session.dir.display();
         if session.problems.is_empty() {
-            let (threads, details) = (count(session.threads), count(session.details));
-            let (events, missing) = (count(session.events), count(session.missing));
-            text +=
-                &format!("{name}: intact: {threads} threads, {events} events, {details} details, {missing} missing\n");
+            let (threads, details) = (counted(session.threads, "thread"), counted(session.details, "detail"));
+            let (events, missing) = (counted(session.events, "event"), count(session.missing));
+            text += &format!("{name}: intact: {threads}, {events}, {details}, {missing} missing\n");
         } else {
             wrong = true;
             for problem in session.problems {
