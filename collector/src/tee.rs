@@ -137,6 +137,6 @@ fn open(setting: &SinkSetting, disks: &mut Vec<(String, Arc<DiskCounters>)>) -> 
         Target::StdoutEvents => Box::new(EventsSink::new(std::io::stdout())),
         Target::StdoutHeph => Box::new(HephSink::new(std::io::stdout())),
         Target::Heph { file, compat: false } => Box::new(HephSink::create(file)?),
-        Target::Heph { file, compat: true } => Box::new(HephCompatSink::create(file)),
+        Target::Heph { file, compat: true } => Box::new(HephCompatSink::open(file)?),
     })
 }

@@ -32,9 +32,9 @@ pub use repair::{RepairOutcome, Repaired, repair};
 use room::Room;
 use session::OpenSession;
 pub use verify::{Verified, verify};
-use volume::{Limits, Volume};
+use volume::{Failing, Limits, Volume};
 
-use crate::{Batch, Ended, Gap, Session, Sink, SinkError};
+use crate::{Batch, Ended, Gap, Session, Sink, SinkError, probe::probe};
 
 /// Writes each session to a directory of its own.
 ///
@@ -76,7 +76,8 @@ impl DiskOptions {
 }
 
 impl DiskSink {
-    /// Opens a directory. Fails if it cannot be made or looked at.
+    /// Opens a directory. Fails if it cannot be made or looked at, or if nothing can be made in it. One on a disk that
+    /// is full may get room again, and is taken.
     pub fn open(options: DiskOptions) -> Result<Self, SinkError> {
         Self::with_files(options, Limits::default(), Box::new(OsFiles))
     }
@@ -84,7 +85,7 @@ impl DiskSink {
     fn with_files(options: DiskOptions, limits: Limits, files: Box<dyn Files>) -> Result<Self, SinkError> {
         let dir = options.dir;
         let failed = |source| SinkError::Failed { what: format!("cannot use {}", dir.display()), source };
-        fs::create_dir_all(&dir).map_err(failed)?;
+        fs::create_dir_all(&dir).and_then(|()| probe(&dir)).map_err(failed)?;
         let room = options.max_bytes.map(|max_bytes| Room::scan(&dir, max_bytes)).transpose().map_err(failed)?;
         let rotate_bytes = options.rotate_bytes.or(options.max_bytes.map(|max_bytes| max_bytes / 4));
         let option_bytes =
@@ -101,7 +102,7 @@ impl DiskSink {
 
     /// Flushes every session, and finishes what could not be finished before.
     fn flush_all(&mut self) -> Result<(), SinkError> {
-        self.volume.failing = None;
+        let before = self.volume.failing.take();
         let what = format!("cannot write to {}", self.volume.dir.display());
         for session in self.sessions.values_mut() {
             let result = session.flush(&mut self.volume);
@@ -113,6 +114,7 @@ impl DiskSink {
         let open = self.sessions.values().map(|session| session.part.pending_bytes());
         let finishing = self.volume.finishing.iter().map(Finishing::pending_bytes);
         self.volume.pending = open.chain(finishing).fold(0, usize::saturating_add);
+        self.volume.unless_recovered(before);
         self.answer(&what)?;
         self.volume.crowded.as_ref().map_or(Ok(()), |crowded| Err(crowded.answer(&what)))
     }
@@ -201,8 +203,9 @@ impl Sink for DiskSink {
             result = result.and(self.finish(&name, &Ended { end, ..Ended::default() }));
         }
         result = result.and(self.flush_all());
-        for part in std::mem::take(&mut self.volume.finishing) {
-            self.volume.leave(&part);
+        let cause = self.volume.failing.as_ref().map_or("collector:disk-error", Failing::cause);
+        for mut part in std::mem::take(&mut self.volume.finishing) {
+            self.volume.leave(&mut part, cause);
         }
         result
     }

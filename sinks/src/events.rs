@@ -2,7 +2,7 @@
 
 mod line;
 
-use std::{io::Write, sync::Arc};
+use std::{collections::HashMap, io::Write, sync::Arc};
 
 use codec::heph::{MAX_PACKET_BYTES, Metadata, Packets};
 
@@ -16,12 +16,25 @@ use line::Line;
 #[derive(Debug)]
 pub struct EventsSink<W> {
     out: Output<W>,
+    /// What was said last of each session that goes on.
+    said: HashMap<String, Vec<u8>>,
 }
 
 impl<W: Write> EventsSink<W> {
     /// Writes to `out`.
     pub fn new(out: W) -> Self {
-        Self { out: Output::new(out) }
+        Self { out: Output::new(out), said: HashMap::new() }
+    }
+
+    /// Says what a session is, unless just that was said.
+    fn introduce(&mut self, session: &Session) -> Result<(), SinkError> {
+        let mut line = Vec::new();
+        Line::session(&mut line, session);
+        if self.said.get(&session.name) != Some(&line) {
+            self.out.buffer()?.extend_from_slice(&line);
+            self.said.insert(session.name.clone(), line);
+        }
+        Ok(())
     }
 
     /// Tells of what was lost here before.
@@ -41,17 +54,18 @@ impl<W: Write> EventsSink<W> {
 
 impl<W: Write + Send> Sink for EventsSink<W> {
     fn start(&mut self, session: &Arc<Session>) -> Result<(), SinkError> {
-        Line::session(self.out.buffer()?, session);
+        self.introduce(session)?;
         self.out.relieve()
     }
 
-    /// What options tell is in the lines of the events. Only who is traced gets another line of its own.
+    /// What options tell is in the lines of the events. Only who is traced gets another line of its own, if it
+    /// says more than the one before.
     fn options(&mut self, session: &Arc<Session>, packets: &[u8]) -> Result<(), SinkError> {
         let mut packets = Packets::new(packets, MAX_PACKET_BYTES);
         let named = |packet| Metadata::decode(packet).map(|metadata| metadata.name);
         while let Some(Ok(name)) = packets.next_with(named) {
             if name == "session" {
-                Line::session(self.out.buffer()?, session);
+                self.introduce(session)?;
             }
         }
         self.out.relieve()
@@ -83,6 +97,7 @@ impl<W: Write + Send> Sink for EventsSink<W> {
     }
 
     fn end(&mut self, session: &Arc<Session>, ended: &Ended) -> Result<(), SinkError> {
+        self.said.remove(&session.name);
         self.pay()?;
         Line::end(self.out.buffer()?, session, ended);
         self.out.relieve()

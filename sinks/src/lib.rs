@@ -14,6 +14,7 @@ mod events;
 mod gap;
 mod heph;
 mod output;
+mod probe;
 mod session;
 mod sink;
 mod span;

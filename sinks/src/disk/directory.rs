@@ -7,7 +7,8 @@ use std::{
 
 use super::{journal::JOURNAL, name::is_session_name, room::MANIFEST};
 
-/// The sessions, or parts of them, that `dir` stands for: itself if it is one, otherwise those in it, by name.
+/// The sessions, or parts of them, that `dir` stands for: itself if it is one, otherwise those in it, by name,
+/// where numbers in names count as such: `-4` comes before `-10`.
 ///
 /// Links are not followed. A directory without any session is an error.
 pub fn sessions_in(dir: &Path) -> io::Result<Vec<PathBuf>> {
@@ -23,7 +24,7 @@ pub fn sessions_in(dir: &Path) -> io::Result<Vec<PathBuf>> {
             sessions.push(entry.path());
         }
     }
-    sessions.sort();
+    sessions.sort_by_cached_key(|dir| (natural(&dir.to_string_lossy()), dir.clone()));
     // A collector that is killed at once leaves a directory that has only its name.
     if sessions.is_empty() && dir.file_name().and_then(|name| name.to_str()).is_some_and(is_session_name) {
         sessions.push(dir.into());
@@ -32,6 +33,27 @@ pub fn sessions_in(dir: &Path) -> io::Result<Vec<PathBuf>> {
         true => Err(io::Error::new(io::ErrorKind::NotFound, format!("{}: no session is in it", dir.display()))),
         false => Ok(sessions),
     }
+}
+
+/// Words and numbers of a name: the words before each number, its digits without leading zeros, and their count first.
+fn natural(name: &str) -> Vec<(String, usize, String)> {
+    let mut pieces: Vec<(String, usize, String)> = Vec::new();
+    let mut in_number = true;
+    for c in name.chars() {
+        let digit = c.is_ascii_digit();
+        if pieces.is_empty() || (in_number && !digit) {
+            pieces.push(Default::default());
+        }
+        in_number = digit;
+        let Some((word, length, number)) = pieces.last_mut() else { continue };
+        match digit {
+            false => word.push(c),
+            true if number == "0" => *number = c.into(),
+            true => number.push(c),
+        }
+        *length = number.len();
+    }
+    pieces
 }
 
 fn is_session(dir: &Path) -> bool {
@@ -59,5 +81,33 @@ pub(super) fn read_if_there(path: &Path) -> io::Result<Option<Vec<u8>>> {
         Ok(bytes) => Ok(Some(bytes)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_in_names_are_numbers() {
+        let sorted =
+            ["s-1", "s-4", "s-4-2", "s-4.9", "s-4.10", "s-10", "s-010", "s-11", "s-99999999999999999999999", "t-1"];
+        let mut names = sorted;
+        names.reverse();
+        names.sort_by_cached_key(|name| (natural(name), *name));
+        let position = |name| names.iter().position(|known| *known == name).expect("it is there");
+        assert!(names.len() == sorted.len() && position("s-010").abs_diff(position("s-10")) == 1);
+        let rest = |names: [&'static str; 10]| names.into_iter().filter(|name| *name != "s-010").collect::<Vec<_>>();
+        assert_eq!(rest(names), rest(sorted));
+    }
+
+    #[test]
+    fn sessions_come_in_the_order_in_which_they_were() {
+        let dir = std::env::temp_dir().join(format!("spoor-natural-{}", std::process::id()));
+        let names = ["20260101-000000-4", "20260101-000000-4.9", "20260101-000000-4.10", "20260101-000000-10"];
+        names.iter().for_each(|name| fs::create_dir_all(dir.join(name)).expect("made"));
+        let found = sessions_in(&dir).expect("they are there");
+        fs::remove_dir_all(&dir).expect("it is there");
+        assert_eq!(found, names.map(|name| dir.join(name)));
     }
 }

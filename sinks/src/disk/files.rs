@@ -6,12 +6,24 @@ use std::{
     path::Path,
 };
 
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{FallocateFlags, FlockOperation, fallocate, flock};
 
 /// A file that is written.
-pub(super) trait Out: Write + Seek + Send {}
+pub(super) trait Out: Write + Seek + Send {
+    /// Sees to it that there is room on the disk for bytes that are written here later. Its length stays as it is.
+    fn reserve(&mut self, at: u64, bytes: u64) -> io::Result<()>;
+}
 
-impl<T: Write + Seek + Send> Out for T {}
+impl Out for File {
+    fn reserve(&mut self, at: u64, bytes: u64) -> io::Result<()> {
+        Ok(fallocate(self, FallocateFlags::KEEP_SIZE, at, bytes)?)
+    }
+}
+
+/// Whether an error says that the disk has no room.
+pub(super) fn is_full(kind: io::ErrorKind) -> bool {
+    matches!(kind, io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+}
 
 /// What the sink asks of a file system.
 pub(super) trait Files: Send {

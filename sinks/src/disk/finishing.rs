@@ -1,14 +1,15 @@
 //! A part that has all its events, and waits to be written to its end.
 
-use std::{collections::VecDeque, fs, io, path::PathBuf};
+use std::{cmp::Reverse, collections::VecDeque, fs, io, path::PathBuf};
 
-use codec::atf::{EDGE_BYTES, Sealed, ThreadWriter};
+use codec::atf::{EDGE_BYTES, Sealed};
 
 use super::{
     files::replace,
     handles::Handles,
-    journal::{JOURNAL, Journal},
+    journal::{JOURNAL, Journal, ROOM_BYTES, StreamEnd},
     room::MANIFEST,
+    thread::OpenThread,
     volume::Volume,
 };
 
@@ -35,19 +36,26 @@ pub(super) struct SealedThread {
     detail_bytes: u64,
     pending: usize,
     events: u64,
+    first: u64,
+    missing: u64,
 }
 
 /// What a thread is taken to need beside the bytes that wait.
 const THREAD_BYTES: usize = 512;
 
+/// What it takes in a journal to say how far a thread has come, with its share of what is said for all.
+const END_BYTES: u64 = 256;
+
 /// What an event takes in an index.
 const EVENT_BYTES: u64 = 32;
 
 impl SealedThread {
-    pub(super) fn new(stream: u32, writer: ThreadWriter, (index_bytes, detail_bytes): (u64, u64)) -> Self {
+    pub(super) fn new(stream: u32, thread: OpenThread) -> Self {
+        let (index_bytes, detail_bytes) = thread.file_bytes();
+        let OpenThread { writer, first, missing, .. } = thread;
         let (pending, events) = (writer.pending_bytes(), writer.len().into());
         let (index, detail) = writer.seal();
-        Self { stream, index, detail, index_bytes, detail_bytes, pending, events }
+        Self { stream, index, detail, index_bytes, detail_bytes, pending, events, first, missing }
     }
 }
 
@@ -69,20 +77,29 @@ impl Finishing {
         threads.saturating_add(manifest).saturating_add(self.journal.pending_bytes())
     }
 
-    /// How many of its events are in no file.
-    pub(super) fn unwritten_events(&self) -> u64 {
-        let unwritten = self.threads.iter().map(|thread| {
+    /// How far its threads have come, those that lose most first; and how many of their events are in no file.
+    pub(super) fn ends(&self) -> (Vec<StreamEnd>, u64) {
+        let end = |thread: &SealedThread| {
             let path = self.dir.join(format!("thread_{}", thread.stream)).join("index.atf");
             let bytes = fs::metadata(path).map_or(0, |data| data.len()).saturating_sub(EDGE_BYTES as u64);
             // What is left of a footer may look like an event, but there are no more than there are.
-            thread.events.saturating_sub(bytes / EVENT_BYTES)
-        });
-        unwritten.fold(0, u64::saturating_add)
+            let unwritten = thread.events.saturating_sub(bytes / EVENT_BYTES);
+            let produced = thread.events.saturating_add(thread.missing);
+            let (stream, first, next) = (thread.stream, thread.first, thread.first.saturating_add(produced));
+            // Gaps may be lost too, where the journal takes nothing.
+            (unwritten, thread.missing, StreamEnd { stream, first, next })
+        };
+        let mut ends: Vec<_> = self.threads.iter().map(end).collect();
+        ends.sort_by_key(|(unwritten, missing, _)| Reverse((unwritten.saturating_add(*missing), *unwritten)));
+        let lost = ends.iter().map(|(unwritten, ..)| *unwritten).fold(0, u64::saturating_add);
+        (ends.into_iter().map(|(.., end)| end).collect(), lost)
     }
 
     /// Goes on where the last attempt stopped.
     pub(super) fn step(&mut self, volume: &mut Volume) -> io::Result<()> {
-        volume.flush_journal(&mut self.journal)?;
+        // All that may still have to be said is how far they have come.
+        let keep = (self.threads.len() as u64).saturating_mul(END_BYTES).saturating_add(END_BYTES);
+        volume.flush_journal(&mut self.journal, keep.min(ROOM_BYTES))?;
         while let Some(thread) = self.threads.front_mut() {
             let key = (self.id, thread.stream);
             let detail_bytes = thread.detail.as_ref().map(|_| thread.detail_bytes);
@@ -95,12 +112,12 @@ impl Finishing {
             volume.handles.close(key);
             result?;
             volume.pending = volume.pending.saturating_sub(thread.pending);
-            volume.counters.wrote(thread.pending as u64);
+            volume.count(thread.pending as u64);
             self.threads.pop_front();
         }
         if let Some(json) = &self.manifest {
             replace(&*volume.handles.files, &self.dir.join(MANIFEST), json)?;
-            volume.counters.wrote(json.len() as u64);
+            volume.count(json.len() as u64);
             self.manifest = None;
         }
         match volume.handles.files.remove(&self.dir.join(JOURNAL)) {

@@ -18,7 +18,7 @@ use codec::{
 };
 
 use super::{
-    files::{Files, Out},
+    files::{Files, Out, is_full},
     ledger::Missing,
     standin::StandIn,
 };
@@ -43,7 +43,17 @@ pub(super) struct Journal {
     most_option_bytes: u64,
     /// Gaps that there was no room for, by stream.
     unsaid: BTreeMap<u32, Missing>,
+    /// Up to which byte the disk has room for the file.
+    reserved: u64,
+    /// What is missing of a packet that was written in part.
+    torn: usize,
 }
+
+/// How much room is kept on the disk behind what is in the file, for what has to be said when the disk is full.
+pub(super) const ROOM_BYTES: u64 = 32 << 10;
+
+/// How many threads one note tells of.
+const ENDS_PER_NOTE: usize = 128;
 
 /// How many options are recognised when they come again.
 const MOST_KNOWN: usize = 16_384;
@@ -59,6 +69,9 @@ const ZERO: &str = "zero";
 const FUNCTION: &str = "function";
 const FIRST: &str = "first";
 const RANGES: &str = "ranges";
+const NEXT: &str = "next";
+const STREAMS: &str = "streams";
+const THREADS: &str = "threads";
 
 /// A note of our own.
 #[derive(Debug, Clone, PartialEq)]
@@ -71,6 +84,28 @@ pub(super) enum Note {
     Function(u64, StandIn),
     /// The position of a stream's first event in this part.
     First(u32, u64),
+    /// How far streams had come when the part was given up.
+    Next(Ends),
+}
+
+/// Streams of a part that was given up.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Ends {
+    pub(super) ends: Vec<StreamEnd>,
+    /// Why it was given up.
+    pub(super) cause: Arc<str>,
+    /// How many streams all such notes of the part tell of.
+    pub(super) threads: u64,
+}
+
+/// How far a stream had come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct StreamEnd {
+    pub(super) stream: u32,
+    /// The position of its first event or gap in this part.
+    pub(super) first: u64,
+    /// The position that would have come next.
+    pub(super) next: u64,
 }
 
 impl Journal {
@@ -82,6 +117,8 @@ impl Journal {
     /// Makes the file, and locks it as long as the journal lasts.
     pub(super) fn create(&mut self, files: &dyn Files, dir: &Path) -> io::Result<()> {
         self.out = Some(files.create_locked(&dir.join(JOURNAL))?);
+        // Where there is no room, writing tells.
+        let _ = self.reserve(ROOM_BYTES);
         Ok(())
     }
 
@@ -142,7 +179,7 @@ impl Journal {
                 return false;
             }
             // They are small, and each thread has one.
-            Note::Zero(..) | Note::First(..) => {}
+            Note::Zero(..) | Note::First(..) | Note::Next(..) => {}
         }
         true
     }
@@ -169,6 +206,20 @@ impl Journal {
                 self.event(0, FUNCTION, &[number("index", *index), number("offset", made.offset), name]);
             }
             Note::First(stream, first) => self.event(*stream, FIRST, &[number("first", *first)]),
+            Note::Next(Ends { ends, cause, threads }) => {
+                let all = |value: fn(&StreamEnd) -> u64| ends.iter().map(value).collect::<Vec<u64>>();
+                let streams = all(|end| end.stream.into());
+                let (firsts, nexts) = (all(|end| end.first), all(|end| end.next));
+                let numbers = |name, values| Attribute { name, value: Value::U64s(values) };
+                let attributes = [
+                    numbers(STREAMS, streams.as_slice().into()),
+                    numbers(FIRST, firsts.as_slice().into()),
+                    numbers(NEXT, nexts.as_slice().into()),
+                    Attribute { name: "cause", value: Value::Str(cut(cause, usize::from(u16::MAX))) },
+                    number(THREADS, *threads),
+                ];
+                self.event(0, NEXT, &attributes);
+            }
         }
     }
 
@@ -188,8 +239,29 @@ impl Journal {
         self.pending.len()
     }
 
-    /// Writes what waits; after an error the rest still waits.
-    pub(super) fn flush(&mut self) -> io::Result<()> {
+    /// Sees to it that this much room is behind what is written and what waits. A disk that cannot promise any is no
+    /// error; one that has no room is.
+    fn reserve(&mut self, keep: u64) -> io::Result<()> {
+        let Some(out) = &mut self.out else { return Ok(()) };
+        let need = self.bytes.saturating_add(self.pending.len() as u64).saturating_add(keep);
+        if need <= self.reserved {
+            return Ok(());
+        }
+        // Twice as much, so that it need not be asked for each time, and that some notes can be taken on a full disk.
+        let all = need.saturating_add(ROOM_BYTES);
+        match out.reserve(self.bytes, all.saturating_sub(self.bytes)) {
+            Ok(()) => self.reserved = all,
+            Err(error) if is_full(error.kind()) => return Err(error),
+            Err(_) => {}
+        }
+        Ok(())
+    }
+
+    /// Writes what waits, unless less than `keep` bytes of room would be left; after an error the rest still waits.
+    pub(super) fn flush(&mut self, keep: u64) -> io::Result<()> {
+        if !self.pending.is_empty() {
+            self.reserve(keep)?;
+        }
         self.flush_pending()?;
         if self.unsaid.is_empty() || self.out.is_none() {
             return Ok(());
@@ -198,6 +270,31 @@ impl Journal {
             self.encode(&Note::Gap(gap));
         }
         self.flush_pending()
+    }
+
+    /// Says how far streams have come, then what else waits, notes first, as far as the disk takes it. Nothing is said
+    /// after this.
+    pub(super) fn give_up(&mut self, ends: &[StreamEnd], cause: &str) {
+        let waits = std::mem::take(&mut self.pending);
+        let (torn, rest) = waits.split_at(self.torn.min(waits.len()));
+        self.pending.extend_from_slice(torn);
+        let threads = ends.len() as u64;
+        for ends in ends.chunks(ENDS_PER_NOTE) {
+            self.encode(&Note::Next(Ends { ends: ends.into(), cause: cause.into(), threads }));
+        }
+        let (mut notes, mut options) = (Packets::new(rest, MAX_PACKET_BYTES), Packets::new(rest, MAX_PACKET_BYTES));
+        let is_note = |packet| Ok((packet, Event::decode(packet).is_ok()));
+        while let Some(Ok((packet, note))) = notes.next_with(is_note) {
+            self.pending.extend_from_slice(if note { packet } else { &[] });
+        }
+        for gap in std::mem::take(&mut self.unsaid).into_values() {
+            self.encode(&Note::Gap(gap));
+        }
+        while let Some(Ok((packet, note))) = options.next_with(is_note) {
+            self.pending.extend_from_slice(if note { &[] } else { packet });
+        }
+        // What it does not take even now is lost.
+        let _ = self.flush_pending();
     }
 
     fn flush_pending(&mut self) -> io::Result<()> {
@@ -214,12 +311,30 @@ impl Journal {
                 },
             }
         };
+        if result.is_err() {
+            self.torn = packet_end(&self.pending, self.torn, written).saturating_sub(written);
+        } else {
+            self.torn = 0;
+        }
         self.pending.drain(..written.min(self.pending.len()));
         self.pending.shrink_to(IDLE_BYTES);
         self.room.release(written as u64);
         self.bytes = self.bytes.saturating_add(written as u64);
         result
     }
+}
+
+/// Where the first packet ends that does not end before `at`, if packets start at `start`.
+fn packet_end(bytes: &[u8], start: usize, at: usize) -> usize {
+    let mut packets = Packets::new(bytes.get(start..).unwrap_or_default(), MAX_PACKET_BYTES);
+    let mut end = start;
+    while end < at {
+        match packets.next_with(|packet| Ok(packet.len())) {
+            Some(Ok(length)) => end += length,
+            _ => return bytes.len(),
+        }
+    }
+    end
 }
 
 /// Goes through a journal, which may be cut anywhere in its last packet.
@@ -265,6 +380,16 @@ fn read_note(event: &Event<'_>) -> Option<Note> {
         }),
         ZERO => Note::Zero(number("zero_ns")?, u8::try_from(number("clock")?).ok()?.into()),
         FUNCTION => Note::Function(number("index")?, StandIn { offset: number("offset")?, name: text("name")?.into() }),
+        NEXT => {
+            let numbers = |name| match event.attributes.find(name)? {
+                Value::U64s(numbers) => Some(numbers.iter()),
+                _ => None,
+            };
+            let ends = numbers(STREAMS)?.zip(numbers(FIRST)?).zip(numbers(NEXT)?);
+            let end = |((stream, first), next)| Some(StreamEnd { stream: u32::try_from(stream).ok()?, first, next });
+            let ends = ends.filter_map(end).collect();
+            Note::Next(Ends { ends, cause: text("cause")?.into(), threads: number(THREADS)? })
+        }
         FIRST => Note::First(stream, number("first")?),
         _ => return None,
     })
@@ -294,6 +419,8 @@ mod tests {
         let function = StandIn { offset: 7, name: "pthread_create".into() };
         let mut notes = vec![Note::First(3, 9), Note::Zero(8, ClockKind::Qpc), Note::Function(1, function)];
         notes.extend([gap, merged].map(Note::Gap));
+        let ends = [1, 2].map(|stream| StreamEnd { stream, first: 3, next: u64::MAX }).into();
+        notes.push(Note::Next(Ends { ends, cause: "collector:disk-full".into(), threads: 7 }));
         let mut journal = Journal::default();
         notes.iter().for_each(|note| assert!(journal.note(note)));
         assert_eq!(read(&journal.pending), notes);
@@ -334,7 +461,7 @@ mod tests {
             let dir = std::env::temp_dir().join(format!("spoor-journal-{}", std::process::id()));
             std::fs::create_dir_all(&dir).expect("made");
             journal.create(&super::super::files::OsFiles, &dir).expect("made");
-            journal.flush().expect("it flushes");
+            journal.flush(0).expect("it flushes");
             let notes = read(&std::fs::read(dir.join(JOURNAL)).expect("it is there"));
             std::fs::remove_dir_all(&dir).expect("it is there");
             let gaps = notes.iter().filter_map(|note| match note {

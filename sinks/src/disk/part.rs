@@ -9,7 +9,7 @@ use codec::{
 
 use super::{
     files::replace,
-    journal::{Journal, Note},
+    journal::{Journal, Note, ROOM_BYTES},
     ledger::{Ledger, Missing, short_cause},
     name::{another, part_name},
     room::MANIFEST,
@@ -135,7 +135,7 @@ impl Part {
     }
 
     fn flush_journal(&mut self, volume: &mut Volume) -> io::Result<()> {
-        volume.flush_journal(&mut self.journal)
+        volume.flush_journal(&mut self.journal, ROOM_BYTES)
     }
 
     /// Writes all that waits. Tries every thread, and tells the last error.

@@ -272,10 +272,9 @@ impl OpenSession {
         let mut sealed = VecDeque::with_capacity(threads.len());
         for (stream, thread) in threads {
             self.positions.insert(stream, thread.next);
-            let bytes = thread.file_bytes();
-            sealed.push_back(SealedThread::new(stream, thread.writer, bytes));
+            sealed.push_back(SealedThread::new(stream, thread));
         }
-        let part = Finishing {
+        let mut part = Finishing {
             id: self.part.id,
             dir,
             session: Some(self.base.clone()).filter(|_| !last),
@@ -287,7 +286,7 @@ impl OpenSession {
         let finished = match manifest.to_json() {
             Ok(json) => volume.finish(Finishing { manifest: Some(json), ..part }),
             Err(error) => {
-                volume.leave(&part);
+                volume.leave(&mut part, "collector:disk-error");
                 Err(io::Error::other(error))
             }
         };

@@ -4,7 +4,7 @@ use std::{
     fs,
     io::{self, Seek, SeekFrom, Write},
     path::{Path, PathBuf},
-    sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering},
+    sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering},
 };
 
 use codec::{
@@ -19,12 +19,14 @@ use super::{files::Out, *};
 use crate::{Catalog, CatalogLimits, Run};
 
 mod bounds;
+mod given_up;
 
-/// How many bytes the disk takes before it is full, and how often it refused.
+/// How many bytes the disk takes before it is full, how often it refused, and whether it can keep room for a file.
 #[derive(Clone)]
-struct Small(Arc<AtomicI64>, Arc<AtomicU64>);
+struct Small(Arc<AtomicI64>, Arc<AtomicU64>, Arc<AtomicBool>);
 
-struct SmallFile(Box<dyn Out>, Small);
+/// A file, the disk it is on, and how much room it has there for itself.
+struct SmallFile(Box<dyn Out>, Small, u64);
 
 impl Small {
     fn check(&self) -> io::Result<()> {
@@ -40,6 +42,12 @@ impl Small {
 
 impl Write for SmallFile {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.2 > 0 {
+            let own = usize::try_from(self.2).unwrap_or(usize::MAX);
+            let written = self.0.write(&bytes[..bytes.len().min(own)])?;
+            self.2 -= written as u64;
+            return Ok(written);
+        }
         self.1.check()?;
         let room = usize::try_from(self.1.0.load(Ordering::Relaxed)).unwrap_or(0);
         let written = self.0.write(&bytes[..bytes.len().min(room)])?;
@@ -58,6 +66,18 @@ impl Seek for SmallFile {
     }
 }
 
+impl Out for SmallFile {
+    fn reserve(&mut self, _: u64, bytes: u64) -> io::Result<()> {
+        let room = u64::try_from(self.1.0.load(Ordering::Relaxed)).unwrap_or(0);
+        match self.1.2.load(Ordering::Relaxed) {
+            false => return Err(io::ErrorKind::Unsupported.into()),
+            true if room < bytes.saturating_sub(self.2) => return Err(io::ErrorKind::StorageFull.into()),
+            true => self.2 = bytes,
+        }
+        Ok(())
+    }
+}
+
 impl Files for Small {
     fn create_dir(&self, path: &Path) -> io::Result<()> {
         self.check()?;
@@ -65,12 +85,12 @@ impl Files for Small {
     }
 
     fn open(&self, path: &Path, create: bool) -> io::Result<Box<dyn Out>> {
-        Ok(Box::new(SmallFile(OsFiles.open(path, create)?, self.clone())))
+        Ok(Box::new(SmallFile(OsFiles.open(path, create)?, self.clone(), 0)))
     }
 
     fn create_locked(&self, path: &Path) -> io::Result<Box<dyn Out>> {
         self.check()?;
-        Ok(Box::new(SmallFile(OsFiles.create_locked(path)?, self.clone())))
+        Ok(Box::new(SmallFile(OsFiles.create_locked(path)?, self.clone(), 0)))
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
@@ -96,6 +116,7 @@ struct Scene {
     session: Arc<Session>,
     room: Arc<AtomicI64>,
     refused: Arc<AtomicU64>,
+    keeps_room: Arc<AtomicBool>,
     next: u64,
 }
 
@@ -107,9 +128,10 @@ impl Scene {
         let _ = fs::remove_dir_all(&dir);
         let room = Arc::new(AtomicI64::new(room));
         let refused = Arc::new(AtomicU64::new(0));
-        let files = Box::new(Small(Arc::clone(&room), Arc::clone(&refused)));
+        let keeps_room = Arc::new(AtomicBool::new(false));
+        let files = Box::new(Small(Arc::clone(&room), Arc::clone(&refused), Arc::clone(&keeps_room)));
         let sink = DiskSink::with_files(DiskOptions::new(&dir), limits, files).expect("it opens");
-        Self { dir, sink, session: session(NAME), room, refused, next: 0 }
+        Self { dir, sink, session: session(NAME), room, refused, keeps_room, next: 0 }
     }
 
     /// Goes on with another session.

@@ -3,7 +3,13 @@
 use std::{io, path::PathBuf, sync::Arc, time::Duration};
 
 use super::{
-    DiskCounters, files::Files, finishing::Finishing, handles::Handles, journal::Journal, room::Room, shared::Shared,
+    DiskCounters,
+    files::{Files, is_full},
+    finishing::Finishing,
+    handles::Handles,
+    journal::Journal,
+    room::Room,
+    shared::Shared,
 };
 use crate::SinkError;
 
@@ -27,6 +33,8 @@ pub(super) struct Volume {
     pub(super) failing: Option<Failing>,
     /// Why no room could be made, where the last attempt failed. That keeps nobody from writing.
     pub(super) crowded: Option<Failing>,
+    /// Bytes written but for those of journals, for which room is kept: only these show that the disk takes something.
+    progress: u64,
     next_part: u64,
 }
 
@@ -84,19 +92,26 @@ pub(super) struct Failing {
     kind: io::ErrorKind,
     /// The error in words, with what was tried.
     text: String,
+    /// What had been written when it failed.
+    progress: u64,
+}
+
+/// The cause of gaps that come of an error.
+fn cause_of(kind: io::ErrorKind) -> &'static str {
+    match is_full(kind) {
+        true => "collector:disk-full",
+        false => "collector:disk-error",
+    }
 }
 
 impl Failing {
-    fn new(what: &str, error: &io::Error) -> Self {
-        Self { kind: error.kind(), text: format!("{what}: {error}") }
+    fn new(what: &str, error: &io::Error, progress: u64) -> Self {
+        Self { kind: error.kind(), text: format!("{what}: {error}"), progress }
     }
 
     /// The cause of gaps that come of it.
     pub(super) fn cause(&self) -> &'static str {
-        match self.kind {
-            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "collector:disk-full",
-            _ => "collector:disk-error",
-        }
+        cause_of(self.kind)
     }
 
     /// The answer to a call that failed over it.
@@ -120,6 +135,7 @@ impl Volume {
             journal_bytes: 0,
             failing: None,
             crowded: None,
+            progress: 0,
             next_part: 0,
         }
     }
@@ -133,9 +149,15 @@ impl Volume {
     /// Notes how an attempt to write went.
     pub(super) fn note(&mut self, what: &str, result: io::Result<()>) -> bool {
         if let Err(error) = &result {
-            self.failing = Some(Failing::new(what, error));
+            self.failing = Some(Failing::new(what, error, self.progress));
         }
         result.is_ok()
+    }
+
+    /// After attempts that did not fail: unless something was written since, what failed before still does.
+    pub(super) fn unless_recovered(&mut self, before: Option<Failing>) {
+        let still = before.filter(|before| before.progress == self.progress);
+        self.failing = self.failing.take().or(still);
     }
 
     /// Why a thread with this much waiting can take no more, if it cannot.
@@ -155,13 +177,23 @@ impl Volume {
 
     pub(super) fn wrote(&mut self, bytes: u64) {
         self.open_bytes = self.open_bytes.saturating_add(bytes);
+        self.count(bytes);
+    }
+
+    /// Counts bytes that were written.
+    pub(super) fn count(&mut self, bytes: u64) {
+        self.progress = self.progress.saturating_add(bytes);
         self.counters.wrote(bytes);
     }
 
-    /// Writes what waits in a journal.
-    pub(super) fn flush_journal(&mut self, journal: &mut Journal) -> io::Result<()> {
+    /// Writes what waits in a journal, as long as room for this many bytes stays behind it.
+    pub(super) fn flush_journal(&mut self, journal: &mut Journal, keep: u64) -> io::Result<()> {
+        self.write_journal(journal, |journal| journal.flush(keep))
+    }
+
+    fn write_journal<T>(&mut self, journal: &mut Journal, write: impl FnOnce(&mut Journal) -> T) -> T {
         let before = journal.bytes();
-        let result = journal.flush();
+        let result = write(journal);
         let written = journal.bytes().saturating_sub(before);
         self.journal_bytes = self.journal_bytes.saturating_add(written);
         self.counters.wrote(written);
@@ -171,12 +203,12 @@ impl Volume {
     /// Finishes a part now, or keeps it until the disk lets it.
     pub(super) fn finish(&mut self, mut part: Finishing) -> io::Result<()> {
         let result = part.step(self);
-        if result.is_err() {
+        if let Err(error) = &result {
             let held = self.finishing.iter().map(Finishing::memory_bytes).fold(0, usize::saturating_add);
             let fits = held.saturating_add(part.memory_bytes()) <= self.limits.finishing_bytes;
             match fits && self.finishing.len() < self.limits.most_finishing {
                 true => self.finishing.push(part),
-                false => self.leave(&part),
+                false => self.leave(&mut part, cause_of(error.kind())),
             }
         }
         self.make_room();
@@ -199,10 +231,13 @@ impl Volume {
         result
     }
 
-    /// Leaves a part as a killed collector would have left it. What was not written of it is lost.
-    pub(super) fn leave(&mut self, part: &Finishing) {
+    /// Leaves a part as a killed collector would have left it. What was not written of it is lost, and the journal
+    /// says so.
+    pub(super) fn leave(&mut self, part: &mut Finishing, cause: &str) {
         part.close_files(&mut self.handles);
-        self.counters.lost(part.unwritten_events());
+        let (ends, lost) = part.ends();
+        self.counters.lost(lost);
+        self.write_journal(&mut part.journal, |journal| journal.give_up(&ends, cause));
         self.pending = self.pending.saturating_sub(part.pending_bytes());
         self.closed(part);
         if let Some(room) = &mut self.room {
@@ -220,6 +255,6 @@ impl Volume {
         let (counters, open_bytes, journal_bytes) = (&self.counters, self.open_bytes, self.journal_bytes);
         let Some(room) = &mut self.room else { return };
         let result = room.enforce(open_bytes, journal_bytes, |bytes| counters.removed(bytes));
-        self.crowded = result.err().map(|error| Failing::new("cannot remove an old session", &error));
+        self.crowded = result.err().map(|error| Failing::new("cannot remove an old session", &error, self.progress));
     }
 }

@@ -42,7 +42,7 @@ impl<'b> Line<'b> {
     pub(super) fn gap(to: &'b mut Vec<u8>, session: &Session, gap: &Gap) {
         let mut line = Self::start(to, "gap", &session.name);
         line.number("stream", gap.stream.0.into());
-        line.number("first", gap.first.0);
+        line.number("position", gap.first.0);
         line.number("count", gap.count);
         line.text("cause", &gap.cause);
         line.close();

@@ -2,7 +2,7 @@
 
 use std::{
     collections::HashMap,
-    fs::File,
+    fs::{self, File, OpenOptions},
     io,
     path::{Path, PathBuf},
     sync::Arc,
@@ -10,7 +10,7 @@ use std::{
 
 use codec::heph::{Attribute, Encode, Event, MAX_PACKET_BYTES, Metadata, Packets, Value};
 
-use crate::{Batch, Ended, Gap, Session, Sink, SinkError, output::Output};
+use crate::{Batch, Ended, Gap, Session, Sink, SinkError, output::Output, probe::probe};
 
 /// Writes the epoch, and events with attributes that are no arrays: what Heph's own tools read.
 ///
@@ -28,9 +28,24 @@ pub struct HephCompatSink {
 const MOST_ATTEMPTS: u32 = 10_000;
 
 impl HephCompatSink {
-    /// Writes to files of this name. The first may replace one that is there, the others do not.
-    pub fn create(path: impl Into<PathBuf>) -> Self {
-        Self { path: path.into(), tried: 0, outputs: HashMap::new() }
+    /// Writes to files of this name. The first may replace one that is there, the others do not. A session gets its file
+    /// with the first thing that is written of it. Fails if no file can be made there.
+    pub fn open(path: impl Into<PathBuf>) -> Result<Self, SinkError> {
+        let path = path.into();
+        let usable = match fs::metadata(&path) {
+            // What is in it stays until there is something to write.
+            Ok(data) if data.is_file() => OpenOptions::new().write(true).open(&path).map(drop),
+            Ok(data) if data.is_dir() => Err(io::ErrorKind::IsADirectory.into()),
+            // A pipe may have no reader yet.
+            Ok(_) => Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+                probe(parent.unwrap_or(Path::new(".")))
+            }
+            Err(error) => Err(error),
+        };
+        usable.map_err(|source| SinkError::Failed { what: format!("cannot make {}", path.display()), source })?;
+        Ok(Self { path, tried: 0, outputs: HashMap::new() })
     }
 
     fn output(&mut self, session: &Session) -> Result<&mut Output<File>, SinkError> {
@@ -47,15 +62,19 @@ impl HephCompatSink {
 
     fn next_file(&mut self) -> io::Result<File> {
         while self.tried < MOST_ATTEMPTS {
-            self.tried += 1;
-            let file = match self.tried {
-                1 => File::create(&self.path),
-                number => File::create_new(numbered(&self.path, number)),
+            let number = self.tried + 1;
+            let file = match number {
+                1 => File::create(&self.path)?,
+                number => match File::create_new(numbered(&self.path, number)) {
+                    Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                        self.tried = number;
+                        continue;
+                    }
+                    file => file?,
+                },
             };
-            match file {
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-                file => return file,
-            }
+            self.tried = number;
+            return Ok(file);
         }
         Err(io::ErrorKind::AlreadyExists.into())
     }
@@ -73,23 +92,25 @@ fn numbered(path: &Path, number: u32) -> PathBuf {
 }
 
 impl Sink for HephCompatSink {
-    fn start(&mut self, session: &Arc<Session>) -> Result<(), SinkError> {
-        self.output(session).map(drop)
+    fn start(&mut self, _: &Arc<Session>) -> Result<(), SinkError> {
+        Ok(())
     }
 
     fn options(&mut self, session: &Arc<Session>, packets: &[u8]) -> Result<(), SinkError> {
-        let output = self.output(session)?;
         let mut packets = Packets::new(packets, MAX_PACKET_BYTES);
         let named = |packet| Metadata::decode(packet).map(|metadata| (packet, metadata.name));
         while let Some(Ok((packet, name))) = packets.next_with(named) {
             if name == "epoch" {
-                output.buffer()?.extend_from_slice(packet);
+                self.output(session)?.buffer()?.extend_from_slice(packet);
             }
         }
-        output.relieve()
+        self.outputs.get_mut(&session.name).map_or(Ok(()), Output::relieve)
     }
 
     fn events(&mut self, batch: &Arc<Batch>) -> Result<(), SinkError> {
+        if batch.bytes.is_empty() {
+            return Ok(());
+        }
         let output = self.output(&batch.session)?;
         let buffer = output.buffer()?;
         for run in batch.iter() {

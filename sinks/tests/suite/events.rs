@@ -72,3 +72,27 @@ fn nobody_who_reads_is_no_failure() {
     assert!(matches!(sink.events(&events), Err(SinkError::Closed)));
     assert!(matches!(sink.close(), Err(SinkError::Closed)));
 }
+
+#[test]
+fn who_is_traced_is_said_again_only_when_more_is_known() {
+    let shared = Shared::default();
+    let mut sink = EventsSink::new(shared.clone());
+    let session = session("a");
+    sink.start(&session).expect("it starts");
+    let packets = introduction(&session, &[]);
+    sink.options(&session, &packets).expect("it takes options");
+    sink.options(&session, &packets).expect("it takes options");
+    let gap = sinks::Gap { stream: codec::StreamId(1), first: codec::Position(5), count: 2, cause: "network".into() };
+    sink.gap(&session, &gap).expect("it takes gaps");
+    sink.close().expect("it closes");
+    let bytes = shared.bytes();
+    let lines: Vec<Value> = bytes
+        .split(|byte| *byte == b'\n')
+        .filter(|line| !line.is_empty())
+        .map(|line| serde_json::from_slice(line).expect("JSON"))
+        .collect();
+    assert_eq!(lines.len(), 3, "{lines:?}");
+    assert_eq!((lines[0].get("pid").is_some(), lines[1].get("pid").is_some()), (false, true));
+    let gap = json!({"type": "gap", "session": "a", "stream": 1, "position": 5, "count": 2, "cause": "network"});
+    assert_eq!(lines[2], gap);
+}

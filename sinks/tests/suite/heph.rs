@@ -9,10 +9,10 @@ use std::{
 };
 
 use codec::profile::ProfileOption;
-use sinks::{HephSink, Sink, SinkError};
+use sinks::{HephCompatSink, HephSink, Sink, SinkError};
 
 use crate::{
-    scene::{batch, introduction, packet, session, stamp, unnamed},
+    scene::{batch, fresh_dir, introduction, packet, session, stamp, unnamed},
     subject::{Shared, Story, read_packets},
 };
 
@@ -97,4 +97,28 @@ fn a_full_disk_costs_events_that_are_told_and_leaves_no_half_packets() {
     assert!((10_000..70_000).contains(&refused), "{refused} refused");
     sink.close().expect("it closes");
     assert!(read_packets(&shared.bytes(), &["a"]) == expected.telling(|_| true));
+}
+
+#[test]
+fn a_compat_file_is_made_for_something_only_and_where_it_can_be() {
+    let dir = fresh_dir("compat-lazy");
+    assert!(HephCompatSink::open(dir.join("trace.heph")).is_err(), "there is no folder");
+    assert!(HephCompatSink::open("/proc/trace.heph").is_err(), "nothing can be made there");
+    std::fs::create_dir_all(&dir).expect("made");
+    assert!(HephCompatSink::open(&dir).is_err(), "it is a folder");
+    let mut sink = HephCompatSink::open(dir.join("trace.heph")).expect("it opens");
+    let names = || std::fs::read_dir(&dir).expect("it is there").map(|entry| entry.expect("one").file_name());
+    assert_eq!(names().count(), 0, "trying it leaves nothing");
+    let (a, b) = (session("a"), session("b"));
+    for session in [&a, &b] {
+        sink.start(session).expect("it starts");
+        sink.flush().expect("it flushes");
+    }
+    assert_eq!(names().count(), 0, "nothing is to be said");
+    sink.events(&batch(&b, &[(0, 0, vec![packet(stamp(0, 0, 1), 0)])])).expect("it takes events");
+    sink.end(&a, &sinks::Ended::default()).expect("it ends");
+    sink.close().expect("it closes");
+    assert_eq!(names().collect::<Vec<_>>(), ["trace.heph"]);
+    assert!(std::fs::metadata(dir.join("trace.heph")).expect("it is there").len() > 0);
+    std::fs::remove_dir_all(&dir).expect("it is there");
 }

@@ -4,7 +4,7 @@ use std::{
     collections::BTreeMap,
     fs,
     io::{self, Write},
-    path::Path,
+    path::{Path, PathBuf},
     sync::{Arc, Mutex},
     time::Duration,
 };
@@ -16,7 +16,9 @@ use codec::{
     profile::{Message, ProfileOption},
 };
 use serde_json::Value;
-use sinks::{DiskOptions, DiskSink, EventsSink, HephCompatSink, HephSink, Sink, disk};
+use sinks::{
+    Batch, DiskOptions, DiskSink, Ended, EventsSink, Gap, HephCompatSink, HephSink, Session, Sink, SinkError, disk,
+};
 
 use crate::scene::{ZERO_NS, fresh_dir, id_of};
 
@@ -204,15 +206,67 @@ pub(crate) fn read_packets(bytes: &[u8], sessions: &[&str]) -> Story {
     story
 }
 
+/// A sink of files, and whose file was made when. A session gets one with the first thing that is written of it.
+struct Files {
+    sink: HephCompatSink,
+    dir: PathBuf,
+    order: Arc<Mutex<Vec<String>>>,
+}
+
+impl Files {
+    fn look(&self, session: &Session, result: Result<(), SinkError>) -> Result<(), SinkError> {
+        let mut order = self.order.lock().expect("nobody panicked");
+        if fs::read_dir(&self.dir).expect("it is there").count() > order.len() {
+            order.push(session.name.clone());
+        }
+        result
+    }
+}
+
+impl Sink for Files {
+    fn start(&mut self, session: &Arc<Session>) -> Result<(), SinkError> {
+        self.sink.start(session)
+    }
+
+    fn options(&mut self, session: &Arc<Session>, packets: &[u8]) -> Result<(), SinkError> {
+        let result = self.sink.options(session, packets);
+        self.look(session, result)
+    }
+
+    fn events(&mut self, batch: &Arc<Batch>) -> Result<(), SinkError> {
+        let result = self.sink.events(batch);
+        self.look(&batch.session, result)
+    }
+
+    fn gap(&mut self, session: &Arc<Session>, gap: &Gap) -> Result<(), SinkError> {
+        self.sink.gap(session, gap)
+    }
+
+    fn end(&mut self, session: &Arc<Session>, ended: &Ended) -> Result<(), SinkError> {
+        self.sink.end(session, ended)
+    }
+
+    fn flush(&mut self) -> Result<(), SinkError> {
+        self.sink.flush()
+    }
+
+    fn close(&mut self) -> Result<(), SinkError> {
+        self.sink.close()
+    }
+}
+
 fn compat_sink() -> Subject {
     let dir = fresh_dir("compat");
     fs::create_dir_all(&dir).expect("it can be made");
-    let sink = HephCompatSink::create(dir.join("trace.heph"));
-    let read = move |sessions: &[&str]| {
+    let order = Arc::new(Mutex::new(Vec::new()));
+    let sink = HephCompatSink::open(dir.join("trace.heph")).expect("it opens");
+    let sink = Files { sink, dir: dir.clone(), order: Arc::clone(&order) };
+    let read = move |_: &[&str]| {
         let mut all = Story::default();
+        let sessions: Vec<String> = order.lock().expect("nobody panicked").clone();
         for (at, session) in sessions.iter().enumerate() {
             let name = if at == 0 { "trace.heph".into() } else { format!("trace-{}.heph", at + 1) };
-            let bytes = fs::read(dir.join(name)).expect("one file for each session");
+            let bytes = fs::read(dir.join(name)).expect("one file for each that has something");
             let heph = Packets::new(&bytes, MAX_PACKET_BYTES);
             heph.for_each(|packet| assert_is_plain(&packet.expect("whole packets")));
             all.0.extend(read_packets(&bytes, &[session]).0);
@@ -256,8 +310,8 @@ pub(crate) fn read_lines(bytes: &[u8]) -> Story {
             Some("gap") => {
                 let stream = u32::try_from(number("stream")).expect("a stream");
                 let cause = line["cause"].as_str().expect("a cause");
-                story.gap(&session, stream, number("first"), number("count"), cause);
-                (number("first"), number("count"))
+                story.gap(&session, stream, number("position"), number("count"), cause);
+                (number("position"), number("count"))
             }
             Some("session" | "end") => continue,
             other => panic!("{other:?}"),

@@ -7,14 +7,14 @@ use std::{
 
 use codec::{
     Arch, ClockKind, Os, StreamId,
-    atf::{EndEntry, FunctionEntry, Manifest, ThreadEntry},
+    atf::{EndEntry, FunctionEntry, LimitEntry, Manifest, ThreadEntry},
 };
 
 use super::restore::Restored;
 use crate::{
     Catalog, CatalogLimits,
     disk::{
-        journal::{Note, replay},
+        journal::{Ends, Note, StreamEnd, replay},
         ledger::{Ledger, Missing},
         summary::describe,
     },
@@ -28,7 +28,42 @@ pub(super) struct Rebuild {
     functions: Vec<FunctionEntry>,
     gaps: Vec<Missing>,
     firsts: BTreeMap<u32, u64>,
+    given_up: GivenUp,
     threads: BTreeMap<u32, Restored>,
+}
+
+/// How far streams had come that the collector had to give up.
+#[derive(Default)]
+struct GivenUp {
+    cause: Option<Arc<str>>,
+    ends: BTreeMap<u32, StreamEnd>,
+    /// How many streams there were.
+    threads: u64,
+}
+
+impl GivenUp {
+    fn note(&mut self, note: Ends) {
+        self.cause = Some(note.cause);
+        self.threads = note.threads;
+        self.ends.extend(note.ends.into_iter().map(|end| (end.stream, end)));
+    }
+
+    /// What is missing at the end of a stream, of which this much is written and in gaps.
+    fn gap(&self, stream: u32, written: u64, missing: u64) -> Option<Missing> {
+        let (end, cause) = (self.ends.get(&stream)?, self.cause.clone()?);
+        let produced = end.next.saturating_sub(end.first);
+        let count = produced.saturating_sub(written).saturating_sub(missing);
+        let gap = Missing { stream, first: end.next.saturating_sub(count), count, cause, at_index: written, ranges: 1 };
+        Some(gap).filter(|gap| gap.count > 0)
+    }
+
+    /// That streams were given up of which nobody knows how far they had come.
+    fn limit(&self) -> Option<LimitEntry> {
+        let count = self.threads.saturating_sub(self.ends.len() as u64);
+        let reason = self.cause.as_ref()?.to_string();
+        let detail = "events at the end of threads are missing, nobody knows how many".into();
+        Some(LimitEntry { module: 0, reason, detail, count, ..LimitEntry::default() }).filter(|_| count > 0)
+    }
 }
 
 impl Rebuild {
@@ -45,14 +80,19 @@ impl Rebuild {
         };
         let mut catalog = Catalog::new(limits, Arc::new(AtomicU64::new(0)));
         let (mut zero, mut functions, mut gaps, mut firsts) = (None, Vec::new(), Vec::new(), BTreeMap::new());
+        let mut given_up = GivenUp::default();
         let note = |note| match note {
             Note::Gap(gap) => gaps.push(gap),
             Note::Zero(zero_ns, clock) => zero = Some((zero_ns, clock)),
             Note::Function(index, made) => functions.push(made.entry(index)),
             Note::First(stream, first) => _ = firsts.insert(stream, first),
+            Note::Next(ends) => given_up.note(ends),
         };
         replay(journal, |option| _ = catalog.apply(option), note);
-        Self { base, catalog, zero, functions, gaps, firsts, threads: BTreeMap::new() }
+        for end in given_up.ends.values().filter(|end| end.first > 0) {
+            firsts.insert(end.stream, end.first);
+        }
+        Self { base, catalog, zero, functions, gaps, firsts, given_up, threads: BTreeMap::new() }
     }
 
     /// The processor and operating system, where they are known.
@@ -76,10 +116,10 @@ impl Rebuild {
         self.threads.insert(stream, *restored);
     }
 
-    /// Streams that have gaps, but no files.
+    /// Streams that have gaps or were given up, but have no files.
     pub(super) fn streams_without_files(&self) -> BTreeSet<u32> {
         let missing = self.gaps.iter().filter(|gap| gap.at_index == 0).map(|gap| gap.stream);
-        missing.filter(|stream| !self.threads.contains_key(stream)).collect()
+        missing.chain(self.given_up.ends.keys().copied()).filter(|stream| !self.threads.contains_key(stream)).collect()
     }
 
     /// The manifest.
@@ -94,6 +134,13 @@ impl Rebuild {
         // What lies behind events that were not written yet is lost with them.
         let kept = self.gaps.into_iter().filter(|gap| written(gap.stream).is_some_and(|count| gap.at_index <= count));
         kept.for_each(|gap| ledger.add(gap));
+        let missing = ledger.counts();
+        for (&stream, restored) in &self.threads {
+            let lost = missing.get(&stream).copied().unwrap_or(0);
+            if let Some(gap) = self.given_up.gap(stream, restored.written, lost) {
+                ledger.add(gap);
+            }
+        }
         let missing = ledger.counts();
 
         let mut threads = Vec::with_capacity(self.threads.len());
@@ -129,7 +176,7 @@ impl Rebuild {
             modules: latest(base_modules.chain(told.modules), |module| module.id),
             functions: latest(functions, |function| function.id),
             queues: latest(base.queues.into_iter().chain(told.queues), |queue| queue.id),
-            limits: latest(base.limits.into_iter().chain(told.limits), |limit| {
+            limits: latest(base.limits.into_iter().chain(told.limits).chain(self.given_up.limit()), |limit| {
                 (limit.module, limit.reason.clone(), limit.detail.clone())
             }),
             gaps: ledger.entries(),

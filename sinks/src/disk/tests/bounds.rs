@@ -170,7 +170,7 @@ fn everything_that_is_shared_is_given_back() {
 }
 
 /// A disk on which somebody removes an empty directory before anything is in it, once.
-struct Raced(std::sync::atomic::AtomicBool);
+struct Raced(AtomicBool);
 
 impl Files for Raced {
     fn create_dir(&self, path: &Path) -> io::Result<()> {
