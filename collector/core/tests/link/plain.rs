@@ -23,6 +23,17 @@ fn connection(ledger: &mut Ledger, number: u64, bytes: &[u8]) {
     ledger.take();
 }
 
+/// Sends events in datagrams, one each, or in a connection.
+fn deliver(ledger: &mut Ledger, agent: &Agent, events: &[Vec<u8>], datagrams: bool) {
+    if !datagrams {
+        return connection(ledger, 1, &events.concat());
+    }
+    for event in events {
+        ledger.collector.datagram(ledger.now, agent.peer, event);
+    }
+    ledger.pass(Duration::from_secs(1));
+}
+
 #[test]
 fn a_connection_is_a_session() {
     let mut agent = Agent::new(1, 5000);
@@ -84,14 +95,7 @@ fn a_sender_that_does_not_count_misses_nothing() {
         let mut agent = Agent::new(1, 5000);
         let mut ledger = Ledger::new(Config::default());
         let events: Vec<_> = (0..20).map(|mark| agent.event_with_counter(0, 0, mark)).collect();
-        if datagrams {
-            for event in &events {
-                ledger.collector.datagram(ledger.now, agent.peer, event);
-            }
-            ledger.pass(Duration::from_secs(1));
-        } else {
-            connection(&mut ledger, 1, &events.concat());
-        }
+        deliver(&mut ledger, &agent, &events, datagrams);
         let story = &ledger.only().streams[&0];
         assert_eq!(story.events, (0..20).map(|mark| (mark, mark)).collect::<Vec<_>>());
         assert_eq!(story.gaps, []);
@@ -157,14 +161,7 @@ fn restarts(lengths: Vec<u8>, datagrams: bool) -> bool {
     if events.is_empty() {
         return true;
     }
-    if datagrams {
-        for event in &events {
-            ledger.collector.datagram(ledger.now, agent.peer, event);
-        }
-        ledger.pass(Duration::from_secs(1));
-    } else {
-        connection(&mut ledger, 1, &events.concat());
-    }
+    deliver(&mut ledger, &agent, &events, datagrams);
     let story = &ledger.only().streams[&0];
     assert_eq!(story.events, (0..mark).map(|mark| (mark, mark)).collect::<Vec<_>>());
     assert_eq!(story.gaps, []);
