@@ -39,6 +39,14 @@ impl Bindings {
         self.by_peer.get(peer)
     }
 
+    /// The open session that a peer belongs to.
+    pub(crate) fn session(&self, peer: &Peer) -> Option<SessionKey> {
+        match self.by_peer.get(peer)? {
+            Binding::Open(key) => Some(*key),
+            Binding::Past(_) | Binding::Unknown(_) => None,
+        }
+    }
+
     pub(crate) fn get_mut(&mut self, peer: &Peer) -> Option<&mut Binding> {
         self.by_peer.get_mut(peer)
     }

@@ -206,8 +206,8 @@ impl Collector {
             return;
         }
         self.give_no_name(now, peer);
-        if let Some(Binding::Open(key)) = self.bindings.get(&peer) {
-            self.take_datagram(now, peer, Some(*key), datagram);
+        if let Some(key) = self.bindings.session(&peer) {
+            self.take_datagram(now, peer, Some(key), datagram);
         }
     }
 
@@ -272,11 +272,7 @@ impl Collector {
             }
             return None;
         }
-        let known = self.bindings.get(&peer).and_then(|binding| match binding {
-            Binding::Open(key) => Some(*key),
-            _ => None,
-        });
-        if let Some(key) = known
+        if let Some(key) = self.bindings.session(&peer)
             && let Some(session) = self.sessions.get_mut(&key)
             && session.name().is_none()
         {

@@ -10,6 +10,13 @@ use crate::{
     subject::Shared,
 };
 
+/// The lines that were written, each of them JSON.
+fn lines(shared: &Shared) -> Vec<Value> {
+    let bytes = shared.bytes();
+    let lines = bytes.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
+    lines.map(|line| serde_json::from_slice(line).expect("JSON")).collect()
+}
+
 #[test]
 fn a_line_says_all_that_is_known() {
     let shared = Shared::default();
@@ -19,12 +26,7 @@ fn a_line_says_all_that_is_known() {
     let packets = (0..9).map(|variety| packet(stamp(4, 0, 8), variety)).collect();
     sink.events(&batch(&session, &[(4, 20, packets)])).expect("it takes events");
     sink.flush().expect("it flushes");
-    let bytes = shared.bytes();
-    let lines: Vec<Value> = bytes
-        .split(|byte| *byte == b'\n')
-        .filter(|line| !line.is_empty())
-        .map(|line| serde_json::from_slice(line).expect("JSON"))
-        .collect();
+    let lines = lines(&shared);
     let call = json!({
         "type": "event", "session": "a", "stream": 4, "position": 20, "start_ns": 8, "end_ns": 8, "kind": "call",
         "function": "work", "module": "/bin/true", "fn": "1:1", "depth": 0,
@@ -85,12 +87,7 @@ fn who_is_traced_is_said_again_only_when_more_is_known() {
     let gap = sinks::Gap { stream: codec::StreamId(1), first: codec::Position(5), count: 2, cause: "network".into() };
     sink.gap(&session, &gap).expect("it takes gaps");
     sink.close().expect("it closes");
-    let bytes = shared.bytes();
-    let lines: Vec<Value> = bytes
-        .split(|byte| *byte == b'\n')
-        .filter(|line| !line.is_empty())
-        .map(|line| serde_json::from_slice(line).expect("JSON"))
-        .collect();
+    let lines = lines(&shared);
     assert_eq!(lines.len(), 3, "{lines:?}");
     assert_eq!((lines[0].get("pid").is_some(), lines[1].get("pid").is_some()), (false, true));
     let gap = json!({"type": "gap", "session": "a", "stream": 1, "position": 5, "count": 2, "cause": "network"});

@@ -93,10 +93,7 @@ impl Collector {
         input: &[u8],
         ended: bool,
     ) -> usize {
-        let key = match self.bindings.get(&peer) {
-            Some(Binding::Open(key)) => Some(*key),
-            _ => None,
-        };
+        let key = self.bindings.session(&peer);
         let mut consumed = 0;
         let mut skipped = 0;
         let next = || loop {
