@@ -1,6 +1,11 @@
-//! The library inside the traced program: hook stub → per-thread ring → encode → ship.
+//! Following every call of a program: hook stub → per-thread ring → encode → ship.
 //!
-//! It will be a `cdylib` that the launcher has Frida load. It depends on `codec` without that crate's default
-//! features, so that neither the disk format nor an asynchronous runtime enters a foreign process.
-//!
-//! Nothing is here yet; `CHANGELOG.md` says what is.
+//! The crate has two halves that share one block of memory, [`shared`]. `target` runs inside the traced program, as a
+//! `cdylib`: it records, and does nothing else. It opens no file, keeps no descriptor, starts no thread and allocates
+//! with nobody's allocator. Everything that can be done from outside is done from outside, by the `agent` command:
+//! [`plan`] decides what to hook and how, [`drain`] empties the rings and [`ship`] delivers.
+
+pub mod drain;
+pub mod plan;
+pub mod shared;
+pub mod ship;

@@ -13,7 +13,7 @@ use crate::root;
 const ALLOWED: [(&str, &[&str]); 6] = [
     ("codec", &[]),
     ("agent", &["codec"]),
-    ("launcher", &["codec"]),
+    ("launcher", &["agent", "codec"]),
     ("collector-core", &["codec"]),
     ("sinks", &["codec"]),
     ("collector", &["codec", "collector-core", "sinks"]),

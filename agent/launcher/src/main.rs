@@ -5,3 +5,5 @@
 //! what is.
 
 #![forbid(unsafe_code)]
+
+fn main() {}
