@@ -1,1 +1,23 @@
-//! To come.
+//! What the two halves share: a block of memory, made in the traced program and mapped by the `agent` command too.
+//!
+//! ```text
+//! ┌─────────┬──────┬───────────┬──────┬───────────┬ …
+//! │ control │ head │ ring      │ head │ ring      │      one head and ring per thread, at a fixed stride
+//! └─────────┴──────┴───────────┴──────┴───────────┴ …
+//! ```
+//!
+//! It outlives the program: what a ring holds when the program is killed is shipped all the same. Pages that nobody
+//! wrote to take no memory, so there is room for far more rings than there are threads.
+
+mod arena;
+mod control;
+mod record;
+mod ring;
+mod runtime;
+pub mod tsc;
+
+pub use arena::{Arena, ArenaError, CONTROL_BYTES, HEAD_BYTES, Shape};
+pub use control::{Command, Control, FLAG_BLOCK, FLAG_DETAIL, MAGIC, Mail, Mailbox, VERSION};
+pub use record::{Kind, MAX_DEPTH, MAX_FUNCTION, MAX_KEYS, MAX_RECORD_WORDS, Record, RecordError, header, parse};
+pub use ring::{RingHead, RingState, SKIP};
+pub use runtime::RUNTIME_FUNCTIONS;

@@ -1,0 +1,186 @@
+//! The block of memory itself, mapped from outside.
+
+use std::{
+    fs::File,
+    io,
+    os::unix::fs::FileExt,
+    ptr::{self, NonNull},
+    sync::atomic::Ordering,
+};
+
+use rustix::{
+    fs::{FallocateFlags, fallocate},
+    mm::{MapFlags, ProtFlags, mmap, munmap},
+};
+
+use super::{Control, MAGIC, RingHead, RingState, SKIP, VERSION};
+
+/// Bytes before the first ring's head.
+pub const CONTROL_BYTES: usize = 1 << 16;
+
+/// Bytes of a ring's head, of which most are unused: a ring starts on a page.
+pub const HEAD_BYTES: usize = 4096;
+
+/// How large the rings are and how many there is room for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Shape {
+    /// Bytes in a ring: a power of two, and at least a page.
+    pub ring_bytes: usize,
+    /// How many rings.
+    pub rings: usize,
+}
+
+impl Shape {
+    /// Bytes in all, if that many can be addressed.
+    pub fn bytes(&self) -> Option<usize> {
+        self.rings.checked_mul(self.ring_bytes.checked_add(HEAD_BYTES)?)?.checked_add(CONTROL_BYTES)
+    }
+
+    /// Where the head of a ring is. The ring lies behind it.
+    pub fn head_at(&self, ring: usize) -> usize {
+        CONTROL_BYTES + ring * (HEAD_BYTES + self.ring_bytes)
+    }
+}
+
+/// Why the memory of a target cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ArenaError {
+    /// It cannot be read or mapped.
+    #[error("cannot map the memory that is shared with the target: {0}")]
+    Map(#[source] io::Error),
+    /// It is not ours, or a library of another version made it.
+    #[error("the memory that is shared with the target is not laid out as this version does it")]
+    Layout,
+}
+
+/// The memory, mapped outside the target.
+///
+/// The target writes to it at any time, and a program that is traced may write anything anywhere. So nothing here is
+/// trusted: fields are atomics, records are copied out before they are looked at.
+#[derive(Debug)]
+pub struct Arena {
+    file: File,
+    base: NonNull<u8>,
+    bytes: usize,
+    shape: Shape,
+}
+
+// SAFETY: the mapping belongs to the value, and what it holds is only reached through atomics and copies.
+unsafe impl Send for Arena {}
+// SAFETY: as above.
+unsafe impl Sync for Arena {}
+
+impl Arena {
+    /// Maps the memory behind a file that the target made.
+    pub fn map(file: File) -> Result<Self, ArenaError> {
+        let mut start = [0; 64];
+        file.read_exact_at(&mut start, 0).map_err(ArenaError::Map)?;
+        let word = |at: usize| u64::from_le_bytes(start[at..at + 8].try_into().expect("eight bytes"));
+        let shape = Shape { ring_bytes: word(16) as usize, rings: word(24) as usize };
+        let sane = word(0) == MAGIC && word(8) as u32 == VERSION && shape.ring_bytes.is_power_of_two();
+        let length = file.metadata().map_err(ArenaError::Map)?.len();
+        let bytes = shape.bytes().filter(|bytes| sane && shape.ring_bytes >= HEAD_BYTES && *bytes as u64 == length);
+        let bytes = bytes.ok_or(ArenaError::Layout)?;
+        let (protection, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED | MapFlags::NORESERVE);
+        // SAFETY: a new mapping, at an address that the system chooses, of a file that is as long as it says. Nobody
+        // shortens it: the target has no descriptor of it any more.
+        let base = unsafe { mmap(ptr::null_mut(), bytes, protection, flags, &file, 0) };
+        let base = base.map_err(|error| ArenaError::Map(error.into()))?;
+        let base = NonNull::new(base.cast()).ok_or(ArenaError::Layout)?;
+        Ok(Self { file, base, bytes, shape })
+    }
+
+    /// How it is laid out.
+    pub fn shape(&self) -> Shape {
+        self.shape
+    }
+
+    /// The first page.
+    pub fn control(&self) -> &Control {
+        // SAFETY: the mapping starts with it, is aligned to a page, and all of its fields are atomics or unused.
+        unsafe { self.base.cast().as_ref() }
+    }
+
+    /// How many rings have ever been in use.
+    pub fn rings_used(&self) -> usize {
+        // ORDERING: pairs with the release of the thread that took the ring.
+        (self.control().rings_used.load(Ordering::Acquire) as usize).min(self.shape.rings)
+    }
+
+    /// The head of a ring.
+    pub fn head(&self, ring: usize) -> &RingHead {
+        assert!(ring < self.shape.rings, "there is no ring {ring}");
+        // SAFETY: within the mapping, since there are so many rings; aligned to a page; all fields are atomics.
+        unsafe { self.base.add(self.shape.head_at(ring)).cast().as_ref() }
+    }
+
+    /// Copies words that a ring holds behind what was read, at most this many, up to the ring's end. Where the writer
+    /// skipped to the start, so does this. Returns how far the ring is read then, if `words` are taken off it.
+    ///
+    /// The copy may end inside a record; there is more behind then.
+    pub fn copy(&self, ring: usize, most_words: usize, words: &mut Vec<u64>) -> u64 {
+        words.clear();
+        let head = self.head(ring);
+        // ORDERING: only this side writes it.
+        let mut read = head.read.load(Ordering::Relaxed);
+        // ORDERING: pairs with the writer's release: what was written before is visible.
+        let written = head.written.load(Ordering::Acquire);
+        loop {
+            let size = self.shape.ring_bytes as u64;
+            let (at, there) = (read & (size - 1) & !7, written.saturating_sub(read).min(size));
+            let bytes = there.min(size - at).min(8 * most_words as u64) & !7;
+            if bytes == 0 {
+                return read;
+            }
+            words.reserve((bytes / 8) as usize);
+            let start = self.shape.head_at(ring) + HEAD_BYTES + at as usize;
+            // SAFETY: the source lies in the mapping, since `at + bytes` is at most the ring's size, and the vector has
+            // room. A target that writes there meanwhile, which it should not, changes what is copied and nothing else:
+            // words have no invalid values, and the compiler cannot see either side of this copy.
+            unsafe {
+                let (from, to) = (self.base.as_ptr().add(start), words.as_mut_ptr().cast::<u8>());
+                ptr::copy_nonoverlapping(from, to, bytes as usize);
+                words.set_len((bytes / 8) as usize);
+            }
+            if words.first() != Some(&SKIP) {
+                return read;
+            }
+            // Nothing else is behind the skip, up to the ring's end.
+            words.clear();
+            read += size - at;
+            self.advance(ring, read);
+        }
+    }
+
+    /// Says that a ring is read up to here.
+    pub fn advance(&self, ring: usize, read: u64) {
+        // ORDERING: the writer may overwrite what was copied; the copies come before.
+        self.head(ring).read.store(read, Ordering::Release);
+    }
+
+    /// Gives a ring, whose thread is gone and which is empty, to the next new thread, and its memory back to the system.
+    pub fn free(&self, ring: usize) {
+        let head = self.head(ring);
+        let (start, bytes) = (self.shape.head_at(ring) + HEAD_BYTES, self.shape.ring_bytes);
+        // Where this is refused the memory stays in use, and is used again with the ring.
+        let _ =
+            fallocate(&self.file, FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, start as u64, bytes as u64);
+        for counter in [&head.written, &head.dropped, &head.too_deep, &head.read] {
+            // ORDERING: made visible by the state below.
+            counter.store(0, Ordering::Relaxed);
+        }
+        // ORDERING: pairs with the acquire of the thread that takes it.
+        head.state.store(RingState::Free as u32, Ordering::Release);
+    }
+}
+
+impl Drop for Arena {
+    fn drop(&mut self) {
+        // SAFETY: it was mapped with this size, and nothing borrows from it any more. Nothing can be done about errors.
+        let _ = unsafe { munmap(self.base.as_ptr().cast(), self.bytes) };
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,94 @@
+//! The first page: how the rings are laid out, what the outside says to the target, and the mailbox between them.
+
+use std::sync::atomic::{AtomicU32, AtomicU64};
+
+/// What the memory starts with.
+pub const MAGIC: u64 = u64::from_le_bytes(*b"spoor\0\0\x01");
+
+/// The version of everything in [`shared`](super).
+pub const VERSION: u32 = 1;
+
+/// In [`Control::flags`]: a thread that finds its ring full waits instead of dropping the event.
+pub const FLAG_BLOCK: u32 = 1;
+
+/// In [`Control::flags`]: registers and stack are recorded.
+pub const FLAG_DETAIL: u32 = 2;
+
+/// What both halves know of the whole.
+#[derive(Debug, Default)]
+#[repr(C, align(64))]
+pub struct Control {
+    /// [`MAGIC`].
+    pub magic: AtomicU64,
+    /// [`VERSION`].
+    pub version: AtomicU32,
+    /// Flags, as the target was started with.
+    pub flags: AtomicU32,
+    /// Bytes in a ring: a power of two.
+    pub ring_bytes: AtomicU64,
+    /// How many rings there is room for.
+    pub rings: AtomicU64,
+    /// Bytes of stack recorded with a call.
+    pub stack_bytes: AtomicU64,
+    /// The longest a thread's shadow stack may get.
+    pub max_depth: AtomicU64,
+    _pad: [u64; 2],
+    /// From outside: 1 while events are wanted. What is called at other times is passed through.
+    pub recording: AtomicU32,
+    /// From outside: counts up as long as somebody empties the rings. Who waits for room watches it.
+    pub heartbeat: AtomicU32,
+    /// Rings below this have been in use.
+    pub rings_used: AtomicU32,
+    /// Threads that found no free ring.
+    pub threads_without_ring: AtomicU32,
+    /// What the program said its exit code is, plus 1; 0 while it has not.
+    pub exit_code: AtomicU64,
+    /// Returns whose real address was found only outside the thread's own shadow stack.
+    pub recovered: AtomicU64,
+    _pad_notes: [u64; 4],
+    /// Where a thread of the target waits for the outside.
+    pub mailbox: Mailbox,
+}
+
+/// One thread of the target asks the outside for something, and does what it is told until it is told to go on.
+#[derive(Debug, Default)]
+#[repr(C, align(64))]
+pub struct Mailbox {
+    /// The thread whose turn it is; 0 for nobody.
+    pub owner: AtomicU32,
+    /// A [`Mail`], and what both sides wait on.
+    pub mail: AtomicU32,
+    /// What the thread tells: 0 that it is ready for hooks to be installed, 1 that a module was loaded, 2 unloaded.
+    pub subject: AtomicU32,
+    /// Which [`Command`] the outside gives.
+    pub command: AtomicU32,
+    /// The module's base address.
+    pub module: AtomicU64,
+    /// What the command is about.
+    pub arguments: [AtomicU64; 4],
+    /// What came of it.
+    pub answer: AtomicU64,
+}
+
+/// Whose turn it is in the mailbox.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Mail {
+    /// Nobody's.
+    Empty = 0,
+    /// The outside's: a thread tells something, or has done what it was told.
+    Told = 1,
+    /// The thread's: it is to do something.
+    Asked = 2,
+}
+
+/// What a thread in the mailbox is told to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Command {
+    /// Go on.
+    GoOn = 0,
+    /// Map memory that can be executed, argument 2 bytes, somewhere from argument 0 up to argument 1. The answer is
+    /// where, or 0.
+    Map = 1,
+}
