@@ -9,3 +9,6 @@ pub mod drain;
 pub mod plan;
 pub mod shared;
 pub mod ship;
+pub mod stub;
+#[cfg(target_arch = "x86_64")]
+pub mod target;

@@ -88,7 +88,16 @@ pub enum Mail {
 pub enum Command {
     /// Go on.
     GoOn = 0,
-    /// Map memory that can be executed, argument 2 bytes, somewhere from argument 0 up to argument 1. The answer is
-    /// where, or 0.
+    /// Map memory that can be read and executed at argument 0, argument 1 bytes. The answer is where, or 0 if the place
+    /// is taken.
     Map = 1,
+    /// Never trace the thread whose id is argument 0.
+    Ignore = 2,
+}
+
+impl Command {
+    /// The command with this number.
+    pub fn from_number(number: u32) -> Option<Self> {
+        [Self::GoOn, Self::Map, Self::Ignore].into_iter().find(|command| *command as u32 == number)
+    }
 }

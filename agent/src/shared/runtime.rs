@@ -1,12 +1,45 @@
-//! The functions of runtimes whose calls are told with their keys.
+//! The functions that are watched: more is told of them than that they were called.
 
-/// Their names. A runtime record names one by its place.
-pub const RUNTIME_FUNCTIONS: &[&str] = &[
-    "pthread_create",
-    // No function of the runtime's: the one that the program gave to `pthread_create`.
-    "pthread_start_routine",
-    "pthread_exit",
-    "pthread_join",
-    "pthread_cancel",
-    "pthread_detach",
-];
+macro_rules! watched {
+    ($($variant:ident = $name:literal,)+) => {
+        /// A function that is watched, by the name it has in its library.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        #[repr(u8)]
+        #[allow(missing_docs)]
+        pub enum Watched {
+            $($variant,)+
+        }
+
+        impl Watched {
+            /// All of them. A record names one by its place here.
+            pub const ALL: &'static [Self] = &[$(Self::$variant),+];
+        }
+
+        /// Their names, in the same order.
+        pub const RUNTIME_FUNCTIONS: &[&str] = &[$($name),+];
+    };
+}
+
+watched! {
+    PthreadCreate = "pthread_create",
+    // No function of a library: the one that the program gave to `pthread_create`.
+    PthreadStartRoutine = "pthread_start_routine",
+    PthreadExit = "pthread_exit",
+    PthreadJoin = "pthread_join",
+    PthreadCancel = "pthread_cancel",
+    PthreadDetach = "pthread_detach",
+    // Of these nothing is told as such; they say what the names and stacks of threads are, and how the program ends.
+    PthreadSetName = "pthread_setname_np",
+    MakeContext = "makecontext",
+    SigAltStack = "sigaltstack",
+    Exit = "exit",
+    ExitAtOnce = "_exit",
+}
+
+impl Watched {
+    /// The watched function with this name.
+    pub fn by_name(name: &str) -> Option<Self> {
+        let at = RUNTIME_FUNCTIONS.iter().position(|known| *known == name)?;
+        Self::ALL.get(at).copied().filter(|watched| *watched != Self::PthreadStartRoutine)
+    }
+}

@@ -1,0 +1,45 @@
+//! Inside the traced program: what a hooked function runs into.
+//!
+//! ```text
+//! function ─jmp→ stub ─call→ enter ─→ shadow stack, ring ─ret→ stub ─call→ copy of the first instructions ─jmp→ function
+//! caller  ←ret─ leave ←jmp─ stub ←ret─ function
+//! ```
+//!
+//! The stubs are made outside, see [`stub`](crate::stub). `enter` and `leave` are in assembly ([`routines`]); what is
+//! not the common case they leave to [`slow`]. Nothing here allocates, locks, formats, or calls into libc, since any of
+//! that may be what is being traced, and any thread may be stopped anywhere in it. Memory comes from the system
+//! directly.
+//!
+//! | file | holds |
+//! |---|---|
+//! | [`routines`] | enter and leave, in assembly |
+//! | [`slow`] | the same for everything uncommon |
+//! | [`thread`] | what is known of a thread, and how it starts |
+//! | [`shadow`] | the shadow stacks: who called whom, and where each really returns to |
+//! | [`stack`] | where the real stacks are |
+//! | [`unwind`] | staying out of the way of exceptions |
+//! | [`writer`] | the writing end of a ring |
+//! | [`watch`] | functions of runtimes whose arguments are told |
+//! | [`gum`] | the functions that Frida's own hooks take |
+//! | [`gate`] | holding the program until it is hooked |
+//! | [`mailbox`] | waiting for the outside |
+//! | [`open`] | what the outside calls, through Frida |
+//! | [`sys`] | system calls |
+
+#![allow(dead_code)]
+
+mod gate;
+mod gum;
+mod mailbox;
+mod open;
+mod routines;
+mod shadow;
+mod slow;
+mod stack;
+mod sys;
+mod thread;
+mod unwind;
+mod watch;
+mod writer;
+
+pub use open::ROUTINES;

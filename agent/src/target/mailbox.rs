@@ -1,0 +1,103 @@
+//! Waiting for the outside: to be hooked, or to have a module hooked that was just loaded.
+
+use core::sync::atomic::{AtomicU32, Ordering};
+
+use super::{sys, thread};
+use crate::shared::{Command, Control, Mail, Mailbox};
+
+/// How long one wait lasts before the thread looks whether anybody is there.
+const GLANCE_MILLISECONDS: u64 = 100;
+
+/// How many such waits without a sign of life from outside mean that nobody is there.
+const PATIENCE: u32 = 50;
+
+/// Tells the outside something and does what it says until it says to go on. A program is not held up by an outside that
+/// is gone.
+pub(super) fn serve(control: &'static Control, subject: u32, module: u64) {
+    let mailbox = &control.mailbox;
+    let tid = sys::gettid();
+    let mut patience = Patience::new(&control.heartbeat);
+    // ORDERING: what the owner before has done is done.
+    while mailbox.owner.compare_exchange(0, tid, Ordering::Acquire, Ordering::Relaxed).is_err() {
+        if !patience.lasts() {
+            return;
+        }
+        sys::sleep_microseconds(1000);
+    }
+    mailbox.subject.store(subject, Ordering::Relaxed);
+    mailbox.module.store(module, Ordering::Relaxed);
+    loop {
+        say(mailbox, Mail::Told);
+        // ORDERING: pairs with the release of the outside: the command is there.
+        while mailbox.mail.load(Ordering::Acquire) != Mail::Asked as u32 {
+            sys::futex_wait(&mailbox.mail, Mail::Told as u32, GLANCE_MILLISECONDS);
+            // Before the program has started, it has nothing better to do than to wait; the outside ends that.
+            if subject != 0 && !patience.lasts() {
+                say(mailbox, Mail::Empty);
+                mailbox.owner.store(0, Ordering::Release);
+                return;
+            }
+        }
+        let argument = |at: usize| mailbox.arguments[at].load(Ordering::Relaxed) as usize;
+        let answer = match Command::from_number(mailbox.command.load(Ordering::Relaxed)) {
+            Some(Command::Map) => map_code(argument(0), argument(1)),
+            Some(Command::Ignore) => {
+                thread::ignore(argument(0) as u32);
+                0
+            }
+            Some(Command::GoOn) | None => break,
+        };
+        mailbox.answer.store(answer as u64, Ordering::Relaxed);
+    }
+    say(mailbox, Mail::Empty);
+    // ORDERING: the next owner finds the mailbox empty.
+    mailbox.owner.store(0, Ordering::Release);
+}
+
+fn say(mailbox: &Mailbox, mail: Mail) {
+    // ORDERING: what it is about was written before.
+    mailbox.mail.store(mail as u32, Ordering::Release);
+    sys::futex_wake(&mailbox.mail);
+}
+
+/// Maps memory for stubs. The outside writes to it, the program only runs it.
+fn map_code(at: usize, bytes: usize) -> usize {
+    const READ_EXECUTE: usize = 5;
+    const PRIVATE_ANONYMOUS_HERE_IF_FREE: usize = 0x22 | 0x10_0000;
+    let arguments = [at, bytes, READ_EXECUTE, PRIVATE_ANONYMOUS_HERE_IF_FREE, usize::MAX, 0];
+    // SAFETY: only where nothing is mapped.
+    let mapped = unsafe { sys::call(sys::MMAP, arguments) };
+    match usize::try_from(mapped) {
+        Ok(mapped) if mapped == at => at,
+        Ok(elsewhere) => {
+            // A kernel that does not know the flag takes the address for a wish.
+            // SAFETY: it was mapped just now, for us.
+            unsafe { sys::call(sys::MUNMAP, [elsewhere, bytes, 0, 0, 0, 0]) };
+            0
+        }
+        Err(_) => 0,
+    }
+}
+
+/// Waiting as long as the outside gives signs of life.
+struct Patience<'a> {
+    heartbeat: &'a AtomicU32,
+    seen: u32,
+    waits: u32,
+}
+
+impl<'a> Patience<'a> {
+    fn new(heartbeat: &'a AtomicU32) -> Self {
+        Self { heartbeat, seen: heartbeat.load(Ordering::Relaxed), waits: 0 }
+    }
+
+    fn lasts(&mut self) -> bool {
+        // ORDERING: a hint.
+        let now = self.heartbeat.load(Ordering::Relaxed);
+        if now != self.seen {
+            (self.seen, self.waits) = (now, 0);
+        }
+        self.waits += 1;
+        self.waits <= PATIENCE
+    }
+}

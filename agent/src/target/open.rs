@@ -1,0 +1,129 @@
+//! What the outside calls, through Frida.
+
+use core::{ptr, sync::atomic::Ordering};
+
+use super::{gum, mailbox, routines, sys, thread};
+use crate::shared::{Control, HEAD_BYTES, MAGIC, Shape, VERSION};
+
+/// Makes the memory that is shared with the outside: this many rings of this size, for calls with this much stack.
+/// Returns its descriptor, which the outside opens for itself and then has closed, or an error's number, negated.
+#[unsafe(no_mangle)]
+pub extern "C" fn spoor_open(ring_bytes: u64, rings: u64, stack_bytes: u32, flags: u32) -> i64 {
+    thread::untraced(|| open(ring_bytes as usize, rings as usize, stack_bytes, flags).unwrap_or_else(|error| error))
+}
+
+fn open(ring_bytes: usize, rings: usize, stack_bytes: u32, flags: u32) -> Result<i64, i64> {
+    const INVALID: i64 = -22;
+    const CLOSE_ON_EXEC: usize = 1;
+    let shape = Shape { ring_bytes, rings: rings.min(thread::MOST_THREADS) };
+    let sane = ring_bytes.is_power_of_two() && ring_bytes >= HEAD_BYTES && stack_bytes <= 512 && stack_bytes % 8 == 0;
+    let bytes = shape.bytes().filter(|_| sane).ok_or(INVALID)?;
+    let name = c"spoor".as_ptr() as usize;
+    // SAFETY: it makes a file that only exists in memory.
+    let file = checked(unsafe { sys::call(sys::MEMFD_CREATE, [name, CLOSE_ON_EXEC, 0, 0, 0, 0]) })?;
+    match map(file, bytes) {
+        Ok(at) => {
+            let control = at.cast::<Control>().cast_const();
+            // SAFETY: it is mapped for good, aligned to a page, and zeros are valid.
+            let control: &'static Control = unsafe { &*control };
+            fill(control, shape, stack_bytes, flags);
+            let here = sys::map(4096).ok_or(-12)?;
+            // SAFETY: a page of our own, mapped for good; zeros are valid.
+            unsafe {
+                sys::wipe_on_fork(here, 4096);
+                thread::prepare(control, &*here.cast_const().cast());
+            }
+            Ok(file as i64)
+        }
+        Err(error) => {
+            sys::close(file);
+            Err(error)
+        }
+    }
+}
+
+fn map(file: usize, bytes: usize) -> Result<*mut u8, i64> {
+    const READ_WRITE: usize = 3;
+    const SHARED_NORESERVE: usize = 0x4001;
+    // SAFETY: a file of our own.
+    checked(unsafe { sys::call(sys::FTRUNCATE, [file, bytes, 0, 0, 0, 0]) })?;
+    // SAFETY: at an address of the kernel's choice.
+    let at = checked(unsafe { sys::call(sys::MMAP, [0, bytes, READ_WRITE, SHARED_NORESERVE, file, 0]) })?;
+    // SAFETY: what was mapped just now. A forked child must not write to the rings of its parent.
+    unsafe { sys::dont_fork(at as *mut u8, bytes) };
+    Ok(at as *mut u8)
+}
+
+fn fill(control: &Control, shape: Shape, stack_bytes: u32, flags: u32) {
+    // ORDERING: nobody else knows of it yet.
+    control.version.store(VERSION, Ordering::Relaxed);
+    control.flags.store(flags, Ordering::Relaxed);
+    control.ring_bytes.store(shape.ring_bytes as u64, Ordering::Relaxed);
+    control.rings.store(shape.rings as u64, Ordering::Relaxed);
+    control.stack_bytes.store(stack_bytes.into(), Ordering::Relaxed);
+    control.max_depth.store(u64::from(u32::MAX), Ordering::Relaxed);
+    control.magic.store(MAGIC, Ordering::Release);
+}
+
+fn checked(result: isize) -> Result<usize, i64> {
+    usize::try_from(result).map_err(|_| result as i64)
+}
+
+/// Closes a descriptor that [`spoor_open`] returned.
+#[unsafe(no_mangle)]
+pub extern "C" fn spoor_close(descriptor: i64) {
+    if let Ok(descriptor) = usize::try_from(descriptor) {
+        sys::close(descriptor);
+    }
+}
+
+/// Tells the outside something (0 that it may install hooks, 1 that a module was loaded, 2 unloaded), and does what it
+/// says until it says to go on.
+#[unsafe(no_mangle)]
+pub extern "C" fn spoor_serve(subject: u32, module: u64) {
+    if let Some(control) = thread::control() {
+        thread::untraced(|| mailbox::serve(control, subject, module));
+    }
+}
+
+/// Where a stub finds its routines, in this order behind their count: enter, probe, unwinder, watched, leave; first
+/// without registers and stack, then with.
+#[unsafe(no_mangle)]
+pub extern "C" fn spoor_routines() -> *const u64 {
+    static TABLE: Table = Table(core::cell::UnsafeCell::new([0; ROUTINES + 1]));
+    let addresses: [unsafe extern "C" fn(); ROUTINES] = [
+        routines::spoor_enter_index,
+        routines::spoor_enter_probe,
+        routines::spoor_enter_unwinder,
+        routines::spoor_enter_watched,
+        routines::spoor_leave_index,
+        routines::spoor_enter_detail,
+        routines::spoor_enter_probe,
+        routines::spoor_enter_unwinder,
+        routines::spoor_enter_watched,
+        routines::spoor_leave_detail,
+    ];
+    let table = TABLE.0.get();
+    // SAFETY: only Frida's one thread of scripts calls this, and what is written is always the same.
+    unsafe {
+        (*table)[0] = ROUTINES as u64;
+        for (place, address) in addresses.iter().enumerate() {
+            (*table)[place + 1] = *address as usize as u64;
+        }
+    }
+    ptr::from_ref(&TABLE).cast()
+}
+
+/// How many routines [`spoor_routines`] tells.
+pub const ROUTINES: usize = 10;
+
+struct Table(core::cell::UnsafeCell<[u64; ROUTINES + 1]>);
+
+// SAFETY: see where it is written.
+unsafe impl Sync for Table {}
+
+/// Hands over the function of Gum's that tells which hook was hit.
+#[unsafe(no_mangle)]
+pub extern "C" fn spoor_gum(data_of: gum::DataOf) {
+    gum::prepare(data_of);
+}

@@ -1,0 +1,471 @@
+//! Enter and leave, in assembly: the common case, for the machine.
+//!
+//! A stub *calls* enter, so that what it returns to says which stub it was, and then *calls* the copy of the function's
+//! first instructions, in the very place where the function's caller had left its return address. So every return has
+//! its call, and the processor predicts all of them. Enter has two ways to return: to the stub's next instruction, or
+//! sixteen bytes behind, where the copy is, when the function's return is to be left alone.
+//!
+//! What is not the common case goes to [`slow`](super::slow): a thread that is new or forked, another stack than the
+//! last time, frames that were unwound, no room in the ring, a handler that interrupted one of these routines. All
+//! registers that a caller or a callee may rely on are saved, flags and vector registers included.
+//!
+//! There are two of each: with registers and stack, and without.
+
+use core::{arch::global_asm, mem::offset_of};
+
+use super::{
+    shadow::{Entry, Header},
+    thread::{Thread, WRITER_AT},
+    writer::Writer,
+};
+use crate::shared::{Kind, header};
+
+/// From the place in a stub that enter returns to, back to the second word of the function's records.
+const RECORD: usize = super::shadow::FROM_HEADER - offset_of!(Header, record);
+
+const _: () = assert!(size_of::<Entry>() == 32 && size_of::<Header>() == 32);
+
+global_asm!(
+    r#"
+    .section .tbss,"awT",@nobits
+    .balign 8
+    .globl spoor_tls
+    .hidden spoor_tls
+    .type spoor_tls,@object
+    .size spoor_tls,16
+spoor_tls:
+    .zero 16
+    .text
+
+// What is pushed, from the top: rsi, rdx, rcx, flags, rax; then what enter returns to; then the function's return address.
+.macro SPOOR_SAVE
+    push rax
+    lahf
+    seto al
+    push rax
+    push rcx
+    push rdx
+    push rsi
+.endm
+.macro SPOOR_RESTORE
+    pop rsi
+    pop rdx
+    pop rcx
+    pop rax
+    add al, 127
+    sahf
+    pop rax
+    ret
+.endm
+.macro SPOOR_THREAD
+    mov rcx, qword ptr [rip + spoor_tls@GOTTPOFF]
+    mov rcx, fs:[rcx]
+.endm
+// Makes what was written up to `next` visible outside, and lets handlers record again.
+.macro SPOOR_PUBLISH
+    mov rax, [rcx + {next}]
+    add rax, [rcx + {bias}]
+    mov rdx, [rcx + {written}]
+    mov [rdx], rax
+    mov qword ptr [rcx + {busy}], 0
+.endm
+// The second word of the record of the youngest entry, which rdx points to, into rax; rdx is lost.
+.macro SPOOR_HEADER more
+    mov rax, [rdx + {stub}]
+    mov rax, [rax - {record}]
+    sub rdx, [rcx + {base}]
+    shl rdx, 11
+    lea rax, [rax + rdx + \more - 0x10000]
+.endm
+
+.macro SPOOR_CALL_DETAIL
+    mov [rsi + 16], rdi
+    mov rdx, [rsp]
+    mov [rsi + 24], rdx
+    mov rdx, [rsp + 8]
+    mov [rsi + 32], rdx
+    mov rdx, [rsp + 16]
+    mov [rsi + 40], rdx
+    mov [rsi + 48], r8
+    mov [rsi + 56], r9
+    mov [rsi + 72], rbp
+    lea r8, [rsp + 48]
+    mov [rsi + 80], r8
+    // The window: not past the end of the stack.
+    mov r9, [rcx + {low}]
+    add r9, [rcx + {size}]
+    sub r9, r8
+    cmp r9, [rcx + {window}]
+    cmova r9, [rcx + {window}]
+    mov rdi, r9
+    shl rdi, 5
+    lea rax, [rax + rdi + (11 << 8)]
+    mov [rsi + 8], rax
+    mov rdx, [rcx + {top}]
+    mov rax, [rdx + {real}]
+    mov [rsi + 64], rax
+    // From here r8 is where the window ends, rdi where its copy does.
+    lea rdi, [rsi + r9 + 88]
+    add r8, r9
+    neg r9
+    jz 52f
+    test r9, 8
+    jz 51f
+    mov rax, [r8 + r9]
+    mov [rdi + r9], rax
+    add r9, 8
+    jz 52f
+51:
+    mov rax, [r8 + r9]
+    mov rdx, [r8 + r9 + 8]
+    mov [rdi + r9], rax
+    mov [rdi + r9 + 8], rdx
+    add r9, 16
+    jnz 51b
+52:
+    // Return addresses in the window are told as the program would read them, not as stubs.
+    mov rdx, [rcx + {top}]
+53:
+    mov rax, [rdx]
+    and rax, -2
+    cmp rax, r8
+    jae 54f
+    sub rax, r8
+    mov r9, [rdx + {real}]
+    mov [rdi + rax], r9
+    sub rdx, 32
+    jmp 53b
+54:
+    mov [rcx + {next}], rdi
+    mov rdi, [rsi + 16]
+    mov r8, [rsi + 48]
+    mov r9, [rsi + 56]
+.endm
+
+.macro SPOOR_ENTER detail
+    SPOOR_SAVE
+    SPOOR_THREAD
+    cmp rcx, 1
+    jbe 30f
+    lea rsi, [rsp + 48]
+    cmp qword ptr [rcx + {busy}], 0
+    jne 41f
+    mov [rcx + {busy}], rsi
+    mov rdx, [rcx + {top}]
+    mov rax, rsi
+    sub rax, [rcx + {low}]
+    cmp rax, [rcx + {size}]
+    jae 40f
+    mov rax, [rcx + {next}]
+    .if \detail
+    add rax, [rcx + {largest}]
+    .else
+    add rax, 16
+    .endif
+    cmp rax, [rcx + {end}]
+    ja 40f
+    lea rax, [rsi + 1]
+    cmp [rdx], rax
+    jbe 20f
+    cmp rdx, [rcx + {limit}]
+    jae 40f
+    mov rax, [rsi]
+    mov [rdx + 32 + {real}], rax
+    mov [rdx + 32], rsi
+    mov rax, [rsp + 40]
+    mov [rdx + 32 + {stub}], rax
+    add rdx, 32
+    mov [rcx + {top}], rdx
+10:
+    rdtsc
+    shl rdx, 32
+    or rax, rdx
+    mov rdx, [rcx + {top}]
+    mov [rdx + {entered}], rax
+    mov rsi, [rcx + {next}]
+    mov [rsi], rax
+    SPOOR_HEADER 0
+    .if \detail
+    SPOOR_CALL_DETAIL
+    .else
+    mov [rsi + 8], rax
+    add rsi, 16
+    mov [rcx + {next}], rsi
+    .endif
+    SPOOR_PUBLISH
+11:
+    SPOOR_RESTORE
+20:
+    // A frame that is gone, or a tail call: the return address is that of the function entered last, and still ours.
+    // The entry becomes the new function's, and the slot points to the new function's stub.
+    cmp [rdx], rsi
+    jne 40f
+    mov rax, [rdx + {stub}]
+    add rax, 10
+    cmp [rsi], rax
+    jne 40f
+    mov rax, [rsp + 40]
+    mov [rdx + {stub}], rax
+    add qword ptr [rsp + 40], 16
+    add rax, 10
+    mov [rsi], rax
+    jmp 10b
+30:
+    jb 41f
+    add qword ptr [rsp + 40], 16
+    jmp 11b
+40:
+    mov qword ptr [rcx + {busy}], 0
+41:
+    xor eax, eax
+    jmp spoor_enter_slowly
+.endm
+
+.macro SPOOR_LEAVE detail
+    lea rsp, [rsp - 8]
+    SPOOR_SAVE
+    SPOOR_THREAD
+    lea rsi, [rsp + 40]
+    cmp rcx, 1
+    jbe 40f
+    mov [rcx + {busy}], rsi
+    mov rdx, [rcx + {top}]
+    cmp [rdx], rsi
+    jne 40f
+    mov rax, [rcx + {next}]
+    .if \detail
+    add rax, 64
+    .else
+    add rax, 24
+    .endif
+    cmp rax, [rcx + {end}]
+    ja 40f
+    mov rax, [rdx + {real}]
+    mov [rsi], rax
+    rdtsc
+    shl rdx, 32
+    or rax, rdx
+    mov rsi, [rcx + {next}]
+    mov [rsi], rax
+    mov rdx, [rcx + {top}]
+    mov rax, [rdx + {entered}]
+    mov [rsi + 16], rax
+    .if \detail
+    mov rax, [rdx + {real}]
+    mov [rsi + 40], rax
+    SPOOR_HEADER 0x801
+    mov [rsi + 8], rax
+    mov rax, [rsp + 32]
+    mov [rsi + 24], rax
+    mov rax, [rsp + 8]
+    mov [rsi + 32], rax
+    mov [rsi + 48], rbp
+    lea rax, [rsp + 48]
+    mov [rsi + 56], rax
+    add rsi, 64
+    .else
+    SPOOR_HEADER 0x101
+    mov [rsi + 8], rax
+    add rsi, 24
+    .endif
+    mov [rcx + {next}], rsi
+    sub qword ptr [rcx + {top}], 32
+    SPOOR_PUBLISH
+11:
+    SPOOR_RESTORE
+40:
+    SPOOR_SAVE_ALL
+    mov rdi, rbp
+    call {slow_leave}
+    SPOOR_RESTORE_ALL
+    jmp 11b
+.endm
+
+.macro SPOOR_SAVE_ALL
+    push rdi
+    push r8
+    push r9
+    push r10
+    push r11
+    push rbp
+    mov rbp, rsp
+    sub rsp, 256
+    and rsp, -16
+    movaps [rsp], xmm0
+    movaps [rsp + 16], xmm1
+    movaps [rsp + 32], xmm2
+    movaps [rsp + 48], xmm3
+    movaps [rsp + 64], xmm4
+    movaps [rsp + 80], xmm5
+    movaps [rsp + 96], xmm6
+    movaps [rsp + 112], xmm7
+    movaps [rsp + 128], xmm8
+    movaps [rsp + 144], xmm9
+    movaps [rsp + 160], xmm10
+    movaps [rsp + 176], xmm11
+    movaps [rsp + 192], xmm12
+    movaps [rsp + 208], xmm13
+    movaps [rsp + 224], xmm14
+    movaps [rsp + 240], xmm15
+    cld
+.endm
+.macro SPOOR_RESTORE_ALL
+    movaps xmm0, [rsp]
+    movaps xmm1, [rsp + 16]
+    movaps xmm2, [rsp + 32]
+    movaps xmm3, [rsp + 48]
+    movaps xmm4, [rsp + 64]
+    movaps xmm5, [rsp + 80]
+    movaps xmm6, [rsp + 96]
+    movaps xmm7, [rsp + 112]
+    movaps xmm8, [rsp + 128]
+    movaps xmm9, [rsp + 144]
+    movaps xmm10, [rsp + 160]
+    movaps xmm11, [rsp + 176]
+    movaps xmm12, [rsp + 192]
+    movaps xmm13, [rsp + 208]
+    movaps xmm14, [rsp + 224]
+    movaps xmm15, [rsp + 240]
+    mov rsp, rbp
+    pop rbp
+    pop r11
+    pop r10
+    pop r9
+    pop r8
+    pop rdi
+.endm
+
+    .balign 64
+    .globl spoor_enter_index
+    .hidden spoor_enter_index
+spoor_enter_index:
+    SPOOR_ENTER 0
+    .balign 64
+    .globl spoor_enter_detail
+    .hidden spoor_enter_detail
+spoor_enter_detail:
+    SPOOR_ENTER 1
+    .globl spoor_enter_probe
+    .hidden spoor_enter_probe
+spoor_enter_probe:
+    SPOOR_SAVE
+    mov eax, 1
+    jmp spoor_enter_slowly
+    .globl spoor_enter_unwinder
+    .hidden spoor_enter_unwinder
+spoor_enter_unwinder:
+    SPOOR_SAVE
+    mov eax, 2
+    jmp spoor_enter_slowly
+    .globl spoor_enter_watched
+    .hidden spoor_enter_watched
+spoor_enter_watched:
+    SPOOR_SAVE
+    mov eax, 3
+spoor_enter_slowly:
+    SPOOR_SAVE_ALL
+    mov rdi, rbp
+    mov esi, eax
+    call {slow_enter}
+    SPOOR_RESTORE_ALL
+    SPOOR_RESTORE
+    .balign 64
+    .globl spoor_leave_index
+    .hidden spoor_leave_index
+spoor_leave_index:
+    SPOOR_LEAVE 0
+    .balign 64
+    .globl spoor_leave_detail
+    .hidden spoor_leave_detail
+spoor_leave_detail:
+    SPOOR_LEAVE 1
+
+    .globl spoor_tls_at
+    .hidden spoor_tls_at
+spoor_tls_at:
+    mov rax, qword ptr [rip + spoor_tls@GOTTPOFF]
+    add rax, fs:[0]
+    ret
+"#,
+    busy = const offset_of!(Thread, busy),
+    top = const offset_of!(Thread, top),
+    base = const offset_of!(Thread, base),
+    limit = const offset_of!(Thread, limit),
+    low = const offset_of!(Thread, low),
+    size = const offset_of!(Thread, size),
+    next = const WRITER_AT + offset_of!(Writer, next),
+    end = const WRITER_AT + offset_of!(Writer, end),
+    bias = const WRITER_AT + offset_of!(Writer, bias),
+    written = const WRITER_AT + offset_of!(Writer, written),
+    window = const WRITER_AT + offset_of!(Writer, window),
+    largest = const WRITER_AT + offset_of!(Writer, largest),
+    real = const offset_of!(Entry, real),
+    stub = const offset_of!(Entry, stub),
+    entered = const offset_of!(Entry, entered),
+    record = const RECORD,
+    slow_enter = sym super::slow::enter,
+    slow_leave = sym super::slow::leave,
+);
+
+/// The second word of a function's records, as its header holds it: that of a call, with no depth yet. With detail it
+/// has no length either.
+pub(crate) fn record_word(function: u32, detail: bool) -> u64 {
+    header(Kind::Call, if detail { 0 } else { 2 }, 0, function)
+}
+
+// What the assembly adds to that.
+const _: () = assert!(header(Kind::Return, 3, 0, 0) - header(Kind::Call, 2, 0, 0) == 0x101);
+const _: () = assert!(header(Kind::Return, 8, 0, 0) - header(Kind::Call, 0, 0, 0) == 0x801);
+const _: () = assert!(header(Kind::Call, 2, 1, 0) - header(Kind::Call, 2, 0, 0) == 0x1_0000);
+
+unsafe extern "C" {
+    pub(super) fn spoor_enter_index();
+    pub(super) fn spoor_enter_detail();
+    pub(super) fn spoor_enter_probe();
+    pub(super) fn spoor_enter_unwinder();
+    pub(super) fn spoor_enter_watched();
+    pub(super) fn spoor_leave_index();
+    pub(super) fn spoor_leave_detail();
+    /// Where the calling thread's two words are.
+    pub(super) fn spoor_tls_at() -> *mut [usize; 2];
+}
+
+/// What enter has saved, from the lowest address up.
+#[derive(Debug)]
+#[repr(C)]
+pub(super) struct Entered {
+    pub(super) rbp: u64,
+    _r11: u64,
+    _r10: u64,
+    pub(super) r9: u64,
+    pub(super) r8: u64,
+    pub(super) rdi: u64,
+    pub(super) rsi: u64,
+    pub(super) rdx: u64,
+    pub(super) rcx: u64,
+    _flags: u64,
+    pub(super) rax: u64,
+    /// The place in the stub that enter returns to.
+    pub(super) stub: usize,
+    /// The function's return address.
+    pub(super) real: usize,
+}
+
+/// What leave has saved, from the lowest address up.
+#[derive(Debug)]
+#[repr(C)]
+pub(super) struct Left {
+    pub(super) rbp: u64,
+    _r11: u64,
+    _r10: u64,
+    _r9: u64,
+    _r8: u64,
+    _rdi: u64,
+    _rsi: u64,
+    pub(super) rdx: u64,
+    _rcx: u64,
+    _flags: u64,
+    pub(super) rax: u64,
+    /// Where the function's return address was, and must be again.
+    pub(super) slot: usize,
+}

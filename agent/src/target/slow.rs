@@ -1,0 +1,228 @@
+//! Enter and leave for everything uncommon.
+
+use core::{
+    ptr,
+    sync::atomic::{Ordering, compiler_fence},
+};
+
+use super::{
+    routines::{Entered, Left},
+    shadow::{Entry, Header},
+    sys,
+    thread::Thread,
+    unwind, watch,
+};
+use crate::shared::{Kind, MAX_RECORD_WORDS, header, tsc};
+
+/// How a function is hooked, as its stub says.
+const PROBE: u32 = 1;
+const UNWINDER: u32 = 2;
+const WATCHED: u32 = 3;
+
+/// From where enter returns to when the return is hooked, to where it returns to when it is not.
+const PASS: usize = 16;
+
+/// Called by enter, with what it saved.
+pub(super) extern "C" fn enter(entered: &mut Entered, kind: u32) {
+    let hooked = Thread::current().is_some_and(|thread| enter_on(thread, entered, kind));
+    if !hooked {
+        entered.stub += PASS;
+    }
+}
+
+/// Whether the return is to be hooked.
+fn enter_on(thread: &mut Thread, entered: &mut Entered, kind: u32) -> bool {
+    let slot = &raw const entered.real as usize;
+    let on_current = |address: usize| address.wrapping_sub(thread.low) < thread.size;
+    // SAFETY: a field of our own, which a handler may have changed.
+    let busy = unsafe { ptr::read_volatile(&raw const thread.busy) };
+    // At or above the call that was being recorded, that call is over: a handler has jumped out of it, or the unwinder
+    // that was called there is done.
+    if busy != 0 && !(on_current(slot) && on_current(busy) && slot >= busy) {
+        return false;
+    }
+    set_busy(thread, slot);
+    if thread.restored {
+        unwind::rearm(thread, slot);
+    }
+    let hooked = thread.select(slot) && record_entry(thread, entered, slot, kind);
+    // Everything below an unwinder is passed through until it is done.
+    if !thread.restored {
+        set_busy(thread, 0);
+    }
+    hooked
+}
+
+fn record_entry(thread: &mut Thread, entered: &mut Entered, slot: usize, kind: u32) -> bool {
+    reap(thread, slot);
+    let stub = entered.stub;
+    let arguments = [entered.rdi, entered.rsi, entered.rdx, entered.rcx, entered.r8, entered.r9];
+    let mut real = entered.real;
+    let hooked = kind != PROBE && kind != UNWINDER;
+    // What has the same slot as the function entered last was jumped to by it, unless that is gone.
+    if let Some(entry) = thread.youngest().copied().filter(|entry| entry.slot() == slot) {
+        if entered.real == entry.armed() {
+            real = entry.real;
+            entered.real = real;
+            if entry.is_slow() {
+                watch::tail_called(thread, &entry);
+            }
+        } else {
+            unwound(thread, &entry);
+        }
+        thread.pop();
+    }
+    let time = tsc::now();
+    let entry = Entry::new(slot, real, stub, time, kind == WATCHED);
+    if kind == UNWINDER {
+        unwind::restore(thread);
+    } else if hooked && !thread.push(entry) {
+        let too_deep = &thread.writer().head().too_deep;
+        // ORDERING: only this thread writes it.
+        too_deep.store(too_deep.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        return false;
+    }
+    let depth = if hooked { thread.depth() } else { entries(thread) };
+    call(thread, &entry, arguments, entered.rbp, depth);
+    if kind == WATCHED || thread.awaiting_routine > 0 {
+        watch::entered(thread, arguments, &entry);
+    }
+    hooked
+}
+
+/// Records a call.
+pub(super) fn call(thread: &mut Thread, entry: &Entry, arguments: [u64; 6], frame_pointer: u64, depth: u32) {
+    let time = entry.entered;
+    let word = entry.header().record + (u64::from(depth) << 16);
+    if !thread.writer().detail {
+        thread.writer().event(&[time, word]);
+        return;
+    }
+    let mut record = [0_u64; MAX_RECORD_WORDS];
+    record[..2].copy_from_slice(&[time, word]);
+    record[2..8].copy_from_slice(&arguments);
+    record[8..11].copy_from_slice(&[entry.real as u64, frame_pointer, entry.slot() as u64]);
+    let words = window(thread, entry, &mut record[11..]);
+    record[1] += (11 + words as u64) << 8;
+    thread.writer().event(&record[..11 + words]);
+}
+
+/// Copies the stack from an entry's slot upward, with the return addresses that the program would read.
+fn window(thread: &mut Thread, entry: &Entry, into: &mut [u64]) -> usize {
+    let slot = entry.slot();
+    let words = (thread.writer().window.min((thread.low + thread.size).saturating_sub(slot)) / 8).min(into.len());
+    for (place, word) in into.iter_mut().take(words).enumerate() {
+        // SAFETY: from a slot that is in use up to the end of its stack at most.
+        *word = unsafe { *(slot as *const u64).add(place) };
+    }
+    if let Some(first) = into.first_mut().filter(|_| words > 0) {
+        *first = entry.real as u64;
+    }
+    let mut older = thread.top;
+    while older > thread.base {
+        // SAFETY: entries above the base are initialised.
+        let this = unsafe { &*older };
+        let Some(place) = into[..words].get_mut(this.slot().wrapping_sub(slot) / 8) else { break };
+        *place = this.real as u64;
+        older = older.wrapping_sub(1);
+    }
+    words
+}
+
+/// How many functions are on the current shadow stack.
+pub(super) fn entries(thread: &Thread) -> u32 {
+    ((thread.top as usize - thread.base as usize) / size_of::<Entry>()) as u32
+}
+
+/// Called by leave, with what it saved.
+pub(super) extern "C" fn leave(left: &mut Left) {
+    let slot = &raw const left.slot as usize;
+    let Some(thread) = Thread::even_after_fork() else { lost() };
+    set_busy(thread, slot);
+    let selected = thread.select(slot);
+    if selected {
+        reap(thread, slot);
+    }
+    left.slot = match thread.youngest().copied().filter(|entry| selected && entry.slot() == slot) {
+        Some(entry) => {
+            return_(thread, &entry, left, slot);
+            thread.pop();
+            entry.real
+        }
+        None => thread.recover(slot).unwrap_or_else(|| lost()),
+    };
+    set_busy(thread, 0);
+}
+
+/// Records a return.
+fn return_(thread: &mut Thread, entry: &Entry, left: &Left, slot: usize) {
+    let (time, depth) = (tsc::now(), thread.depth());
+    if !thread.writer().is_open() {
+        return;
+    }
+    if entry.is_slow() {
+        watch::left(thread, entry, left.rax, time);
+    }
+    let function = function(entry.header());
+    if thread.writer().detail {
+        let word = header(Kind::Return, 8, depth, function);
+        let registers = [left.rax, left.rdx, entry.real as u64, left.rbp, slot as u64 + 8];
+        let [rax, rdx, real, rbp, rsp] = registers;
+        thread.writer().event(&[time, word, entry.entered, rax, rdx, real, rbp, rsp]);
+    } else {
+        thread.writer().event(&[time, header(Kind::Return, 3, depth, function), entry.entered]);
+    }
+}
+
+/// Takes off the shadow stack what is below this slot: those frames are gone, or seem to be.
+fn reap(thread: &mut Thread, slot: usize) {
+    while let Some(entry) = thread.youngest().copied()
+        && entry.slot() < slot
+    {
+        thread.remember(&entry);
+        unwound(thread, &entry);
+        thread.pop();
+    }
+}
+
+/// Records that the youngest function was left without returning.
+pub(super) fn unwound(thread: &mut Thread, entry: &Entry) {
+    let (time, depth) = (tsc::now(), thread.depth());
+    if !thread.writer().is_open() {
+        return;
+    }
+    if entry.is_slow() {
+        watch::unwound(thread, entry, time);
+    }
+    let word = header(Kind::Exception, 3, depth, function(entry.header()));
+    thread.writer().event(&[time, word, entry.entered]);
+}
+
+/// The number of the function that a header belongs to.
+pub(super) fn function(header: &Header) -> u32 {
+    (header.record >> 40) as u32
+}
+
+fn set_busy(thread: &mut Thread, slot: usize) {
+    compiler_fence(Ordering::SeqCst);
+    // SAFETY: a field of our own; a handler must see it before, or after, what comes next.
+    unsafe { ptr::write_volatile(&raw mut thread.busy, slot) };
+    compiler_fence(Ordering::SeqCst);
+}
+
+/// A function returns, and nobody knows where to. There is no way to go on.
+#[cold]
+fn lost() -> ! {
+    const WRITE: usize = 1;
+    const KILL: usize = 62;
+    const SIGABRT: usize = 6;
+    let message = b"spoor: a traced function returned on a stack that it was not called on; cannot go on\n";
+    loop {
+        // SAFETY: it writes a message to stderr and ends the process.
+        unsafe {
+            sys::call(WRITE, [2, message.as_ptr() as usize, message.len(), 0, 0, 0]);
+            sys::call(KILL, [sys::getpid() as usize, SIGABRT, 0, 0, 0, 0]);
+            sys::call(KILL, [sys::getpid() as usize, 9, 0, 0, 0, 0]);
+        }
+    }
+}

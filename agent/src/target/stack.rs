@@ -1,0 +1,117 @@
+//! Where the real stacks are: found in the process's own map, with nothing but system calls.
+
+use super::sys;
+
+/// How far a main thread's stack may grow. It is larger only where its limit was raised.
+const MAIN_STACK_BYTES: usize = 64 << 20;
+
+/// The mapping that holds an address: from where to where. Where it cannot be found, the 64 KiB around the address.
+pub(super) fn around(address: usize, scratch: &mut [u8]) -> (usize, usize) {
+    let mut found = (address & !0xFFFF, (address & !0xFFFF) + 0x1_0000);
+    let Some(file) = sys::open(b"/proc/self/maps\0") else { return found };
+    let mut line = Line::default();
+    'file: loop {
+        let count = sys::read(file, scratch);
+        if count == 0 {
+            break;
+        }
+        let mut at = 0;
+        while at < count.min(scratch.len()) {
+            if let Some(whole) = line.take(scratch[at])
+                && whole.low <= address
+                && address < whole.high
+            {
+                found = whole.bounds();
+                break 'file;
+            }
+            at += 1;
+        }
+    }
+    sys::close(file);
+    found
+}
+
+/// A line of the map, byte by byte: `low-high permissions offset device inode name`.
+#[derive(Clone, Copy, Default)]
+struct Line {
+    low: usize,
+    high: usize,
+    place: Place,
+    is_main_stack: bool,
+}
+
+#[derive(Clone, Copy, Default, PartialEq)]
+enum Place {
+    #[default]
+    Low,
+    High,
+    Rest,
+    /// Behind an opening bracket: the kernel's own names are in brackets.
+    Bracket,
+}
+
+impl Line {
+    /// Takes the next byte, and tells the line if it is its last.
+    fn take(&mut self, byte: u8) -> Option<Self> {
+        if byte == b'\n' {
+            return Some(core::mem::take(self));
+        }
+        match (self.place, byte) {
+            (Place::Low, b'-') => self.place = Place::High,
+            (Place::High, b' ') => self.place = Place::Rest,
+            (Place::Low, digit) => self.low = self.low << 4 | hex(digit),
+            (Place::High, digit) => self.high = self.high << 4 | hex(digit),
+            (Place::Rest, b'[') => self.place = Place::Bracket,
+            (Place::Bracket, byte) => {
+                self.is_main_stack = byte == b's';
+                self.place = Place::Rest;
+            }
+            (Place::Rest, _) => {}
+        }
+        None
+    }
+
+    fn bounds(&self) -> (usize, usize) {
+        match self.is_main_stack {
+            true => (self.high.saturating_sub(MAIN_STACK_BYTES).min(self.low), self.high),
+            false => (self.low, self.high),
+        }
+    }
+}
+
+fn hex(digit: u8) -> usize {
+    match digit {
+        b'0'..=b'9' => (digit - b'0') as usize,
+        b'a'..=b'f' => (digit - b'a') as usize + 10,
+        _ => 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_local_is_on_the_stack_of_its_thread() {
+        let check = || {
+            let (local, mut scratch) = (0_u8, [0; 64]);
+            let address = &raw const local as usize;
+            let (low, high) = around(address, &mut scratch);
+            assert!(low <= address && address < high);
+            assert!(high - low >= 0x1_0000, "{low:x} {high:x}");
+            low
+        };
+        let here = check();
+        let there = std::thread::spawn(check).join().expect("the thread ends");
+        assert_ne!(here, there, "two threads have two stacks");
+    }
+
+    #[test]
+    fn lines_read_as_the_kernel_writes_them() {
+        let mut line = Line::default();
+        let text = b"7ffd1000-7ffd3000 rw-p 00000000 00:00 0   [stack]\n";
+        let whole = text.iter().filter_map(|byte| line.take(*byte)).next().expect("a line");
+        assert_eq!((whole.low, whole.high, whole.is_main_stack), (0x7FFD_1000, 0x7FFD_3000, true));
+        assert_eq!(whole.bounds().1 - whole.bounds().0, MAIN_STACK_BYTES);
+    }
+}

@@ -1,0 +1,151 @@
+//! System calls, without libc.
+
+use core::arch::asm;
+
+pub(super) const READ: usize = 0;
+pub(super) const CLOSE: usize = 3;
+pub(super) const MMAP: usize = 9;
+pub(super) const MUNMAP: usize = 11;
+pub(super) const RT_SIGPROCMASK: usize = 14;
+pub(super) const MADVISE: usize = 28;
+pub(super) const NANOSLEEP: usize = 35;
+pub(super) const GETPID: usize = 39;
+pub(super) const FTRUNCATE: usize = 77;
+pub(super) const PRCTL: usize = 157;
+pub(super) const GETTID: usize = 186;
+pub(super) const FUTEX: usize = 202;
+pub(super) const OPENAT: usize = 257;
+pub(super) const MEMFD_CREATE: usize = 319;
+
+/// Makes a system call. The result is what the kernel says: below 0 it is an error's number, negated.
+///
+/// # Safety
+///
+/// The kernel does whatever the call means, to any memory that the arguments point to.
+#[inline(always)]
+pub(super) unsafe fn call(number: usize, arguments: [usize; 6]) -> isize {
+    let [a, b, c, d, e, f] = arguments;
+    let result;
+    // SAFETY: what the call does is the caller's business; the registers that the kernel changes are named.
+    unsafe {
+        asm!("syscall", inlateout("rax") number as isize => result, in("rdi") a, in("rsi") b, in("rdx") c, in("r10") d,
+            in("r8") e, in("r9") f, lateout("rcx") _, lateout("r11") _, options(nostack));
+    }
+    result
+}
+
+/// The id of the calling thread.
+pub(super) fn gettid() -> u32 {
+    // SAFETY: it touches no memory.
+    unsafe { call(GETTID, [0; 6]) as u32 }
+}
+
+/// The id of the process.
+pub(super) fn getpid() -> u32 {
+    // SAFETY: it touches no memory.
+    unsafe { call(GETPID, [0; 6]) as u32 }
+}
+
+/// Maps fresh memory, private and readable and writable. It takes no memory until it is touched. `None` where there is
+/// no room.
+pub(super) fn map(bytes: usize) -> Option<*mut u8> {
+    const READ_WRITE: usize = 3;
+    const PRIVATE_ANONYMOUS_NORESERVE: usize = 0x4022;
+    // SAFETY: at an address of the kernel's choice, so no memory that anybody uses changes.
+    let at = unsafe { call(MMAP, [0, bytes, READ_WRITE, PRIVATE_ANONYMOUS_NORESERVE, usize::MAX, 0]) };
+    (at > 0).then_some(at as *mut u8)
+}
+
+/// Keeps these pages from being inherited: after a fork the child finds zeros there.
+///
+/// # Safety
+///
+/// The pages are the caller's own.
+pub(super) unsafe fn wipe_on_fork(at: *mut u8, bytes: usize) -> bool {
+    const WIPE_ON_FORK: usize = 18;
+    // SAFETY: the caller's pages; nothing changes in this process.
+    unsafe { call(MADVISE, [at as usize, bytes, WIPE_ON_FORK, 0, 0, 0]) == 0 }
+}
+
+/// Keeps these pages from being inherited: after a fork the child has nothing there.
+///
+/// # Safety
+///
+/// The pages are the caller's own.
+pub(super) unsafe fn dont_fork(at: *mut u8, bytes: usize) -> bool {
+    const DONT_FORK: usize = 10;
+    // SAFETY: the caller's pages; nothing changes in this process.
+    unsafe { call(MADVISE, [at as usize, bytes, DONT_FORK, 0, 0, 0]) == 0 }
+}
+
+/// Opens a file to read. `path` ends with a zero byte.
+pub(super) fn open(path: &[u8]) -> Option<usize> {
+    const AT_FDCWD: usize = -100_isize as usize;
+    const READ_CLOSE_ON_EXEC: usize = 0o2_000_000;
+    debug_assert!(path.last() == Some(&0));
+    // SAFETY: the path ends with a zero byte, and is only read.
+    let descriptor = unsafe { call(OPENAT, [AT_FDCWD, path.as_ptr() as usize, READ_CLOSE_ON_EXEC, 0, 0, 0]) };
+    usize::try_from(descriptor).ok()
+}
+
+/// Reads from a file. 0 at its end and on errors.
+pub(super) fn read(descriptor: usize, buffer: &mut [u8]) -> usize {
+    // SAFETY: the kernel writes at most as much as the buffer holds.
+    let count = unsafe { call(READ, [descriptor, buffer.as_mut_ptr() as usize, buffer.len(), 0, 0, 0]) };
+    usize::try_from(count).unwrap_or(0)
+}
+
+/// Closes a file.
+pub(super) fn close(descriptor: usize) {
+    // SAFETY: callers close only what they opened.
+    unsafe { call(CLOSE, [descriptor, 0, 0, 0, 0, 0]) };
+}
+
+/// Blocks all signals in this thread. Returns those that were blocked before.
+pub(super) fn block_signals() -> u64 {
+    const BLOCK: usize = 0;
+    let (all, mut before) = (u64::MAX, 0_u64);
+    let (new, old) = (&raw const all as usize, &raw mut before as usize);
+    // SAFETY: it reads one and writes the other, eight bytes each.
+    unsafe { call(RT_SIGPROCMASK, [BLOCK, new, old, 8, 0, 0]) };
+    before
+}
+
+/// Blocks just these signals in this thread.
+pub(super) fn set_signals(blocked: u64) {
+    const SET_MASK: usize = 2;
+    // SAFETY: it reads eight bytes.
+    unsafe { call(RT_SIGPROCMASK, [SET_MASK, &raw const blocked as usize, 0, 8, 0, 0]) };
+}
+
+/// The name of the calling thread, padded with zeros, as words.
+pub(super) fn thread_name() -> [u64; 2] {
+    const GET_NAME: usize = 16;
+    let mut name = [0_u64; 2];
+    // SAFETY: it writes 16 bytes.
+    unsafe { call(PRCTL, [GET_NAME, name.as_mut_ptr() as usize, 0, 0, 0, 0]) };
+    name
+}
+
+/// Waits until somebody wakes those who wait on `word`, unless it does not hold `value`, or until the time is over.
+pub(super) fn futex_wait(word: &core::sync::atomic::AtomicU32, value: u32, milliseconds: u64) {
+    const WAIT: usize = 0;
+    let timeout = [milliseconds / 1000, milliseconds % 1000 * 1_000_000];
+    let arguments = [word.as_ptr() as usize, WAIT, value as usize, timeout.as_ptr() as usize, 0, 0];
+    // SAFETY: it reads the word and the timeout.
+    unsafe { call(FUTEX, arguments) };
+}
+
+/// Wakes all who wait on `word`.
+pub(super) fn futex_wake(word: &core::sync::atomic::AtomicU32) {
+    const WAKE: usize = 1;
+    // SAFETY: the word is only used as an address.
+    unsafe { call(FUTEX, [word.as_ptr() as usize, WAKE, i32::MAX as usize, 0, 0, 0]) };
+}
+
+/// Does nothing for a while.
+pub(super) fn sleep_microseconds(microseconds: u64) {
+    let time = [microseconds / 1_000_000, microseconds % 1_000_000 * 1000];
+    // SAFETY: it reads the time.
+    unsafe { call(NANOSLEEP, [time.as_ptr() as usize, 0, 0, 0, 0, 0]) };
+}

@@ -1,0 +1,484 @@
+//! What is known of a thread while it is traced.
+
+use core::{
+    ptr,
+    sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering, compiler_fence},
+};
+
+use super::{
+    routines::spoor_tls_at,
+    shadow::{Entry, STACKS, Shadow},
+    stack, sys,
+    writer::Writer,
+};
+use crate::shared::{Control, HEAD_BYTES, RingHead, RingState, Shape, tsc};
+
+/// How many threads can be traced at once.
+pub(super) const MOST_THREADS: usize = 4096;
+
+/// How many return addresses are kept of frames that seemed to be gone.
+const GRAVES: usize = 4096;
+
+/// A thread's state. `routines` knows the layout of the first fields.
+///
+/// Behind the first page lies the [`Writer`], on a page that forked children find empty. All of it is mapped for the
+/// thread's ring, and goes to the next thread together with the ring.
+#[repr(C)]
+pub(super) struct Thread {
+    /// The youngest entry of the current shadow stack, and the rest of it.
+    pub(super) top: *mut Entry,
+    /// Where the return address is of the call that is being recorded; 0 while none is. What a handler calls
+    /// meanwhile, or we ourselves, is passed through.
+    pub(super) busy: usize,
+    pub(super) low: usize,
+    pub(super) size: usize,
+    pub(super) base: *mut Entry,
+    pub(super) limit: *mut Entry,
+    /// Whether the return addresses on the current stack are the real ones, because somebody unwinds it.
+    pub(super) restored: bool,
+    pub(super) shadows: [Shadow; STACKS],
+    /// Which shadow is the current one, and how many there are.
+    pub(super) current: usize,
+    pub(super) count: usize,
+    /// How many were ever buried.
+    buried: usize,
+    /// The start routine that is still to be seen: how many calls it is looked for.
+    pub(super) awaiting_routine: u32,
+    /// What watched functions remember from entry to return.
+    pub(super) notes: super::watch::Notes,
+}
+
+/// Where the parts behind the first page are.
+pub(super) const WRITER_AT: usize = 4096;
+const GRAVES_AT: usize = 8192;
+const SCRATCH_AT: usize = GRAVES_AT + GRAVES * size_of::<Grave>();
+const SCRATCH_BYTES: usize = 4096;
+const STATE_BYTES: usize = SCRATCH_AT + SCRATCH_BYTES;
+
+const _: () = assert!(size_of::<Thread>() <= WRITER_AT && size_of::<Writer>() <= 4096);
+
+/// The return address of a frame that seemed to be gone.
+#[derive(Clone, Copy)]
+#[repr(C)]
+struct Grave {
+    slot: usize,
+    real: usize,
+}
+
+/// In a thread's first word: it is not traced.
+pub(super) const IGNORED: usize = 1;
+
+/// The rings, once there are any.
+static CONTROL: AtomicPtr<Control> = AtomicPtr::new(ptr::null_mut());
+
+/// A word that is 1 here and 0 in every forked child.
+static HERE: AtomicPtr<AtomicU32> = AtomicPtr::new(ptr::null_mut());
+
+/// The state that belongs to each ring.
+static THREADS: [AtomicUsize; MOST_THREADS] = [const { AtomicUsize::new(0) }; MOST_THREADS];
+
+/// Threads that are never traced: those that Frida had when the program was hooked.
+static FOREIGN: [AtomicU32; 64] = [const { AtomicU32::new(0) }; 64];
+
+/// What the names of Frida's threads start with: those that it starts later begin with the name of the one that did.
+const FOREIGN_NAMES: [&[u8]; 4] = [b"gum-js-loop", b"frida-", b"pool-frida", b"pool-spawner"];
+
+/// The id of the traced process.
+static PROCESS: AtomicU32 = AtomicU32::new(0);
+
+/// Whether this is the traced process, and not a child that has its memory for the moment.
+pub(super) fn is_traced_process() -> bool {
+    // ORDERING: as in `prepare`.
+    PROCESS.load(Ordering::Relaxed) == sys::getpid()
+}
+
+/// Sets up what all threads share. `here` is on a page that forked children find empty.
+pub(super) fn prepare(control: &'static Control, here: &'static AtomicU32) {
+    // ORDERING: threads look at these only after hooks are in place, for which the outside stops all of them.
+    here.store(1, Ordering::Relaxed);
+    PROCESS.store(sys::getpid(), Ordering::Relaxed);
+    HERE.store(ptr::from_ref(here).cast_mut(), Ordering::Relaxed);
+    CONTROL.store(ptr::from_ref(control).cast_mut(), Ordering::Release);
+}
+
+/// Never traces this thread.
+pub(super) fn ignore(tid: u32) {
+    for place in &FOREIGN {
+        // ORDERING: as in `prepare`.
+        if place.compare_exchange(0, tid, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
+            return;
+        }
+    }
+}
+
+/// The memory shared with the outside, if this process is the one that is traced.
+pub(super) fn control() -> Option<&'static Control> {
+    // ORDERING: as in `prepare`.
+    let (here, control) = (HERE.load(Ordering::Relaxed), CONTROL.load(Ordering::Acquire));
+    // SAFETY: what is not null points to memory that is never unmapped. The first is looked at before the second,
+    // which a forked child does not have.
+    unsafe { if !here.is_null() && (*here).load(Ordering::Relaxed) == 1 { control.as_ref() } else { None } }
+}
+
+/// The two words of the calling thread: its state, or 0 for a new thread, or [`IGNORED`]; and, after a fork, the state
+/// that it had.
+pub(super) fn words() -> &'static mut [usize; 2] {
+    // SAFETY: they belong to this thread, and are used one at a time.
+    unsafe { &mut *spoor_tls_at() }
+}
+
+/// Runs `f` as a thread that is not traced.
+pub(super) fn untraced<T>(f: impl FnOnce() -> T) -> T {
+    let before = words()[0];
+    words()[0] = IGNORED;
+    compiler_fence(Ordering::SeqCst);
+    let result = f();
+    compiler_fence(Ordering::SeqCst);
+    words()[0] = before;
+    result
+}
+
+impl Thread {
+    /// The calling thread's state, made if it is new. `None` if it is not traced.
+    ///
+    /// In a forked child it is not traced any more; its state is kept to find the return addresses in.
+    pub(super) fn current() -> Option<&'static mut Self> {
+        match words()[0] {
+            IGNORED => None,
+            0 => Self::start(),
+            state => {
+                // SAFETY: it is a state that belongs to this thread alone, never unmapped.
+                let thread = unsafe { &mut *(state as *mut Self) };
+                if thread.writer().is_open() {
+                    return Some(thread);
+                }
+                *words() = [IGNORED, state];
+                None
+            }
+        }
+    }
+
+    /// The state that the thread has, or had before a fork.
+    pub(super) fn even_after_fork() -> Option<&'static mut Self> {
+        let [first, second] = *words();
+        let state = if first > IGNORED { first } else { second };
+        // SAFETY: as above.
+        unsafe { (state as *mut Self).as_mut() }
+    }
+
+    #[cold]
+    fn start() -> Option<&'static mut Self> {
+        // Whatever happens from here to the end is not traced.
+        words()[0] = IGNORED;
+        let control = control()?;
+        let tid = sys::gettid();
+        let name = sys::thread_name();
+        if is_foreign(tid, &name) {
+            return None;
+        }
+        let Some(ring) = take_ring(control) else {
+            // ORDERING: a count.
+            control.threads_without_ring.fetch_add(1, Ordering::Relaxed);
+            return None;
+        };
+        let (head, start) = ring_at(control, ring);
+        let Some(state) = state_of(ring) else {
+            // ORDERING: nobody else has it, and nothing was written.
+            head.state.store(RingState::Free as u32, Ordering::Release);
+            return None;
+        };
+        let thread = state.cast::<Self>();
+        // SAFETY: the state belongs to the ring, and the ring to this thread now. It is either fresh, all zeros, which
+        // are valid values, or what a thread that is gone has left.
+        let thread = unsafe { &mut *thread };
+        thread.reset();
+        thread.writer().open(control, head, start);
+        head.tid.store(tid, Ordering::Relaxed);
+        head.pthread.store(pthread_self() as u64, Ordering::Relaxed);
+        head.taken.store(tsc::now(), Ordering::Relaxed);
+        head.name.iter().zip(name).for_each(|(word, value)| word.store(value, Ordering::Relaxed));
+        // ORDERING: the outside sees all of the above.
+        head.state.store(RingState::Live as u32, Ordering::Release);
+        words()[0] = state as usize;
+        Some(thread)
+    }
+
+    fn reset(&mut self) {
+        (self.low, self.size, self.busy, self.restored) = (0, 0, 0, false);
+        (self.current, self.count, self.buried) = (0, 0, 0);
+        for shadow in &mut self.shadows {
+            (shadow.low, shadow.size, shadow.top) = (0, 0, shadow.base);
+        }
+        self.awaiting_routine = super::watch::LOOK_FOR_ROUTINE;
+        self.notes = Default::default();
+    }
+
+    pub(super) fn writer(&mut self) -> &mut Writer {
+        // SAFETY: it lies there, see the type.
+        unsafe { &mut *ptr::from_mut(self).cast::<u8>().add(WRITER_AT).cast() }
+    }
+
+    fn graves(&self) -> *mut Grave {
+        // SAFETY: they lie there, see the type.
+        unsafe { ptr::from_ref(self).cast_mut().cast::<u8>().add(GRAVES_AT).cast() }
+    }
+
+    /// How deep the youngest entry is.
+    pub(super) fn depth(&self) -> u32 {
+        ((self.top as usize - self.base as usize) / size_of::<Entry>()).saturating_sub(1) as u32
+    }
+
+    /// The youngest entry.
+    pub(super) fn youngest(&mut self) -> Option<&mut Entry> {
+        // SAFETY: the entries above the base up to the top are initialised.
+        if self.top > self.base { Some(unsafe { &mut *self.top }) } else { None }
+    }
+
+    /// Removes the youngest entry.
+    pub(super) fn pop(&mut self) {
+        debug_assert!(self.top > self.base);
+        self.top = self.top.wrapping_sub(1);
+    }
+
+    /// Adds an entry, if there is room.
+    pub(super) fn push(&mut self, entry: Entry) -> bool {
+        if self.top >= self.limit {
+            return false;
+        }
+        self.top = self.top.wrapping_add(1);
+        // SAFETY: below the limit, behind which there is room for one more.
+        unsafe { self.top.write(entry) };
+        true
+    }
+
+    /// Makes the shadow of the stack that holds this slot the current one. Whether that could be done.
+    pub(super) fn select(&mut self, slot: usize) -> bool {
+        if slot.wrapping_sub(self.low) < self.size {
+            return true;
+        }
+        // A handler that jumps out in the middle of this would leave it torn.
+        let signals = sys::block_signals();
+        self.save();
+        let found = (0..self.count).find(|at| self.shadows[*at].holds(slot)).or_else(|| self.new_shadow(slot));
+        if let Some(at) = found {
+            self.current = at;
+            self.load();
+        }
+        compiler_fence(Ordering::SeqCst);
+        sys::set_signals(signals);
+        found.is_some()
+    }
+
+    fn save(&mut self) {
+        if self.count > 0 {
+            self.shadows[self.current].top = self.top;
+        }
+    }
+
+    fn load(&mut self) {
+        let shadow = self.shadows[self.current];
+        (self.top, self.base, self.limit) = (shadow.top, shadow.base, shadow.limit);
+        (self.low, self.size) = (shadow.low, shadow.size);
+    }
+
+    /// Finds the stack that holds this slot, and a shadow for it.
+    fn new_shadow(&mut self, slot: usize) -> Option<usize> {
+        // SAFETY: the scratch memory lies there, see the type.
+        let scratch = unsafe { ptr::from_mut(self).cast::<u8>().add(SCRATCH_AT).cast::<[u8; SCRATCH_BYTES]>() };
+        // SAFETY: nobody else uses it.
+        let (mut low, mut high) = stack::around(slot, unsafe { &mut *scratch });
+        // Stacks that are known more closely may lie in the same mapping.
+        for shadow in &self.shadows[..self.count] {
+            let end = shadow.low + shadow.size;
+            if shadow.size == 0 || shadow.top == shadow.base {
+                continue;
+            }
+            if end <= slot && end > low {
+                low = end;
+            }
+            if shadow.low > slot && shadow.low < high {
+                high = shadow.low;
+            }
+        }
+        let at = self.shadow_for(low, high);
+        self.shade(at, low, high).then_some(at)
+    }
+
+    /// Tells that a stack lies there, before it is run on.
+    pub(super) fn learn_stack(&mut self, low: usize, high: usize) {
+        if low >= high || slot_within(self.low, self.size, low) && slot_within(self.low, self.size, high - 1) && {
+            // On the very stack we are on: only what is below us can be another.
+            high > self.top_slot()
+        } {
+            return;
+        }
+        let signals = sys::block_signals();
+        self.save();
+        let current = self.current;
+        let at = self.shadow_for(low, high);
+        if at != current && self.shade(at, low, high) {
+            // Others that claim a part of it are cut back to what is above, or below, or lose it.
+            for other in (0..self.count).filter(|other| *other != at) {
+                let shadow = &mut self.shadows[other];
+                if shadow.overlaps(low, high) {
+                    let end = shadow.low + shadow.size;
+                    match shadow.is_empty() || end <= high {
+                        true if shadow.low < low => shadow.size = low - shadow.low,
+                        true => shadow.size = 0,
+                        false => (shadow.low, shadow.size) = (high, end - high),
+                    }
+                }
+            }
+        }
+        self.load();
+        compiler_fence(Ordering::SeqCst);
+        sys::set_signals(signals);
+    }
+
+    fn top_slot(&mut self) -> usize {
+        self.youngest().map_or(usize::MAX, |entry| entry.slot())
+    }
+
+    fn shade(&mut self, at: usize, low: usize, high: usize) -> bool {
+        // ORDERING: set before hooks were in place.
+        let depth = control().map_or(usize::MAX, |control| control.max_depth.load(Ordering::Relaxed) as usize);
+        self.shadows[at].shade(low, high, depth)
+    }
+
+    /// A shadow to use for a stack: that of one that lay in the same place and is gone, or an unused one, or that of
+    /// the stack that seems least alive.
+    fn shadow_for(&mut self, low: usize, high: usize) -> usize {
+        let same = (0..self.count).find(|at| self.shadows[*at].low == low && self.shadows[*at].overlaps(low, high));
+        if let Some(at) = same.or_else(|| (0..self.count).find(|at| self.shadows[*at].size == 0)) {
+            self.bury_all(at);
+            return at;
+        }
+        if self.count < STACKS {
+            self.count += 1;
+            return self.count - 1;
+        }
+        let at = (0..STACKS).find(|at| *at != self.current && self.shadows[*at].is_empty());
+        let at = at.unwrap_or(if self.current == 0 { 1 } else { 0 });
+        self.bury_all(at);
+        at
+    }
+
+    fn bury_all(&mut self, at: usize) {
+        while !self.shadows[at].is_empty() {
+            // SAFETY: entries above the base are initialised.
+            let entry = unsafe { *self.shadows[at].top };
+            self.shadows[at].top = self.shadows[at].top.wrapping_sub(1);
+            self.remember(&entry);
+        }
+    }
+
+    /// Keeps the return address of a frame that seems to be gone, in case it is not.
+    pub(super) fn remember(&mut self, entry: &Entry) {
+        // SAFETY: within the graves.
+        unsafe { *self.graves().add(self.buried % GRAVES) = Grave { slot: entry.slot(), real: entry.real } };
+        self.buried += 1;
+    }
+
+    /// The return address that belongs into a slot, from wherever it is known.
+    pub(super) fn recover(&mut self, slot: usize) -> Option<usize> {
+        self.save();
+        let found = self.find(slot).or_else(|| {
+            // A coroutine that has changed threads. The other thread is not running on that stack now.
+            THREADS.iter().find_map(|state| {
+                // ORDERING: pairs with the release when it was made.
+                // SAFETY: states are never unmapped. What another thread writes meanwhile does not concern this slot.
+                unsafe { (state.load(Ordering::Acquire) as *const Self).as_ref()?.find(slot) }
+            })
+        });
+        if let Some(control) = control() {
+            // ORDERING: a count.
+            control.recovered.fetch_add(1, Ordering::Relaxed);
+        }
+        found
+    }
+
+    fn find(&self, slot: usize) -> Option<usize> {
+        for back in 1..=self.buried.min(GRAVES) {
+            // SAFETY: within the graves.
+            let grave = unsafe { *self.graves().add((self.buried - back) % GRAVES) };
+            if grave.slot == slot {
+                return Some(grave.real);
+            }
+        }
+        for shadow in &self.shadows[..self.count.min(STACKS)] {
+            let mut entry = shadow.top;
+            while entry > shadow.base {
+                // SAFETY: entries above the base are initialised.
+                let this = unsafe { &*entry };
+                if this.slot() == slot {
+                    return Some(this.real);
+                }
+                entry = entry.wrapping_sub(1);
+            }
+        }
+        None
+    }
+}
+
+fn slot_within(low: usize, size: usize, address: usize) -> bool {
+    address.wrapping_sub(low) < size
+}
+
+/// The handle that pthread functions know the calling thread by: what its thread pointer points to.
+pub(super) fn pthread_self() -> usize {
+    let own;
+    // SAFETY: the system's calling convention has the thread pointer's own value there.
+    unsafe { core::arch::asm!("mov {}, fs:[0]", out(reg) own, options(nostack, readonly, preserves_flags)) };
+    own
+}
+
+fn is_foreign(tid: u32, name: &[u64; 2]) -> bool {
+    let mut bytes = [0; 16];
+    bytes[..8].copy_from_slice(&name[0].to_le_bytes());
+    bytes[8..].copy_from_slice(&name[1].to_le_bytes());
+    // ORDERING: as in `prepare`.
+    FOREIGN.iter().any(|foreign| foreign.load(Ordering::Relaxed) == tid)
+        || FOREIGN_NAMES.iter().any(|foreign| bytes.starts_with(foreign))
+}
+
+fn take_ring(control: &Control) -> Option<usize> {
+    // ORDERING: it does not change.
+    let rings = control.rings.load(Ordering::Relaxed) as usize;
+    for ring in 0..rings.min(MOST_THREADS) {
+        let (head, _) = ring_at(control, ring);
+        let (free, taken) = (RingState::Free as u32, RingState::Taken as u32);
+        // ORDERING: whoever freed it has reset the head; only one thread gets it.
+        if head.state.load(Ordering::Relaxed) == free
+            && head.state.compare_exchange(free, taken, Ordering::Acquire, Ordering::Relaxed).is_ok()
+        {
+            // ORDERING: the outside looks at heads below this, and there at the state.
+            control.rings_used.fetch_max(ring as u32 + 1, Ordering::Release);
+            return Some(ring);
+        }
+    }
+    None
+}
+
+/// The head of a ring, and the address of the ring.
+fn ring_at(control: &Control, ring: usize) -> (&'static RingHead, usize) {
+    // ORDERING: they do not change.
+    let ring_bytes = control.ring_bytes.load(Ordering::Relaxed) as usize;
+    let at = ptr::from_ref(control) as usize + Shape { ring_bytes, rings: 0 }.head_at(ring);
+    // SAFETY: there are more rings than this, mapped for good.
+    (unsafe { &*(at as *const RingHead) }, at + HEAD_BYTES)
+}
+
+/// The state that belongs to a ring, made if there is none yet.
+fn state_of(ring: usize) -> Option<*mut u8> {
+    // ORDERING: only the thread that has the ring looks at it to use it.
+    let known = THREADS[ring].load(Ordering::Relaxed);
+    if known != 0 {
+        return Some(known as *mut u8);
+    }
+    let state = sys::map(STATE_BYTES)?;
+    // SAFETY: pages of our own.
+    unsafe { sys::wipe_on_fork(state.wrapping_add(WRITER_AT), 4096) };
+    // ORDERING: other threads may look for return addresses in it.
+    THREADS[ring].store(state as usize, Ordering::Release);
+    Some(state)
+}

@@ -1,0 +1,55 @@
+//! Staying out of the way of those who walk the stack: exceptions, cancellation, backtraces.
+//!
+//! An unwinder looks up every return address it finds, and gives up on one that it does not know. So at its entry all
+//! slots get their real addresses back. It may jump to any frame above it, or return; what it calls meanwhile, such as
+//! cleanup code, runs on the part of the stack below, and is passed through. The first hooked call from at or above
+//! where it was called from finds the frames that are left, and hooks their returns again.
+
+use super::{shadow::Entry, slow, thread::Thread};
+
+/// Puts the real return addresses into all slots of the current stack.
+pub(super) fn restore(thread: &mut Thread) {
+    let mut entry = thread.base.wrapping_add(1);
+    while entry <= thread.top {
+        // SAFETY: entries above the base up to the top are initialised.
+        let this = unsafe { &*entry };
+        // SAFETY: the stack that the thread runs on is mapped above where it is.
+        unsafe {
+            if this.is_armed() {
+                *(this.slot() as *mut usize) = this.real;
+            }
+        }
+        entry = entry.wrapping_add(1);
+    }
+    thread.restored = true;
+}
+
+/// Hooks the returns of the frames that are left, seen from a call whose return address is in this slot.
+pub(super) fn rearm(thread: &mut Thread, slot: usize) {
+    thread.restored = false;
+    // Right after unwinding, what had its return address in the very same place is gone too.
+    while let Some(entry) = thread.youngest().copied()
+        && entry.slot() <= slot
+    {
+        slow::unwound(thread, &entry);
+        thread.pop();
+    }
+    let (top, mut kept) = (thread.top, thread.base);
+    let mut entry = thread.base.wrapping_add(1);
+    while entry <= top {
+        // SAFETY: entries above the base up to the top are initialised, and `kept` stays behind.
+        let this: Entry = unsafe { *entry };
+        // SAFETY: above a call that is just being made, so on a part of the stack that is in use.
+        unsafe {
+            let slot = this.slot() as *mut usize;
+            // A slot with anything else in it belongs to somebody else by now.
+            if *slot == this.real || *slot == this.armed() {
+                kept = kept.wrapping_add(1);
+                *kept = this;
+                *slot = this.armed();
+            }
+        }
+        entry = entry.wrapping_add(1);
+    }
+    thread.top = kept;
+}

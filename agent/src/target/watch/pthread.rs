@@ -1,0 +1,155 @@
+//! POSIX threads: who started which thread with what, and how it ended.
+
+use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use codec::{EventKind, profile::Key};
+
+use super::tell;
+use crate::{
+    shared::{Kind, Watched, header, tsc},
+    target::{
+        shadow::Entry,
+        sys,
+        thread::{self, Thread, pthread_self},
+    },
+};
+
+/// Start routines that new threads are about to enter, and their arguments. More than fit are not recognised.
+static STARTS: [Start; 256] = [const { Start { routine: AtomicUsize::new(0), argument: AtomicU64::new(0) } }; 256];
+
+struct Start {
+    routine: AtomicUsize,
+    argument: AtomicU64,
+}
+
+/// A place in `STARTS` that is being written to. No function is there.
+const BEING_WRITTEN: usize = 1;
+
+fn expect_routine(routine: usize, argument: u64) {
+    for start in &STARTS {
+        // ORDERING: whoever has made it its own writes the argument before the routine can be seen.
+        if start.routine.compare_exchange(0, BEING_WRITTEN, Ordering::Acquire, Ordering::Relaxed).is_ok() {
+            start.argument.store(argument, Ordering::Relaxed);
+            start.routine.store(routine, Ordering::Release);
+            return;
+        }
+    }
+}
+
+/// Whether this is a routine that some thread is expected to start with. Two threads with the same routine and argument
+/// may stand for one another here; which thread it is it knows by itself.
+pub(super) fn is_routine(function: usize, argument: u64) -> bool {
+    STARTS.iter().any(|start| {
+        // ORDERING: pairs with the release above.
+        start.routine.load(Ordering::Acquire) == function
+            && start.argument.load(Ordering::Relaxed) == argument
+            && start.routine.compare_exchange(function, 0, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    })
+}
+
+pub(super) fn routine_entered(thread: &mut Thread, argument: u64, entry: &Entry) {
+    let routine = entry.header().function as u64;
+    let keys = [(Key::Pthread, pthread_self() as u64), (Key::StartRoutine, routine), (Key::Argument, argument)];
+    let at = (entry.entered, entry.entered);
+    tell(thread, Watched::PthreadStartRoutine, EventKind::Call, at, &keys);
+    thread.awaiting_routine = 0;
+    thread.notes.routine_slot = entry.slot();
+    if let Some(entry) = thread.youngest() {
+        entry.make_slow();
+    }
+}
+
+/// It returned with this, or was left without returning.
+pub(super) fn routine_left(thread: &mut Thread, result: Option<u64>, entry: &Entry, time: u64) {
+    thread.notes.routine_slot = 0;
+    let own = (Key::Pthread, pthread_self() as u64);
+    let at = (entry.entered, time);
+    match result {
+        Some(value) => {
+            let keys = [own, (Key::ExitValue, value)];
+            tell(thread, Watched::PthreadStartRoutine, EventKind::Return, at, &keys);
+        }
+        None => tell(thread, Watched::PthreadStartRoutine, EventKind::Exception, at, &[own]),
+    }
+}
+
+pub(super) fn entered(thread: &mut Thread, watched: Watched, arguments: [u64; 6], entry: &Entry) {
+    let [first, second, third, fourth, ..] = arguments;
+    let mut tell = |keys: &[(Key, u64)]| {
+        tell(thread, watched, EventKind::Call, (entry.entered, entry.entered), keys);
+    };
+    match watched {
+        Watched::PthreadCreate => {
+            expect_routine(third as usize, fourth);
+            let detached = u64::from(is_detached(second as usize));
+            tell(&[(Key::StartRoutine, third), (Key::Argument, fourth), (Key::Detached, detached)]);
+        }
+        Watched::PthreadExit => tell(&[(Key::Pthread, pthread_self() as u64), (Key::ExitValue, first)]),
+        Watched::PthreadJoin | Watched::PthreadCancel | Watched::PthreadDetach => tell(&[(Key::Pthread, first)]),
+        Watched::MakeContext => {
+            // Where a context says which stack it is to have: behind two words.
+            // SAFETY: the program passes a context that it has filled in.
+            let [low, _, size] = unsafe { *(first as usize as *const [usize; 5]) }[2..] else { return };
+            thread.learn_stack(low, low.saturating_add(size));
+        }
+        Watched::SigAltStack if first != 0 => {
+            // SAFETY: the program passes a description of the stack: where, flags, size.
+            let [low, flags, size] = unsafe { *(first as usize as *const [usize; 3]) };
+            const DISABLE: usize = 2;
+            if flags & DISABLE == 0 {
+                thread.learn_stack(low, low.saturating_add(size));
+            }
+        }
+        Watched::Exit | Watched::ExitAtOnce => {
+            // A child that shares our memory until it is another program has an id of its own.
+            if let Some(control) = thread::control().filter(|_| thread::is_traced_process()) {
+                // ORDERING: read once the process is gone.
+                control.exit_code.store((first & 0xFF) + 1, Ordering::Relaxed);
+            }
+        }
+        _ => {}
+    }
+}
+
+pub(super) fn left(
+    thread: &mut Thread,
+    watched: Watched,
+    arguments: [u64; 6],
+    result: u64,
+    entry: &Entry,
+    time: u64,
+) {
+    // The lower half is what an `int` is returned in.
+    let result = u64::from(result as u32);
+    let [first, second, ..] = arguments;
+    let mut tell = |keys: &[(Key, u64)]| tell(thread, watched, EventKind::Return, (entry.entered, time), keys);
+    match watched {
+        Watched::PthreadCreate if result == 0 && first != 0 => {
+            // SAFETY: it has succeeded, so the program's pointer was good, and holds the new thread's handle.
+            let handle = unsafe { *(first as usize as *const u64) };
+            tell(&[(Key::Result, result), (Key::Pthread, handle)]);
+        }
+        Watched::PthreadJoin if result == 0 && second != 0 => {
+            // SAFETY: as above, and holds the value that the thread ended with.
+            let value = unsafe { *(second as usize as *const u64) };
+            tell(&[(Key::Result, result), (Key::Pthread, first), (Key::ExitValue, value)]);
+        }
+        Watched::PthreadCreate => tell(&[(Key::Result, result)]),
+        Watched::PthreadJoin | Watched::PthreadCancel | Watched::PthreadDetach => {
+            tell(&[(Key::Result, result), (Key::Pthread, first)]);
+        }
+        Watched::PthreadSetName => {
+            let [low, high] = sys::thread_name();
+            thread.writer().put(&[tsc::now(), header(Kind::Name, 4, 0, 0), low, high]);
+        }
+        _ => {}
+    }
+}
+
+/// Whether a thread with these attributes is detached from the start. In glibc's attributes, behind the scheduling
+/// parameter and policy, there is a word of flags.
+fn is_detached(attributes: usize) -> bool {
+    const DETACHED: u32 = 1;
+    // SAFETY: the program passes none, or attributes that are initialised.
+    attributes != 0 && unsafe { *((attributes + 8) as *const u32) } & DETACHED != 0
+}
