@@ -1,1 +1,164 @@
-//! To come.
+//! Stubs: the code that a hooked function jumps to, made outside and put near the function's module.
+//!
+//! A block of them starts with the addresses of the routines that they share. Then, for each function:
+//!
+//! | offset | bytes | what |
+//! |---:|---:|---|
+//! | 0 | 8 | the function's address |
+//! | 8 | 8 | what it is watched for, plus 1; 0 for nothing |
+//! | 16 | 8 | unused |
+//! | 24 | 8 | the second word of its records |
+//! | 32 | 6 | `call [enter]`, which returns behind itself, or sixteen bytes further to leave the return alone |
+//! | 38 | 5 | `lea rsp, [rsp+8]`: away with the return address, which enter has kept |
+//! | 43 | 5 | `call` the copy below, with a return address of our own in the same place |
+//! | 48 | 6 | `jmp [leave]`, which puts the kept return address back and returns to it |
+//! | 54 | … | the copy of the function's first instructions, and a jump back behind them |
+
+use crate::{
+    plan::{Hook, Kind, Reason, Trampoline},
+    shared::{Kind as RecordKind, Watched, header},
+};
+
+/// Bytes before the first stub: room for the addresses of routines.
+const BLOCK_HEAD: usize = 64;
+
+/// Where the parts of a stub are.
+const CODE: usize = 32;
+const COPY: usize = 54;
+
+/// The most bytes that a stub takes.
+const MOST: usize = (COPY + Trampoline::MAX_LEN).next_multiple_of(ALIGN);
+const ALIGN: usize = 16;
+
+/// The routines of the library in the target, by their addresses there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Routines {
+    /// Enter for a function whose return is hooked, for a probe, for an unwinder, for a watched function; and leave.
+    addresses: [u64; 5],
+    detail: bool,
+}
+
+impl Routines {
+    /// Those to use with or without registers and stack, of the addresses that the library tells.
+    pub fn new(told: &[u64], detail: bool) -> Option<Self> {
+        let addresses = told.get(if detail { 5..10 } else { 0..5 })?.try_into().ok()?;
+        Some(Self { addresses, detail })
+    }
+}
+
+/// What a function is hooked with.
+#[derive(Debug, Clone, Copy)]
+pub struct Stub<'a> {
+    /// Its number in the session.
+    pub number: u32,
+    /// Its address in the target.
+    pub address: u64,
+    /// What more is to be told of it.
+    pub watched: Option<Watched>,
+    /// How it is hooked. `None` where Gum hooks it: then it has only the part that tells which function it is.
+    pub hook: Option<&'a Hook>,
+}
+
+/// The bytes that turn a function to its stub.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Patch {
+    /// Where they go.
+    pub address: u64,
+    /// What is there before.
+    pub original: [u8; 5],
+    /// The jump.
+    pub jump: [u8; 5],
+    /// For a thread that was stopped behind the first instruction: from where it is moved, and to where.
+    pub moves: Vec<(u64, u64)>,
+}
+
+/// A block of stubs, for one place in the target's memory.
+#[derive(Debug)]
+pub struct Block {
+    address: u64,
+    bias: u64,
+    routines: Routines,
+    bytes: Vec<u8>,
+    patches: Vec<Patch>,
+}
+
+impl Block {
+    /// How much memory this many stubs take at most.
+    pub fn bytes_for(stubs: usize) -> usize {
+        (BLOCK_HEAD + stubs * MOST).next_multiple_of(4096)
+    }
+
+    /// An empty block that will lie at `address`, for a module that was loaded `bias` above where it was linked to be.
+    pub fn new(address: u64, bias: u64, routines: Routines) -> Self {
+        let mut bytes: Vec<u8> = routines.addresses.iter().flat_map(|routine| routine.to_le_bytes()).collect();
+        bytes.resize(BLOCK_HEAD, 0);
+        Self { address, bias, routines, bytes, patches: Vec::new() }
+    }
+
+    /// Adds a stub, and tells where it starts. On failure nothing is added.
+    pub fn add(&mut self, stub: &Stub<'_>) -> Result<u64, Reason> {
+        let start = self.bytes.len();
+        let at = self.address + start as u64;
+        let mut bytes = Vec::with_capacity(MOST);
+        let watch = stub.watched.map_or(0, |watched| watched as u64 + 1);
+        let words = if self.routines.detail { 0 } else { 2 };
+        let record = header(RecordKind::Call, words, 0, stub.number);
+        for word in [stub.address, watch, 0, record] {
+            bytes.extend_from_slice(&word.to_le_bytes());
+        }
+        if let Some(hook) = stub.hook {
+            let routine = match (hook.kind, stub.watched) {
+                (Kind::Frame, None) => 0,
+                (Kind::Probe, _) => 1,
+                (Kind::Unwinder, _) => 2,
+                (Kind::Frame, Some(_)) => 3,
+            };
+            bytes.extend_from_slice(&[0xFF, 0x15]);
+            bytes.extend_from_slice(&self.to_routine(routine, at + CODE as u64 + 6));
+            bytes.extend_from_slice(&[0x48, 0x8D, 0x64, 0x24, 0x08, 0xE8, 6, 0, 0, 0, 0xFF, 0x25]);
+            bytes.extend_from_slice(&self.to_routine(4, at + COPY as u64));
+            debug_assert_eq!(bytes.len(), COPY);
+            let copy = hook.prologue.relocate(self.bias, at + COPY as u64)?;
+            bytes.extend_from_slice(&copy.bytes);
+            self.patches.push(self.patch(hook, &copy, at)?);
+        }
+        self.bytes.extend_from_slice(&bytes);
+        self.bytes.resize(self.bytes.len().next_multiple_of(ALIGN), 0xCC);
+        Ok(at)
+    }
+
+    fn patch(&self, hook: &Hook, copy: &Trampoline, stub: u64) -> Result<Patch, Reason> {
+        let address = hook.prologue.patch.wrapping_add(self.bias);
+        let distance = (stub + CODE as u64).wrapping_sub(address + 5) as i64;
+        let distance = i32::try_from(distance).map_err(|_| Reason::CannotRelocate)?.to_le_bytes();
+        let [a, b, c, d] = distance;
+        let moved = |(from, to): &(u8, u8)| (address + u64::from(*from), stub + COPY as u64 + u64::from(*to));
+        Ok(Patch {
+            address,
+            original: hook.prologue.original,
+            jump: [0xE9, a, b, c, d],
+            moves: copy.steps.iter().filter(|(from, _)| *from > 0).map(moved).collect(),
+        })
+    }
+
+    /// The distance from `next` to the address of a routine.
+    fn to_routine(&self, routine: u64, next: u64) -> [u8; 4] {
+        // The block is far smaller than 2 GiB, so that this cannot overflow.
+        ((self.address + 8 * routine).wrapping_sub(next) as i32).to_le_bytes()
+    }
+
+    /// Where it lies.
+    pub fn address(&self) -> u64 {
+        self.address
+    }
+
+    /// What it consists of.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// What makes the functions jump to their stubs. Must not be written before the block is.
+    pub fn patches(&self) -> &[Patch] {
+        &self.patches
+    }
+}

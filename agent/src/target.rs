@@ -41,5 +41,3 @@ mod thread;
 mod unwind;
 mod watch;
 mod writer;
-
-pub use open::ROUTINES;

@@ -37,6 +37,13 @@ watched! {
 }
 
 impl Watched {
+    /// Whether such functions are looked for in a library: a program's own function may have the same name.
+    pub fn may_be_in(library: &str) -> bool {
+        const LIBRARIES: [&str; 7] =
+            ["libc.so", "libc-2.", "libpthread", "ld-musl", "libdispatch", "libBlocksRuntime", "libswift_Concurrency"];
+        LIBRARIES.iter().any(|known| library.starts_with(known))
+    }
+
     /// The watched function with this name.
     pub fn by_name(name: &str) -> Option<Self> {
         let at = RUNTIME_FUNCTIONS.iter().position(|known| *known == name)?;

@@ -17,7 +17,7 @@ use super::{
 use crate::shared::tsc;
 
 /// Gum's function that tells what a hook was given when it was made: for us, the address of a header.
-pub type DataOf = extern "C" fn(*mut Context) -> *mut c_void;
+pub(super) type DataOf = extern "C" fn(*mut Context) -> *mut c_void;
 
 static DATA_OF: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
 
@@ -28,7 +28,7 @@ pub(super) fn prepare(data_of: DataOf) {
 
 /// Gum's description of a call, as far as it is used here.
 #[repr(C)]
-pub struct Context {
+pub(super) struct Context {
     _function: *mut c_void,
     registers: *const Registers,
 }
@@ -57,7 +57,7 @@ struct Registers {
 ///
 /// Gum calls it, with its description of the call.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn spoor_gum_enter(context: *mut Context) {
+pub(super) unsafe extern "C" fn spoor_gum_enter(context: *mut Context) {
     let data_of = DATA_OF.load(Ordering::Acquire);
     let Some(thread) = Thread::current().filter(|thread| thread.busy == 0 && !data_of.is_null()) else { return };
     // SAFETY: it is that function, handed over by Gum's own side.
@@ -82,4 +82,4 @@ pub unsafe extern "C" fn spoor_gum_enter(context: *mut Context) {
 
 /// Called by Gum when such a function is left: nothing is done, see above.
 #[unsafe(no_mangle)]
-pub extern "C" fn spoor_gum_leave(_context: *mut Context) {}
+pub(super) extern "C" fn spoor_gum_leave(_context: *mut Context) {}

@@ -8,7 +8,7 @@ use crate::shared::{Control, HEAD_BYTES, MAGIC, Shape, VERSION};
 /// Makes the memory that is shared with the outside: this many rings of this size, for calls with this much stack.
 /// Returns its descriptor, which the outside opens for itself and then has closed, or an error's number, negated.
 #[unsafe(no_mangle)]
-pub extern "C" fn spoor_open(ring_bytes: u64, rings: u64, stack_bytes: u32, flags: u32) -> i64 {
+pub(super) extern "C" fn spoor_open(ring_bytes: u64, rings: u64, stack_bytes: u32, flags: u32) -> i64 {
     thread::untraced(|| open(ring_bytes as usize, rings as usize, stack_bytes, flags).unwrap_or_else(|error| error))
 }
 
@@ -71,7 +71,7 @@ fn checked(result: isize) -> Result<usize, i64> {
 
 /// Closes a descriptor that [`spoor_open`] returned.
 #[unsafe(no_mangle)]
-pub extern "C" fn spoor_close(descriptor: i64) {
+pub(super) extern "C" fn spoor_close(descriptor: i64) {
     if let Ok(descriptor) = usize::try_from(descriptor) {
         sys::close(descriptor);
     }
@@ -80,7 +80,7 @@ pub extern "C" fn spoor_close(descriptor: i64) {
 /// Tells the outside something (0 that it may install hooks, 1 that a module was loaded, 2 unloaded), and does what it
 /// says until it says to go on.
 #[unsafe(no_mangle)]
-pub extern "C" fn spoor_serve(subject: u32, module: u64) {
+pub(super) extern "C" fn spoor_serve(subject: u32, module: u64) {
     if let Some(control) = thread::control() {
         thread::untraced(|| mailbox::serve(control, subject, module));
     }
@@ -89,7 +89,7 @@ pub extern "C" fn spoor_serve(subject: u32, module: u64) {
 /// Where a stub finds its routines, in this order behind their count: enter, probe, unwinder, watched, leave; first
 /// without registers and stack, then with.
 #[unsafe(no_mangle)]
-pub extern "C" fn spoor_routines() -> *const u64 {
+pub(super) extern "C" fn spoor_routines() -> *const u64 {
     static TABLE: Table = Table(core::cell::UnsafeCell::new([0; ROUTINES + 1]));
     let addresses: [unsafe extern "C" fn(); ROUTINES] = [
         routines::spoor_enter_index,
@@ -115,7 +115,7 @@ pub extern "C" fn spoor_routines() -> *const u64 {
 }
 
 /// How many routines [`spoor_routines`] tells.
-pub const ROUTINES: usize = 10;
+pub(super) const ROUTINES: usize = 10;
 
 struct Table(core::cell::UnsafeCell<[u64; ROUTINES + 1]>);
 
@@ -124,6 +124,6 @@ unsafe impl Sync for Table {}
 
 /// Hands over the function of Gum's that tells which hook was hit.
 #[unsafe(no_mangle)]
-pub extern "C" fn spoor_gum(data_of: gum::DataOf) {
+pub(super) extern "C" fn spoor_gum(data_of: gum::DataOf) {
     gum::prepare(data_of);
 }

@@ -407,12 +407,6 @@ spoor_tls_at:
     slow_leave = sym super::slow::leave,
 );
 
-/// The second word of a function's records, as its header holds it: that of a call, with no depth yet. With detail it
-/// has no length either.
-pub(crate) fn record_word(function: u32, detail: bool) -> u64 {
-    header(Kind::Call, if detail { 0 } else { 2 }, 0, function)
-}
-
 // What the assembly adds to that.
 const _: () = assert!(header(Kind::Return, 3, 0, 0) - header(Kind::Call, 2, 0, 0) == 0x101);
 const _: () = assert!(header(Kind::Return, 8, 0, 0) - header(Kind::Call, 0, 0, 0) == 0x801);

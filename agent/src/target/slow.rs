@@ -33,12 +33,11 @@ pub(super) extern "C" fn enter(entered: &mut Entered, kind: u32) {
 /// Whether the return is to be hooked.
 fn enter_on(thread: &mut Thread, entered: &mut Entered, kind: u32) -> bool {
     let slot = &raw const entered.real as usize;
-    let on_current = |address: usize| address.wrapping_sub(thread.low) < thread.size;
     // SAFETY: a field of our own, which a handler may have changed.
     let busy = unsafe { ptr::read_volatile(&raw const thread.busy) };
     // At or above the call that was being recorded, that call is over: a handler has jumped out of it, or the unwinder
     // that was called there is done.
-    if busy != 0 && !(on_current(slot) && on_current(busy) && slot >= busy) {
+    if busy != 0 && !(thread.is_on_stack(slot) && thread.is_on_stack(busy) && slot >= busy) {
         return false;
     }
     set_busy(thread, slot);
@@ -84,7 +83,7 @@ fn record_entry(thread: &mut Thread, entered: &mut Entered, slot: usize, kind: u
     }
     let depth = if hooked { thread.depth() } else { entries(thread) };
     call(thread, &entry, arguments, entered.rbp, depth);
-    if kind == WATCHED || thread.awaiting_routine > 0 {
+    if entry.header().watch != 0 || thread.awaiting_routine > 0 {
         watch::entered(thread, arguments, &entry);
     }
     hooked

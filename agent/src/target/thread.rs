@@ -251,6 +251,11 @@ impl Thread {
         true
     }
 
+    /// Whether an address is on the stack that was last run on.
+    pub(super) fn is_on_stack(&self, address: usize) -> bool {
+        self.shadows[self.current].holds(address)
+    }
+
     /// Makes the shadow of the stack that holds this slot the current one. Whether that could be done.
     pub(super) fn select(&mut self, slot: usize) -> bool {
         if slot.wrapping_sub(self.low) < self.size {
@@ -306,10 +311,12 @@ impl Thread {
 
     /// Tells that a stack lies there, before it is run on.
     pub(super) fn learn_stack(&mut self, low: usize, high: usize) {
-        if low >= high || slot_within(self.low, self.size, low) && slot_within(self.low, self.size, high - 1) && {
-            // On the very stack we are on: only what is below us can be another.
-            high > self.top_slot()
-        } {
+        if low >= high
+            || slot_within(self.low, self.size, low) && slot_within(self.low, self.size, high - 1) && {
+                // On the very stack we are on: only what is below us can be another.
+                high > self.top_slot()
+            }
+        {
             return;
         }
         let signals = sys::block_signals();

@@ -111,14 +111,7 @@ pub(super) fn entered(thread: &mut Thread, watched: Watched, arguments: [u64; 6]
     }
 }
 
-pub(super) fn left(
-    thread: &mut Thread,
-    watched: Watched,
-    arguments: [u64; 6],
-    result: u64,
-    entry: &Entry,
-    time: u64,
-) {
+pub(super) fn left(thread: &mut Thread, watched: Watched, arguments: [u64; 6], result: u64, entry: &Entry, time: u64) {
     // The lower half is what an `int` is returned in.
     let result = u64::from(result as u32);
     let [first, second, ..] = arguments;

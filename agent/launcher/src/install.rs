@@ -1,0 +1,255 @@
+//! Putting hooks into the target, and taking them out.
+//!
+//! All of it is done from outside: what to hook is read from files, stubs and jumps are written into the target's
+//! memory. The target only maps the memory for the stubs. Jumps are written while all threads stand still; for a module
+//! that is just being loaded it is enough that the thread that loads it does.
+
+mod maps;
+mod memory;
+mod module;
+mod stop;
+
+use std::{
+    path::{Path, PathBuf},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use agent::{
+    shared::{Arena, Command},
+    stub::{Block, Patch, Routines, Stub},
+};
+use anyhow::{Context, Result, bail};
+
+pub(crate) use module::{Gone, Hooked, Names, Unreadable};
+
+use crate::{exclude::Exclude, frida::GumHook};
+use maps::{Mapped, Maps};
+use memory::TargetMemory;
+use module::Planned;
+use stop::Stopped;
+
+/// Hooks in a target.
+#[derive(Debug)]
+pub(crate) struct Installer {
+    pid: i32,
+    /// The library in the target, which is not hooked.
+    library: PathBuf,
+    memory: TargetMemory,
+    arena: Arc<Arena>,
+    routines: Routines,
+    exclude: Exclude,
+    names: Arc<Names>,
+    /// The modules that are hooked.
+    modules: Vec<Installed>,
+    /// The number of the module that comes next. 0 stands for what is no module's.
+    next_module: u32,
+}
+
+/// A module that is hooked.
+#[derive(Debug)]
+struct Installed {
+    id: u32,
+    base: u64,
+    path: String,
+    patches: Vec<Patch>,
+}
+
+/// What came of installing hooks.
+#[derive(Debug, Default)]
+pub(crate) struct Report {
+    pub(crate) modules: Vec<Hooked>,
+    /// Modules whose files could not be read, or for which there was no memory.
+    pub(crate) unreadable: Vec<Unreadable>,
+    /// Functions that Frida has patched for itself: only its own hooks can go there.
+    pub(crate) for_gum: Vec<GumHook>,
+}
+
+impl Installer {
+    /// For a target in which the library is loaded and has made the shared memory.
+    pub(crate) fn new(
+        pid: i32,
+        library: &Path,
+        arena: Arc<Arena>,
+        routines: Routines,
+        exclude: Exclude,
+        names: Arc<Names>,
+    ) -> Result<Self> {
+        let memory = TargetMemory::open(pid).context("cannot open the memory of the program")?;
+        let (modules, library) = (Vec::new(), library.into());
+        Ok(Self { pid, library, memory, arena, routines, exclude, names, modules, next_module: 1 })
+    }
+
+    /// How long planning and hooking all that is loaded may take: as the amount of code calls for.
+    pub(crate) fn time_needed(&self) -> Result<Duration> {
+        /// What a function takes, with a large margin, and how large it is at least on average.
+        const PER_FUNCTION: Duration = Duration::from_micros(500);
+        const FUNCTION_BYTES: u64 = 64;
+        let bytes: u64 = self.unhooked()?.1.iter().map(|module| module.end - module.base).sum();
+        let functions = u32::try_from(bytes / FUNCTION_BYTES).unwrap_or(u32::MAX);
+        Ok(PER_FUNCTION.saturating_mul(functions))
+    }
+
+    /// Never traces these threads. A thread of the target must be waiting in the mailbox.
+    pub(crate) fn ignore(&self, threads: &[i32], deadline: Instant) -> Result<()> {
+        for tid in threads {
+            self.arena.ask(Command::Ignore, &[u64::from(tid.unsigned_abs())], deadline)?;
+        }
+        Ok(())
+    }
+
+    /// Hooks everything that is loaded and not hooked. A thread of the target must be waiting in the mailbox. `tell` is
+    /// told of what is about to be hooked before it is.
+    pub(crate) fn install(&mut self, deadline: Instant, tell: &mut dyn FnMut(&Report)) -> Result<Report> {
+        let (maps, unhooked) = self.unhooked()?;
+        let mut report = Report::default();
+        let plans = self.plan(&maps, &unhooked, deadline)?;
+        let first_new = self.modules.len();
+        for planned in plans {
+            match planned {
+                Ok(planned) => self.lay_out(planned, deadline, &mut report)?,
+                Err(unreadable) => report.unreadable.push(unreadable),
+            }
+        }
+        tell(&report);
+        let patches = || self.modules[first_new..].iter().flat_map(|module| &module.patches);
+        let stopped = Stopped::stop(self.pid, deadline)?;
+        for patch in patches() {
+            self.memory.write(patch.address, &patch.jump).context("cannot write to the memory of the program")?;
+        }
+        let mut moves: Vec<_> = patches().flat_map(|patch| &patch.moves).copied().collect();
+        moves.sort_unstable();
+        let to = |at: u64| moves.binary_search_by_key(&at, |(from, _)| *from).ok().map(|place| moves[place].1);
+        stopped.move_threads(to)?;
+        Ok(report)
+    }
+
+    /// Hooks a module that a thread is just loading, which waits in the mailbox.
+    pub(crate) fn loaded(&mut self, base: u64, deadline: Instant, tell: &mut dyn FnMut(&Report)) -> Result<()> {
+        let (maps, unhooked) = self.unhooked()?;
+        let mut report = Report::default();
+        for mapped in unhooked.iter().filter(|mapped| mapped.base == base) {
+            match Planned::plan(&self.memory, &maps, mapped, &self.exclude) {
+                Ok(planned) => self.lay_out(planned, deadline, &mut report)?,
+                Err(unreadable) => report.unreadable.push(unreadable),
+            }
+            tell(&report);
+            let installed = self.modules.last().filter(|module| module.base == base);
+            for patch in installed.map(|module| module.patches.as_slice()).unwrap_or_default() {
+                self.memory.write(patch.address, &patch.jump).context("cannot write to the memory of the program")?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Forgets a module that is about to be unloaded. Its stubs stay: somebody may still return through one.
+    pub(crate) fn unloaded(&mut self, base: u64) -> Option<Gone> {
+        let place = self.modules.iter().position(|module| module.base == base)?;
+        let module = self.modules.swap_remove(place);
+        Some(Gone { id: module.id, path: module.path })
+    }
+
+    /// Makes every function what it was.
+    pub(crate) fn remove(&mut self, deadline: Instant) -> Result<()> {
+        // ORDERING: whoever waits for room in a ring sees it sooner or later.
+        self.arena.control().recording.store(0, Ordering::Relaxed);
+        let _stopped = Stopped::stop(self.pid, deadline)?;
+        for patch in self.modules.drain(..).flat_map(|module| module.patches) {
+            let mut there = [0; 5];
+            // Where somebody has put a hook over ours, ours has to stay.
+            if self.memory.read(patch.address, &mut there).is_ok() && there == patch.jump {
+                self.memory.write(patch.address, &patch.original)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// What is loaded and not hooked.
+    fn unhooked(&self) -> Result<(Maps, Vec<Mapped>)> {
+        let maps = Maps::read(self.pid).context("the program is gone")?;
+        let ours = |mapped: &Mapped| {
+            Path::new(&mapped.path) == self.library
+                || mapped.path.contains("frida-agent")
+                || self.modules.iter().any(|module| module.base == mapped.base)
+        };
+        let unhooked = maps.modules().into_iter().filter(|mapped| !ours(mapped)).collect();
+        Ok((maps, unhooked))
+    }
+
+    /// Plans modules, on all processors.
+    fn plan(&self, maps: &Maps, modules: &[Mapped], deadline: Instant) -> Result<Vec<Result<Planned, Unreadable>>> {
+        let workers = thread::available_parallelism().map_or(1, usize::from).min(modules.len());
+        let (next, plans) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+        thread::scope(|scope| {
+            for _ in 0..workers {
+                scope.spawn(|| {
+                    // ORDERING: it gives each number out once, and nothing else depends on it.
+                    while let Some(mapped) = modules.get(next.fetch_add(1, Ordering::Relaxed)) {
+                        if Instant::now() > deadline {
+                            return;
+                        }
+                        let planned = Planned::plan(&self.memory, maps, mapped, &self.exclude);
+                        plans.lock().unwrap_or_else(PoisonError::into_inner).push((mapped.base, planned));
+                    }
+                });
+            }
+        });
+        let mut plans = plans.into_inner().unwrap_or_else(PoisonError::into_inner);
+        if plans.len() < modules.len() {
+            let functions: usize = plans.iter().filter_map(|(_, plan)| Some(plan.as_ref().ok()?.function_count())).sum();
+            bail!(
+                "not ready in time: {} of {} modules were planned, with {functions} functions (--startup-timeout gives it longer)",
+                plans.len(),
+                modules.len()
+            );
+        }
+        plans.sort_by_key(|(base, _)| *base);
+        Ok(plans.into_iter().map(|(_, plan)| plan).collect())
+    }
+
+    /// Writes the stubs of a module, to which nothing jumps yet.
+    fn lay_out(&mut self, mut planned: Planned, deadline: Instant, report: &mut Report) -> Result<()> {
+        let stubs = planned.stub_count();
+        let bytes = Block::bytes_for(stubs);
+        let Some(at) = self.map_near(planned.mapped(), bytes as u64, deadline)? else {
+            report.unreadable.push(planned.without_memory());
+            return Ok(());
+        };
+        let id = self.next_module;
+        self.next_module += 1;
+        let first = self.names.add(id, planned.function_count());
+        let mut block = Block::new(at, planned.bias(), self.routines);
+        let mut refused = Vec::new();
+        for (index, target) in planned.targets() {
+            let number = first + index;
+            let stub = Stub { number, address: target.address, watched: target.watched, hook: target.hook };
+            match block.add(&stub) {
+                Ok(header) if target.hook.is_none() => {
+                    report.for_gum.push(GumHook { address: target.address, header, probe: true, forced: false });
+                }
+                Ok(_) => {}
+                Err(reason) => refused.push((index, reason)),
+            }
+        }
+        planned.refuse(&refused);
+        self.memory.write(at, block.bytes()).context("cannot write to the memory of the program")?;
+        let (base, path) = (planned.mapped().base, planned.mapped().path.clone());
+        report.modules.push(planned.hooked(id));
+        self.modules.push(Installed { id, base, path, patches: block.patches().to_vec() });
+        Ok(())
+    }
+
+    fn map_near(&self, module: &Mapped, bytes: u64, deadline: Instant) -> Result<Option<u64>> {
+        // Read anew for each module, since each takes some.
+        for place in Maps::read(self.pid)?.room_near(module, bytes) {
+            if self.arena.ask(Command::Map, &[place, bytes], deadline)? == place {
+                return Ok(Some(place));
+            }
+        }
+        Ok(None)
+    }
+}

@@ -1,0 +1,150 @@
+//! What is mapped in the target: its modules, and where there is room for stubs.
+
+use std::{fs, io, path::PathBuf};
+
+/// A part of the target's address space.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Mapping {
+    start: u64,
+    end: u64,
+    executable: bool,
+    offset: u64,
+    /// As the kernel tells it: a path, a name in brackets, or nothing.
+    name: String,
+}
+
+/// A file that the target runs code of.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Mapped {
+    /// Where its first byte is.
+    pub(super) base: u64,
+    pub(super) end: u64,
+    /// Its path in the target's view.
+    pub(super) path: String,
+}
+
+/// The target's address space.
+#[derive(Debug)]
+pub(super) struct Maps {
+    pid: i32,
+    mappings: Vec<Mapping>,
+}
+
+impl Maps {
+    pub(super) fn read(pid: i32) -> io::Result<Self> {
+        let text = fs::read_to_string(format!("/proc/{pid}/maps"))?;
+        Ok(Self { pid, mappings: text.lines().filter_map(parse).collect() })
+    }
+
+    /// The files that the target runs code of, by address.
+    pub(super) fn modules(&self) -> Vec<Mapped> {
+        let mut modules: Vec<Mapped> = Vec::new();
+        let mut rest = self.mappings.as_slice();
+        while let [first, behind @ ..] = rest {
+            rest = behind;
+            // The kernel and the loader map a file from its start, its parts in order, with nothing else of it between.
+            if !first.name.starts_with('/') || first.offset != 0 {
+                continue;
+            }
+            let same = |mapping: &&Mapping| mapping.name == first.name || mapping.name.is_empty();
+            let parts: Vec<_> = behind.iter().take_while(same).take_while(|next| next.offset != 0 || next.name.is_empty()).collect();
+            let last = parts.iter().rfind(|mapping| mapping.name == first.name).map_or(first, |last| last);
+            if first.executable || parts.iter().any(|mapping| mapping.executable && mapping.name == first.name) {
+                modules.push(Mapped { base: first.start, end: last.end, path: first.name.clone() });
+            }
+        }
+        modules
+    }
+
+    /// Where a file of the target can be opened: the target may see other files than we do.
+    pub(super) fn open_path(&self, module: &Mapped) -> PathBuf {
+        PathBuf::from(format!("/proc/{}/root{}", self.pid, module.path))
+    }
+
+    /// Places for this many bytes so close to a module that a jump reaches all of one from all of the other, the
+    /// nearest first.
+    pub(super) fn room_near(&self, module: &Mapped, bytes: u64) -> Vec<u64> {
+        /// A jump reaches 2 GiB; what instructions refer to lies in other parts of the module, or a little outside.
+        const REACH: u64 = (2 << 30) - (64 << 20);
+        /// What stays free beside other mappings, so that a heap or a stack can still grow.
+        const MARGIN: u64 = 1 << 20;
+        /// Not below: the kernel keeps the lowest addresses free.
+        const LOWEST: u64 = 1 << 16;
+        let starts = self.mappings.iter().map(|mapping| mapping.start).chain([1 << 47]);
+        let ends = [LOWEST].into_iter().chain(self.mappings.iter().map(|mapping| mapping.end));
+        let mut places = Vec::new();
+        for (from, to) in ends.zip(starts) {
+            let (from, to) = (from.saturating_add(MARGIN), to.saturating_sub(MARGIN).saturating_sub(bytes));
+            if from > to {
+                continue;
+            }
+            // The place in the gap that is nearest to the module.
+            let place = module.base.clamp(from, to) & !0xFFF;
+            let low = place.min(module.base);
+            let high = (place + bytes).max(module.end);
+            if place >= from && high - low <= REACH {
+                places.push(place);
+            }
+        }
+        places.sort_by_key(|place| place.abs_diff(module.base));
+        places
+    }
+}
+
+fn parse(line: &str) -> Option<Mapping> {
+    let mut fields = line.splitn(6, ' ');
+    let (start, end) = fields.next()?.split_once('-')?;
+    let permissions = fields.next()?;
+    let offset = fields.next()?;
+    let name = fields.nth(2).unwrap_or("").trim_start();
+    Some(Mapping {
+        start: u64::from_str_radix(start, 16).ok()?,
+        end: u64::from_str_radix(end, 16).ok()?,
+        executable: permissions.contains('x'),
+        offset: u64::from_str_radix(offset, 16).ok()?,
+        name: name.into(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = "\
+00400000-00401000 r--p 00000000 fe:00 11                                 /usr/bin/low
+00401000-00402000 r-xp 00001000 fe:00 11                                 /usr/bin/low
+00402000-00403000 rw-p 00002000 fe:00 11                                 /usr/bin/low
+00403000-00404000 rw-p 00000000 00:00 0                                  [heap]
+7f0000000000-7f0000001000 r--p 00000000 fe:00 12                         /usr/lib/a b.so
+7f0000001000-7f0000002000 r-xp 00001000 fe:00 12                         /usr/lib/a b.so
+7f0000002000-7f0000003000 rw-p 00000000 00:00 0
+7f0000003000-7f0000004000 r--p 00000000 fe:00 13                         /usr/share/data
+7ffffffde000-7ffffffff000 rw-p 00000000 00:00 0                          [stack]
+";
+
+    fn maps() -> Maps {
+        Maps { pid: 1, mappings: TEXT.lines().filter_map(parse).collect() }
+    }
+
+    #[test]
+    fn modules_are_files_with_code() {
+        let modules = maps().modules();
+        let shown: Vec<_> = modules.iter().map(|module| (module.base, module.end, module.path.as_str())).collect();
+        let expected = [(0x40_0000, 0x40_3000, "/usr/bin/low"), (0x7F00_0000_0000, 0x7F00_0000_2000, "/usr/lib/a b.so")];
+        assert_eq!(shown, expected);
+    }
+
+    #[test]
+    fn room_is_free_and_near() {
+        let maps = maps();
+        for module in maps.modules() {
+            let places = maps.room_near(&module, 1 << 20);
+            assert!(!places.is_empty());
+            for place in places {
+                assert!(place.abs_diff(module.base) < 2 << 30);
+                let free = |mapping: &Mapping| mapping.end <= place || place + (1 << 20) <= mapping.start;
+                assert!(maps.mappings.iter().all(free), "{place:x}");
+            }
+        }
+    }
+}

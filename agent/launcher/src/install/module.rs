@@ -1,0 +1,169 @@
+//! A module of the target: what is planned for it, and what is told of it once it is hooked.
+
+use std::{collections::BTreeMap, path::Path};
+
+use agent::{
+    plan::{Action, Function, Hook, Image, ModulePlan, Reason, plan},
+    shared::Watched,
+};
+
+use super::{
+    maps::{Mapped, Maps},
+    memory::{ModuleMemory, TargetMemory},
+};
+use crate::exclude::Exclude;
+
+/// A module and the plan for it.
+#[derive(Debug)]
+pub(super) struct Planned {
+    mapped: Mapped,
+    size: u64,
+    bias: u64,
+    build_id: Vec<u8>,
+    plan: ModulePlan,
+}
+
+/// A function that gets a stub.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Target<'a> {
+    /// Its address in the target.
+    pub(super) address: u64,
+    pub(super) watched: Option<Watched>,
+    /// None where Gum is to hook it.
+    pub(super) hook: Option<&'a Hook>,
+}
+
+/// A module that is hooked, to be told of.
+#[derive(Debug, Clone)]
+pub(crate) struct Hooked {
+    pub(crate) id: u32,
+    pub(crate) base: u64,
+    pub(crate) size: u64,
+    pub(crate) build_id: Vec<u8>,
+    pub(crate) path: String,
+    /// The offset of each function from the base, and its name.
+    pub(crate) functions: Vec<(u64, String)>,
+    /// How many functions are hooked, and how many only at their entry.
+    pub(crate) hooked: usize,
+    pub(crate) probed: usize,
+    /// How many are not, by reason.
+    pub(crate) left: BTreeMap<&'static str, Left>,
+}
+
+/// Functions that are left for one reason.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Left {
+    pub(crate) count: usize,
+    pub(crate) why: &'static str,
+}
+
+/// A module that is gone.
+#[derive(Debug, Clone)]
+pub(crate) struct Gone {
+    pub(crate) id: u32,
+    pub(crate) path: String,
+}
+
+/// A module that could not be hooked at all.
+#[derive(Debug, Clone)]
+pub(crate) struct Unreadable {
+    pub(crate) path: String,
+    pub(crate) why: String,
+}
+
+impl Planned {
+    pub(super) fn plan(
+        memory: &TargetMemory,
+        maps: &Maps,
+        mapped: &Mapped,
+        exclude: &Exclude,
+    ) -> Result<Self, Unreadable> {
+        let file = maps.open_path(mapped);
+        let image = Image::open(&file).map_err(|error| Unreadable { path: mapped.path.clone(), why: error.to_string() })?;
+        let bias = mapped.base.wrapping_sub(image.link_base());
+        let loaded = ModuleMemory { memory, bias };
+        let whole = exclude.module(file_name(&mapped.path));
+        let plan = plan(&image, Some(&loaded), &|names: &[&str]| whole || exclude.function(names));
+        Ok(Self { mapped: mapped.clone(), size: image.size(), bias, build_id: image.build_id().to_vec(), plan })
+    }
+
+    pub(super) fn mapped(&self) -> &Mapped {
+        &self.mapped
+    }
+
+    pub(super) fn bias(&self) -> u64 {
+        self.bias
+    }
+
+    pub(super) fn function_count(&self) -> usize {
+        self.plan.functions.len()
+    }
+
+    /// How many functions get a stub.
+    pub(super) fn stub_count(&self) -> usize {
+        self.targets().count()
+    }
+
+    /// The functions that get a stub, by their index in the module.
+    pub(super) fn targets(&self) -> impl Iterator<Item = (u32, Target<'_>)> {
+        let library = file_name(&self.mapped.path);
+        let is_runtime = Watched::may_be_in(library);
+        (0_u32..).zip(&self.plan.functions).filter_map(move |(index, function)| {
+            let hook = match &function.action {
+                Action::Hook(hook) => Some(hook),
+                Action::Leave(Reason::AlreadyPatched) => None,
+                Action::Leave(_) => return None,
+            };
+            let names = [&function.name].into_iter().chain(&function.aliases);
+            let watched = is_runtime.then(|| names.into_iter().find_map(|name| Watched::by_name(name))).flatten();
+            Some((index, Target { address: function.address.wrapping_add(self.bias), watched, hook }))
+        })
+    }
+
+    /// Notes that functions could not be hooked after all.
+    pub(super) fn refuse(&mut self, refused: &[(u32, Reason)]) {
+        for (index, reason) in refused {
+            if let Some(function) = self.plan.functions.get_mut(*index as usize) {
+                function.action = Action::Leave(*reason);
+            }
+        }
+    }
+
+    /// That there is no memory near it.
+    pub(super) fn without_memory(self) -> Unreadable {
+        Unreadable { path: self.mapped.path, why: "no memory is free within 2 GiB of it".into() }
+    }
+
+    pub(super) fn hooked(self, id: u32) -> Hooked {
+        let (mut hooked, mut probed, mut left) = (0, 0, BTreeMap::<_, Left>::new());
+        for function in &self.plan.functions {
+            match &function.action {
+                Action::Hook(hook) if hook.kind == agent::plan::Kind::Frame => hooked += 1,
+                Action::Hook(_) | Action::Leave(Reason::AlreadyPatched) => probed += 1,
+                Action::Leave(reason) => {
+                    let left = left.entry(reason.as_str()).or_default();
+                    left.count += 1;
+                    left.why = reason.explain();
+                }
+            }
+        }
+        let bias_from_base = self.bias.wrapping_sub(self.mapped.base);
+        let named = |function: Function| (function.address.wrapping_add(bias_from_base), function.name);
+        Hooked {
+            id,
+            base: self.mapped.base,
+            size: self.size,
+            build_id: self.build_id,
+            path: self.mapped.path,
+            functions: self.plan.functions.into_iter().map(named).collect(),
+            hooked,
+            probed,
+            left,
+        }
+    }
+}
+
+/// The last part of a path.
+pub(crate) fn file_name(path: &str) -> &str {
+    Path::new(path).file_name().and_then(|name| name.to_str()).unwrap_or(path)
+}

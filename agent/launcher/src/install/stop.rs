@@ -1,0 +1,101 @@
+//! Stopping every thread of the target for a moment.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, Result, bail};
+use nix::{
+    errno::Errno,
+    sys::{
+        ptrace::{self, Options},
+        signal::Signal,
+        wait::{WaitPidFlag, WaitStatus, waitpid},
+    },
+    unistd::Pid,
+};
+
+/// All threads of a process, stopped. They go on when this is dropped.
+///
+/// The system knows the thread that stopped them: only it can move them or let them go on.
+#[derive(Debug)]
+pub(super) struct Stopped {
+    /// Each thread, and the signal that it was about to be given.
+    threads: BTreeMap<i32, Option<Signal>>,
+}
+
+impl Stopped {
+    /// Stops all threads, those too that are started meanwhile.
+    pub(super) fn stop(pid: i32, deadline: Instant) -> Result<Self> {
+        let mut stopped = Self { threads: BTreeMap::new() };
+        loop {
+            let tasks = fs::read_dir(format!("/proc/{pid}/task")).context("the program is gone")?;
+            let tasks = tasks.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+            let new: Vec<i32> = tasks.filter(|tid| !stopped.threads.contains_key(tid)).collect();
+            if new.is_empty() {
+                return Ok(stopped);
+            }
+            for tid in new {
+                stopped.add(tid, deadline)?;
+            }
+        }
+    }
+
+    fn add(&mut self, tid: i32, deadline: Instant) -> Result<()> {
+        let thread = Pid::from_raw(tid);
+        match ptrace::seize(thread, Options::empty()) {
+            Ok(()) => {}
+            // It has ended since.
+            Err(Errno::ESRCH) => return Ok(()),
+            Err(error) => bail!("cannot stop thread {tid} of the program: {error} (is a debugger attached to it?)"),
+        }
+        // Threads that have ended meanwhile say so when they are waited for.
+        let _ = ptrace::interrupt(thread);
+        loop {
+            match waitpid(thread, Some(WaitPidFlag::__WALL | WaitPidFlag::WNOHANG)) {
+                Ok(WaitStatus::PtraceEvent(..)) => {
+                    self.threads.insert(tid, None);
+                    return Ok(());
+                }
+                Ok(WaitStatus::Stopped(_, signal)) => {
+                    self.threads.insert(tid, Some(signal));
+                    return Ok(());
+                }
+                Ok(WaitStatus::StillAlive) if Instant::now() < deadline => {
+                    std::thread::sleep(Duration::from_micros(50));
+                }
+                Ok(WaitStatus::StillAlive) => bail!("thread {tid} of the program does not stop"),
+                Ok(WaitStatus::Exited(..) | WaitStatus::Signaled(..)) | Err(Errno::ECHILD | Errno::ESRCH) => return Ok(()),
+                Ok(_) => {}
+                Err(error) => bail!("cannot wait for thread {tid} of the program: {error}"),
+            }
+        }
+    }
+
+    /// Moves threads that are at one of these addresses, from which they could not go on, to where they can.
+    pub(super) fn move_threads(&self, to: impl Fn(u64) -> Option<u64>) -> Result<usize> {
+        let mut moved = 0;
+        for tid in self.threads.keys() {
+            let thread = Pid::from_raw(*tid);
+            // One that was killed meanwhile goes nowhere.
+            let Ok(mut registers) = ptrace::getregs(thread) else { continue };
+            if let Some(to) = to(registers.rip) {
+                registers.rip = to;
+                ptrace::setregs(thread, registers).with_context(|| format!("cannot move thread {tid}"))?;
+                moved += 1;
+            }
+        }
+        Ok(moved)
+    }
+}
+
+impl Drop for Stopped {
+    fn drop(&mut self) {
+        for (tid, signal) in &self.threads {
+            // One that was killed meanwhile is let go of already.
+            let _ = ptrace::detach(Pid::from_raw(*tid), *signal);
+        }
+    }
+}
