@@ -1,1 +1,260 @@
-//! To come.
+//! The planner: which functions of a module can be hooked, and how.
+//!
+//! It reads the ELF file of a module and, where the module is loaded, the bytes in memory. It touches no process: what
+//! it says is done by others, and the same plan serves to list what would be traced.
+//!
+//! A hook is a jump of five bytes at the start of a function. The instructions it overwrites are copied into a
+//! [`Trampoline`], which runs them and goes on behind the jump. To see the return, the hook also replaces the return
+//! address on the stack, the *slot*. Both can break a program, so a function is hooked only if the following rules
+//! allow it. No rule knows a function by its name, so they hold for stripped modules, too, and for libraries nobody
+//! has seen yet.
+//!
+//! # Where functions begin
+//!
+//! Functions come from `.symtab`, from `.dynsym`, and from where the unwind entries in `.eh_frame` begin: only those
+//! know the local functions of a stripped module. Every address is listed once, also where nothing is hooked.
+//!
+//! # The rules
+//!
+//! 1. **Entered by a call.** An unwind entry must begin exactly at the function and say that the return address is on
+//!    top of the stack (CFA = rsp+8, return address at CFA−8), and it must not be that of a signal frame. Otherwise
+//!    the word on top of the stack is something else, and replacing it destroys it. This leaves the parts of functions
+//!    that compilers move away, the entry point of the program, the return from signal handlers, and what the loader
+//!    enters with more on the stack. Some entries begin with the padding before a function; where nothing names that
+//!    address and nothing branches to it, the function begins somewhere behind it, and is left.
+//!
+//! 2. **Described.** What no unwind entry describes is left. It is assembly or generated code, of which nobody knows
+//!    what it does with the stack.
+//!
+//! 3. **Lets its return address be.** A function that reads or writes the slot itself (an operand at CFA−8, or a `pop`
+//!    while the slot is on top) would see our address there: `setjmp` saves it, `vfork` carries it across two
+//!    processes, `dlopen` looks up who has called. Of such a function only the entry is recorded ([`Kind::Probe`]).
+//!    Whoever enters it by a tail call has a slot that is replaced: the hook has to put the real address back first.
+//!
+//! 4. **Unwinders see the real stack.** Functions that unwind must find real return addresses in all slots
+//!    ([`Kind::Unwinder`]). They are known by what they save: the compiler's way to leave for another frame
+//!    (`__builtin_eh_return`) saves rax or rdx, which no ordinary function has to preserve; one that saves rcx as well
+//!    just preserves everything. A function that only walks the stack does not leave, but it reads its own return
+//!    address and calls what all unwinders of the module call to learn where they are.
+//!
+//! 5. **Nobody jumps into the hook.** If a branch or call anywhere in the module lands within the covered bytes, other
+//!    than on the first, it would land in the middle of our jump. `mempcpy` enters `memmove` in this way. All code is
+//!    swept for branches, once, instruction by instruction; the sweep sets in anew at every function and every row of
+//!    an unwind entry, so that data in code does not derail it for long. Addresses of code that are computed count, too,
+//!    and so do the tables of a `switch`. A branch to the first byte is harmless: it takes the jump, and looks like the
+//!    tail call that it is.
+//!
+//! 6. **Nobody was there before.** Where memory differs from the file, somebody else has patched the function, and
+//!    its first bytes are not what they seem.
+//!
+//! 7. **There is room.** Five bytes must belong to the function or to padding behind it that nothing reaches, and no
+//!    call within them may return into them. An `endbr64` stays in front of the hook, because indirect calls must land
+//!    on one. Linkage tables are not functions and are left.
+//!
+//! 8. **The copy does the same.** Instructions are copied one by one, each to do at its new place what it did at its
+//!    old one; [`Prologue::relocate`] says how. An operand that names the function's own address keeps naming the
+//!    original, or the program would compare and pass around addresses of copies. A call pushes the return address of
+//!    the original, because unwinders have no entry for the copy.
+//!
+//! What cannot be seen: a branch into the first bytes through a table that the loader fills in, and an unwinder that
+//! was not compiled with `__builtin_eh_return`. A file without a table of sections has no functions.
+
+mod action;
+mod code;
+mod differences;
+mod frames;
+mod image;
+mod memory;
+mod prologue;
+mod reason;
+mod row;
+mod sweep;
+mod symbols;
+mod tables;
+mod trampoline;
+
+pub use action::{Action, Hook, Kind};
+pub use image::{Image, ImageError};
+pub use memory::Memory;
+pub use prologue::{PATCH_SIZE, Prologue};
+pub use reason::Reason;
+pub use trampoline::Trampoline;
+
+use code::{Marks, Section};
+use differences::differences;
+use frames::{Frame, Frames};
+use row::Entry;
+use sweep::{Body, Sweep};
+use symbols::{Symbol, symbols};
+
+/// What somebody else's patch overwrites at most. A function that differs from its file in so many bytes from its
+/// start is theirs.
+const FOREIGN_PATCH: u64 = 16;
+
+/// What to do with each function of a module.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ModulePlan {
+    /// All functions by address, one for each address, also those that are left alone.
+    pub functions: Vec<Function>,
+}
+
+/// A function, and what to do with it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Function {
+    /// Its link-time address.
+    pub address: u64,
+    /// The best of its names; empty if it has none.
+    pub name: String,
+    /// Its other names.
+    pub aliases: Vec<String>,
+    /// What to do.
+    pub action: Action,
+}
+
+impl Function {
+    /// The hook, if it is to be hooked.
+    pub fn hook(&self) -> Option<&Hook> {
+        match &self.action {
+            Action::Hook(hook) => Some(hook),
+            Action::Leave(_) => None,
+        }
+    }
+}
+
+/// Plans a module from its file and, for one that is loaded, its memory. Functions with names that `exclude` wants are
+/// left alone; it is given all names of a function, the best first, and none for a function without.
+pub fn plan(image: &Image, memory: Option<&dyn Memory>, exclude: &dyn Fn(&[&str]) -> bool) -> ModulePlan {
+    let code = image.code();
+    let frames = Frames::of(image);
+    let symbols = symbols(image);
+    let mut starts = Marks::new(code);
+    for address in symbols.iter().map(|symbol| symbol.address).chain(frames.list().iter().map(|frame| frame.start)) {
+        starts.set(address);
+    }
+    let sweep = Sweep::of(image, &frames, &starts);
+    let patched = memory.map(|memory| differences(image, memory));
+    let planner = Planner { image, frames: &frames, starts, sweep, patched };
+
+    // Symbols may share names, but no more than this: what is kept is bounded by the size of the file.
+    let mut budget = image.data().len() * 2;
+    let mut functions = Vec::with_capacity(symbols.len().max(frames.list().len()));
+    let mut unnamed = frames.list().iter().peekable();
+    let mut index = 0;
+    for aliases in symbols.chunk_by(|a, b| a.address == b.address) {
+        let address = aliases[0].address;
+        while let Some(frame) = unnamed.next_if(|frame| frame.start < address) {
+            functions.push(planner.function(frame.start, Vec::new(), &mut index, exclude));
+        }
+        unnamed.next_if(|frame| frame.start == address);
+        functions.push(planner.function(address, names(aliases, &mut budget), &mut index, exclude));
+    }
+    for frame in unnamed {
+        functions.push(planner.function(frame.start, Vec::new(), &mut index, exclude));
+    }
+    ModulePlan { functions }
+}
+
+/// The names of symbols as long as there is room for them.
+fn names(symbols: &[Symbol<'_>], budget: &mut usize) -> Vec<String> {
+    let mut names = Vec::with_capacity(symbols.len());
+    for symbol in symbols.iter().filter(|symbol| !symbol.name.is_empty()) {
+        if let Some(left) = budget.checked_sub(symbol.name.len()) {
+            *budget = left;
+            names.push(String::from_utf8_lossy(symbol.name).into_owned());
+        }
+    }
+    names
+}
+
+/// What is known of a module, for the decision about each function.
+struct Planner<'a> {
+    image: &'a Image,
+    frames: &'a Frames<'a>,
+    starts: Marks<'a>,
+    sweep: Sweep<'a>,
+    patched: Option<Marks<'a>>,
+}
+
+impl Planner<'_> {
+    /// Plans one function. They come by address: `index` is that of the first frame that may still matter.
+    fn function(
+        &self,
+        address: u64,
+        mut names: Vec<String>,
+        index: &mut usize,
+        exclude: &dyn Fn(&[&str]) -> bool,
+    ) -> Function {
+        let list = self.frames.list();
+        while list.get(*index).is_some_and(|frame| frame.end <= address) {
+            *index += 1;
+        }
+        let frame = list.get(*index).filter(|frame| frame.start <= address);
+        let frame = frame.map(|frame| (frame, self.sweep.bodies[*index]));
+        let borrowed: Vec<&str> = names.iter().map(String::as_str).collect();
+        let action = match self.decide(address, &borrowed, frame, exclude) {
+            Ok(hook) => Action::Hook(hook),
+            Err(reason) => Action::Leave(reason),
+        };
+        let name = if names.is_empty() { String::new() } else { names.remove(0) };
+        Function { address, name, aliases: names, action }
+    }
+
+    fn decide(
+        &self,
+        address: u64,
+        names: &[&str],
+        frame: Option<(&Frame, Body)>,
+        exclude: &dyn Fn(&[&str]) -> bool,
+    ) -> Result<Hook, Reason> {
+        let section = self.image.code().section(address).ok_or(Reason::NotCode)?;
+        if section.is_plt {
+            return Err(Reason::Plt);
+        }
+        if exclude(names) {
+            return Err(Reason::Excluded);
+        }
+        let (frame, body) = frame.ok_or(Reason::NoUnwindEntry)?;
+        if frame.start != address {
+            return Err(Reason::InsideAnother);
+        }
+        let is_cold = names.iter().any(|name| name.ends_with(".cold") || name.contains(".cold."));
+        match body.entry {
+            Entry::Signal => return Err(Reason::SignalFrame),
+            Entry::Broken => return Err(Reason::BrokenUnwindEntry),
+            _ if is_cold => return Err(Reason::ColdPart),
+            Entry::Part => return Err(Reason::ColdPart),
+            Entry::Odd => return Err(Reason::OddEntryFrame),
+            Entry::Call => {}
+        }
+        let prologue = self.prologue(section, frame)?;
+        let is_entered = |address| self.sweep.targets.any(section, address..address + 1);
+        if names.is_empty() && prologue.begins_with_padding() && !is_entered(address) {
+            return Err(Reason::PaddingFirst);
+        }
+        let kind = match body {
+            Body { unwinds: true, .. } => Kind::Unwinder,
+            Body { touches_return: true, .. } => Kind::Probe,
+            _ => Kind::Frame,
+        };
+        Ok(Hook { kind, prologue })
+    }
+
+    fn prologue(&self, section: &Section, frame: &Frame) -> Result<Prologue, Reason> {
+        let bytes = &self.image.data()[section.file.clone()];
+        let prologue = Prologue::read(section, bytes, frame.start, frame.end, &self.starts)?;
+        let covered_end = prologue.patch + prologue.covered as u64;
+        if let Some(patched) = &self.patched {
+            let end = covered_end.max(frame.end.min(frame.start + FOREIGN_PATCH));
+            if patched.any(section, frame.start..end) {
+                return Err(Reason::AlreadyPatched);
+            }
+        }
+        if self.sweep.targets.any(section, prologue.patch + 1..covered_end) {
+            return Err(Reason::BranchIntoStart);
+        }
+        Ok(prologue)
+    }
+}
+
+#[cfg(test)]
+mod tests;
