@@ -25,9 +25,9 @@ use agent::{
 };
 use anyhow::{Context, Result, bail};
 
-pub(crate) use module::{Gone, Hooked, Names, Unreadable};
+pub(crate) use module::{Gone, Hooked, Unreadable};
 
-use crate::{exclude::Exclude, frida::GumHook};
+use crate::{delivery::Functions, exclude::Exclude, frida::GumHook};
 use maps::{Mapped, Maps};
 use memory::TargetMemory;
 use module::Planned;
@@ -43,7 +43,7 @@ pub(crate) struct Installer {
     arena: Arc<Arena>,
     routines: Routines,
     exclude: Exclude,
-    names: Arc<Names>,
+    functions: Arc<Functions>,
     /// The modules that are hooked.
     modules: Vec<Installed>,
     /// The number of the module that comes next. 0 stands for what is no module's.
@@ -77,11 +77,11 @@ impl Installer {
         arena: Arc<Arena>,
         routines: Routines,
         exclude: Exclude,
-        names: Arc<Names>,
+        functions: Arc<Functions>,
     ) -> Result<Self> {
         let memory = TargetMemory::open(pid).context("cannot open the memory of the program")?;
         let (modules, library) = (Vec::new(), library.into());
-        Ok(Self { pid, library, memory, arena, routines, exclude, names, modules, next_module: 1 })
+        Ok(Self { pid, library, memory, arena, routines, exclude, functions, modules, next_module: 1 })
     }
 
     /// How long planning and hooking all that is loaded may take: as the amount of code calls for.
@@ -221,7 +221,7 @@ impl Installer {
         };
         let id = self.next_module;
         self.next_module += 1;
-        let first = self.names.add(id, planned.function_count());
+        let first = self.functions.add(id, planned.function_count());
         let mut block = Block::new(at, planned.bias(), self.routines);
         let mut refused = Vec::new();
         for (index, target) in planned.targets() {

@@ -1,9 +1,66 @@
-//! The `agent` command: starts a program or attaches to one, has Frida load the agent library into it, and
-//! ships what is left in the rings when the program is gone.
+//! The `agent` command: starts a program or attaches to one, has Frida load the agent library into it, hooks what the
+//! plan says, and ships what the library records.
 //!
-//! A crate of its own, so that no argument parser enters a target. Nothing is here yet; `CHANGELOG.md` says
-//! what is.
+//! ```text
+//! args ─▶ settings ─▶ program (gate) or process ─▶ frida (library, modules) ─▶ trace (hooks, rings, shipping)
+//! ```
+//!
+//! A crate of its own, so that no argument parser enters a target.
 
-#![forbid(unsafe_code)]
+#![cfg_attr(not(feature = "frida-core"), forbid(unsafe_code))]
+// The one exception is where Frida's crate is started, which it says is unsafe.
+#![cfg_attr(feature = "frida-core", deny(unsafe_code))]
 
-fn main() {}
+mod args;
+mod doctor;
+mod ending;
+mod install;
+mod delivery;
+mod exclude;
+mod executable;
+mod frida;
+mod library;
+mod list;
+mod manual;
+mod process;
+mod program;
+mod ptrace_scope;
+mod quantity;
+mod settings;
+mod signals;
+mod trace;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use self::{
+    args::{Cli, Command, TraceArgs},
+    executable::Unrunnable,
+    settings::Settings,
+    signals::Interrupted,
+};
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let result = match &cli.command {
+        Command::Run(args) => trace::run(&settings(&args.trace), &args.program),
+        Command::Attach(args) => trace::attach(&settings(&args.trace), args.pid),
+        Command::List(args) => list::run(args),
+        Command::Doctor(args) => doctor::run(args),
+        Command::Completions { shell } => manual::completions(*shell),
+        Command::Man => manual::man(),
+        Command::Idle => doctor::idle(),
+    };
+    result.unwrap_or_else(|error| {
+        if let Some(Interrupted(signal)) = error.chain().find_map(|cause| cause.downcast_ref()) {
+            return ending::die_of(*signal);
+        }
+        eprintln!("agent: {error:#}");
+        error.downcast_ref::<Unrunnable>().map_or(ExitCode::FAILURE, |unrunnable| ExitCode::from(unrunnable.code))
+    })
+}
+
+fn settings(args: &TraceArgs) -> Settings {
+    Settings::new(args).unwrap_or_else(|message| args::wrong_usage(&message))
+}

@@ -1,0 +1,203 @@
+//! What can be said on the command line.
+
+use std::{ffi::OsString, path::PathBuf};
+
+use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum, error::ErrorKind};
+
+use crate::quantity::{Period, Size};
+
+const EXAMPLES: &str = "\
+Examples:
+  agent run -- ls -l
+      Run a program and send every call it makes to a collector on this machine.
+  agent run --to workstation:7000 --transport tcp --exclude 'libcrypto.so*' -- ./server --port 80
+      Send them to another machine, and leave a library out.
+  agent attach --to workstation:7000 4711
+      The same for a program that runs already; Ctrl-C leaves it as it was.
+  agent list ./server
+      Say what would be hooked, and what not and why.
+
+Exit codes: 0 done, 1 failed, 2 wrong usage. `agent run` exits as the program did, or as a shell would with 126 or 127
+when it cannot be run or found.";
+
+/// Traces every function call of a program and sends it to a collector
+#[derive(Debug, Parser)]
+#[command(name = "agent", version, after_help = EXAMPLES, disable_help_subcommand = true)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Run a program and trace it from its first instruction to its end
+    Run(RunArgs),
+    /// Trace a program that runs already, until it ends or this command is stopped
+    Attach(AttachArgs),
+    /// Say which functions of a program would be hooked, and which not and why
+    List(ListArgs),
+    /// Check whether this machine can trace, and say what to do where it cannot
+    Doctor(DoctorArgs),
+    /// Print a completion script for a shell
+    Completions {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
+    /// Print the manual page, in roff
+    Man,
+    /// Wait until standard input ends: what `doctor` practises on
+    #[command(hide = true)]
+    Idle,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RunArgs {
+    #[command(flatten)]
+    pub(crate) trace: TraceArgs,
+    /// The program, looked for in PATH as a shell does, and its arguments
+    #[arg(value_name = "PROGRAM", required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+    pub(crate) program: Vec<OsString>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct AttachArgs {
+    #[command(flatten)]
+    pub(crate) trace: TraceArgs,
+    /// The process
+    #[arg(value_name = "PID", value_parser = clap::value_parser!(i32).range(1..))]
+    pub(crate) pid: i32,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct TraceArgs {
+    /// Where the collector is: a name or an address, and a port
+    #[arg(long, value_name = "HOST:PORT", default_value = DEFAULT_COLLECTOR)]
+    pub(crate) to: String,
+    /// How to send
+    #[arg(long, value_enum, value_name = "HOW", default_value_t = Transport::Udp)]
+    pub(crate) transport: Transport,
+    #[command(flatten)]
+    pub(crate) exclude: ExcludeArgs,
+    /// Bytes of the stack to record with each call, from the stack pointer upward: 0 to 512, a multiple of 8
+    #[arg(long, value_name = "N", default_value_t = 128, value_parser = stack_bytes, help_heading = "What to record")]
+    pub(crate) stack_bytes: u32,
+    /// Record only which function was called and when, no registers and no stack
+    #[arg(long, help_heading = "What to record")]
+    pub(crate) no_detail: bool,
+    /// Record no calls that are nested deeper than this
+    #[arg(long, value_name = "N", help_heading = "What to record", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) max_depth: Option<u32>,
+    /// What to do when a thread calls faster than can be sent: leave calls out and say so, or make the thread wait
+    #[arg(long, value_enum, value_name = "WHAT", default_value_t = OnFull::Drop, help_heading = "Limits")]
+    pub(crate) on_full: OnFull,
+    /// The memory that each thread records into; a power of two
+    #[arg(long, value_name = "SIZE", default_value = "4MiB", value_parser = ring_bytes, help_heading = "Limits")]
+    pub(crate) ring_bytes: Size,
+    /// What to keep of what was sent until the collector has confirmed it
+    #[arg(long, value_name = "SIZE", default_value = "64MiB", value_parser = replay_bytes, help_heading = "Limits")]
+    pub(crate) replay_bytes: Size,
+    /// The largest datagram to send: 512 to 65507; by default 1400, and more to this machine itself
+    #[arg(long, value_name = "N", help_heading = "Limits", value_parser = clap::value_parser!(u16).range(512..=65_507))]
+    pub(crate) datagram_bytes: Option<u16>,
+    /// How long hooking everything may take; by default as long as the number of functions calls for
+    #[arg(long, value_name = "TIME", help_heading = "Limits")]
+    pub(crate) startup_timeout: Option<Period>,
+    /// How long to wait at the end for the collector to confirm everything
+    #[arg(long, value_name = "TIME", default_value = "10s", help_heading = "Limits")]
+    pub(crate) linger: Period,
+    #[command(flatten)]
+    pub(crate) frida: FridaArgs,
+    /// Say nothing but what went wrong
+    #[arg(long, short, conflicts_with = "verbose")]
+    pub(crate) quiet: bool,
+    /// Say more
+    #[arg(long)]
+    pub(crate) verbose: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ExcludeArgs {
+    /// Leave out modules whose file names, or functions whose names match: * stands for any characters, ? for one. May
+    /// be given more than once
+    #[arg(long, value_name = "GLOB", help_heading = "What to record")]
+    pub(crate) exclude: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Frida")]
+pub(crate) struct FridaArgs {
+    /// Do not install Frida, even where there is none
+    #[arg(long)]
+    pub(crate) no_install: bool,
+    /// The Python to load Frida with; by default one that has it, else an environment that is made on first use
+    #[arg(long, value_name = "PATH")]
+    pub(crate) frida_python: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ListArgs {
+    #[command(flatten)]
+    pub(crate) exclude: ExcludeArgs,
+    /// List every function
+    #[arg(long)]
+    pub(crate) functions: bool,
+    /// Print JSON, one object for each module
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// The program, looked for in PATH as a shell does
+    #[arg(value_name = "PROGRAM")]
+    pub(crate) program: OsString,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DoctorArgs {
+    /// Where the collector is, to check that it can be reached
+    #[arg(long, value_name = "HOST:PORT")]
+    pub(crate) to: Option<String>,
+    #[command(flatten)]
+    pub(crate) frida: FridaArgs,
+}
+
+/// Where a collector is looked for.
+pub(crate) const DEFAULT_COLLECTOR: &str = "127.0.0.1:7000";
+
+/// How to send.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Transport {
+    /// Datagrams, repeated until they have arrived
+    Udp,
+    /// One connection
+    Tcp,
+}
+
+/// What to do when a ring is full.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum OnFull {
+    /// Leave calls out, count them and say so
+    Drop,
+    /// Make the thread wait
+    Block,
+}
+
+/// Says what is wrong with an argument that clap could not check, and ends as clap does.
+pub(crate) fn wrong_usage(message: &str) -> ! {
+    Cli::command().error(ErrorKind::ValueValidation, message).exit()
+}
+
+fn stack_bytes(text: &str) -> Result<u32, String> {
+    match text.parse() {
+        Ok(bytes @ 0..=512) if bytes % 8 == 0 => Ok(bytes),
+        _ => Err("expected a multiple of 8 from 0 to 512".into()),
+    }
+}
+
+fn ring_bytes(text: &str) -> Result<Size, String> {
+    let size: Size = text.parse()?;
+    let fits = size.0.is_power_of_two() && (64 << 10..=1 << 30).contains(&size.0);
+    if fits { Ok(size) } else { Err("expected a power of two from 64KiB to 1GiB".into()) }
+}
+
+fn replay_bytes(text: &str) -> Result<Size, String> {
+    let size: Size = text.parse()?;
+    if (1 << 20..=64 << 30).contains(&size.0) { Ok(size) } else { Err("expected from 1MiB to 64GiB".into()) }
+}

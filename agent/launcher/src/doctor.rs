@@ -1,0 +1,154 @@
+//! Whether this machine can trace, and what to do where it cannot.
+
+mod collector;
+mod practice;
+
+use std::{
+    env, fs,
+    io::{self, Read},
+    path::PathBuf,
+    process::ExitCode,
+};
+
+use anyhow::Result;
+use rustix::{
+    fs::{MemfdFlags, ftruncate, memfd_create},
+    process::{Resource, getrlimit},
+};
+
+use crate::{
+    args::DoctorArgs,
+    frida::{self, environment, python},
+    library::{self, Reader},
+    quantity::Size,
+    settings::frida_options,
+};
+
+/// What was found out about one thing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Finding {
+    /// It will do.
+    Good(String),
+    /// It will do, but something is worth knowing.
+    Fair(String),
+    /// Nothing can be traced like this.
+    Bad(String),
+}
+
+use self::Finding::{Bad, Fair, Good};
+
+pub(crate) fn run(args: &DoctorArgs) -> Result<ExitCode> {
+    let options = frida_options(&args.frida, true, false);
+    let mut healthy = true;
+    let mut tell = |what: &str, finding: &Finding| {
+        let (mark, text) = match finding {
+            Good(text) => ("ok", text),
+            Fair(text) => ("note", text),
+            Bad(text) => ("FAILED", text),
+        };
+        healthy &= mark != "FAILED";
+        println!("{mark:6}  {what:13}  {text}");
+    };
+    tell("system", &system());
+    tell("clock", &clock());
+    tell("memory", &memory());
+    let python = frida(&options);
+    tell("Frida", &python);
+    match library::place(Reader::Own) {
+        Ok(path) => {
+            tell("library", &Good(path.display().to_string()));
+            let usable = !matches!(python, Bad(_)) && python::present(&options).is_some();
+            for (what, finding) in practice::run(&path, usable.then_some(&options)) {
+                tell(what, &finding);
+            }
+        }
+        Err(error) => tell("library", &Bad(error.to_string())),
+    }
+    match &args.to {
+        Some(name) => tell("collector", &collector::check(name)),
+        None => tell("collector", &Fair("not asked for: --to HOST:PORT checks that it can be reached".into())),
+    }
+    Ok(if healthy { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// What `doctor` practises on: it waits until its input ends.
+pub(crate) fn idle() -> Result<ExitCode> {
+    io::stdin().read_to_end(&mut Vec::new())?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn system() -> Finding {
+    let name = rustix::system::uname();
+    let text = |part: &std::ffi::CStr| part.to_string_lossy().into_owned();
+    let system = format!("{} {} on {}", text(name.sysname()), text(name.release()), text(name.machine()));
+    if cfg!(all(target_arch = "x86_64", target_os = "linux")) {
+        Good(system)
+    } else {
+        Bad(format!("{system}: only Linux on x86_64 can be traced"))
+    }
+}
+
+/// Times are read from a counter of the processor, and turned into times of the system later.
+fn clock() -> Finding {
+    let info = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let flags = info.lines().find(|line| line.starts_with("flags")).unwrap_or_default();
+    let has = |wanted: &str| flags.split_whitespace().any(|flag| flag == wanted);
+    if has("constant_tsc") && has("nonstop_tsc") {
+        return Good("the processor's time counter runs evenly".into());
+    }
+    Fair("the processor's time counter may change its pace or stop: times within a trace may be off".into())
+}
+
+fn memory() -> Finding {
+    let wanted = 64 << 20;
+    let limit = getrlimit(Resource::Fsize).current;
+    if let Some(limit) = limit.filter(|limit| *limit < wanted) {
+        let limit = Size(limit);
+        return Bad(format!("files may have at most {limit}, and rings are files in memory (raise `ulimit -f`)"));
+    }
+    let made = memfd_create("spoor-doctor", MemfdFlags::CLOEXEC).and_then(|file| {
+        ftruncate(&file, wanted)?;
+        rustix::io::pwrite(&file, b"x", wanted - 1)
+    });
+    match made {
+        Ok(_) => Good(format!("shared memory of {} can be made", Size(wanted))),
+        Err(error) => {
+            Bad(format!("no shared memory can be made: {error} (is there a memory limit on this container?)"))
+        }
+    }
+}
+
+fn frida(options: &frida::Options) -> Finding {
+    if cfg!(feature = "frida-core") && options.python.is_none() {
+        return Good(format!("{} is linked in", frida::VERSION));
+    }
+    if let Some(found) = python::present(options) {
+        let place = found.command.display();
+        return match python::version(&found.command, found.packages.as_deref()) {
+            Ok(version) if version.starts_with("17.") => Good(format!("{version} with {place}")),
+            Ok(version) => Bad(format!("{version} with {place}, but 17 is needed (leave --frida-python away)")),
+            Err(why) => Bad(format!("{place} cannot load it: {why}")),
+        };
+    }
+    if !options.install {
+        return Bad("there is no Python with Frida 17 (leave --no-install away to have one made)".into());
+    }
+    let Some(interpreter) = python::interpreter() else {
+        return Bad("there is no python3 (on Debian: apt-get install python3 python3-venv)".into());
+    };
+    let Some(folder) = environment::folder() else {
+        return Bad("there is no place to install it (set HOME or XDG_DATA_HOME)".into());
+    };
+    match environment::way(&interpreter) {
+        Some(way) => Fair(format!("will be installed on first use, with {way}, into {}", folder.display())),
+        None => Bad(format!(
+            "{} has neither venv nor pip to install it with (on Debian: apt-get install python3-venv)",
+            interpreter.display()
+        )),
+    }
+}
+
+/// This command itself, which is a program that can be traced.
+fn own_path() -> Option<PathBuf> {
+    env::current_exe().ok().filter(|path| path.is_file())
+}

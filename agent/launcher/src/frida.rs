@@ -1,0 +1,287 @@
+//! Frida, at arm's length: a host attaches to the target, runs the bootstrap script in it, and hands calls on.
+//!
+//! Frida lives in a process of its own, [`process`], so that whatever happens to it happens neither to this command nor
+//! to the target; with the feature `frida-core` it is linked in, `core`. Both speak to the same script.
+
+pub(crate) mod environment;
+pub(crate) mod failure;
+pub(crate) mod process;
+mod progress;
+pub(crate) mod python;
+
+#[cfg(feature = "frida-core")]
+mod core;
+
+use std::{
+    path::{Path, PathBuf},
+    sync::{Mutex, PoisonError, mpsc},
+    time::{Duration, Instant},
+};
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+pub(crate) use self::failure::Failure;
+use self::{process::Helper, python::Python};
+use crate::signals::{self, Interrupted};
+
+/// The version that the private environment has, and that everything is tested with.
+pub(crate) const VERSION: &str = "17.24.3";
+/// The script that runs in the target.
+const BOOTSTRAP: &str = include_str!("frida/bootstrap.js");
+/// How long a call takes at most that waits for nobody.
+const QUICK: Duration = Duration::from_secs(10);
+/// How often a wait looks whether somebody has asked to stop.
+const GLANCE: Duration = Duration::from_millis(50);
+
+/// What may be used to get at Frida.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Options {
+    /// The Python to use, instead of looking for one.
+    pub(crate) python: Option<PathBuf>,
+    /// Whether the private environment may be made.
+    pub(crate) install: bool,
+    /// Say nothing of progress.
+    pub(crate) quiet: bool,
+    /// Let the helper's own messages through.
+    pub(crate) verbose: bool,
+}
+
+/// What happened without having been asked for.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Event {
+    /// Frida is no longer in the program, and why, in Frida's words: `process-terminated`, `application-requested`, …
+    Detached(String),
+    /// The script sent something.
+    Message(Value),
+    /// The script failed somewhere nobody was waiting for it.
+    Error(String),
+    /// The host itself has ended.
+    Gone,
+}
+
+/// An answer that is still to come. To drop it is not to wait for it.
+#[derive(Debug)]
+pub(crate) struct Pending {
+    call: String,
+    answer: mpsc::Receiver<Result<Value, String>>,
+}
+
+impl Pending {
+    /// Waits for the answer.
+    pub(crate) fn wait(self, deadline: Instant) -> Result<Value, Failure> {
+        let call = self.call;
+        match receive(&self.answer, deadline) {
+            Ok(Ok(value)) => Ok(value),
+            Ok(Err(text)) => Err(Failure::Call { call, text }),
+            Err(Missing::Late) => Err(Failure::Late { what: format!("its answer to {call}") }),
+            Err(Missing::Ended) => Err(Failure::Ended { during: call, said: String::new() }),
+        }
+    }
+}
+
+/// Why nothing was received.
+enum Missing {
+    Late,
+    Ended,
+}
+
+fn receive<T>(from: &mpsc::Receiver<T>, deadline: Instant) -> Result<T, Missing> {
+    from.recv_timeout(deadline.saturating_duration_since(Instant::now())).map_err(|error| match error {
+        mpsc::RecvTimeoutError::Timeout => Missing::Late,
+        mpsc::RecvTimeoutError::Disconnected => Missing::Ended,
+    })
+}
+
+/// The same, given up when somebody asks to stop. Only for what comes before the program begins.
+fn receive_unless_stopped<T>(from: &mpsc::Receiver<T>, deadline: Instant) -> Result<Result<T, Missing>, Interrupted> {
+    loop {
+        let slice = deadline.min(Instant::now() + GLANCE);
+        match receive(from, slice) {
+            Err(Missing::Late) if slice < deadline => signals::check()?,
+            received => return Ok(received),
+        }
+    }
+}
+
+/// What stands between [`Host`] and Frida.
+trait Link: Send + Sync {
+    /// Calls a function that the script exports.
+    fn begin(&self, call: &str, args: Value) -> Pending;
+    /// Blocks signals in threads of the target, and says where that failed.
+    fn mask(&self, threads: &[i32]) -> Pending;
+    /// The target is gone: do not try to let go of it.
+    fn gone(&self);
+}
+
+/// A host on its way: Frida is being loaded while others prepare the target.
+pub(crate) struct Starting {
+    options: Options,
+    helper: Option<(Python, Helper)>,
+}
+
+impl Starting {
+    /// Starts loading Frida. Makes the private environment if there must be one.
+    pub(crate) fn launch(options: &Options) -> Result<Self, Failure> {
+        let options = options.clone();
+        if cfg!(feature = "frida-core") && options.python.is_none() {
+            return Ok(Self { options, helper: None });
+        }
+        let python = python::find(&options)?;
+        let helper = Helper::start(&python, options.verbose)?;
+        Ok(Self { options, helper: Some((python, helper)) })
+    }
+
+    /// Gets Frida into a process, and the library with it.
+    pub(crate) fn attach(self, pid: i32, library: &Path, deadline: Instant) -> Result<Host, Failure> {
+        let (events, received) = mpsc::channel();
+        let link: Box<dyn Link> = match self.helper {
+            Some((python, helper)) => match helper.attach(pid, BOOTSTRAP, events.clone(), deadline) {
+                // An environment that was complete once, and of which something has gone since, is made again.
+                Err(Failure::Import { .. }) if python.is_private() && self.options.install => {
+                    environment::discard()?;
+                    let python = python::find(&self.options)?;
+                    Box::new(Helper::start(&python, self.options.verbose)?.attach(pid, BOOTSTRAP, events, deadline)?)
+                }
+                attached => Box::new(attached?),
+            },
+            #[cfg(feature = "frida-core")]
+            None => Box::new(core::Core::attach(pid, BOOTSTRAP, events, deadline)?),
+            #[cfg(not(feature = "frida-core"))]
+            None => unreachable!("without frida-core there is always a helper"),
+        };
+        let host = Host { link, events: Mutex::new(received) };
+        let path = library.to_str().ok_or_else(|| Failure::Call {
+            call: "load".into(),
+            text: format!("{} is not valid UTF-8, which Frida needs", library.display()),
+        })?;
+        host.call("load", json!([path]), deadline)?;
+        Ok(host)
+    }
+}
+
+/// Frida in a target, with the bootstrap script and the library loaded. When dropped, Frida leaves the target; the
+/// library stays, since the program may be inside it.
+pub(crate) struct Host {
+    link: Box<dyn Link>,
+    events: Mutex<mpsc::Receiver<Event>>,
+}
+
+/// A hook that Gum itself is to make.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct GumHook {
+    /// The function.
+    pub(crate) address: u64,
+    /// What the library is handed with each call: the address of the function's header.
+    pub(crate) header: u64,
+    /// Only the entry, and the return address is left alone.
+    pub(crate) probe: bool,
+    /// Also where the function is too short for what Gum thinks it must move.
+    pub(crate) forced: bool,
+}
+
+impl Serialize for GumHook {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        (format!("{:#x}", self.address), format!("{:#x}", self.header), self.probe, self.forced).serialize(serializer)
+    }
+}
+
+/// How Gum got on.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub(crate) struct GumReport {
+    pub(crate) attached: u64,
+    /// Addresses, in hexadecimal, and why each could not be hooked.
+    pub(crate) failed: Vec<(String, String)>,
+}
+
+impl Host {
+    /// Launches and attaches in one step.
+    pub(crate) fn start(options: &Options, pid: i32, library: &Path, deadline: Instant) -> Result<Self, Failure> {
+        Starting::launch(options)?.attach(pid, library, deadline)
+    }
+
+    /// Calls a function of the script without waiting for it.
+    pub(crate) fn begin(&self, call: &str, args: Value) -> Pending {
+        self.link.begin(call, args)
+    }
+
+    /// Calls a function of the script.
+    pub(crate) fn call(&self, call: &str, args: Value, deadline: Instant) -> Result<Value, Failure> {
+        self.begin(call, args).wait(deadline)
+    }
+
+    /// Has the library make the shared memory; its descriptor in the target.
+    pub(crate) fn open(&self, ring_bytes: u64, rings: u64, stack_bytes: u32, flags: u32) -> Result<i32, Failure> {
+        let args = json!([ring_bytes.to_string(), rings.to_string(), stack_bytes, flags]);
+        let answer = self.quick("open", args)?;
+        match answer.as_i64().and_then(|number| i32::try_from(number).ok()) {
+            Some(descriptor) if descriptor >= 0 => Ok(descriptor),
+            Some(error) => Err(Failure::Memory(std::io::Error::from_raw_os_error(-error))),
+            None => Err(odd("open", &answer)),
+        }
+    }
+
+    /// Has the library close that descriptor.
+    pub(crate) fn close(&self, descriptor: i32) -> Result<(), Failure> {
+        self.quick("close", json!([descriptor])).map(drop)
+    }
+
+    /// The addresses of the library's routines, in its order.
+    pub(crate) fn routines(&self) -> Result<Vec<u64>, Failure> {
+        let answer = self.quick("routines", json!([]))?;
+        let address = |text: &Value| u64::from_str_radix(text.as_str()?.strip_prefix("0x")?, 16).ok();
+        let addresses = answer.as_array().and_then(|list| list.iter().map(address).collect());
+        addresses.ok_or_else(|| odd("routines", &answer))
+    }
+
+    /// Has the library serve requests, from one of Frida's threads, until it is told through shared memory to stop.
+    pub(crate) fn serve(&self) -> Pending {
+        self.begin("serve", json!([0]))
+    }
+
+    /// Has the library serve in every thread that loads or unloads a module, while it does. Says how many there are.
+    pub(crate) fn watch_modules(&self) -> Result<u64, Failure> {
+        let answer = self.quick("watch", json!([]))?;
+        answer.as_u64().ok_or_else(|| odd("watch", &answer))
+    }
+
+    /// Stops doing so.
+    pub(crate) fn unwatch_modules(&self) -> Result<(), Failure> {
+        self.quick("unwatch", json!([])).map(drop)
+    }
+
+    /// Has Gum hook functions.
+    pub(crate) fn attach_gum(&self, hooks: &[GumHook], deadline: Instant) -> Result<GumReport, Failure> {
+        let answer = self.call("attach", json!([hooks]), deadline)?;
+        GumReport::deserialize(&answer).map_err(|_| odd("attach", &answer))
+    }
+
+    /// Has Gum take all its hooks out.
+    pub(crate) fn detach_gum(&self, deadline: Instant) -> Result<(), Failure> {
+        self.call("detach", json!([]), deadline).map(drop)
+    }
+
+    /// Blocks signals in these threads of the target, as far as that can be done, and says where it failed.
+    pub(crate) fn mask_threads(&self, threads: &[i32]) -> Result<Vec<(i32, String)>, Failure> {
+        let answer = self.link.mask(threads).wait(Instant::now() + QUICK)?;
+        Vec::deserialize(&answer).map_err(|_| odd("mask", &answer))
+    }
+
+    /// What has happened, waiting for it for at most so long.
+    pub(crate) fn next_event(&self, timeout: Duration) -> Option<Event> {
+        self.events.lock().unwrap_or_else(PoisonError::into_inner).recv_timeout(timeout).ok()
+    }
+
+    /// The target has ended: there is nothing to let go of.
+    pub(crate) fn target_is_gone(&self) {
+        self.link.gone();
+    }
+
+    fn quick(&self, call: &str, args: Value) -> Result<Value, Failure> {
+        self.call(call, args, Instant::now() + QUICK)
+    }
+}
+
+fn odd(call: &str, answer: &Value) -> Failure {
+    Failure::Call { call: call.into(), text: format!("expected another answer than {answer}") }
+}

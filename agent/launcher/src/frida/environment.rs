@@ -1,0 +1,154 @@
+//! The private environment: a Python and Frida's package, in a folder of this command's own, made on first use.
+
+use std::{
+    env, fs,
+    fs::File,
+    io,
+    path::{Path, PathBuf},
+    process::{Command, Output, Stdio},
+};
+
+use rustix::fs::FlockOperation;
+
+use super::{
+    Failure, VERSION,
+    progress::Progress,
+    python::{Origin, Python, version},
+};
+
+/// Written last. It holds the command to start, and says that everything is there.
+const MARKER: &str = "complete";
+/// Where pip puts the package when there is no `venv`.
+const PACKAGES: &str = "packages";
+
+/// Where it is, or would be.
+pub(crate) fn folder() -> Option<PathBuf> {
+    let absolute = |name: &str| env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let data = absolute("XDG_DATA_HOME").or_else(|| absolute("HOME").map(|home| home.join(".local/share")))?;
+    Some(data.join("spoor").join(format!("frida-{VERSION}")))
+}
+
+/// The environment, if it is complete.
+pub(crate) fn present() -> Option<Python> {
+    read(&folder()?)
+}
+
+/// Makes the environment. Of several who want to at the same time, one does.
+pub(super) fn make(interpreter: &Path, quiet: bool) -> Result<Python, Failure> {
+    let folder = folder().ok_or_else(|| {
+        Failure::Python("there is no place to install Frida (set HOME or XDG_DATA_HOME, or use --frida-python)".into())
+    })?;
+    let failed = |error| cannot(&folder, &format!("{error} (set XDG_DATA_HOME to a folder that can be written to)"));
+    let _lock = lock(&folder).map_err(failed)?;
+    if let Some(python) = read(&folder) {
+        return Ok(python);
+    }
+    remove(&folder).map_err(failed)?;
+    fs::create_dir_all(&folder).map_err(failed)?;
+
+    let progress = Progress::start(&format!("getting Frida {VERSION} into {} (once)", folder.display()), quiet);
+    let made = fill(&folder, interpreter).and_then(|python| {
+        version(&python.command, python.packages.as_deref()).map_err(|text| cannot(&folder, &text))?;
+        let command = python.command.as_os_str().as_encoded_bytes();
+        fs::write(folder.join(MARKER), command).map_err(failed)?;
+        Ok(python)
+    });
+    match &made {
+        Ok(_) => progress.end("done"),
+        Err(_) => {
+            progress.end("failed");
+            // It would be made again anyway.
+            let _ = remove(&folder);
+        }
+    }
+    made
+}
+
+/// Forgets an environment that turned out to be broken.
+pub(super) fn discard() -> Result<(), Failure> {
+    let Some(folder) = folder() else { return Ok(()) };
+    let _lock = lock(&folder).map_err(|error| cannot(&folder, &error.to_string()))?;
+    remove(&folder).map_err(|error| cannot(&folder, &error.to_string()))
+}
+
+fn read(folder: &Path) -> Option<Python> {
+    let command = PathBuf::from(fs::read_to_string(folder.join(MARKER)).ok()?);
+    let packages = Some(folder.join(PACKAGES)).filter(|packages| packages.is_dir());
+    let whole = command.is_file() && (packages.is_some() || command.starts_with(folder));
+    whole.then_some(Python { command, packages, origin: Origin::Private })
+}
+
+/// Beside the environment, since the environment itself may be removed.
+fn lock(folder: &Path) -> io::Result<File> {
+    fs::create_dir_all(folder.parent().unwrap_or(folder))?;
+    let mut name = folder.as_os_str().to_owned();
+    name.push(".lock");
+    let file = File::options().append(true).create(true).open(name)?;
+    rustix::fs::flock(&file, FlockOperation::LockExclusive)?;
+    Ok(file)
+}
+
+fn remove(folder: &Path) -> io::Result<()> {
+    match fs::remove_dir_all(folder) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// What a Python has to install packages with. Debian's has neither by itself.
+pub(crate) fn way(interpreter: &Path) -> Option<&'static str> {
+    let has = |script: &str| run(Command::new(interpreter).args(["-c", script])).is_ok_and(|out| out.status.success());
+    // Without the second, `venv` is there but fails.
+    if has("import venv, ensurepip") {
+        return Some("venv");
+    }
+    has("import pip").then_some("pip")
+}
+
+fn fill(folder: &Path, interpreter: &Path) -> Result<Python, Failure> {
+    let package = format!("frida=={VERSION}");
+    let pip = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-input", "--only-binary=:all:"];
+    let Some(way) = way(interpreter) else {
+        return Err(Failure::Python(format!(
+            "{} has neither venv nor pip, and Frida is installed with one of them (on Debian: apt-get install python3-venv)",
+            interpreter.display()
+        )));
+    };
+    if way == "venv" {
+        must(folder, Command::new(interpreter).args(["-m", "venv"]).arg(folder))?;
+        let command = folder.join("bin/python");
+        must(folder, Command::new(&command).args(pip).arg(package))?;
+        return Ok(Python { command, packages: None, origin: Origin::Private });
+    }
+    let packages = folder.join(PACKAGES);
+    must(folder, Command::new(interpreter).args(pip).arg("--target").arg(&packages).arg(package))?;
+    // Not the name in the search path, which may mean another Python tomorrow.
+    let asked = run(Command::new(interpreter).args(["-c", "import sys; print(sys.executable, end='')"]));
+    let command = asked.ok().filter(|out| out.status.success()).map(|out| String::from_utf8_lossy(&out.stdout).into());
+    let command = command.map_or_else(|| interpreter.to_path_buf(), |text: String| PathBuf::from(text));
+    Ok(Python { command, packages: Some(packages), origin: Origin::Private })
+}
+
+fn run(command: &mut Command) -> io::Result<Output> {
+    command.stdin(Stdio::null()).output()
+}
+
+fn must(folder: &Path, command: &mut Command) -> Result<(), Failure> {
+    let output = run(command).map_err(|error| cannot(folder, &error.to_string()))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let said = [output.stderr, output.stdout].map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).join("\n");
+    // pip ends with what went wrong, marked as such.
+    let last = || said.lines().rfind(|line| !line.trim().is_empty());
+    let error = said.lines().rfind(|line| line.starts_with("ERROR:")).or_else(last);
+    let why = error.map_or_else(|| output.status.to_string(), |line| line.trim_start_matches("ERROR:").trim().into());
+    Err(cannot(
+        folder,
+        &format!("{why} (is the network reachable? a Python that has Frida can be named with --frida-python)"),
+    ))
+}
+
+fn cannot(folder: &Path, why: &str) -> Failure {
+    Failure::Python(format!("cannot install Frida into {}: {why}", folder.display()))
+}

@@ -1,0 +1,75 @@
+//! Why Frida could not do what it was asked to.
+
+use std::{io, path::PathBuf};
+
+use crate::{ptrace_scope, signals::Interrupted};
+
+/// Why Frida could not do what it was asked to. Each is one line that says what to do.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub(crate) enum Failure {
+    /// There is no Python, or none that will do.
+    #[error("{0}")]
+    Python(String),
+    /// The Python that was found cannot load Frida.
+    #[error("{} cannot load Frida: {text} (install it there with `{} -m pip install frida=={}`, or leave --frida-python away)",
+        python.display(), python.display(), super::VERSION)]
+    Import { python: PathBuf, text: String },
+    /// It is a version with another interface.
+    #[error("{} has Frida {version}, and version 17 is needed (leave --frida-python away to have one installed)", python.display())]
+    Version { python: PathBuf, version: String },
+    /// The helper could not be started.
+    #[error("cannot start {}: {error}", python.display())]
+    Start { python: PathBuf, error: io::Error },
+    /// Frida could not get into the process.
+    #[error("cannot attach to process {pid}: {why}")]
+    Attach { pid: i32, why: String },
+    /// The script, or what it called, failed.
+    #[error("Frida could not carry out {call}: {text}")]
+    Call { call: String, text: String },
+    /// The library could not make the memory that it records into.
+    #[error(
+        "the program cannot have the memory for its rings: {0} (try a smaller --ring-bytes, or look at its limits)"
+    )]
+    Memory(io::Error),
+    /// The time was up.
+    #[error("Frida was still owing {what} when the time was up (try a longer --startup-timeout)")]
+    Late { what: String },
+    /// Somebody asked to stop meanwhile.
+    #[error("gave up on Frida")]
+    Interrupted(#[from] Interrupted),
+    /// The helper ended.
+    #[error("Frida's helper ended during {during}{said}")]
+    Ended { during: String, said: String },
+}
+
+/// Says in one line why attaching failed, from the kind of exception and the text that Frida gave.
+pub(super) fn attach(pid: i32, kind: &str, text: &str) -> Failure {
+    let why = match kind {
+        "ProcessNotFoundError" => "there is no such process (has it ended?)".into(),
+        "PermissionDeniedError" => format!("permission denied ({})", ptrace_scope::remedy()),
+        "ProcessNotRespondingError" | "TimedOutError" => {
+            "it does not answer Frida (is it stopped, in a debugger, or confined by seccomp?)".into()
+        }
+        "TransportError" | "ConnectionClosedError" => "it ended while Frida was getting in".into(),
+        "NotSupportedError" => format!("Frida does not support it: {text}"),
+        _ => format!("{text} ({kind})"),
+    };
+    Failure::Attach { pid, why }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_way_to_fail_says_what_to_do() {
+        let line = |kind| attach(12, kind, "x").to_string();
+        assert_eq!(
+            line("ProcessNotFoundError"),
+            "cannot attach to process 12: there is no such process (has it ended?)"
+        );
+        assert!(line("PermissionDeniedError").contains("root"), "{}", line("PermissionDeniedError"));
+        assert_eq!(line("WeirdError"), "cannot attach to process 12: x (WeirdError)");
+    }
+}

@@ -1,0 +1,147 @@
+# Drives Frida for the agent command. Lines of JSON come in on standard input and go out on standard output; nothing
+# else is written there. It ends when its input does, and then lets go of the program.
+import ctypes
+import json
+import os
+import sys
+import threading
+
+answers = os.fdopen(os.dup(1), "w", buffering=1, encoding="utf-8")
+# What anything else prints must not get between the answers.
+os.dup2(2, 1)
+lock = threading.Lock()
+
+
+def tell(line):
+    with lock:
+        try:
+            answers.write(json.dumps(line) + "\n")
+            answers.flush()
+        except (OSError, ValueError):
+            os._exit(1)
+
+
+def fail(stage, error):
+    tell({"failed": {"stage": stage, "kind": type(error).__name__, "text": str(error)}})
+    os._exit(1)
+
+
+def next_line():
+    line = sys.stdin.buffer.readline()
+    return json.loads(line) if line else None
+
+
+PTRACE_DETACH = 17
+PTRACE_SEIZE = 0x4206
+PTRACE_INTERRUPT = 0x4207
+PTRACE_SETSIGMASK = 0x420B
+WALL = 0x40000000
+# Every signal but those that cannot be blocked, the two that the C library uses itself, and the segmentation fault,
+# which Frida catches where it reads memory that may not be there.
+MASK = ctypes.c_uint64(0xFFFFFFFE7FFBFAFF)
+
+
+def mask(threads):
+    """Blocks signals in Frida's threads, so that the program's handlers run in its own."""
+    ptrace = ctypes.CDLL(None, use_errno=True).ptrace
+    ptrace.argtypes = [ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p]
+    ptrace.restype = ctypes.c_long
+    failed = []
+
+    def request(number, thread, address=None, data=None):
+        if ptrace(number, thread, address, data) == -1:
+            raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+
+    for thread in threads:
+        try:
+            request(PTRACE_SEIZE, thread)
+            try:
+                request(PTRACE_INTERRUPT, thread)
+                os.waitpid(thread, WALL)
+                data = ctypes.cast(ctypes.byref(MASK), ctypes.c_void_p)
+                request(PTRACE_SETSIGMASK, thread, ctypes.c_void_p(8), data)
+            finally:
+                request(PTRACE_DETACH, thread)
+        except OSError as error:
+            failed.append([thread, error.strerror])
+    return failed
+
+
+# By default Frida catches signals that mean a crash, and a program that is sent one then lives on. It also patches what
+# ends a process and what sets handlers. The program is to behave as if nobody was there.
+LEAVE_ALONE = {"exceptor": "off", "exit_monitor": False, "thread_suspend_monitor": False, "unwind_broker": False}
+
+
+def attach(device, pid):
+    try:
+        return device.attach(pid, **LEAVE_ALONE)
+    except (AttributeError, TypeError, ValueError):
+        # An older Frida, which has no such options.
+        return device.attach(pid)
+
+
+def main():
+    # Importing takes longest, and needs nothing to be known yet.
+    first = sys.argv[1] if len(sys.argv) > 1 else ""
+    if first:
+        sys.path.insert(0, first)
+    try:
+        import frida
+    except Exception as error:
+        fail("import", error)
+    tell({"frida": frida.__version__, "python": sys.version.split()[0]})
+
+    parameters = next_line()
+    if parameters is None:
+        os._exit(0)
+    try:
+        session = attach(frida.get_local_device(), parameters["pid"])
+    except Exception as error:
+        fail("attach", error)
+    session.on("detached", lambda reason, crash: tell({"detached": reason}))
+
+    def message(message, data):
+        if message["type"] == "send":
+            tell({"message": message["payload"]})
+        else:
+            tell({"error": message.get("description", str(message))})
+
+    try:
+        script = session.create_script(parameters["script"], name="spoor")
+        script.on("message", message)
+        script.load()
+    except Exception as error:
+        fail("script", error)
+    tell({"ready": True})
+
+    def answer(line):
+        try:
+            if "mask" in line:
+                value = mask(line["mask"])
+            else:
+                value = getattr(script.exports_sync, line["call"])(*line["args"])
+            tell({"id": line["id"], "value": value})
+        except Exception as error:
+            tell({"id": line["id"], "failed": str(error)})
+
+    gone = False
+    while True:
+        line = next_line()
+        if line is None:
+            break
+        if line.get("gone"):
+            gone = True
+            break
+        # One call may wait for long, and others must not wait for it.
+        threading.Thread(target=answer, args=(line,), daemon=True).start()
+    if not gone:
+        try:
+            session.detach()
+        except Exception:
+            pass
+    tell({"ended": True})
+    # Frida's own clearing up may wait for a program that does not answer.
+    os._exit(0)
+
+
+main()

@@ -1,0 +1,93 @@
+//! The Python that can load Frida.
+
+use std::{
+    env,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+};
+
+use super::{Failure, Options, environment};
+
+/// A Python that can load Frida.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Python {
+    pub(crate) command: PathBuf,
+    /// Where Frida's package is, if the Python would not look there by itself.
+    pub(crate) packages: Option<PathBuf>,
+    pub(crate) origin: Origin,
+}
+
+/// Where a Python was found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// On the command line.
+    Given,
+    /// In the search path, with a Frida that somebody else installed.
+    Path,
+    /// In the environment that this command makes for itself.
+    Private,
+}
+
+impl Python {
+    pub(crate) fn is_private(&self) -> bool {
+        self.origin == Origin::Private
+    }
+}
+
+/// Finds a Python with Frida, or makes the private environment.
+pub(crate) fn find(options: &Options) -> Result<Python, Failure> {
+    if let Some(found) = present(options) {
+        return Ok(found);
+    }
+    if !options.install {
+        return Err(Failure::Python(format!(
+            "there is no Python with Frida 17, and --no-install forbids to get it (install it with `python3 -m pip install \
+             frida=={}`, or name a Python that has it with --frida-python)",
+            super::VERSION
+        )));
+    }
+    let python = interpreter().ok_or_else(|| {
+        Failure::Python(
+            "there is no python3, which Frida needs (on Debian: apt-get install python3 python3-venv)".into(),
+        )
+    })?;
+    environment::make(&python, options.quiet)
+}
+
+/// A Python with Frida that is there already. The private environment comes first: it has the version that everything
+/// is tested with, and does not have to be asked, which would take as long as starting it.
+pub(crate) fn present(options: &Options) -> Option<Python> {
+    if let Some(command) = &options.python {
+        return Some(Python { command: command.clone(), packages: None, origin: Origin::Given });
+    }
+    environment::present().or_else(|| {
+        let command = interpreter()?;
+        let version = version(&command, None).ok()?;
+        version.starts_with("17.").then_some(Python { command, packages: None, origin: Origin::Path })
+    })
+}
+
+/// The version of Frida that a Python loads, or what it says when it cannot.
+pub(crate) fn version(command: &Path, packages: Option<&Path>) -> Result<String, String> {
+    let script = "import sys; sys.path[:0] = sys.argv[1:]; import frida; print(frida.__version__)";
+    let output = Command::new(command).args(["-c", script]).args(packages).stdin(Stdio::null()).output();
+    let output = output.map_err(|error| format!("cannot start {}: {error}", command.display()))?;
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_string();
+    if output.status.success() {
+        return Ok(text(&output.stdout));
+    }
+    Err(text(&output.stderr).lines().last().unwrap_or("it ends without a word").to_string())
+}
+
+/// The Python of the search path.
+pub(crate) fn interpreter() -> Option<PathBuf> {
+    let path = env::var_os("PATH")?;
+    let names = ["python3", "python"];
+    let runs = |command: &PathBuf| {
+        let script = "import sys; sys.exit(sys.version_info < (3, 7))";
+        let status = Command::new(command).args(["-c", script]).stdin(Stdio::null()).stderr(Stdio::null()).status();
+        status.is_ok_and(|status| status.success())
+    };
+    let found = |name: &&str| env::split_paths(&path).map(|folder| folder.join(name)).find(|file| file.is_file());
+    names.iter().filter_map(found).find(runs)
+}

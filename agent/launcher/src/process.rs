@@ -1,0 +1,161 @@
+//! A process that is there already.
+
+use std::{
+    fs, io,
+    os::fd::OwnedFd,
+    path::PathBuf,
+    time::{Duration, Instant},
+};
+
+use agent::plan::Image;
+use anyhow::{Result, bail};
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    process::{Pid, PidfdFlags, pidfd_open},
+};
+
+use crate::{ending::Ending, library, ptrace_scope};
+
+/// A process that can be attached to, as far as can be told from outside.
+#[derive(Debug)]
+pub(crate) struct Process {
+    pid: i32,
+    descriptor: OwnedFd,
+    /// Whether it belongs to another user.
+    pub(crate) is_foreign: bool,
+    /// The file it runs.
+    pub(crate) executable: PathBuf,
+}
+
+impl Process {
+    /// Looks at a process before attaching to it, and says in one line why that would not work.
+    pub(crate) fn find(pid: i32) -> Result<Self> {
+        let cannot = format!("cannot attach to process {pid}");
+        let Some(id) = Pid::from_raw(pid).filter(|_| pid > 0) else { bail!("{cannot}: expected a number above 0") };
+        if u32::try_from(pid) == Ok(std::process::id()) {
+            bail!("{cannot}: it is this command itself");
+        }
+        let Ok(status) = fs::read_to_string(format!("/proc/{pid}/status")) else {
+            bail!("{cannot}: there is no such process");
+        };
+        let field =
+            |name: &str| status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::trim);
+        let number = |name: &str| field(name)?.split_whitespace().next()?.parse::<i32>().ok();
+        if number("Tgid") != Some(pid) {
+            let process = number("Tgid").unwrap_or_default();
+            bail!("{cannot}: it is a thread of process {process} (attach to that)");
+        }
+        if matches!(state(pid), Some('Z' | 'X') | None) {
+            bail!("{cannot}: it has ended, and its parent has not taken notice yet");
+        }
+        let descriptor = pidfd_open(id, PidfdFlags::empty())?;
+        let user = rustix::process::geteuid().as_raw();
+        let is_foreign = number("Uid").and_then(|uid| u32::try_from(uid).ok()) != Some(user);
+
+        let link = format!("/proc/{pid}/exe");
+        let executable = match fs::read_link(&link) {
+            Ok(path) => path,
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                bail!("{cannot}: permission denied ({})", ptrace_scope::remedy())
+            }
+            // Only the kernel's own threads have no program.
+            Err(_) => bail!("{cannot}: it is a thread of the kernel"),
+        };
+        if let Some(tracer) = number("TracerPid").filter(|tracer| *tracer != 0) {
+            bail!("{cannot}: process {tracer} is tracing it (only one can: end that first)");
+        }
+        match Image::open(&link) {
+            Err(error) => bail!("{cannot}: {} is {error}", executable.display()),
+            Ok(image) if image.is_static() => {
+                bail!("{cannot}: {} is linked statically, and nothing can be loaded into it", executable.display());
+            }
+            Ok(_) => {}
+        }
+        Ok(Self { pid, descriptor, is_foreign, executable })
+    }
+
+    /// Whether a tracer of ours is in the process, or was and left its library.
+    pub(crate) fn library_is_loaded(&self) -> bool {
+        let maps = fs::read_to_string(format!("/proc/{}/maps", self.pid)).unwrap_or_default();
+        maps.lines().filter_map(|line| line.split_whitespace().nth(5)).any(library::is_library)
+    }
+
+    pub(crate) fn pid(&self) -> i32 {
+        self.pid
+    }
+
+    /// Waits for the process to end, for at most so long. Only its parent is sure to learn how it did.
+    pub(crate) fn wait(&self, timeout: Duration) -> io::Result<Option<Ending>> {
+        Ok(ended(&self.descriptor, timeout)?.then(|| exit_status(self.pid)))
+    }
+}
+
+/// Waits until a process has ended, for at most so long; its parent may then still have to take notice.
+pub(crate) fn wait_for_end(pid: i32, timeout: Duration) -> io::Result<bool> {
+    let Some(id) = Pid::from_raw(pid) else { return Ok(true) };
+    match pidfd_open(id, PidfdFlags::empty()) {
+        Ok(descriptor) => ended(&descriptor, timeout),
+        Err(rustix::io::Errno::SRCH) => Ok(true),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// The state of a process, by its letter.
+pub(crate) fn state(pid: i32) -> Option<char> {
+    stat(pid)?.first()?.chars().next()
+}
+
+fn ended(descriptor: &OwnedFd, timeout: Duration) -> io::Result<bool> {
+    let deadline = Instant::now() + timeout;
+    loop {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let left = Timespec::try_from(left).map_err(io::Error::other)?;
+        match poll(&mut [PollFd::new(descriptor, PollFlags::IN)], Some(&left)) {
+            Ok(ready) => return Ok(ready > 0),
+            Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+/// How a process ended, if its parent has not taken notice yet, so that the system still tells.
+fn exit_status(pid: i32) -> Ending {
+    let Some(fields) = stat(pid).filter(|fields| fields.first().is_some_and(|state| state == "Z")) else {
+        return Ending::Unknown;
+    };
+    // The 52nd field, of which the first two are cut off.
+    fields.get(49).and_then(|code| code.parse().ok()).map_or(Ending::Unknown, Ending::from_raw)
+}
+
+/// What the system tells of a process, from its state on. Its name before that may contain anything.
+fn stat(pid: i32) -> Option<Vec<String>> {
+    let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let (_, rest) = text.rsplit_once(')')?;
+    Some(rest.split_whitespace().map(str::to_string).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_cannot_be_attached_to_is_told() {
+        let why = |pid| Process::find(pid).expect_err("not to be attached to").to_string();
+        let own = i32::try_from(std::process::id()).expect("an id");
+        assert!(why(own).ends_with("it is this command itself"), "{}", why(own));
+        assert!(why(0).ends_with("expected a number above 0"));
+        assert!(why(i32::MAX).ends_with("there is no such process"));
+    }
+
+    #[test]
+    fn the_end_of_a_process_is_seen() {
+        let mut child = std::process::Command::new("sh").args(["-c", "read x; exit 5"]);
+        let mut child = child.stdin(std::process::Stdio::piped()).spawn().expect("started");
+        let process = Process::find(i32::try_from(child.id()).expect("an id")).expect("found");
+        assert_eq!(process.wait(Duration::from_millis(1)).expect("waited"), None);
+        assert!(!process.library_is_loaded() && !process.is_foreign);
+        drop(child.stdin.take());
+        assert_eq!(process.wait(Duration::from_secs(10)).expect("waited"), Some(Ending::Exited(5)));
+        assert_eq!(child.wait().expect("waited").code(), Some(5));
+    }
+}

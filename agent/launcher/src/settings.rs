@@ -1,0 +1,132 @@
+//! From arguments to what the parts are to work with. Everything is checked here, before anything is started.
+
+use std::{
+    io,
+    net::{SocketAddr, ToSocketAddrs},
+    time::Duration,
+};
+
+use crate::{
+    args::{FridaArgs, OnFull, TraceArgs, Transport},
+    frida,
+};
+
+/// What to trace and where to send it.
+#[derive(Debug, Clone)]
+pub(crate) struct Settings {
+    pub(crate) collector: Collector,
+    pub(crate) transport: Transport,
+    pub(crate) exclude: Vec<String>,
+    pub(crate) stack_bytes: u32,
+    pub(crate) detail: bool,
+    pub(crate) max_depth: Option<u32>,
+    pub(crate) on_full: OnFull,
+    pub(crate) ring_bytes: u64,
+    pub(crate) replay_bytes: u64,
+    /// The largest datagram that was asked for.
+    pub(crate) datagram_bytes: Option<u16>,
+    /// None: as the number of functions calls for.
+    pub(crate) startup_timeout: Option<Duration>,
+    pub(crate) linger: Duration,
+    pub(crate) frida: frida::Options,
+    pub(crate) quiet: bool,
+    pub(crate) verbose: bool,
+}
+
+/// Where a collector is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Collector {
+    /// As it was given.
+    pub(crate) name: String,
+    /// All that its name stands for, best first.
+    pub(crate) addresses: Vec<SocketAddr>,
+}
+
+impl Settings {
+    /// Checks the arguments; what is wrong with them otherwise.
+    pub(crate) fn new(args: &TraceArgs) -> Result<Self, String> {
+        Ok(Self {
+            collector: Collector::resolve(&args.to)?,
+            transport: args.transport,
+            exclude: args.exclude.exclude.clone(),
+            stack_bytes: if args.no_detail { 0 } else { args.stack_bytes },
+            detail: !args.no_detail,
+            max_depth: args.max_depth,
+            on_full: args.on_full,
+            ring_bytes: args.ring_bytes.0,
+            replay_bytes: args.replay_bytes.0,
+            datagram_bytes: args.datagram_bytes,
+            startup_timeout: args.startup_timeout.map(|period| period.0),
+            linger: args.linger.0,
+            frida: frida_options(&args.frida, args.quiet, args.verbose),
+            quiet: args.quiet,
+            verbose: args.verbose,
+        })
+    }
+}
+
+/// What may be used to get at Frida.
+pub(crate) fn frida_options(args: &FridaArgs, quiet: bool, verbose: bool) -> frida::Options {
+    frida::Options { python: args.frida_python.clone(), install: !args.no_install, quiet, verbose }
+}
+
+impl Collector {
+    /// Asks the system for the addresses of `HOST:PORT`; an IPv6 address is written in brackets.
+    pub(crate) fn resolve(name: &str) -> Result<Self, String> {
+        let expected =
+            |what: &str| format!("--to {name}: {what}, such as 127.0.0.1:7000, [::1]:7000 or workstation:7000");
+        let Some((host, port)) = name.rsplit_once(':') else { return Err(expected("expected a host and a port")) };
+        if host.is_empty() {
+            return Err(expected("expected a host before the port"));
+        }
+        if host.contains(':') && !(host.starts_with('[') && host.ends_with(']')) {
+            return Err(expected("expected an IPv6 address in brackets, and a port"));
+        }
+        match port.parse::<u16>() {
+            Ok(1..) => {}
+            _ => return Err(expected("expected a port from 1 to 65535")),
+        }
+        let why = |error: &io::Error| {
+            // The system's words for it speak of "address information".
+            let text = error.to_string();
+            text.rsplit_once(": ").map_or(text.clone(), |(_, last)| last.to_string())
+        };
+        let found = name.to_socket_addrs().map_err(|error| {
+            format!("--to {name}: cannot find the address of {host}: {} (is the name right?)", why(&error))
+        })?;
+        let addresses: Vec<_> = found.collect();
+        if addresses.is_empty() {
+            return Err(format!("--to {name}: {host} has no address"));
+        }
+        Ok(Self { name: name.into(), addresses })
+    }
+
+    /// Whether it is on this machine, where datagrams may be large.
+    pub(crate) fn is_local(&self) -> bool {
+        self.addresses.first().is_some_and(|address| address.ip().is_loopback())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_read() {
+        let found = |name| Collector::resolve(name).expect("resolved");
+        assert_eq!(found("127.0.0.1:7000").addresses, ["127.0.0.1:7000".parse().expect("an address")]);
+        assert_eq!(found("[::1]:7000").addresses, ["[::1]:7000".parse().expect("an address")]);
+        assert!(found("localhost:7000").is_local() && !found("192.0.2.1:7000").is_local());
+        for (name, why) in [
+            ("workstation", "expected a host and a port"),
+            (":7000", "expected a host before the port"),
+            ("::1:7000", "expected an IPv6 address in brackets"),
+            ("workstation:", "expected a port"),
+            ("workstation:0", "expected a port"),
+            ("workstation:70000", "expected a port"),
+        ] {
+            let error = Collector::resolve(name).expect_err(name);
+            assert!(error.contains(why), "{error}");
+        }
+    }
+}

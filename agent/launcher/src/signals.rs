@@ -1,0 +1,183 @@
+//! Signals that come to this process while a program is traced.
+//!
+//! A signal that somebody sends to `agent run` is meant for the program, and is handed on. One that the terminal sends
+//! has reached the program already, since both are in the foreground, and would come twice. When there is no program to
+//! hand them to, they ask to stop, and asked twice, to hurry.
+
+use std::{
+    fs, io,
+    os::fd::OwnedFd,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicI32, Ordering},
+    },
+    thread::{self, JoinHandle},
+    time::{Duration, Instant},
+};
+
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use signal_hook::{
+    consts::signal::{SIGALRM, SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGWINCH},
+    iterator::{
+        Handle, SignalsInfo,
+        exfiltrator::{WithOrigin, origin::Origin},
+    },
+    low_level::siginfo::Cause,
+};
+
+use crate::process;
+
+/// Those that ask to stop when there is no program to hand them to.
+const STOPS: [i32; 4] = [SIGHUP, SIGINT, SIGQUIT, SIGTERM];
+/// The others that are handed on. The rest, those for job control above all, do what they always do.
+const OTHERS: [i32; 5] = [SIGALRM, SIGCONT, SIGUSR1, SIGUSR2, SIGWINCH];
+/// A second request within this time means: at once.
+const TWICE: Duration = Duration::from_secs(3);
+
+/// What somebody wants of this process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Asked {
+    /// To go on.
+    Nothing,
+    /// To come to an end.
+    Stop,
+    /// To end at once.
+    Hurry,
+}
+
+/// Somebody asked to stop while that was possible without any harm.
+#[derive(Debug, Clone, Copy, thiserror::Error, PartialEq, Eq)]
+#[error("stopped by {}", crate::ending::signal_name(self.0))]
+pub(crate) struct Interrupted(pub(crate) i32);
+
+/// The signal that asked to stop, or 0. One for the process, as signals are.
+static STOP: AtomicI32 = AtomicI32::new(0);
+
+/// Fails once somebody has asked to stop. For whatever waits, and may give up without any harm.
+pub(crate) fn check() -> Result<(), Interrupted> {
+    // ORDERING: it is a number and stands for nothing else.
+    match STOP.load(Ordering::Relaxed) {
+        0 => Ok(()),
+        signal => Err(Interrupted(signal)),
+    }
+}
+
+/// Signals are watched as long as this lives.
+#[derive(Debug)]
+pub(crate) struct Signals {
+    shared: Arc<Shared>,
+    handle: Handle,
+    thread: Option<JoinHandle<()>>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    program: Option<(i32, OwnedFd)>,
+    asked: Asked,
+    last: Option<Instant>,
+}
+
+impl Signals {
+    /// Begins to watch. What was ignored when this process started stays ignored, here and in the program.
+    pub(crate) fn watch() -> io::Result<Self> {
+        let ignored = ignored();
+        let wanted = STOPS.iter().chain(&OTHERS).filter(|signal| ignored & (1 << (**signal - 1)) == 0);
+        let mut signals = SignalsInfo::<WithOrigin>::new(wanted)?;
+        let handle = signals.handle();
+        let state = State { program: None, asked: Asked::Nothing, last: None };
+        let shared = Arc::new(Shared { state: Mutex::new(state) });
+        let watched = Arc::clone(&shared);
+        let thread = thread::spawn(move || {
+            for origin in &mut signals {
+                watched.receive(&origin);
+            }
+        });
+        Ok(Self { shared, handle, thread: Some(thread) })
+    }
+
+    /// From now on signals are for this program.
+    pub(crate) fn forward_to(&self, pid: i32) -> io::Result<()> {
+        let id = Pid::from_raw(pid).ok_or_else(|| io::Error::other("there is no process 0"))?;
+        let descriptor = pidfd_open(id, PidfdFlags::empty())?;
+        self.shared.lock().program = Some((pid, descriptor));
+        Ok(())
+    }
+
+    /// The program is gone: from now on signals are for this process.
+    pub(crate) fn stop_forwarding(&self) {
+        self.shared.lock().program = None;
+    }
+
+    /// What was asked for so far.
+    pub(crate) fn asked(&self) -> Asked {
+        self.shared.lock().asked
+    }
+
+    /// Fails once somebody has asked to stop.
+    pub(crate) fn check(&self) -> Result<(), Interrupted> {
+        check()
+    }
+}
+
+impl Drop for Signals {
+    fn drop(&mut self) {
+        self.handle.close();
+        if let Some(thread) = self.thread.take() {
+            // It cannot fail in a way that would matter now.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn receive(&self, origin: &Origin) {
+        let mut state = self.lock();
+        let signal = origin.signal;
+        if let Some((pid, descriptor)) = &state.program {
+            let Some(number) = Signal::from_named_raw(signal) else { return };
+            if is_for(*pid, origin) {
+                // If it fails, the program has just ended.
+                let _ = pidfd_send_signal(descriptor, number);
+            }
+            return;
+        }
+        if !STOPS.contains(&signal) {
+            return;
+        }
+        // ORDERING: it is a number and stands for nothing else.
+        STOP.store(signal, Ordering::Relaxed);
+        let again = state.last.is_some_and(|last| last.elapsed() < TWICE);
+        state.asked = if again || state.asked == Asked::Hurry { Asked::Hurry } else { Asked::Stop };
+        state.last = Some(Instant::now());
+    }
+}
+
+/// Whether the program has not had a signal that came to this process.
+fn is_for(pid: i32, origin: &Origin) -> bool {
+    match origin.cause {
+        Cause::Sent(_) => {}
+        _ => return false,
+    }
+    // What the program sends to its group it has had itself.
+    if origin.process.is_some_and(|sender| sender.pid == pid) {
+        return false;
+    }
+    // A shell continues the whole group; to continue what runs would only call its handlers again.
+    origin.signal != SIGCONT || process::state(pid) == Some('T')
+}
+
+/// The signals that this process ignores, as bits.
+fn ignored() -> u64 {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    line.and_then(|bits| u64::from_str_radix(bits.trim(), 16).ok()).unwrap_or(0)
+}

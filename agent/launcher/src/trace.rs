@@ -1,0 +1,258 @@
+//! A trace from its start to its end.
+
+use std::{
+    ffi::OsString,
+    fs::{self, OpenOptions},
+    path::Path,
+    process::ExitCode,
+    sync::{Arc, atomic::Ordering},
+    time::{Duration, Instant},
+};
+
+use agent::{
+    shared::{Arena, FLAG_BLOCK, FLAG_DETAIL, Told},
+    stub::Routines,
+};
+use anyhow::{Context, Result, anyhow};
+
+use crate::{
+    args::OnFull,
+    delivery::{Delivery, End},
+    ending::Ending,
+    exclude::Exclude,
+    executable::Executable,
+    frida::{Event, Host, Starting},
+    install::{Installer, Report},
+    library::{self, Reader},
+    process::Process,
+    program::Gated,
+    settings::Settings,
+    signals::{Asked, Signals},
+};
+
+/// How long getting Frida into the program may take, besides what the number of functions calls for.
+const ENTERING: Duration = Duration::from_secs(30);
+
+/// How long a thread that loads a module may be held up.
+const LOADING: Duration = Duration::from_secs(10);
+
+/// How long taking all hooks out may take.
+const LEAVING: Duration = Duration::from_secs(10);
+
+/// How long one look at everything that may happen lasts.
+const GLANCE: Duration = Duration::from_millis(20);
+
+/// The most memory that rings may take up, in addresses; they use what is written to.
+const MOST_RING_BYTES: u64 = 64 << 30;
+
+/// Starts a program and traces it until it ends.
+pub(crate) fn run(settings: &Settings, command: &[OsString]) -> Result<ExitCode> {
+    let [name, args @ ..] = command else { unreachable!("clap wants a program") };
+    let executable = Executable::find(name)?;
+    let library = library::place(Reader::Own)?;
+    let signals = Signals::watch()?;
+    let starting = Starting::launch(&settings.frida)?;
+    let started = Instant::now();
+    let gated = Gated::start(&executable, name, args, &library, &signals, started + ENTERING)?;
+    let delivery = Delivery::start(settings, gated.pid())?;
+    let host = starting.attach(gated.pid(), &library, deadline(settings, started))?;
+    let mut trace = Trace::install(settings, host, gated.pid(), &library, delivery, started, &[gated.pid()])?;
+    signals.check()?;
+    signals.forward_to(gated.pid())?;
+    let mut program = gated.open()?;
+    let ending = loop {
+        if let Some(ending) = program.try_wait()? {
+            break ending;
+        }
+        trace.look()?;
+    };
+    signals.stop_forwarding();
+    trace.ended(ending, settings, &signals);
+    Ok(ending.pass_on())
+}
+
+/// Traces a process that is there already, until it ends or somebody asks to stop.
+pub(crate) fn attach(settings: &Settings, pid: i32) -> Result<ExitCode> {
+    let process = Process::find(pid)?;
+    let library = library::place(if process.is_foreign { Reader::Other } else { Reader::Own })?;
+    let signals = Signals::watch()?;
+    let started = Instant::now();
+    let delivery = Delivery::start(settings, pid)?;
+    let before = threads(pid)?;
+    let host = Host::start(&settings.frida, pid, &library, deadline(settings, started))?;
+    let mut trace = Trace::install(settings, host, pid, &library, delivery, started, &before)?;
+    loop {
+        if let Some(ending) = process.wait(Duration::ZERO)? {
+            let ending = trace.ending_told().filter(|_| ending == Ending::Unknown).unwrap_or(ending);
+            trace.ended(ending, settings, &signals);
+            return Ok(ExitCode::SUCCESS);
+        }
+        if signals.asked() != Asked::Nothing {
+            return trace.detach(settings, &signals);
+        }
+        trace.look()?;
+    }
+}
+
+fn deadline(settings: &Settings, started: Instant) -> Instant {
+    started + settings.startup_timeout.unwrap_or(ENTERING)
+}
+
+/// A target with hooks in it.
+struct Trace {
+    host: Host,
+    arena: Arc<Arena>,
+    installer: Installer,
+    /// None once it has ended.
+    delivery: Option<Delivery>,
+}
+
+impl Trace {
+    /// Hooks everything that is loaded, for all threads but those that came after these: they are Frida's. On failure everything is undone.
+    fn install(
+        settings: &Settings,
+        host: Host,
+        pid: i32,
+        library: &Path,
+        delivery: Delivery,
+        started: Instant,
+        before: &[i32],
+    ) -> Result<Self> {
+        let foreign: Vec<i32> = threads(pid)?.into_iter().filter(|tid| !before.contains(tid)).collect();
+        let detail = if settings.detail { FLAG_DETAIL } else { 0 };
+        let block = if settings.on_full == OnFull::Block { FLAG_BLOCK } else { 0 };
+        let rings = (MOST_RING_BYTES / settings.ring_bytes).clamp(16, 4096);
+        let descriptor = host.open(settings.ring_bytes, rings, settings.stack_bytes, detail | block)?;
+        let file = OpenOptions::new().read(true).write(true).open(format!("/proc/{pid}/fd/{descriptor}"));
+        let arena = Arc::new(Arena::map(file.context("cannot open the memory that is shared with the program")?)?);
+        host.close(descriptor)?;
+        if let Some(depth) = settings.max_depth {
+            // ORDERING: before anything is hooked.
+            arena.control().max_depth.store(depth.into(), Ordering::Relaxed);
+        }
+        let routines = Routines::new(&host.routines()?, settings.detail).ok_or_else(|| anyhow!("the library in the program is another than this command's"))?;
+        let exclude = Exclude::new(&settings.exclude);
+        let names = delivery.functions();
+        let mut installer = Installer::new(pid, library, Arc::clone(&arena), routines, exclude, names)?;
+        let needed = installer.time_needed()?;
+        let deadline = started + settings.startup_timeout.unwrap_or(ENTERING + needed);
+        // ORDERING: nothing is hooked yet.
+        arena.control().recording.store(1, Ordering::Relaxed);
+        delivery.begin(Arc::clone(&arena))?;
+        let mut trace = Self { host, arena, installer, delivery: Some(delivery) };
+        match trace.hook(&foreign, deadline) {
+            Ok(()) => Ok(trace),
+            Err(error) => {
+                // Nothing more can be done where this fails too.
+                let _ = trace.installer.remove(Instant::now() + LEAVING);
+                let _ = trace.arena.go_on(Instant::now() + GLANCE);
+                Err(error)
+            }
+        }
+    }
+
+    fn hook(&mut self, frida_threads: &[i32], deadline: Instant) -> Result<()> {
+        let serving = self.host.serve();
+        if self.arena.wait_told(deadline) != Some(Told::Ready) {
+            serving.wait(Instant::now() + GLANCE)?;
+            return Err(anyhow!("not ready in time: the library in the program does not answer"));
+        }
+        self.installer.ignore(frida_threads, deadline)?;
+        let delivery = self.delivery.as_ref();
+        let report = self.installer.install(deadline, &mut |report| tell(delivery, report))?;
+        self.arena.go_on(deadline)?;
+        serving.wait(deadline)?;
+        // What cannot be masked takes the program's signals now and then, which is told with the rest.
+        let unmasked = self.host.mask_threads(frida_threads)?;
+        if let Some(delivery) = delivery {
+            delivery.limit("frida-threads-take-signals", unmasked.len() as u64, "");
+        }
+        let gum = self.host.attach_gum(&report.for_gum, deadline)?;
+        if let Some(delivery) = delivery {
+            delivery.limit("refused-by-frida", gum.failed.len() as u64, "");
+        }
+        self.host.watch_modules()?;
+        Ok(())
+    }
+
+    /// Looks at everything that may happen, and waits for it for a moment.
+    fn look(&mut self) -> Result<()> {
+        match self.arena.wait_told(Instant::now() + GLANCE) {
+            Some(Told::Loaded(base)) => {
+                let delivery = self.delivery.as_ref();
+                let deadline = Instant::now() + LOADING;
+                let loaded = self.installer.loaded(base, deadline, &mut |report| tell(delivery, report));
+                if let (Err(error), Some(delivery)) = (loaded, delivery) {
+                    delivery.limit("module-not-hooked", 1, &format!("{error:#}"));
+                }
+                let _ = self.arena.go_on(deadline);
+            }
+            Some(Told::Unloaded(base)) => {
+                if let (Some(gone), Some(delivery)) = (self.installer.unloaded(base), &self.delivery) {
+                    delivery.unloaded(gone.id);
+                }
+                let _ = self.arena.go_on(Instant::now() + LOADING);
+            }
+            Some(Told::Ready) | None => {}
+        }
+        while let Some(event) = self.host.next_event(Duration::ZERO) {
+            match event {
+                Event::Detached(reason) if reason == "process-replaced" => self.replaced(),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// The process runs another program now.
+    fn replaced(&mut self) {
+        self.host.target_is_gone();
+        if let Some(delivery) = &mut self.delivery {
+            delivery.end(End::Replaced);
+        }
+    }
+
+    /// How the program said it would end.
+    fn ending_told(&self) -> Option<Ending> {
+        // ORDERING: the process is gone.
+        let told = self.arena.control().exit_code.load(Ordering::Relaxed);
+        told.checked_sub(1).map(|code| Ending::Exited(code as i32 & 0xFF))
+    }
+
+    /// The program has ended: ships what is left.
+    fn ended(mut self, ending: Ending, settings: &Settings, signals: &Signals) {
+        self.host.target_is_gone();
+        if let Some(mut delivery) = self.delivery.take() {
+            delivery.end(End::Process(ending));
+            delivery.finish(settings, signals);
+        }
+    }
+
+    /// Takes everything out of the program, which goes on.
+    fn detach(mut self, settings: &Settings, signals: &Signals) -> Result<ExitCode> {
+        let removed = self.host.unwatch_modules().map_err(anyhow::Error::from);
+        // A thread may just be loading something.
+        let _ = self.look();
+        let removed = removed.and(self.installer.remove(Instant::now() + LEAVING));
+        let removed = removed.and(self.host.detach_gum(Instant::now() + LEAVING).map_err(Into::into));
+        if let Some(mut delivery) = self.delivery.take() {
+            delivery.end(End::Detached);
+            delivery.finish(settings, signals);
+        }
+        removed.context("cannot take all hooks out of the program")?;
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+fn tell(delivery: Option<&Delivery>, report: &Report) {
+    if let Some(delivery) = delivery {
+        report.modules.iter().for_each(|module| delivery.hooked(module));
+        report.unreadable.iter().for_each(|module| delivery.limit("module-not-hooked", 1, &format!("{}: {}", module.path, module.why)));
+    }
+}
+
+/// The threads of a process.
+fn threads(pid: i32) -> Result<Vec<i32>> {
+    let tasks = fs::read_dir(format!("/proc/{pid}/task")).context("the program is gone")?;
+    Ok(tasks.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect())
+}
