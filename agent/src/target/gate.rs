@@ -40,18 +40,60 @@ fn wait(ready: usize, open: usize) {
     const SET_PTRACER: usize = 0x5961_6D61;
     // Frida's threads are made from this one, and must not take the program's signals.
     let signals = sys::block_signals();
+    // Frida's descriptors are to be high, so that the program's own get the numbers they would have had.
+    let occupied = Occupied::up_to(most_occupied(), open);
     let mut byte = [1_u8; 1];
     // SAFETY: they touch the byte and nothing else. Where a policy says that only ancestors may enter a process, the
     // first one lets Frida in; it is no ancestor. The last one lets nobody in again.
     unsafe {
         sys::call(sys::PRCTL, [SET_PTRACER, usize::MAX, 0, 0, 0, 0]);
         sys::call(WRITE, [ready, byte.as_ptr() as usize, 1, 0, 0, 0]);
-        sys::close(ready);
         while sys::call(sys::READ, [open, byte.as_mut_ptr() as usize, 1, 0, 0, 0]) == EINTR {}
         sys::call(sys::PRCTL, [SET_PTRACER, 0, 0, 0, 0, 0]);
     }
+    occupied.close();
+    sys::close(ready);
     sys::close(open);
     sys::set_signals(signals);
+}
+
+/// Descriptors that were free, and are not for the time being.
+struct Occupied([u64; Self::MOST / 64]);
+
+impl Occupied {
+    const MOST: usize = 256;
+
+    /// Makes all descriptors below a number copies of this one, where they are free.
+    fn up_to(below: usize, descriptor: usize) -> Self {
+        const FCNTL: usize = 72;
+        const DUPLICATE: usize = 0;
+        let mut occupied = Self([0; Self::MOST / 64]);
+        loop {
+            // SAFETY: it touches no memory.
+            let copy = unsafe { sys::call(FCNTL, [descriptor, DUPLICATE, 0, 0, 0, 0]) };
+            let Ok(copy) = usize::try_from(copy) else { return occupied };
+            if copy >= below {
+                sys::close(copy);
+                return occupied;
+            }
+            occupied.0[copy / 64] |= 1 << (copy % 64);
+        }
+    }
+
+    fn close(&self) {
+        let is_occupied = |descriptor: &usize| self.0[descriptor / 64] >> (descriptor % 64) & 1 == 1;
+        (0..Self::MOST).filter(is_occupied).for_each(sys::close);
+    }
+}
+
+/// Up to where descriptors are occupied: so that Frida still gets some where few are allowed.
+fn most_occupied() -> usize {
+    const GET_LIMITS: usize = 302;
+    const DESCRIPTORS: usize = 7;
+    let mut limits = [0_usize; 2];
+    // SAFETY: it writes two words.
+    unsafe { sys::call(GET_LIMITS, [0, DESCRIPTORS, 0, limits.as_mut_ptr() as usize, 0, 0]) };
+    (limits[0] / 2).min(Occupied::MOST)
 }
 
 /// Makes the environment what it was before the command added to it.
