@@ -205,11 +205,18 @@ spoor_tls:
     cmp [rsi], rax
     jne 40f
     mov rax, [rsp + 40]
+    cmp [rdx + {stub}], rax
+    je 21f
     mov [rdx + {stub}], rax
     add qword ptr [rsp + 40], 16
     add rax, 10
     mov [rsi], rax
     jmp 10b
+21:
+    // The function has jumped to its own start: that is a loop, and no call.
+    mov qword ptr [rcx + {busy}], 0
+    add qword ptr [rsp + 40], 16
+    jmp 11b
 30:
     jb 41f
     add qword ptr [rsp + 40], 16

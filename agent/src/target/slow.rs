@@ -60,7 +60,10 @@ fn record_entry(thread: &mut Thread, entered: &mut Entered, slot: usize, kind: u
     let hooked = kind != PROBE && kind != UNWINDER;
     // What has the same slot as the function entered last was jumped to by it, unless that is gone.
     if let Some(entry) = thread.youngest().copied().filter(|entry| entry.slot() == slot) {
-        if entered.real == entry.armed() {
+        if entered.real == entry.armed() && entry.stub == stub {
+            // It has jumped to its own start: that is a loop, and no call.
+            return false;
+        } else if entered.real == entry.armed() {
             real = entry.real;
             entered.real = real;
             if entry.is_slow() {

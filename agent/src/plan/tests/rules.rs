@@ -131,7 +131,7 @@ fn rule_5_what_is_branched_into_is_left() {
 fn rule_5_data_in_code_hides_no_branch() {
     let f = "f: .cfi_startproc; mov rax, rdi; add rax, rdx; ret; .cfi_endproc";
     // The two bytes begin an instruction of ten, which would swallow the jump.
-    let plan = planned(&[f, ".byte 0x48, 0xb8; .type g, @function; g: jmp f+3; ret"]);
+    let plan = planned(&[f, ".byte 0x48, 0xb8; .type g, @function; g: jmp f+3; ret; .zero 16, 0x90"]);
     assert_eq!(decision(&plan, "f"), Err(Reason::BranchIntoStart));
     let plan = planned(&[f, ".byte 0x48, 0xb8; g: .cfi_startproc; jmp f+3; ret; .cfi_endproc"]);
     assert_eq!(decision(&plan, "f"), Err(Reason::BranchIntoStart));
@@ -150,6 +150,14 @@ fn rule_5_a_switch_into_the_first_bytes_counts() {
     };
     assert_eq!(switch(".L2"), Ok(Kind::Frame));
     assert_eq!(switch(".L1"), Err(Reason::BranchIntoStart));
+    // Behind the table of this function is that of another; read on, it would lead to the third byte of this one.
+    let functions = [
+        "f: .cfi_startproc; xor eax, eax; mov edx, edi; lea rcx, [rip+.Lf]; movsxd rdx, dword ptr [rcx+rdx*4]
+        add rdx, rcx; jmp rdx; .L2: ret; .cfi_endproc; .section .rodata; .p2align 3; .Lf: .long .L2-.Lf",
+        "g: .cfi_startproc; lea rcx, [rip+.Lg]; movsxd rdx, dword ptr [rcx+rdx*4]; add rdx, rcx; jmp rdx; .cfi_endproc
+        .section .rodata; .Lg: .long f+6-.Lg",
+    ];
+    assert_eq!(decision(&planned(&functions), "f"), Ok(Kind::Frame));
     let absolute = ".intel_syntax noprefix; .globl _start, f; .type f, @function
         _start: jmp f; f: .cfi_startproc; xor eax, eax; .L1: movzx edx, byte ptr [rdi]; inc rdi
         jmp [.Ltable+rdx*8]; .cfi_endproc; .section .rodata; .Ltable: .quad .L1\n";
