@@ -1,9 +1,10 @@
 //! The engine in this very process: what is recorded of functions that the test itself calls.
 #![cfg(target_arch = "x86_64")]
 
+mod assembly;
 mod harness;
 
-use std::{hint::black_box, panic};
+use std::{hint::black_box, panic, sync::atomic::Ordering};
 
 use agent::shared::Kind;
 use harness::{STACK_BYTES, engine, told};
@@ -25,6 +26,7 @@ function! { catcher_test(n) {
     black_box(inner_test(u64::from(caught.is_err())))
 } }
 function! { many_test(a, b, c, d, e, f, g, h) { black_box(a + b + c + d + e + f) + g * h } }
+function! { flood_test(n) { black_box(n) + 1 } }
 function! { thread_test(n) { black_box(n) + 1 } }
 
 #[test]
@@ -110,4 +112,61 @@ fn every_thread_has_its_ring() {
     let events = engine.take();
     assert_eq!(events.iter().filter(|event| event.kind == Kind::Call).count(), 800);
     assert_eq!(events.iter().filter(|event| event.kind == Kind::Return).count(), 800);
+}
+
+#[test]
+fn a_tail_call_takes_the_place_of_its_caller() {
+    let (_turn, engine) = engine();
+    assert_eq!(engine.hook("", |name| name.starts_with("tail_") && name.ends_with("_test")), 3);
+    engine.take();
+    // SAFETY: assembly that keeps to the calling convention.
+    let result = unsafe { assembly::tail_first_test(5) };
+    assert_eq!(result, 8);
+    let events = engine.take();
+    let expected = ["> tail_first_test 0", "> tail_second_test 0", "> tail_third_test 0", "< tail_third_test 0"];
+    assert_eq!(told(&events), expected);
+    assert_eq!(events[3].rest[1], 8, "its result");
+    assert!(events.windows(2).all(|pair| pair[0].kind != Kind::Call || pair[0].rest[6] == events[0].rest[6]));
+}
+
+#[test]
+fn a_jump_to_the_own_start_is_no_call() {
+    let (_turn, engine) = engine();
+    assert_eq!(engine.hook("", |name| name == "loop_test"), 1);
+    engine.take();
+    // SAFETY: as above.
+    assert_eq!(unsafe { assembly::loop_test(10) }, 0);
+    assert_eq!(told(&engine.take()), ["> loop_test 0", "< loop_test 0"]);
+}
+
+#[test]
+fn registers_and_flags_are_as_they_were() {
+    let (_turn, engine) = engine();
+    assert_eq!(engine.hook("", |name| name == "keeper_test"), 1);
+    engine.take();
+    // The first call of a thread takes the slow way, the second the fast one.
+    for _ in 0..3 {
+        // SAFETY: as above. It tells how many registers and flags differ from what they should be.
+        assert_eq!(unsafe { assembly::keeper_check_test() }, 0);
+    }
+    assert_eq!(engine.take().len(), 6);
+}
+
+#[test]
+fn a_full_ring_drops_and_says_how_many() {
+    let (_turn, engine) = engine();
+    assert_eq!(engine.hook("", |name| name == "flood_test"), 1);
+    engine.take();
+    const CALLS: u64 = 40_000;
+    let ring = std::thread::spawn(|| {
+        for n in 0..CALLS {
+            assert_eq!(flood_test(n), n + 1);
+        }
+    });
+    ring.join().expect("the thread ends");
+    let first = engine.take();
+    let dropped: u64 = (0..engine.arena.rings_used()).map(|at| engine.arena.head(at).dropped.load(Ordering::Relaxed)).sum();
+    let kept = first.iter().filter(|event| event.name == "flood_test").count() as u64;
+    assert!(dropped > 0 && kept > 0);
+    assert_eq!(kept + dropped, 2 * CALLS);
 }
