@@ -1,1 +1,240 @@
-//! To come.
+//! Emptying the rings: records become events, rings become streams, and threads come and go.
+//!
+//! Every thread that takes a ring is a stream of its own, numbered as they come; a ring that is taken again is another
+//! stream. Every call, return, exception and runtime event has a position in its stream, and so has every event that
+//! did not fit the ring: what is not sent is told to be dropped.
+//!
+//! Nothing in the rings is trusted. Where one holds something that is no record, because the program wrote over it, the
+//! ring is thrown away up to where the thread writes now. How many events that were cannot be known: they are told as
+//! one dropped event (`ring-damaged`), so that there is a gap where they were, and as a limit that says how many bytes.
+
+mod clock;
+mod counts;
+mod creations;
+#[cfg(test)]
+pub(crate) mod fake;
+mod functions;
+mod queues;
+mod ring;
+mod tasks;
+mod thread;
+mod threads;
+
+use std::{
+    fmt,
+    sync::{Arc, atomic::Ordering},
+    time::{Duration, Instant},
+};
+
+use codec::{FunctionId, SessionNs, profile::EndReason};
+
+pub use clock::Clock;
+pub use counts::Counts;
+pub use functions::Functions;
+pub use tasks::{ProcTasks, Tasks};
+
+use crate::{
+    shared::{Arena, tsc},
+    ship::{Report, Shipper},
+};
+use creations::{Creation, Creations};
+use queues::Queues;
+use ring::{Around, Ring, Taken};
+use thread::Seen;
+
+/// How many words are copied out of a ring at once: few enough to stay in the nearest cache, more than any record has.
+const BATCH_WORDS: usize = 2_048;
+
+/// How many words are taken from one ring before the others have their turn.
+const WORDS_PER_TURN: usize = 16 * BATCH_WORDS;
+
+/// How long one wait for the collector lasts while rings are emptied for the last time.
+const GLANCE: Duration = Duration::from_millis(1);
+
+/// Empties the rings of one target into a [`Shipper`].
+pub struct Drain {
+    arena: Arc<Arena>,
+    clock: Clock,
+    functions: Arc<Functions>,
+    known: Vec<FunctionId>,
+    tasks: Box<dyn Tasks>,
+    /// By the number of the ring; those that nobody has are none.
+    rings: Vec<Option<Ring>>,
+    queues: Queues,
+    creations: Creations,
+    created: Vec<(u64, Creation)>,
+    /// Threads that have ended and whose creators are not known.
+    orphans: Vec<Seen>,
+    counts: Counts,
+    words: Vec<u64>,
+    ids: Vec<u32>,
+    looked: Instant,
+    named: Instant,
+    next_name: usize,
+}
+
+impl Drain {
+    /// Drains these rings. `clock` is the one whose zero the session was told to have.
+    pub fn new(arena: Arc<Arena>, clock: Clock, functions: Arc<Functions>, tasks: impl Tasks + 'static) -> Self {
+        let now = Instant::now();
+        Self {
+            arena,
+            clock,
+            functions,
+            known: Vec::new(),
+            tasks: Box::new(tasks),
+            rings: Vec::new(),
+            queues: Queues::default(),
+            creations: Creations::default(),
+            created: Vec::new(),
+            orphans: Vec::new(),
+            counts: Counts::default(),
+            words: Vec::new(),
+            ids: Vec::new(),
+            looked: now,
+            named: now,
+            next_name: 0,
+        }
+    }
+
+    /// Now, by the session's clock.
+    pub fn now(&self) -> SessionNs {
+        self.clock.now()
+    }
+
+    /// What has come out so far.
+    pub fn counts(&self) -> Counts {
+        Counts { functions: self.functions.len() as u64, ..self.counts.clone() }
+    }
+
+    /// Takes what is in the rings, as far as the shipper has room, and sends it. How many records that were.
+    pub fn turn(&mut self, shipper: &mut Shipper) -> usize {
+        let now = Instant::now();
+        self.arena.heartbeat();
+        self.clock.tick();
+        self.find_threads(shipper);
+        self.miss_threads(now);
+        self.look_at_names(now, shipper);
+        let records = (0..self.rings.len()).map(|ring| self.take(ring, WORDS_PER_TURN, shipper)).sum();
+        self.join_creators(shipper);
+        shipper.flush();
+        records
+    }
+
+    /// Takes everything that is left, whether its threads are gone or not, and ends the session: the process is gone, or
+    /// nothing is hooked any more. Waits for the collector for at most `linger`; what it has not taken by then is told to
+    /// be dropped.
+    pub fn finish(&mut self, shipper: &mut Shipper, reason: EndReason, linger: Duration) -> Report {
+        let deadline = Instant::now() + linger;
+        self.clock.tick();
+        self.find_threads(shipper);
+        while !self.is_empty() && Instant::now() < deadline {
+            self.arena.heartbeat();
+            if (0..self.rings.len()).map(|ring| self.take(ring, WORDS_PER_TURN, shipper)).sum::<usize>() == 0 {
+                shipper.turn(GLANCE);
+            }
+            self.join_creators(shipper);
+            shipper.flush();
+            shipper.turn(Duration::ZERO);
+        }
+        let at = self.clock.now();
+        // Threads of a process that goes on go on too.
+        let end = (reason != EndReason::Detached).then_some(at);
+        for ring in 0..self.rings.len() {
+            self.give_up(ring, shipper);
+            self.part(ring, end, shipper);
+        }
+        self.tell_limits(shipper);
+        shipper.finish(reason, at, deadline.saturating_duration_since(Instant::now()))
+    }
+
+    fn is_empty(&self) -> bool {
+        (0..self.rings.len()).all(|ring| self.rings[ring].is_none() || self.unread(ring) == 0)
+    }
+
+    /// How many bytes of a ring have not been read.
+    fn unread(&self, ring: usize) -> u64 {
+        let head = self.arena.head(ring);
+        // ORDERING: pairs with the writer's release; how far it is read only this side says.
+        head.written.load(Ordering::Acquire).saturating_sub(head.read.load(Ordering::Relaxed))
+    }
+
+    /// Takes up to so many words out of a ring. How many records that were.
+    fn take(&mut self, ring: usize, most_words: usize, shipper: &mut Shipper) -> usize {
+        let mut records = 0;
+        for _ in 0..most_words / BATCH_WORDS {
+            if self.rings[ring].is_none() || !shipper.has_room() {
+                return records;
+            }
+            let Some(taken) = self.take_batch(ring, shipper, Ring::take) else {
+                if self.rings[ring].as_ref().is_some_and(|ring| ring.is_gone) {
+                    self.part(ring, Some(self.clock.now()), shipper);
+                }
+                return records;
+            };
+            records += taken.records;
+        }
+        records
+    }
+
+    /// Counts what is in a ring as not kept.
+    fn give_up(&mut self, ring: usize, shipper: &mut Shipper) {
+        while self.rings[ring].is_some() && self.take_batch(ring, shipper, Ring::give_up).is_some() {}
+    }
+
+    /// Copies words out of a ring and has something done with them. None if there were none.
+    fn take_batch(
+        &mut self,
+        ring: usize,
+        shipper: &mut Shipper,
+        act: impl FnOnce(&mut Ring, &[u64], &mut Around<'_>) -> Taken,
+    ) -> Option<Taken> {
+        let mut words = std::mem::take(&mut self.words);
+        let read = self.arena.copy(ring, BATCH_WORDS, &mut words);
+        // ORDERING: pairs with the writer's release.
+        let written = self.arena.head(ring).written.load(Ordering::Acquire);
+        let behind = written.saturating_sub(read);
+        let size = self.arena.shape().ring_bytes as u64;
+        let mut state = self.rings[ring].take()?;
+        let mut taken = Taken { is_damaged: read > written || behind > size, ..Taken::default() };
+        if !taken.is_damaged && !words.is_empty() {
+            taken = self.with_around(shipper, |around| act(&mut state, &words, around));
+            // A record that is not all there ends behind what was copied; there would have been more to copy.
+            taken.is_damaged |= taken.words == 0 && words.len() < BATCH_WORDS;
+        }
+        let any = !words.is_empty() || taken.is_damaged;
+        self.words = words;
+        if taken.is_damaged {
+            self.counts.damages += 1;
+            self.counts.damaged_bytes += behind.min(size).saturating_sub(8 * taken.words as u64);
+            self.with_around(shipper, |around| state.drop_events(1, "ring-damaged", around));
+            self.arena.advance(ring, written);
+        } else if taken.words > 0 {
+            self.arena.advance(ring, read + 8 * taken.words as u64);
+        }
+        self.rings[ring] = Some(state);
+        any.then_some(taken)
+    }
+
+    fn with_around<T>(&mut self, shipper: &mut Shipper, act: impl FnOnce(&mut Around<'_>) -> T) -> T {
+        act(&mut Around {
+            clock: &self.clock,
+            functions: &self.functions,
+            known: &mut self.known,
+            queues: &mut self.queues,
+            counts: &mut self.counts,
+            shipper,
+            created: &mut self.created,
+            now: tsc::now(),
+        })
+    }
+}
+
+impl fmt::Debug for Drain {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Drain").field("rings", &self.rings.len()).field("counts", &self.counts).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests;

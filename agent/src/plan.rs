@@ -210,7 +210,9 @@ impl Planner<'_> {
         if section.is_plt {
             return Err(Reason::Plt);
         }
-        if exclude(names) {
+        // Who unwinds must find the real return addresses of what is hooked, whether it is itself wanted or not.
+        let unwinds = frame.is_some_and(|(_, body)| body.unwinds) || names.iter().any(|name| is_unwinder(name));
+        if !unwinds && exclude(names) {
             return Err(Reason::Excluded);
         }
         let (frame, body) = frame.ok_or(Reason::NoUnwindEntry)?;
@@ -232,7 +234,7 @@ impl Planner<'_> {
             return Err(Reason::PaddingFirst);
         }
         let kind = match body {
-            Body { unwinds: true, .. } => Kind::Unwinder,
+            _ if unwinds => Kind::Unwinder,
             Body { touches_return: true, .. } => Kind::Probe,
             _ => Kind::Frame,
         };
@@ -254,6 +256,25 @@ impl Planner<'_> {
         }
         Ok(prologue)
     }
+}
+
+/// Whether a function unwinds by its name. The rule finds those of GCC's library under any name; those of other
+/// unwinding libraries work in other ways, and have standard names.
+fn is_unwinder(name: &str) -> bool {
+    const NAMES: [&str; 11] = [
+        "_Unwind_Backtrace",
+        "_Unwind_ForcedUnwind",
+        "_Unwind_RaiseException",
+        "_Unwind_Resume",
+        "_Unwind_Resume_or_Rethrow",
+        "__unw_init_local",
+        "__unw_step",
+        "unw_init_local",
+        "unw_step",
+        "_ULx86_64_init_local",
+        "_ULx86_64_step",
+    ];
+    NAMES.contains(&name)
 }
 
 #[cfg(test)]

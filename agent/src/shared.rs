@@ -22,4 +22,4 @@ pub use control::{Command, Control, FLAG_BLOCK, FLAG_DETAIL, MAGIC, Mail, Mailbo
 pub use post::Told;
 pub use record::{Kind, MAX_DEPTH, MAX_FUNCTION, MAX_KEYS, MAX_RECORD_WORDS, Record, RecordError, header, parse};
 pub use ring::{RingHead, RingState, SKIP};
-pub use runtime::{RUNTIME_FUNCTIONS, Watched};
+pub use runtime::{Family, Landmark, RUNTIME_FUNCTIONS, Watched};

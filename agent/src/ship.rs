@@ -1,1 +1,266 @@
-//! To come.
+//! Delivering: packets to the collector over UDP or TCP, each until it has arrived or was given up, and not more at a
+//! time than the collector takes.
+//!
+//! Whoever has events pushes them while there [is room](Shipper::has_room), and lets the [`Shipper`] have its
+//! [turn](Shipper::turn) often: it hears what the collector says, repeats what was lost, tells how far it is, and makes
+//! contact again where it was lost. It starts no threads.
+
+mod contact;
+mod delivery;
+mod drops;
+mod error;
+mod greeting;
+mod link;
+mod modules;
+mod options;
+mod replay;
+mod report;
+mod settings;
+mod text;
+
+use std::{
+    io,
+    net::SocketAddr,
+    time::{Duration, Instant},
+};
+
+use codec::{
+    Position, SessionId, SessionNs, StreamId,
+    heph::{Encode, EncodeError},
+    profile::{End, EndReason, ProfileOption, Range},
+};
+
+pub use error::ShipError;
+pub use modules::Loaded;
+pub use report::Report;
+pub use settings::{Settings, Transport, Who};
+
+use contact::Contact;
+use drops::Drops;
+use options::{Options, Topic};
+use replay::Replay;
+
+/// How much of the replay buffer is left for what is encoded before anybody looks whether there is room.
+const SLACK_BYTES: usize = 256 << 10;
+
+/// How long one wait lasts before other duties are looked at, where the shipper waits by itself.
+const GLANCE: Duration = Duration::from_millis(5);
+
+/// How long the collector may take to acknowledge an end that was told only because time was up.
+const LAST_WORD: Duration = Duration::from_millis(300);
+
+/// Delivers one session.
+#[derive(Debug)]
+pub struct Shipper {
+    settings: Settings,
+    session: SessionId,
+    clock_zero_ns: u64,
+    /// What is said first.
+    greeting: Vec<u8>,
+    contact: Contact,
+    replay: Replay,
+    options: Options,
+    /// Told before other options: the collector waits for events that it has not been told are dropped.
+    told_drops: Options,
+    drops: Drops,
+    window_bytes: u64,
+    /// What the collector asked for again.
+    wanted: Vec<Range>,
+    started: Instant,
+    told_progress: Instant,
+    repeated: Instant,
+    forgotten: Instant,
+    /// How long it takes from a `progress` to its acknowledgement, smoothed.
+    round_trip: Duration,
+    last_echo: SessionNs,
+    scratch: Vec<u8>,
+    bytes: u64,
+    again: u64,
+    ended: bool,
+}
+
+impl Shipper {
+    /// Makes contact with a collector, and waits until it has answered.
+    pub fn connect(settings: Settings, who: &Who) -> Result<Self, ShipError> {
+        let now = Instant::now();
+        let datagram_bytes = settings.packet_bytes();
+        let mut shipper = Self {
+            session: who.session,
+            clock_zero_ns: who.clock_zero_ns,
+            greeting: greeting::greeting(who, datagram_bytes)?,
+            contact: Contact::new(&settings, now)?,
+            replay: Replay::new(datagram_bytes),
+            options: Options::default(),
+            told_drops: Options::default(),
+            drops: Drops::default(),
+            window_bytes: delivery::FIRST_WINDOW_BYTES,
+            wanted: Vec::new(),
+            started: now,
+            told_progress: now,
+            repeated: now,
+            forgotten: now,
+            round_trip: Duration::ZERO,
+            last_echo: SessionNs(0),
+            scratch: Vec::new(),
+            bytes: 0,
+            again: 0,
+            ended: false,
+            settings,
+        };
+        let deadline = now + shipper.settings.patience;
+        while !shipper.is_connected() {
+            let all_failed = shipper.contact.failures() >= shipper.settings.to.len() as u64;
+            if all_failed || Instant::now() >= deadline {
+                return Err(shipper.contact.error(shipper.settings.patience));
+            }
+            shipper.turn(GLANCE);
+        }
+        Ok(shipper)
+    }
+
+    /// Whether the collector is in contact.
+    pub fn is_connected(&self) -> bool {
+        self.contact.is_made()
+    }
+
+    /// The collector's address, or the one that is tried next.
+    pub fn address(&self) -> SocketAddr {
+        self.contact.address()
+    }
+
+    /// What went wrong last, and with which address.
+    pub fn last_error(&self) -> Option<(SocketAddr, &io::Error)> {
+        self.contact.last_error().map(|(to, error)| (*to, error))
+    }
+
+    /// How many bytes a packet may have.
+    pub fn datagram_bytes(&self) -> usize {
+        self.settings.packet_bytes()
+    }
+
+    /// Tells an option until it is acknowledged. A later one about the same thread, module, part of a table or queue
+    /// takes its place.
+    ///
+    /// One that cannot be encoded is left out: what is longer than its format allows is not to be passed here.
+    pub fn option(&mut self, option: ProfileOption<'_>) {
+        if let ProfileOption::Thread(thread) = &option {
+            self.replay.ensure(thread.stream);
+        }
+        self.scratch.clear();
+        let encoded = option.encode(&mut self.scratch);
+        debug_assert!(encoded.is_ok(), "{option:?}: {encoded:?}");
+        if encoded.is_ok() {
+            self.options.add(&self.scratch, Topic::of(&option));
+        }
+    }
+
+    /// Whether events may be pushed now. Some more than a few may be pushed after that: 256 KiB of them.
+    #[inline]
+    pub fn has_room(&self) -> bool {
+        self.replay.kept_bytes() + SLACK_BYTES <= self.settings.replay_bytes.max(2 * SLACK_BYTES)
+    }
+
+    /// Keeps an event of a stream, to be sent when a datagram is full or at the next [`flush`](Self::flush).
+    ///
+    /// What lies between it and the event before must have been [dropped](Self::dropped).
+    #[inline]
+    pub fn push(&mut self, stream: StreamId, position: Position, event: &impl Encode) -> Result<(), EncodeError> {
+        self.replay.push(stream, position, event)
+    }
+
+    /// Tells that events of a stream were dropped, from a position on, and why, in a short word.
+    pub fn dropped(&mut self, stream: StreamId, first: Position, count: u64, reason: &'static str) {
+        self.drops.add(stream, first, count, reason);
+        self.replay.skip(stream, Position(first.0.saturating_add(count)));
+    }
+
+    /// Sends what waits for a datagram to be full.
+    pub fn flush(&mut self) {
+        self.replay.seal();
+        self.pump(Instant::now());
+    }
+
+    /// Hears what has come and does what is due. Waits for something to come for at most so long. Whether the collector
+    /// is in contact.
+    pub fn turn(&mut self, wait: Duration) -> bool {
+        let mut now = Instant::now();
+        let heard = self.hear(now);
+        self.tend(now);
+        if !heard && !wait.is_zero() {
+            let to_send = self.is_blocked();
+            self.contact.wait(wait, to_send, now);
+            now = Instant::now();
+            self.hear(now);
+            self.tend(now);
+        }
+        self.is_connected()
+    }
+
+    /// Ends the session: waits until everything is settled and acknowledged, or `linger` is over. What could not even
+    /// be sent by then is dropped, and told to be.
+    pub fn finish(&mut self, reason: EndReason, at: SessionNs, linger: Duration) -> Report {
+        self.replay.seal();
+        let deadline = Instant::now() + linger;
+        while Instant::now() < deadline && !self.is_over(reason, at) {
+            self.turn(GLANCE);
+        }
+        if !self.ended {
+            for Range { stream, first, count } in self.replay.abandon() {
+                self.drops.add(stream, first, count, "not-sent");
+            }
+            self.tell_end(reason, at);
+            let deadline = Instant::now() + LAST_WORD;
+            while Instant::now() < deadline && !self.is_over(reason, at) {
+                self.turn(GLANCE);
+            }
+        }
+        self.report()
+    }
+
+    /// Whether everything has arrived, the end included, which is told once everything else was sent: the collector
+    /// does not wait long for what is missing then.
+    fn is_over(&mut self, reason: EndReason, at: SessionNs) -> bool {
+        if !self.ended && !self.replay.has_unsent() {
+            self.tell_end(reason, at);
+        }
+        self.is_complete()
+    }
+
+    fn is_complete(&mut self) -> bool {
+        self.ended && self.count_open() == 0 && self.drops.is_empty() && self.replay.is_settled()
+    }
+
+    fn count_open(&self) -> usize {
+        self.options.count_open() + self.told_drops.count_open()
+    }
+
+    fn tell_end(&mut self, reason: EndReason, at: SessionNs) {
+        self.ended = true;
+        let streams = self.replay.all_positions();
+        let stream_count = streams.len() as u32;
+        let each = delivery::positions_per_packet(self.datagram_bytes());
+        if streams.is_empty() {
+            return self.option(End { reason, at, stream_count, streams: [].as_slice().into() }.into());
+        }
+        for part in streams.chunks(each) {
+            self.option(End { reason, at, stream_count, streams: part.into() }.into());
+        }
+    }
+
+    /// What has been delivered so far.
+    pub fn report(&mut self) -> Report {
+        Report {
+            events: self.replay.pushed(),
+            unsettled: self.replay.unsettled_events(),
+            dropped: self.drops.counts().clone(),
+            unacknowledged: self.count_open(),
+            complete: self.is_complete(),
+            bytes: self.bytes,
+            again: self.again,
+            reconnects: self.contact.remade(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

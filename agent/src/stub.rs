@@ -1,14 +1,14 @@
 //! Stubs: the code that a hooked function jumps to, made outside and put near the function's module.
 //!
-//! A block of them starts with the addresses of the routines that they share. Then, for each function:
+//! A block of them starts with the address of leave, which they share. Then, for each function:
 //!
 //! | offset | bytes | what |
 //! |---:|---:|---|
 //! | 0 | 8 | the function's address |
 //! | 8 | 8 | what it is watched for, plus 1; 0 for nothing |
-//! | 16 | 8 | unused |
+//! | 16 | 8 | the routine that it enters by |
 //! | 24 | 8 | the second word of its records |
-//! | 32 | 6 | `call [enter]`, which returns behind itself, or sixteen bytes further to leave the return alone |
+//! | 32 | 6 | `call` the routine, which returns behind itself, or sixteen bytes further to leave the return alone |
 //! | 38 | 5 | `lea rsp, [rsp+8]`: away with the return address, which enter has kept |
 //! | 43 | 5 | `call` the copy below, with a return address of our own in the same place |
 //! | 48 | 6 | `jmp [leave]`, which puts the kept return address back and returns to it |
@@ -19,12 +19,22 @@ use crate::{
     shared::{Kind as RecordKind, Watched, header},
 };
 
-/// Bytes before the first stub: room for the addresses of routines.
+/// Bytes before the first stub: the address of leave, and then up to where a stub is aligned well.
 const BLOCK_HEAD: usize = 64;
 
 /// Where the parts of a stub are.
+const ENTER: usize = 16;
 const CODE: usize = 32;
 const COPY: usize = 54;
+
+/// How far its code is from where a stub starts.
+pub const BEFORE_CODE: usize = CODE;
+
+/// What the code of every stub begins with.
+pub const CODE_START: [u8; 18] =
+    [0xFF, 0x15, 0xEA, 0xFF, 0xFF, 0xFF, 0x48, 0x8D, 0x64, 0x24, 0x08, 0xE8, 6, 0, 0, 0, 0xFF, 0x25];
+
+const _: () = assert!(CODE + 6 - ENTER == 0x16 && CODE + CODE_START.len() + 4 == COPY);
 
 /// The most bytes that a stub takes.
 const MOST: usize = (COPY + Trampoline::MAX_LEN).next_multiple_of(ALIGN);
@@ -90,7 +100,8 @@ impl Block {
 
     /// An empty block that will lie at `address`, for a module that was loaded `bias` above where it was linked to be.
     pub fn new(address: u64, bias: u64, routines: Routines) -> Self {
-        let mut bytes: Vec<u8> = routines.addresses.iter().flat_map(|routine| routine.to_le_bytes()).collect();
+        let [.., leave] = routines.addresses;
+        let mut bytes = leave.to_le_bytes().to_vec();
         bytes.resize(BLOCK_HEAD, 0);
         Self { address, bias, routines, bytes, patches: Vec::new() }
     }
@@ -103,20 +114,18 @@ impl Block {
         let watch = stub.watched.map_or(0, |watched| watched as u64 + 1);
         let words = if self.routines.detail { 0 } else { 2 };
         let record = header(RecordKind::Call, words, 0, stub.number);
-        for word in [stub.address, watch, 0, record] {
+        let routine = match (stub.hook.map(|hook| hook.kind), stub.watched) {
+            (Some(Kind::Frame), None) => 0,
+            (Some(Kind::Probe) | None, _) => 1,
+            (Some(Kind::Unwinder), _) => 2,
+            (Some(Kind::Frame), Some(_)) => 3,
+        };
+        for word in [stub.address, watch, self.routines.addresses[routine], record] {
             bytes.extend_from_slice(&word.to_le_bytes());
         }
         if let Some(hook) = stub.hook {
-            let routine = match (hook.kind, stub.watched) {
-                (Kind::Frame, None) => 0,
-                (Kind::Probe, _) => 1,
-                (Kind::Unwinder, _) => 2,
-                (Kind::Frame, Some(_)) => 3,
-            };
-            bytes.extend_from_slice(&[0xFF, 0x15]);
-            bytes.extend_from_slice(&self.to_routine(routine, at + CODE as u64 + 6));
-            bytes.extend_from_slice(&[0x48, 0x8D, 0x64, 0x24, 0x08, 0xE8, 6, 0, 0, 0, 0xFF, 0x25]);
-            bytes.extend_from_slice(&self.to_routine(4, at + COPY as u64));
+            bytes.extend_from_slice(&CODE_START);
+            bytes.extend_from_slice(&self.to_leave(at + COPY as u64));
             debug_assert_eq!(bytes.len(), COPY);
             let copy = hook.prologue.relocate(self.bias, at + COPY as u64)?;
             bytes.extend_from_slice(&copy.bytes);
@@ -141,10 +150,10 @@ impl Block {
         })
     }
 
-    /// The distance from `next` to the address of a routine.
-    fn to_routine(&self, routine: u64, next: u64) -> [u8; 4] {
+    /// The distance from `next` to the address of leave.
+    fn to_leave(&self, next: u64) -> [u8; 4] {
         // The block is far smaller than 2 GiB, so that this cannot overflow.
-        ((self.address + 8 * routine).wrapping_sub(next) as i32).to_le_bytes()
+        (self.address.wrapping_sub(next) as i32).to_le_bytes()
     }
 
     /// Where it lies.

@@ -2,9 +2,14 @@
 
 #![forbid(unsafe_code)]
 
+pub mod agent;
+pub mod built;
 pub mod load;
+pub mod ran;
 pub mod running;
+pub mod samples;
 pub mod sender;
+pub mod uftrace;
 
 use std::{
     env,

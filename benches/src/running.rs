@@ -8,33 +8,24 @@ use std::{
     process::{Child, Command, Stdio},
     sync::OnceLock,
     thread::{self, JoinHandle},
+    time::{Duration, Instant},
 };
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::built;
 
 /// The `collector` command, built for release.
 pub fn binary() -> &'static Path {
     static BINARY: OnceLock<PathBuf> = OnceLock::new();
-    BINARY.get_or_init(|| {
-        let output = Command::new(env!("CARGO"))
-            .args(["build", "-p", "collector", "--release", "--message-format=json-render-diagnostics"])
-            .stderr(Stdio::inherit())
-            .output()
-            .expect("cargo runs");
-        assert!(output.status.success(), "the collector can be built");
-        let lines = String::from_utf8(output.stdout).expect("UTF-8");
-        let path =
-            lines.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok()).find_map(|line| {
-                let is_it = line["target"]["name"] == "collector" && line["executable"].is_string();
-                is_it.then(|| line["executable"].as_str().unwrap_or_default().into())
-            });
-        path.expect("cargo says where it is")
-    })
+    BINARY.get_or_init(|| built::command("collector", "collector"))
 }
 
 /// A running collector.
 #[derive(Debug)]
 pub struct Running {
     child: Child,
-    stderr: JoinHandle<String>,
+    stderr: Option<JoinHandle<String>>,
     /// Where it listens.
     pub address: SocketAddr,
 }
@@ -42,9 +33,14 @@ pub struct Running {
 impl Running {
     /// Starts one that writes to `dir` and ends after one session.
     pub fn start(dir: &Path) -> Self {
-        let sink = format!("disk:{}", dir.display());
+        Self::start_with(&["--once", "--sink", &format!("disk:{}", dir.display())])
+    }
+
+    /// Starts one with these options.
+    pub fn start_with(options: &[&str]) -> Self {
         let mut child = Command::new(binary())
-            .args(["--listen", "127.0.0.1:0", "--once", "--stats", "1h", "--sink", &sink])
+            .args(["--listen", "127.0.0.1:0", "--stats", "1h"])
+            .args(options)
             .stderr(Stdio::piped())
             .spawn()
             .expect("the collector starts");
@@ -59,7 +55,7 @@ impl Running {
             }
         };
         let stderr = thread::spawn(move || io::read_to_string(lines).unwrap_or_default());
-        Self { child, stderr, address }
+        Self { child, stderr: Some(stderr), address }
     }
 
     /// The memory it has now, in bytes.
@@ -73,9 +69,47 @@ impl Running {
     /// Waits for its end, which must be a good one. Returns what it said.
     pub fn wait(mut self) -> String {
         let status = self.child.wait().expect("a child");
-        let said = self.stderr.join().expect("a reader");
+        let said = self.stderr.take().expect("it has not been waited for").join().expect("a reader");
         assert!(status.success(), "{status}: {said}");
         said
+    }
+
+    /// The same, but interrupts it as Ctrl-C does if it has not ended by itself in time.
+    pub fn end_within(mut self, limit: Duration) -> String {
+        let deadline = Instant::now() + limit;
+        while self.child.try_wait().expect("a child").is_none() {
+            if Instant::now() > deadline {
+                _ = kill_process(Pid::from_child(&self.child), Signal::INT);
+                break;
+            }
+            thread::sleep(Duration::from_millis(1));
+        }
+        self.wait()
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // Where something went wrong: it is not left running.
+        _ = self.child.kill();
+    }
+}
+
+/// What a session came to, as the collector puts it when the session ends.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Account {
+    /// The events that are written.
+    pub written: u64,
+    /// Those that are not.
+    pub missing: u64,
+}
+
+impl Account {
+    /// Reads `…: 3 threads, 1,234 events produced = 1,230 written + 4 missing …`.
+    pub fn parse(said: &str) -> Option<Self> {
+        let (_, rest) = said.split_once(" produced = ")?;
+        let mut numbers = rest.split(['+', ' ']).filter_map(|word| word.replace(',', "").parse().ok());
+        Some(Self { written: numbers.next()?, missing: numbers.next()? })
     }
 }
 
@@ -93,4 +127,17 @@ pub fn verify(dir: &Path, events: u64) {
     let said = String::from_utf8_lossy(&output.stdout).replace(',', "");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     assert!(said.contains(&format!(" {events} events")) && said.contains(" 0 missing"), "{events} events: {said}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_account_is_read() {
+        let said = "session a (b, pid 1) exited 0, after 1s: 1 thread, 1,000,002 events produced = 1,000,000 written \
+                    + 2 missing (agent:ring-full 2); in there";
+        assert_eq!(Account::parse(said), Some(Account { written: 1_000_000, missing: 2 }));
+        assert_eq!(Account::parse("nothing"), None);
+    }
 }

@@ -9,9 +9,8 @@ use std::{
     time::Duration,
 };
 
-use serde_json::Value;
-
 use crate::{
+    executable,
     metrics::Metrics,
     process::{Exit, Process, Stdout},
 };
@@ -171,28 +170,10 @@ fn scraped_at(lines: &[String]) -> Option<SocketAddr> {
     lines.iter().find_map(|line| line.split_once("metrics http://")?.1.strip_suffix("/metrics")?.parse().ok())
 }
 
-/// The collector's executable. It is built once, in the profile of the tests: a test cannot depend on a binary of
-/// another package.
+/// The collector's executable.
 pub fn binary() -> &'static Path {
     static BINARY: OnceLock<PathBuf> = OnceLock::new();
-    BINARY.get_or_init(|| {
-        let mut cargo = Command::new(env!("CARGO"));
-        cargo.args(["build", "--quiet", "--package=collector", "--bin=collector", "--message-format=json"]);
-        if !cfg!(debug_assertions) {
-            cargo.arg("--release");
-        }
-        let output = cargo.current_dir(env!("CARGO_MANIFEST_DIR")).output().expect("cargo runs");
-        let errors = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "the collector cannot be built: {errors}");
-        executable(&output.stdout).unwrap_or_else(|| panic!("cargo did not name the collector's executable: {errors}"))
-    })
-}
-
-/// The executable that cargo's messages name.
-fn executable(messages: &[u8]) -> Option<PathBuf> {
-    let messages = messages.split(|byte| *byte == b'\n').filter_map(|line| serde_json::from_slice::<Value>(line).ok());
-    let named = messages.filter(|message| message["target"]["name"] == "collector");
-    named.filter_map(|message| message["executable"].as_str().map(PathBuf::from)).next_back()
+    BINARY.get_or_init(|| executable::build("collector", "collector"))
 }
 
 #[cfg(test)]
@@ -212,14 +193,5 @@ mod tests {
         assert_eq!(listening(&lines, "tcp"), ["[::1]:41235".parse().expect("an address")]);
         assert_eq!(scraped_at(&lines), Some("127.0.0.1:9100".parse().expect("an address")));
         assert_eq!(scraped_at(&lines[..2]), None);
-    }
-
-    #[test]
-    fn the_executable_is_the_one_of_the_binary() {
-        let messages = br#"{"reason":"compiler-artifact","target":{"name":"codec"},"executable":null}
-{"reason":"compiler-artifact","target":{"name":"collector"},"executable":null}
-{"reason":"compiler-artifact","target":{"name":"collector"},"executable":"/there/collector"}
-{"reason":"build-finished","success":true}"#;
-        assert_eq!(executable(messages), Some(PathBuf::from("/there/collector")));
     }
 }

@@ -1,20 +1,26 @@
 //! Parts for end-to-end tests: an agent that traces nothing, a network that loses things, the collector as a process,
-//! and a reader for what it leaves behind.
+//! and a reader for what it leaves behind; and the real agent, with programs to be traced.
 //!
 //! The tests themselves are in `tests/`: `repository` checks the repository, `service` the collector as its users
-//! see it.
+//! see it, `tracing` the agent.
 
 #![forbid(unsafe_code)]
 
 pub mod account;
 pub mod agent;
+pub mod agent_command;
 pub mod collector;
+pub mod counts;
+pub mod depths;
+pub mod executable;
 pub mod folder;
 pub mod metrics;
 pub mod process;
 pub mod random;
 pub mod relay;
+pub mod target;
 pub mod trace;
+pub mod traced;
 
 pub use agent::{Agent, Settings, Transport};
 pub use collector::Collector;
@@ -23,4 +29,6 @@ pub use metrics::Metrics;
 pub use process::{Exit, Process};
 pub use random::Random;
 pub use relay::{Faults, Relay};
+pub use target::Target;
 pub use trace::Trace;
+pub use traced::{Run, Traced};

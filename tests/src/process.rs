@@ -3,6 +3,7 @@
 use std::{
     fs,
     io::{BufRead, BufReader, Read},
+    os::unix::process::ExitStatusExt,
     process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio},
     sync::{
         Arc, Condvar, Mutex, MutexGuard, PoisonError,
@@ -39,6 +40,8 @@ pub struct Process {
 pub struct Exit {
     /// Its exit code, unless a signal ended it.
     pub code: Option<i32>,
+    /// The signal that ended it, if one did.
+    pub signal: Option<i32>,
     /// What it printed to stdout, if that was collected.
     pub stdout: Vec<u8>,
     /// What it printed to stderr.
@@ -156,7 +159,7 @@ impl Process {
         if let Some(reader) = self.stderr_reader.take() {
             let _ = reader.join();
         }
-        Exit { code: status.code(), stdout, stderr: self.stderr().join("\n") }
+        Exit { code: status.code(), signal: status.signal(), stdout, stderr: self.stderr().join("\n") }
     }
 
     /// The most memory it has had, in bytes, while it runs.

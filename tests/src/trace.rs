@@ -1,9 +1,10 @@
 //! What a session left on disk, as plain values.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, HashMap},
     fs,
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 use codec::{
@@ -33,7 +34,7 @@ pub struct Recorded {
     /// The function.
     pub function: FunctionId,
     /// The name of the function, where the manifest has it.
-    pub name: Option<String>,
+    pub name: Option<Arc<str>>,
     /// Whether the function was entered or left.
     pub kind: EventKind,
     /// How deep it was.
@@ -52,8 +53,9 @@ impl Trace {
         if let Err(error) = manifest.check() {
             panic!("{}: {error}", folder.display());
         }
-        let names: BTreeMap<u64, &str> =
-            manifest.functions.iter().map(|entry| (entry.id, entry.name.as_str())).collect();
+        // There may be millions of events.
+        let names: HashMap<u64, Arc<str>> =
+            manifest.functions.iter().map(|entry| (entry.id, entry.name.as_str().into())).collect();
         let mut threads = BTreeMap::new();
         for thread in &manifest.threads {
             let gaps: Vec<_> = manifest.gaps.iter().filter(|gap| gap.thread == thread.id).collect();
@@ -66,7 +68,7 @@ impl Trace {
             let zero = manifest.clock_zero_ns.unwrap_or(0);
             for event in &mut events {
                 event.time_ns = event.time_ns.checked_sub(zero).expect("no event is before the session's zero");
-                event.name = names.get(&event.function.0).map(ToString::to_string);
+                event.name = names.get(&event.function.0).cloned();
             }
             threads.insert(thread.id, events);
         }

@@ -1,54 +1,274 @@
-//! dev
-use std::sync::{Arc, Mutex, atomic::{AtomicBool, Ordering}};
-use agent::shared::{Arena, parse, Kind};
-use anyhow::Result;
-use crate::{ending::Ending, install::Hooked, settings::Settings, signals::Signals};
+//! Delivering what the rings hold, on a thread of its own, from the first event to the end of the session.
 
-#[derive(Debug, Default)]
-pub(crate) struct Functions(Mutex<Vec<u64>>);
-impl Functions {
-    pub(crate) fn add(&self, module: u32, count: usize) -> u32 {
-        let mut list = self.0.lock().unwrap();
-        let first = list.len() as u32;
-        list.extend((0..count as u64).map(|i| u64::from(module) << 32 | i));
-        first
-    }
+mod who;
+
+use std::{
+    sync::{
+        Arc,
+        mpsc::{self, Receiver, Sender},
+    },
+    thread::{self, JoinHandle},
+    time::Duration,
+};
+
+use agent::{
+    drain::{Clock, Counts, Drain, Functions, ProcTasks},
+    shared::Arena,
+    ship::{self, Loaded, Shipper},
+};
+use anyhow::{Context, Result};
+use codec::{
+    ModuleId, SessionNs,
+    profile::{EndReason, FunctionName, Limit},
+};
+
+use crate::{
+    args::Transport,
+    ending::Ending,
+    install::Hooked,
+    settings::Settings,
+    signals::{Asked, Signals},
+};
+
+/// How long to wait for the collector's answers while there is nothing to send.
+const IDLE: Duration = Duration::from_millis(2);
+
+/// How often it is looked whether delivery is over, or somebody is tired of waiting.
+const GLANCE: Duration = Duration::from_millis(5);
+
+/// How a session ends.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum End {
+    /// With the program.
+    Process(Ending),
+    /// The process became another program.
+    Replaced,
+    /// We have left.
+    Detached,
 }
-pub(crate) enum End { Process(Ending), Replaced, Detached }
-pub(crate) struct Delivery { functions: Arc<Functions>, names: Mutex<std::collections::HashMap<u32, Hooked>>, stop: Arc<AtomicBool>, thread: Mutex<Option<std::thread::JoinHandle<Vec<(u32, Kind, u32)>>>> }
+
+/// A session that is being delivered.
+#[derive(Debug)]
+pub(crate) struct Delivery {
+    functions: Arc<Functions>,
+    orders: Sender<Order>,
+    /// What the thread will work with, until it does.
+    work: Option<(Shipper, Clock, Receiver<Order>)>,
+    thread: Option<JoinHandle<Outcome>>,
+    pid: i32,
+    linger: Duration,
+}
+
+/// What the thread is told.
+#[derive(Debug)]
+enum Order {
+    Hooked(Box<Hooked>),
+    Unloaded(u32),
+    Limit { module: u32, reason: String, count: u64, detail: String },
+    End(EndReason),
+}
+
+/// What came of it all.
+#[derive(Debug)]
+struct Outcome {
+    counts: Counts,
+    report: ship::Report,
+    hooked: usize,
+}
+
 impl Delivery {
-    pub(crate) fn start(_: &Settings, _: i32) -> Result<Self> { Ok(Self { functions: Arc::default(), names: Mutex::default(), stop: Arc::default(), thread: Mutex::default() }) }
-    pub(crate) fn functions(&self) -> Arc<Functions> { Arc::clone(&self.functions) }
-    pub(crate) fn begin(&self, arena: Arc<Arena>) -> Result<()> {
-        let stop = Arc::clone(&self.stop);
-        *self.thread.lock().unwrap() = Some(std::thread::spawn(move || {
-            let mut got = vec![]; let mut words = vec![];
-            loop {
-                let stopping = stop.load(Ordering::Relaxed);
-                arena.heartbeat();
-                let mut any = false;
-                for ring in 0..arena.rings_used() {
-                    let read = arena.copy(ring, 1 << 16, &mut words);
-                    let mut taken = 0;
-                    while let Some((r, n)) = match parse(&words[taken..]) { Ok(r) => r, Err(e) => { if words.get(taken) != Some(&0) { eprintln!("{e}"); } None } } { if words[taken] == 0 { break; } got.push((r.function, r.kind, r.depth)); taken += n; }
-                    if taken > 0 { any = true; arena.advance(ring, read + 8 * taken as u64); }
-                }
-                if !any { if stopping { for ring in 0..arena.rings_used() { let h=arena.head(ring); let d = h.dropped.load(Ordering::Relaxed); if d > 0 { eprintln!("ring {ring} dropped {d}"); } } return got; } std::thread::sleep(std::time::Duration::from_micros(500)); }
-            }
-        }));
+    /// Makes contact with the collector, on behalf of a process.
+    pub(crate) fn start(settings: &Settings, pid: i32) -> Result<Self> {
+        let clock = Clock::start();
+        let who = who::who(pid, &clock)?;
+        let shipper = Shipper::connect(ship_settings(settings), &who)?;
+        let (orders, received) = mpsc::channel();
+        let work = Some((shipper, clock, received));
+        Ok(Self { functions: Arc::default(), orders, work, thread: None, pid, linger: settings.linger })
+    }
+
+    /// The numbers of functions.
+    pub(crate) fn functions(&self) -> Arc<Functions> {
+        Arc::clone(&self.functions)
+    }
+
+    /// Begins to empty the rings.
+    pub(crate) fn begin(&mut self, arena: Arc<Arena>) -> Result<()> {
+        let Some((shipper, clock, orders)) = self.work.take() else { return Ok(()) };
+        let drain = Drain::new(arena, clock, Arc::clone(&self.functions), ProcTasks::new(self.pid));
+        let linger = self.linger;
+        let worker = Worker { shipper, drain, orders, modules: Vec::new(), linger };
+        let thread = thread::Builder::new().name("delivery".into()).spawn(|| worker.work());
+        self.thread = Some(thread.context("cannot start a thread")?);
         Ok(())
     }
-    pub(crate) fn limit(&self, reason: &str, count: u64, detail: &str) { if count > 0 { eprintln!("limit {reason} {count} {detail}"); } }
-    pub(crate) fn hooked(&self, module: &Hooked) { eprintln!("module {} hooked {} probed {} left {:?}", module.path, module.hooked, module.probed, module.left.iter().map(|(k, v)| (*k, v.count)).collect::<Vec<_>>()); self.names.lock().unwrap().insert(module.id, module.clone()); }
-    pub(crate) fn unloaded(&self, id: u32) { eprintln!("unloaded {id}"); }
-    pub(crate) fn end(&mut self, _: End) {}
-    pub(crate) fn finish(self, s: &Settings, _: &Signals) {
-        self.stop.store(true, Ordering::Relaxed);
-        let got = self.thread.into_inner().unwrap().unwrap().join().unwrap();
-        let ids = self.functions.0.lock().unwrap(); let names = self.names.lock().unwrap();
-        let mut counts = std::collections::BTreeMap::<(String, u8), u64>::new();
-        for (f, k, _) in &got { if (*k as u8) > 3 { continue; } let id = ids[*f as usize]; let m = &names[&((id >> 32) as u32)]; let n = &m.functions[id as u32 as usize]; *counts.entry((format!("{}!{}", m.path.rsplit('/').next().unwrap(), n.1), *k as u8)).or_default() += 1; }
-        eprintln!("records {}", got.len());
-        if s.verbose { for ((n, k), c) in counts { eprintln!("{c} {k} {n}"); } }
+
+    /// Tells that a module is about to be hooked.
+    pub(crate) fn hooked(&self, module: &Hooked) {
+        self.order(Order::Hooked(Box::new(module.clone())));
+    }
+
+    /// Tells that a module is gone.
+    pub(crate) fn unloaded(&self, module: u32) {
+        self.order(Order::Unloaded(module));
+    }
+
+    /// Tells what could not be captured.
+    pub(crate) fn limit(&self, reason: &str, count: u64, detail: &str) {
+        if count > 0 {
+            self.order(Order::Limit { module: 0, reason: reason.into(), count, detail: detail.into() });
+        }
+    }
+
+    /// The session is over; nothing more is recorded. The first end counts.
+    pub(crate) fn end(&self, end: End) {
+        self.order(Order::End(match end {
+            End::Process(Ending::Exited(code)) => EndReason::Exited(code),
+            End::Process(Ending::Signaled(signal)) => EndReason::Signaled(signal),
+            // Nobody can say. It is gone, at any rate.
+            End::Process(Ending::Unknown) => EndReason::Exited(0),
+            End::Replaced => EndReason::Replaced,
+            End::Detached => EndReason::Detached,
+        }));
+    }
+
+    fn order(&self, order: Order) {
+        // Once the session is over nobody listens.
+        let _ = self.orders.send(order);
+    }
+
+    /// Waits until everything is delivered, or that is given up, and says what came of it.
+    pub(crate) fn finish(self, settings: &Settings, signals: &Signals) {
+        let Some(thread) = self.thread else { return };
+        while !thread.is_finished() {
+            if signals.asked() != Asked::Nothing {
+                eprintln!("agent: stopped before everything was delivered");
+                return;
+            }
+            thread::sleep(GLANCE);
+        }
+        match thread.join() {
+            Ok(outcome) if !settings.quiet || !outcome.report.complete => outcome.tell(settings),
+            Ok(_) => {}
+            Err(_) => eprintln!("agent: delivery failed: the trace is incomplete (this is a bug)"),
+        }
+    }
+}
+
+impl Outcome {
+    fn tell(&self, settings: &Settings) {
+        let Self { counts, report, hooked } = self;
+        let to = &settings.collector.name;
+        let dropped = report.dropped_in_all();
+        let mut line =
+            format!("{} events of {} threads and {hooked} functions sent to {to}", report.events, counts.threads);
+        line += &match dropped {
+            0 => ", nothing lost".to_string(),
+            _ => format!(", {dropped} dropped ({})", list(&report.dropped)),
+        };
+        if !report.complete {
+            let waited = settings.linger.as_secs_f64();
+            line += &format!(
+                "; the collector has not confirmed {} of them within {waited} s (--linger waits longer)",
+                report.unsettled
+            );
+        }
+        eprintln!("agent: {line}");
+    }
+}
+
+fn list(dropped: &std::collections::BTreeMap<&'static str, u64>) -> String {
+    let each: Vec<_> = dropped.iter().map(|(reason, count)| format!("{reason} {count}")).collect();
+    each.join(", ")
+}
+
+/// What runs on the thread.
+struct Worker {
+    shipper: Shipper,
+    drain: Drain,
+    orders: Receiver<Order>,
+    /// The modules that were told of, and when they were loaded.
+    modules: Vec<(Hooked, SessionNs)>,
+    linger: Duration,
+}
+
+impl Worker {
+    fn work(mut self) -> Outcome {
+        loop {
+            while let Ok(order) = self.orders.try_recv() {
+                if let Some(reason) = self.obey(order) {
+                    return self.end(reason);
+                }
+            }
+            let taken = self.drain.turn(&mut self.shipper);
+            self.shipper.turn(if taken == 0 { IDLE } else { Duration::ZERO });
+        }
+    }
+
+    /// Does what was ordered. How the session ends, if it does.
+    fn obey(&mut self, order: Order) -> Option<EndReason> {
+        let now = self.drain.now();
+        match order {
+            Order::Hooked(module) => {
+                self.tell(&module, now, None);
+                self.modules.push((*module, now));
+            }
+            Order::Unloaded(id) => {
+                if let Some(at) = self.modules.iter().position(|(module, _)| module.id == id) {
+                    let (module, loaded) = self.modules.swap_remove(at);
+                    self.tell(&module, loaded, Some(now));
+                }
+            }
+            Order::Limit { module, reason, count, detail } => {
+                let limit = Limit { module: ModuleId(module), count, reason: &reason, detail: &detail };
+                self.shipper.limits(&[limit]);
+            }
+            Order::End(reason) => return Some(reason),
+        }
+        None
+    }
+
+    fn tell(&mut self, module: &Hooked, loaded: SessionNs, unloaded: Option<SessionNs>) {
+        let functions = module.functions.iter().map(|(offset, name)| FunctionName { offset: *offset, name });
+        let functions: Vec<_> = functions.collect();
+        self.shipper.module(&Loaded {
+            id: ModuleId(module.id),
+            base: module.base,
+            size: module.size,
+            loaded,
+            unloaded,
+            build_id: &module.build_id,
+            path: &module.path,
+            functions: &functions,
+        });
+        let left = module.left.iter().map(|(reason, left)| (*reason, left.count, left.why));
+        let probed = (module.probed > 0).then_some(("entry-only", module.probed, "their returns are not seen"));
+        let limits = left.chain(probed).map(|(reason, count, detail)| Limit {
+            module: ModuleId(module.id),
+            count: count as u64,
+            reason,
+            detail,
+        });
+        let limits: Vec<_> = limits.collect();
+        self.shipper.limits(&limits);
+    }
+
+    fn end(mut self, reason: EndReason) -> Outcome {
+        let report = self.drain.finish(&mut self.shipper, reason, self.linger);
+        let hooked = self.modules.iter().map(|(module, _)| module.hooked + module.probed).sum();
+        Outcome { counts: self.drain.counts(), report, hooked }
+    }
+}
+
+fn ship_settings(settings: &Settings) -> ship::Settings {
+    let transport = match settings.transport {
+        Transport::Udp => ship::Transport::Udp,
+        Transport::Tcp => ship::Transport::Tcp,
+    };
+    let usual = ship::Settings::new(settings.collector.addresses.clone(), transport);
+    ship::Settings {
+        datagram_bytes: settings.datagram_bytes.map_or(usual.datagram_bytes, usize::from),
+        replay_bytes: usize::try_from(settings.replay_bytes).unwrap_or(usize::MAX),
+        ..usual
     }
 }

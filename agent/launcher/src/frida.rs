@@ -1,11 +1,11 @@
 //! Frida, at arm's length: a host attaches to the target, runs the bootstrap script in it, and hands calls on.
 //!
-//! Frida lives in a process of its own, [`process`], so that whatever happens to it happens neither to this command nor
+//! Frida lives in a process of its own, [`helper`], so that whatever happens to it happens neither to this command nor
 //! to the target; with the feature `frida-core` it is linked in, `core`. Both speak to the same script.
 
 pub(crate) mod environment;
 pub(crate) mod failure;
-pub(crate) mod process;
+mod helper;
 mod progress;
 pub(crate) mod python;
 
@@ -22,8 +22,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 pub(crate) use self::failure::Failure;
-use self::{process::Helper, python::Python};
-use crate::signals::{self, Interrupted};
+use self::{helper::Helper, python::Python};
+use crate::{
+    process,
+    signals::{self, Interrupted},
+};
 
 /// The version that the private environment has, and that everything is tested with.
 pub(crate) const VERSION: &str = "17.24.3";
@@ -33,6 +36,12 @@ const BOOTSTRAP: &str = include_str!("frida/bootstrap.js");
 const QUICK: Duration = Duration::from_secs(10);
 /// How often a wait looks whether somebody has asked to stop.
 const GLANCE: Duration = Duration::from_millis(50);
+
+/// Every signal but those that cannot be blocked, the two that the C library keeps for itself, and the segmentation
+/// fault, which Frida unblocks where it runs.
+const NOT_FOR_FRIDA: u64 = 0xffff_fffe_7ffb_fbff;
+/// The segmentation fault, as a bit of a mask.
+const FAULT: u64 = 1 << 10;
 
 /// What may be used to get at Frida.
 #[derive(Debug, Clone, Default)]
@@ -73,6 +82,10 @@ impl Pending {
         let call = self.call;
         match receive(&self.answer, deadline) {
             Ok(Ok(value)) => Ok(value),
+            // What Frida says when there is nothing left to run the script in.
+            Ok(Err(text)) if text.contains("script has been destroyed") || text.contains("session is gone") => {
+                Err(Failure::TargetEnded { during: call })
+            }
             Ok(Err(text)) => Err(Failure::Call { call, text }),
             Err(Missing::Late) => Err(Failure::Late { what: format!("its answer to {call}") }),
             Err(Missing::Ended) => Err(Failure::Ended { during: call, said: String::new() }),
@@ -108,8 +121,8 @@ fn receive_unless_stopped<T>(from: &mpsc::Receiver<T>, deadline: Instant) -> Res
 trait Link: Send + Sync {
     /// Calls a function that the script exports.
     fn begin(&self, call: &str, args: Value) -> Pending;
-    /// Blocks signals in threads of the target, and says where that failed.
-    fn mask(&self, threads: &[i32]) -> Pending;
+    /// Sets which signals are blocked in threads of the target, and says where that failed.
+    fn mask(&self, threads: &[(i32, u64)]) -> Pending;
     /// The target is gone: do not try to let go of it.
     fn gone(&self);
 }
@@ -134,6 +147,7 @@ impl Starting {
 
     /// Gets Frida into a process, and the library with it.
     pub(crate) fn attach(self, pid: i32, library: &Path, deadline: Instant) -> Result<Host, Failure> {
+        let blocked = process::blocked(pid);
         let (events, received) = mpsc::channel();
         let link: Box<dyn Link> = match self.helper {
             Some((python, helper)) => match helper.attach(pid, BOOTSTRAP, events.clone(), deadline) {
@@ -156,6 +170,13 @@ impl Starting {
             text: format!("{} is not valid UTF-8, which Frida needs", library.display()),
         })?;
         host.call("load", json!([path]), deadline)?;
+        // Frida comes in through the main thread, where it unblocks this, and forgets about it.
+        if let Some(before) =
+            blocked.filter(|before| before & FAULT != 0 && process::blocked(pid) == Some(before & !FAULT))
+        {
+            // Where it cannot be put back, a program that is sent a fault from outside dies of it. It would anyway.
+            let _ = host.set_masks(&[(pid, before)]);
+        }
         Ok(host)
     }
 }
@@ -261,8 +282,14 @@ impl Host {
         self.call("detach", json!([]), deadline).map(drop)
     }
 
-    /// Blocks signals in these threads of the target, as far as that can be done, and says where it failed.
+    /// Blocks signals in these threads of the target, as far as that can be done, and says where it failed. They are
+    /// Frida's, and the program's handlers are to run in its own.
     pub(crate) fn mask_threads(&self, threads: &[i32]) -> Result<Vec<(i32, String)>, Failure> {
+        let threads: Vec<_> = threads.iter().map(|thread| (*thread, NOT_FOR_FRIDA)).collect();
+        self.set_masks(&threads)
+    }
+
+    fn set_masks(&self, threads: &[(i32, u64)]) -> Result<Vec<(i32, String)>, Failure> {
         let answer = self.link.mask(threads).wait(Instant::now() + QUICK)?;
         Vec::deserialize(&answer).map_err(|_| odd("mask", &answer))
     }

@@ -20,14 +20,16 @@ use std::{
 };
 
 use agent::{
+    drain::Functions,
     shared::{Arena, Command},
     stub::{Block, Patch, Routines, Stub},
 };
 use anyhow::{Context, Result, bail};
+use codec::{FunctionId, ModuleId};
 
 pub(crate) use module::{Gone, Hooked, Unreadable};
 
-use crate::{delivery::Functions, exclude::Exclude, frida::GumHook};
+use crate::{exclude::Exclude, frida::GumHook};
 use maps::{Mapped, Maps};
 use memory::TargetMemory;
 use module::Planned;
@@ -55,7 +57,6 @@ pub(crate) struct Installer {
 struct Installed {
     id: u32,
     base: u64,
-    path: String,
     patches: Vec<Patch>,
 }
 
@@ -67,6 +68,9 @@ pub(crate) struct Report {
     pub(crate) unreadable: Vec<Unreadable>,
     /// Functions that Frida has patched for itself: only its own hooks can go there.
     pub(crate) for_gum: Vec<GumHook>,
+    /// How long it took to plan, and to install what was planned.
+    pub(crate) planning: Duration,
+    pub(crate) installing: Duration,
 }
 
 impl Installer {
@@ -105,9 +109,11 @@ impl Installer {
     /// Hooks everything that is loaded and not hooked. A thread of the target must be waiting in the mailbox. `tell` is
     /// told of what is about to be hooked before it is.
     pub(crate) fn install(&mut self, deadline: Instant, tell: &mut dyn FnMut(&Report)) -> Result<Report> {
+        let started = Instant::now();
         let (maps, unhooked) = self.unhooked()?;
         let mut report = Report::default();
         let plans = self.plan(&maps, &unhooked, deadline)?;
+        report.planning = started.elapsed();
         let first_new = self.modules.len();
         for planned in plans {
             match planned {
@@ -125,6 +131,8 @@ impl Installer {
         moves.sort_unstable();
         let to = |at: u64| moves.binary_search_by_key(&at, |(from, _)| *from).ok().map(|place| moves[place].1);
         stopped.move_threads(to)?;
+        drop(stopped);
+        report.installing = started.elapsed() - report.planning;
         Ok(report)
     }
 
@@ -150,7 +158,7 @@ impl Installer {
     pub(crate) fn unloaded(&mut self, base: u64) -> Option<Gone> {
         let place = self.modules.iter().position(|module| module.base == base)?;
         let module = self.modules.swap_remove(place);
-        Some(Gone { id: module.id, path: module.path })
+        Some(Gone { id: module.id })
     }
 
     /// Makes every function what it was.
@@ -200,7 +208,8 @@ impl Installer {
         });
         let mut plans = plans.into_inner().unwrap_or_else(PoisonError::into_inner);
         if plans.len() < modules.len() {
-            let functions: usize = plans.iter().filter_map(|(_, plan)| Some(plan.as_ref().ok()?.function_count())).sum();
+            let functions: usize =
+                plans.iter().filter_map(|(_, plan)| Some(plan.as_ref().ok()?.function_count())).sum();
             bail!(
                 "not ready in time: {} of {} modules were planned, with {functions} functions (--startup-timeout gives it longer)",
                 plans.len(),
@@ -219,9 +228,13 @@ impl Installer {
             report.unreadable.push(planned.without_memory());
             return Ok(());
         };
+        for (landmark, start, end) in planned.landmarks() {
+            self.arena.ask(Command::Landmark, &[landmark as u64, start, end], deadline)?;
+        }
         let id = self.next_module;
         self.next_module += 1;
-        let first = self.functions.add(id, planned.function_count());
+        let count = planned.function_count() as u32;
+        let first = self.functions.add((0..count).map(|index| FunctionId::new(ModuleId(id), index)));
         let mut block = Block::new(at, planned.bias(), self.routines);
         let mut refused = Vec::new();
         for (index, target) in planned.targets() {
@@ -237,9 +250,9 @@ impl Installer {
         }
         planned.refuse(&refused);
         self.memory.write(at, block.bytes()).context("cannot write to the memory of the program")?;
-        let (base, path) = (planned.mapped().base, planned.mapped().path.clone());
+        let base = planned.mapped().base;
         report.modules.push(planned.hooked(id));
-        self.modules.push(Installed { id, base, path, patches: block.patches().to_vec() });
+        self.modules.push(Installed { id, base, patches: block.patches().to_vec() });
         Ok(())
     }
 

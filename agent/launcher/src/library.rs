@@ -28,7 +28,7 @@ pub(crate) enum Reader {
 pub(crate) fn place(reader: Reader) -> Result<PathBuf> {
     let mut failures = Vec::new();
     for folder in folders(reader) {
-        match place_in(&folder) {
+        match place_in(&folder, reader) {
             Ok(path) => return Ok(path),
             Err(error) => failures.push(format!("{}: {error}", folder.display())),
         }
@@ -41,15 +41,9 @@ pub(crate) fn place(reader: Reader) -> Result<PathBuf> {
     ))
 }
 
-/// The file's name, by which a process that has it loaded is known.
-pub(crate) fn file_name() -> String {
+/// Another version has another name, so that one never takes the place of the other.
+fn file_name() -> String {
     format!("libagent-{HASH}.so")
-}
-
-/// Whether a file is a version of this library.
-pub(crate) fn is_library(path: &str) -> bool {
-    let name = path.rsplit('/').next().unwrap_or(path);
-    name.starts_with("libagent-") && name.contains(".so")
 }
 
 fn folders(reader: Reader) -> Vec<PathBuf> {
@@ -60,12 +54,18 @@ fn folders(reader: Reader) -> Vec<PathBuf> {
     own.into_iter().chain([env::temp_dir().join(format!("spoor-{user}"))]).collect()
 }
 
-fn place_in(folder: &Path) -> io::Result<PathBuf> {
-    // Others may look, since a process of theirs may have to load it, but only this user may change anything.
+fn place_in(folder: &Path, reader: Reader) -> io::Result<PathBuf> {
+    // What `LD_PRELOAD` is separated by.
+    if folder.as_os_str().as_encoded_bytes().iter().any(|byte| b": \t\n".contains(byte)) {
+        return Err(io::Error::other("has a space or a colon in its name, which the loader takes for its end"));
+    }
     DirBuilder::new().recursive(true).mode(0o755).create(folder)?;
     let found = fs::symlink_metadata(folder)?;
     if !found.is_dir() || found.uid() != rustix::process::geteuid().as_raw() || found.mode() & 0o022 != 0 {
         return Err(io::Error::other("is not a folder that only this user can write to"));
+    }
+    if reader == Reader::Other {
+        fs::set_permissions(folder, fs::Permissions::from_mode(0o755))?;
     }
     if rustix::fs::statvfs(folder)?.f_flag.contains(StatVfsMountFlags::NOEXEC) {
         return Err(io::Error::other("is mounted noexec, and nothing can be loaded from there"));
@@ -106,16 +106,18 @@ mod tests {
     #[test]
     fn a_broken_file_is_written_again() {
         let folder = env::temp_dir().join(format!("spoor-test-{}", process::id()));
-        let path = place_in(&folder).expect("placed");
+        let path = place_in(&folder, Reader::Own).expect("placed");
         assert_eq!(fs::read(&path).expect("read"), BYTES);
         fs::write(&path, b"half").expect("written");
-        assert_eq!(place_in(&folder).expect("placed again"), path);
+        assert_eq!(place_in(&folder, Reader::Own).expect("placed again"), path);
         assert_eq!(fs::read(&path).expect("read"), BYTES);
-        assert!(is_library(path.to_str().expect("text")) && !is_library("/lib/libc.so.6"));
 
         fs::set_permissions(&folder, fs::Permissions::from_mode(0o777)).expect("permissions");
-        let error = place_in(&folder).expect_err("anybody could change it");
+        let error = place_in(&folder, Reader::Own).expect_err("anybody could change it");
         assert!(error.to_string().contains("only this user"), "{error}");
         fs::remove_dir_all(&folder).expect("removed");
+
+        let error = place_in(Path::new("/tmp/a:b"), Reader::Own).expect_err("not to be preloaded");
+        assert!(error.to_string().contains("colon"), "{error}");
     }
 }

@@ -12,13 +12,13 @@
 #![cfg_attr(feature = "frida-core", deny(unsafe_code))]
 
 mod args;
+mod delivery;
 mod doctor;
 mod ending;
-mod install;
-mod delivery;
 mod exclude;
 mod executable;
 mod frida;
+mod install;
 mod library;
 mod list;
 mod manual;

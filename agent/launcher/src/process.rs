@@ -3,7 +3,6 @@
 use std::{
     fs, io,
     os::fd::OwnedFd,
-    path::PathBuf,
     time::{Duration, Instant},
 };
 
@@ -14,7 +13,7 @@ use rustix::{
     process::{Pid, PidfdFlags, pidfd_open},
 };
 
-use crate::{ending::Ending, library, ptrace_scope};
+use crate::{ending::Ending, ptrace_scope};
 
 /// A process that can be attached to, as far as can be told from outside.
 #[derive(Debug)]
@@ -23,8 +22,6 @@ pub(crate) struct Process {
     descriptor: OwnedFd,
     /// Whether it belongs to another user.
     pub(crate) is_foreign: bool,
-    /// The file it runs.
-    pub(crate) executable: PathBuf,
 }
 
 impl Process {
@@ -71,17 +68,11 @@ impl Process {
             }
             Ok(_) => {}
         }
-        Ok(Self { pid, descriptor, is_foreign, executable })
-    }
-
-    /// Whether a tracer of ours is in the process, or was and left its library.
-    pub(crate) fn library_is_loaded(&self) -> bool {
-        let maps = fs::read_to_string(format!("/proc/{}/maps", self.pid)).unwrap_or_default();
-        maps.lines().filter_map(|line| line.split_whitespace().nth(5)).any(library::is_library)
-    }
-
-    pub(crate) fn pid(&self) -> i32 {
-        self.pid
+        // Its agent is in memory only, under this name, and is gone when it leaves.
+        if fs::read_to_string(format!("/proc/{pid}/maps")).is_ok_and(|maps| maps.contains("frida-agent")) {
+            bail!("{cannot}: Frida is in it already (is another agent tracing it? end that first)");
+        }
+        Ok(Self { pid, descriptor, is_foreign })
     }
 
     /// Waits for the process to end, for at most so long. Only its parent is sure to learn how it did.
@@ -103,6 +94,13 @@ pub(crate) fn wait_for_end(pid: i32, timeout: Duration) -> io::Result<bool> {
 /// The state of a process, by its letter.
 pub(crate) fn state(pid: i32) -> Option<char> {
     stat(pid)?.first()?.chars().next()
+}
+
+/// The signals that the main thread of a process blocks, as bits.
+pub(crate) fn blocked(pid: i32) -> Option<u64> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let bits = status.lines().find_map(|line| line.strip_prefix("SigBlk:"))?;
+    u64::from_str_radix(bits.trim(), 16).ok()
 }
 
 fn ended(descriptor: &OwnedFd, timeout: Duration) -> io::Result<bool> {
@@ -149,11 +147,12 @@ mod tests {
 
     #[test]
     fn the_end_of_a_process_is_seen() {
-        let mut child = std::process::Command::new("sh").args(["-c", "read x; exit 5"]);
-        let mut child = child.stdin(std::process::Stdio::piped()).spawn().expect("started");
+        let mut command = std::process::Command::new("sh");
+        let mut child =
+            command.args(["-c", "read x; exit 5"]).stdin(std::process::Stdio::piped()).spawn().expect("started");
         let process = Process::find(i32::try_from(child.id()).expect("an id")).expect("found");
         assert_eq!(process.wait(Duration::from_millis(1)).expect("waited"), None);
-        assert!(!process.library_is_loaded() && !process.is_foreign);
+        assert!(!process.is_foreign);
         drop(child.stdin.take());
         assert_eq!(process.wait(Duration::from_secs(10)).expect("waited"), Some(Ending::Exited(5)));
         assert_eq!(child.wait().expect("waited").code(), Some(5));

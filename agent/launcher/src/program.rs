@@ -5,18 +5,25 @@
 
 use std::{
     env,
-    ffi::{OsStr, OsString},
+    ffi::{CString, OsStr, OsString},
     io::{self, ErrorKind},
     os::{
         fd::{AsRawFd, OwnedFd},
-        unix::process::CommandExt,
+        unix::ffi::OsStrExt,
     },
     path::Path,
-    process::{Child, Command},
     time::{Duration, Instant},
 };
 
 use anyhow::{Result, anyhow};
+use nix::{
+    spawn::{PosixSpawnAttr, PosixSpawnFileActions, PosixSpawnFlags, posix_spawn},
+    sys::{
+        signal::{SigSet, Signal, kill},
+        wait::{WaitPidFlag, WaitStatus, waitpid},
+    },
+    unistd::Pid,
+};
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     io::{FdFlags, fcntl_setfd},
@@ -44,8 +51,9 @@ pub(crate) struct Gated {
 /// A program that this process started.
 #[derive(Debug)]
 pub(crate) struct Program {
-    child: Child,
     pid: i32,
+    /// Known once it has been waited for, after which its id may be another's.
+    ending: Option<Ending>,
 }
 
 impl Gated {
@@ -60,27 +68,17 @@ impl Gated {
     ) -> Result<Self> {
         let (ready, tell_ready) = pipe_with(PipeFlags::CLOEXEC)?;
         let (wait_open, gate) = pipe_with(PipeFlags::CLOEXEC)?;
-        let mut command = Command::new(&executable.path);
-        command.arg0(name).args(args);
-        let before = env::var_os("LD_PRELOAD").filter(|value| !value.is_empty());
-        let mut preload = library.as_os_str().to_owned();
-        if let Some(before) = before {
-            preload.push(":");
-            preload.push(&before);
-            command.env("SPOOR_PRELOAD", before);
-        }
-        command.env("LD_PRELOAD", preload);
-        command.env("SPOOR_GATE", format!("{}:{}", tell_ready.as_raw_fd(), wait_open.as_raw_fd()));
+        let added = [("SPOOR_GATE", format!("{}:{}", tell_ready.as_raw_fd(), wait_open.as_raw_fd()))];
+        let environment = environment(library, &added)?;
 
         // These two are for the program alone: nothing else is started until this process has closed its own.
         fcntl_setfd(&tell_ready, FdFlags::empty())?;
         fcntl_setfd(&wait_open, FdFlags::empty())?;
-        let spawned = command.spawn();
+        let spawned = spawn(executable, name, args, &environment);
         drop((tell_ready, wait_open));
 
-        let child = spawned.map_err(|error| cannot_run(executable, &error))?;
-        let pid = i32::try_from(child.id())?;
-        let mut gated = Self { program: Some(Program { child, pid }), gate };
+        let pid = spawned.map_err(|error| cannot_run(executable, &error))?;
+        let mut gated = Self { program: Some(Program { pid, ending: None }), gate };
         gated.wait_ready(&ready, executable, signals, deadline)?;
         Ok(gated)
     }
@@ -144,20 +142,23 @@ impl Drop for Gated {
     fn drop(&mut self) {
         if let Some(program) = &mut self.program {
             // It has not been waited for, so that its id is still its own.
-            let _ = program.child.kill();
-            let _ = program.child.wait();
+            let _ = kill(Pid::from_raw(program.pid), Signal::SIGKILL);
+            let _ = waitpid(Pid::from_raw(program.pid), None);
         }
     }
 }
 
 impl Program {
-    pub(crate) fn pid(&self) -> i32 {
-        self.pid
-    }
-
     /// How it ended, if it did.
     pub(crate) fn try_wait(&mut self) -> io::Result<Option<Ending>> {
-        Ok(self.child.try_wait()?.map(Ending::from))
+        if self.ending.is_none() {
+            self.ending = match waitpid(Pid::from_raw(self.pid), Some(WaitPidFlag::WNOHANG))? {
+                WaitStatus::Exited(_, code) => Some(Ending::Exited(code)),
+                WaitStatus::Signaled(_, signal, _) => Some(Ending::Signaled(signal as i32)),
+                _ => None,
+            };
+        }
+        Ok(self.ending)
     }
 
     /// Waits for its end, for at most so long.
@@ -174,12 +175,43 @@ impl Program {
             crate::process::wait_for_end(self.pid, left)?;
         }
     }
+}
 
-    /// Ends it at once.
-    pub(crate) fn kill(&mut self) -> io::Result<Ending> {
-        self.child.kill()?;
-        self.child.wait().map(Ending::from)
+/// Starts the program. The standard library would sort its environment.
+fn spawn(executable: &Executable, name: &OsStr, args: &[OsString], environment: &[CString]) -> io::Result<i32> {
+    let arguments = [name].into_iter().chain(args.iter().map(OsString::as_os_str));
+    let arguments: Vec<CString> = arguments.map(|text| CString::new(text.as_bytes())).collect::<Result<_, _>>()?;
+    let mut attributes = PosixSpawnAttr::init()?;
+    // This process ignores it, as all of Rust's do.
+    attributes.set_sigdefault(&SigSet::from_iter([Signal::SIGPIPE]))?;
+    attributes.set_flags(PosixSpawnFlags::POSIX_SPAWN_SETSIGDEF)?;
+    let pid = posix_spawn(&*executable.path, &PosixSpawnFileActions::init()?, &attributes, &arguments, environment)?;
+    Ok(pid.as_raw())
+}
+
+/// The environment of this process, in its order, with the library preloaded before what is already, and with these
+/// variables besides. The library in the program undoes all of it.
+fn environment(library: &Path, added: &[(&str, String)]) -> Result<Vec<CString>> {
+    let variable = |name: &[u8], value: &[u8]| CString::new([name, b"=", value].concat());
+    let mut environment = Vec::new();
+    let mut preload_before = None;
+    for (name, value) in env::vars_os() {
+        if name == "LD_PRELOAD" {
+            let both = [library.as_os_str().as_bytes(), b":", value.as_bytes()].concat();
+            environment.push(variable(b"LD_PRELOAD", &both)?);
+            preload_before = Some(value);
+        } else {
+            environment.push(variable(name.as_bytes(), value.as_bytes())?);
+        }
     }
+    match preload_before {
+        Some(before) => environment.push(variable(b"SPOOR_PRELOAD", before.as_bytes())?),
+        None => environment.push(variable(b"LD_PRELOAD", library.as_os_str().as_bytes())?),
+    }
+    for (name, value) in added {
+        environment.push(variable(name.as_bytes(), value.as_bytes())?);
+    }
+    Ok(environment)
 }
 
 fn cannot_run(executable: &Executable, error: &io::Error) -> Unrunnable {

@@ -114,7 +114,7 @@ impl Trace {
         host: Host,
         pid: i32,
         library: &Path,
-        delivery: Delivery,
+        mut delivery: Delivery,
         started: Instant,
         before: &[i32],
     ) -> Result<Self> {
@@ -130,18 +130,25 @@ impl Trace {
             // ORDERING: before anything is hooked.
             arena.control().max_depth.store(depth.into(), Ordering::Relaxed);
         }
-        let routines = Routines::new(&host.routines()?, settings.detail).ok_or_else(|| anyhow!("the library in the program is another than this command's"))?;
+        let routines = Routines::new(&host.routines()?, settings.detail)
+            .ok_or_else(|| anyhow!("the library in the program is another than this command's"))?;
         let exclude = Exclude::new(&settings.exclude);
         let names = delivery.functions();
-        let mut installer = Installer::new(pid, library, Arc::clone(&arena), routines, exclude, names)?;
+        let installer = Installer::new(pid, library, Arc::clone(&arena), routines, exclude, names)?;
         let needed = installer.time_needed()?;
         let deadline = started + settings.startup_timeout.unwrap_or(ENTERING + needed);
         // ORDERING: nothing is hooked yet.
         arena.control().recording.store(1, Ordering::Relaxed);
         delivery.begin(Arc::clone(&arena))?;
         let mut trace = Self { host, arena, installer, delivery: Some(delivery) };
+        let entered = started.elapsed();
         match trace.hook(&foreign, deadline) {
-            Ok(()) => Ok(trace),
+            Ok(report) => {
+                if settings.verbose {
+                    eprintln!("agent: {}", timing(&report, entered, started.elapsed()));
+                }
+                Ok(trace)
+            }
             Err(error) => {
                 // Nothing more can be done where this fails too.
                 let _ = trace.installer.remove(Instant::now() + LEAVING);
@@ -151,7 +158,7 @@ impl Trace {
         }
     }
 
-    fn hook(&mut self, frida_threads: &[i32], deadline: Instant) -> Result<()> {
+    fn hook(&mut self, frida_threads: &[i32], deadline: Instant) -> Result<Report> {
         let serving = self.host.serve();
         if self.arena.wait_told(deadline) != Some(Told::Ready) {
             serving.wait(Instant::now() + GLANCE)?;
@@ -172,7 +179,7 @@ impl Trace {
             delivery.limit("refused-by-frida", gum.failed.len() as u64, "");
         }
         self.host.watch_modules()?;
-        Ok(())
+        Ok(report)
     }
 
     /// Looks at everything that may happen, and waits for it for a moment.
@@ -207,7 +214,7 @@ impl Trace {
     /// The process runs another program now.
     fn replaced(&mut self) {
         self.host.target_is_gone();
-        if let Some(delivery) = &mut self.delivery {
+        if let Some(delivery) = &self.delivery {
             delivery.end(End::Replaced);
         }
     }
@@ -222,7 +229,7 @@ impl Trace {
     /// The program has ended: ships what is left.
     fn ended(mut self, ending: Ending, settings: &Settings, signals: &Signals) {
         self.host.target_is_gone();
-        if let Some(mut delivery) = self.delivery.take() {
+        if let Some(delivery) = self.delivery.take() {
             delivery.end(End::Process(ending));
             delivery.finish(settings, signals);
         }
@@ -235,7 +242,7 @@ impl Trace {
         let _ = self.look();
         let removed = removed.and(self.installer.remove(Instant::now() + LEAVING));
         let removed = removed.and(self.host.detach_gum(Instant::now() + LEAVING).map_err(Into::into));
-        if let Some(mut delivery) = self.delivery.take() {
+        if let Some(delivery) = self.delivery.take() {
             delivery.end(End::Detached);
             delivery.finish(settings, signals);
         }
@@ -247,8 +254,23 @@ impl Trace {
 fn tell(delivery: Option<&Delivery>, report: &Report) {
     if let Some(delivery) = delivery {
         report.modules.iter().for_each(|module| delivery.hooked(module));
-        report.unreadable.iter().for_each(|module| delivery.limit("module-not-hooked", 1, &format!("{}: {}", module.path, module.why)));
+        report
+            .unreadable
+            .iter()
+            .for_each(|module| delivery.limit("module-not-hooked", 1, &format!("{}: {}", module.path, module.why)));
     }
+}
+
+/// How long everything took before the program could start.
+fn timing(report: &Report, entered: Duration, all: Duration) -> String {
+    let functions: usize = report.modules.iter().map(|module| module.hooked + module.probed).sum();
+    let [planning, installing, entered, all] =
+        [report.planning, report.installing, entered, all].map(|time| time.as_millis());
+    format!(
+        "hooked {functions} functions of {} modules: planned in {planning} ms, installed in {installing} ms, frida \
+         {entered} ms, in all {all} ms",
+        report.modules.len()
+    )
 }
 
 /// The threads of a process.

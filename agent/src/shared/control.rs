@@ -45,7 +45,9 @@ pub struct Control {
     pub exit_code: AtomicU64,
     /// Returns whose real address was found only outside the thread's own shadow stack.
     pub recovered: AtomicU64,
-    _pad_notes: [u64; 4],
+    /// How often a function was given to a runtime to be called that could not be watched.
+    pub unwatchable: AtomicU64,
+    _pad_notes: [u64; 3],
     /// Where a thread of the target waits for the outside.
     pub mailbox: Mailbox,
 }
@@ -93,11 +95,13 @@ pub enum Command {
     Map = 1,
     /// Never trace the thread whose id is argument 0.
     Ignore = 2,
+    /// The [`Landmark`](super::Landmark) whose number is argument 0 is at argument 1, and ends before argument 2.
+    Landmark = 3,
 }
 
 impl Command {
     /// The command with this number.
     pub fn from_number(number: u32) -> Option<Self> {
-        [Self::GoOn, Self::Map, Self::Ignore].into_iter().find(|command| *command as u32 == number)
+        [Self::GoOn, Self::Map, Self::Ignore, Self::Landmark].into_iter().find(|command| *command as u32 == number)
     }
 }

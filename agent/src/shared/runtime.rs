@@ -1,39 +1,129 @@
 //! The functions that are watched: more is told of them than that they were called.
 
 macro_rules! watched {
-    ($($variant:ident = $name:literal,)+) => {
+    ($($family:ident { $($variant:ident = $name:literal,)+ })+) => {
         /// A function that is watched, by the name it has in its library.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         #[repr(u8)]
         #[allow(missing_docs)]
         pub enum Watched {
-            $($variant,)+
+            $($($variant,)+)+
         }
 
         impl Watched {
             /// All of them. A record names one by its place here.
-            pub const ALL: &'static [Self] = &[$(Self::$variant),+];
+            pub const ALL: &'static [Self] = &[$($(Self::$variant),+),+];
+
+            /// Whose function it is.
+            pub fn family(self) -> Family {
+                match self {
+                    $($(Self::$variant)|+ => Family::$family,)+
+                }
+            }
         }
 
         /// Their names, in the same order.
-        pub const RUNTIME_FUNCTIONS: &[&str] = &[$($name),+];
+        pub const RUNTIME_FUNCTIONS: &[&str] = &[$($($name),+),+];
     };
 }
 
+/// Whose functions are watched.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Family {
+    /// The thread library's, and what else of the C library says how a thread runs.
+    Pthread,
+    /// Grand Central Dispatch's.
+    Dispatch,
+    /// Swift concurrency's.
+    Swift,
+}
+
 watched! {
-    PthreadCreate = "pthread_create",
-    // No function of a library: the one that the program gave to `pthread_create`.
-    PthreadStartRoutine = "pthread_start_routine",
-    PthreadExit = "pthread_exit",
-    PthreadJoin = "pthread_join",
-    PthreadCancel = "pthread_cancel",
-    PthreadDetach = "pthread_detach",
-    // Of these nothing is told as such; they say what the names and stacks of threads are, and how the program ends.
-    PthreadSetName = "pthread_setname_np",
-    MakeContext = "makecontext",
-    SigAltStack = "sigaltstack",
-    Exit = "exit",
-    ExitAtOnce = "_exit",
+    Pthread {
+        PthreadCreate = "pthread_create",
+        // No function of a library: the one that the program gave to `pthread_create`.
+        PthreadStartRoutine = "pthread_start_routine",
+        PthreadExit = "pthread_exit",
+        PthreadJoin = "pthread_join",
+        PthreadCancel = "pthread_cancel",
+        PthreadDetach = "pthread_detach",
+        // Of these nothing is told as such; they say what the names and stacks of threads are, and how the program ends.
+        PthreadSetName = "pthread_setname_np",
+        MakeContext = "makecontext",
+        SigAltStack = "sigaltstack",
+        Exit = "exit",
+        ExitAtOnce = "_exit",
+    }
+    Dispatch {
+        DispatchAsync = "dispatch_async",
+        DispatchAsyncF = "dispatch_async_f",
+        DispatchSync = "dispatch_sync",
+        DispatchSyncF = "dispatch_sync_f",
+        DispatchBarrierAsync = "dispatch_barrier_async",
+        DispatchBarrierAsyncF = "dispatch_barrier_async_f",
+        DispatchBarrierSync = "dispatch_barrier_sync",
+        DispatchBarrierSyncF = "dispatch_barrier_sync_f",
+        DispatchAsyncAndWait = "dispatch_async_and_wait",
+        DispatchAsyncAndWaitF = "dispatch_async_and_wait_f",
+        DispatchBarrierAsyncAndWait = "dispatch_barrier_async_and_wait",
+        DispatchBarrierAsyncAndWaitF = "dispatch_barrier_async_and_wait_f",
+        DispatchAfter = "dispatch_after",
+        DispatchAfterF = "dispatch_after_f",
+        DispatchApply = "dispatch_apply",
+        DispatchApplyF = "dispatch_apply_f",
+        DispatchGroupAsync = "dispatch_group_async",
+        DispatchGroupAsyncF = "dispatch_group_async_f",
+        DispatchGroupNotify = "dispatch_group_notify",
+        DispatchGroupNotifyF = "dispatch_group_notify_f",
+        DispatchGroupEnter = "dispatch_group_enter",
+        DispatchGroupLeave = "dispatch_group_leave",
+        // No functions that are hooked: the library's ways to call what it was given. Seen where that is entered.
+        DispatchCallout = "_dispatch_client_callout",
+        DispatchCallout2 = "_dispatch_client_callout2",
+        // Of these nothing is told as such; they say which block is whose copy, and which queues are new.
+        BlockCopy = "_Block_copy",
+        DispatchQueueCreate = "dispatch_queue_create",
+        DispatchQueueCreateWithTarget = "dispatch_queue_create_with_target",
+    }
+    Swift {
+        SwiftTaskCreate = "swift_task_create",
+        SwiftTaskCreateCommon = "swift_task_create_common",
+        SwiftTaskEnqueue = "swift_task_enqueue",
+        SwiftTaskEnqueueGlobal = "swift_task_enqueueGlobal",
+        SwiftTaskEnqueueGlobalWithDelay = "swift_task_enqueueGlobalWithDelay",
+        SwiftTaskEnqueueGlobalWithDeadline = "swift_task_enqueueGlobalWithDeadline",
+        SwiftTaskEnqueueMainExecutor = "swift_task_enqueueMainExecutor",
+        SwiftTaskEnqueueOnDispatchQueue = "swift_task_enqueueOnDispatchQueue",
+        SwiftTaskEnqueueTaskOnExecutor = "swift_task_enqueueTaskOnExecutor",
+        SwiftJobRun = "swift_job_run",
+        SwiftJobRunOnTaskExecutor = "swift_job_run_on_task_executor",
+        SwiftJobRunOnBothExecutors = "swift_job_run_on_serial_and_task_executor",
+        SwiftContinuationInit = "swift_continuation_init",
+        SwiftContinuationAwait = "swift_continuation_await",
+        SwiftContinuationResume = "swift_continuation_resume",
+        SwiftContinuationThrowingResume = "swift_continuation_throwingResume",
+        SwiftContinuationThrowingResumeWithError = "swift_continuation_throwingResumeWithError",
+        SwiftTaskCancel = "swift_task_cancel",
+        SwiftTaskSwitch = "swift_task_switch",
+        SwiftTaskFutureWait = "swift_task_future_wait",
+        SwiftTaskFutureWaitThrowing = "swift_task_future_wait_throwing",
+        SwiftAsyncLetBegin = "swift_asyncLet_begin",
+        SwiftAsyncLetGet = "swift_asyncLet_get",
+        SwiftAsyncLetGetThrowing = "swift_asyncLet_get_throwing",
+        SwiftAsyncLetFinish = "swift_asyncLet_finish",
+        SwiftTaskGroupInitialize = "swift_taskGroup_initialize",
+        SwiftTaskGroupInitializeWithFlags = "swift_taskGroup_initializeWithFlags",
+        SwiftTaskGroupAddPending = "swift_taskGroup_addPending",
+        SwiftTaskGroupAttachChild = "swift_taskGroup_attachChild",
+        SwiftTaskGroupWaitNextThrowing = "swift_taskGroup_wait_next_throwing",
+        SwiftTaskGroupWaitAll = "swift_taskGroup_waitAll",
+        SwiftTaskGroupCancelAll = "swift_taskGroup_cancelAll",
+        SwiftTaskGroupDestroy = "swift_taskGroup_destroy",
+        // No function that is hooked by its name: the one that a task ends with, known by where the task says it is.
+        SwiftTaskFutureComplete = "swift_task_future_complete",
+        // Not exported; an actor runs its tasks with it. Told as `swift_job_run`.
+        SwiftRunJob = "_ZN5swift34runJobInEstablishedExecutorContextEPNS_3JobE",
+    }
 }
 
 impl Watched {
@@ -44,9 +134,88 @@ impl Watched {
         LIBRARIES.iter().any(|known| library.starts_with(known))
     }
 
-    /// The watched function with this name.
+    /// The watched function with this name, if it is one that is hooked by its name.
     pub fn by_name(name: &str) -> Option<Self> {
         let at = RUNTIME_FUNCTIONS.iter().position(|known| *known == name)?;
-        Self::ALL.get(at).copied().filter(|watched| *watched != Self::PthreadStartRoutine)
+        Self::ALL.get(at).copied().filter(|watched| {
+            !matches!(
+                watched,
+                Self::PthreadStartRoutine
+                    | Self::DispatchCallout
+                    | Self::DispatchCallout2
+                    | Self::SwiftTaskFutureComplete
+            )
+        })
+    }
+}
+
+/// A place in a runtime's library that the target must know before it can tell of that runtime's functions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Landmark {
+    /// Where Dispatch's code is, from the first address to the one behind it.
+    Dispatch,
+    /// The function that tells the label of a queue.
+    QueueLabel,
+    /// Where Swift concurrency's code is.
+    Swift,
+    /// The function that tells which task is running.
+    CurrentTask,
+    /// The function that tells the id of a job.
+    TaskId,
+}
+
+impl Landmark {
+    /// All of them.
+    pub const ALL: &'static [Self] = &[Self::Dispatch, Self::QueueLabel, Self::Swift, Self::CurrentTask, Self::TaskId];
+
+    /// The landmark that a whole library is, by the name of its file.
+    pub fn library(name: &str) -> Option<Self> {
+        const LIBRARIES: [(&str, Landmark); 2] =
+            [("libdispatch", Landmark::Dispatch), ("libswift_Concurrency", Landmark::Swift)];
+        LIBRARIES.iter().find(|(known, _)| name.starts_with(known)).map(|(_, landmark)| *landmark)
+    }
+
+    /// The landmark that a function of such a library is.
+    pub fn function(name: &str) -> Option<Self> {
+        match name {
+            "dispatch_queue_get_label" => Some(Self::QueueLabel),
+            "swift_task_getCurrent" => Some(Self::CurrentTask),
+            "swift_task_getJobTaskId" => Some(Self::TaskId),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_found_and_stand_ins_are_not() {
+        assert_eq!(Watched::by_name("dispatch_async"), Some(Watched::DispatchAsync));
+        assert_eq!(Watched::by_name("swift_job_run"), Some(Watched::SwiftJobRun));
+        for name in ["pthread_start_routine", "_dispatch_client_callout", "swift_task_future_complete", "main"] {
+            assert_eq!(Watched::by_name(name), None, "{name}");
+        }
+    }
+
+    #[test]
+    fn every_function_is_in_its_place_and_of_a_runtime_that_the_wire_knows() {
+        for (place, (watched, name)) in Watched::ALL.iter().zip(RUNTIME_FUNCTIONS).enumerate() {
+            assert_eq!(*watched as usize, place, "{name}");
+        }
+        let told = |watched: &Watched| !matches!(watched, Watched::BlockCopy | Watched::SwiftRunJob);
+        for watched in Watched::ALL.iter().filter(|watched| watched.family() != Family::Pthread && told(watched)) {
+            let name = RUNTIME_FUNCTIONS[*watched as usize];
+            assert!(codec::profile::Runtime::of(name).is_some(), "{name}");
+        }
+    }
+
+    #[test]
+    fn libraries_are_known_by_their_files() {
+        assert_eq!(Landmark::library("libdispatch.so"), Some(Landmark::Dispatch));
+        assert_eq!(Landmark::library("libswift_Concurrency.so"), Some(Landmark::Swift));
+        assert_eq!(Landmark::library("libswiftDispatch.so"), None);
     }
 }

@@ -75,7 +75,7 @@ pub(super) unsafe extern "C" fn spoor_gum_enter(context: *mut Context) {
         let Registers { rdi, rsi, rdx, rcx, r8, r9, rbp, .. } = *registers;
         let depth = slow::entries(thread);
         slow::call(thread, &entry, [rdi, rsi, rdx, rcx, r8, r9], rbp, depth);
-        watch::entered(thread, [rdi, rsi, rdx, rcx, r8, r9], &entry);
+        watch::entered(thread, [rdi, rsi, rdx, rcx, r8, r9], &entry, None);
     }
     thread.busy = 0;
 }

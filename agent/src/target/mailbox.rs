@@ -2,7 +2,7 @@
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
-use super::{sys, thread};
+use super::{sys, thread, watch::landmark};
 use crate::shared::{Command, Control, Mail, Mailbox};
 
 /// How long one wait lasts before the thread looks whether anybody is there.
@@ -43,6 +43,10 @@ pub(super) fn serve(control: &'static Control, subject: u32, module: u64) {
             Some(Command::Map) => map_code(argument(0), argument(1)),
             Some(Command::Ignore) => {
                 thread::ignore(argument(0) as u32);
+                0
+            }
+            Some(Command::Landmark) => {
+                landmark::learn(argument(0), argument(1), argument(2));
                 0
             }
             Some(Command::GoOn) | None => break,

@@ -373,6 +373,7 @@ spoor_enter_slowly:
     SPOOR_SAVE_ALL
     mov rdi, rbp
     mov esi, eax
+    mov rdx, r13
     call {slow_enter}
     SPOOR_RESTORE_ALL
     SPOOR_RESTORE

@@ -3,7 +3,10 @@
 //! A hooked function returns to its stub; where it was called from is kept here. A thread has one shadow stack for each
 //! real stack that it runs on, since handlers on alternate stacks and coroutines come and go at any moment.
 
-use core::ptr;
+use core::{
+    ptr,
+    sync::atomic::{AtomicU64, AtomicUsize, Ordering},
+};
 
 use super::sys;
 
@@ -84,10 +87,19 @@ pub(super) struct Header {
     /// The function's address.
     pub(super) function: usize,
     /// What it is watched for: a place in the table of [`watch`](super::watch), plus 1; 0 for nothing.
-    pub(super) watch: u64,
-    _reserved: u64,
+    pub(super) watch: AtomicU64,
+    /// The routine that its stub calls.
+    pub(super) enter: AtomicUsize,
     /// The second word of its records: function number and kind, see [`record`](crate::shared::header).
     pub(super) record: u64,
+}
+
+impl Header {
+    /// What it is watched for.
+    pub(super) fn watch(&self) -> u64 {
+        // ORDERING: who was led here by the watched routine sees it; others may see it later.
+        self.watch.load(Ordering::Relaxed)
+    }
 }
 
 /// The shadow of one real stack.

@@ -22,9 +22,12 @@ const WATCHED: u32 = 3;
 /// From where enter returns to when the return is hooked, to where it returns to when it is not.
 const PASS: usize = 16;
 
-/// Called by enter, with what it saved.
-pub(super) extern "C" fn enter(entered: &mut Entered, kind: u32) {
-    let hooked = Thread::current().is_some_and(|thread| enter_on(thread, entered, kind));
+/// Called by enter, with what it saved, and r13.
+pub(super) extern "C" fn enter(entered: &mut Entered, kind: u32, r13: u64) {
+    let hooked = Thread::current().is_some_and(|thread| {
+        thread.notes.error = r13;
+        enter_on(thread, entered, kind)
+    });
     if !hooked {
         entered.stub += PASS;
     }
@@ -58,6 +61,7 @@ fn record_entry(thread: &mut Thread, entered: &mut Entered, slot: usize, kind: u
     let arguments = [entered.rdi, entered.rsi, entered.rdx, entered.rcx, entered.r8, entered.r9];
     let mut real = entered.real;
     let hooked = kind != PROBE && kind != UNWINDER;
+    let (mut before, mut inherits) = (None, false);
     // What has the same slot as the function entered last was jumped to by it, unless that is gone.
     if let Some(entry) = thread.youngest().copied().filter(|entry| entry.slot() == slot) {
         if entered.real == entry.armed() && entry.stub == stub {
@@ -66,16 +70,15 @@ fn record_entry(thread: &mut Thread, entered: &mut Entered, slot: usize, kind: u
         } else if entered.real == entry.armed() {
             real = entry.real;
             entered.real = real;
-            if entry.is_slow() {
-                watch::tail_called(thread, &entry);
-            }
+            before = watch::watched(&entry);
+            inherits = entry.is_slow() && watch::tail_called(thread, &entry, hooked, tsc::now());
         } else {
             unwound(thread, &entry);
         }
         thread.pop();
     }
     let time = tsc::now();
-    let entry = Entry::new(slot, real, stub, time, kind == WATCHED);
+    let entry = Entry::new(slot, real, stub, time, kind == WATCHED || inherits);
     if kind == UNWINDER {
         unwind::restore(thread);
     } else if hooked && !thread.push(entry) {
@@ -86,8 +89,8 @@ fn record_entry(thread: &mut Thread, entered: &mut Entered, slot: usize, kind: u
     }
     let depth = if hooked { thread.depth() } else { entries(thread) };
     call(thread, &entry, arguments, entered.rbp, depth);
-    if entry.header().watch != 0 || thread.awaiting_routine > 0 {
-        watch::entered(thread, arguments, &entry);
+    if entry.header().watch() != 0 || thread.awaiting_routine > 0 {
+        watch::entered(thread, arguments, &entry, before);
     }
     hooked
 }
@@ -142,10 +145,11 @@ pub(super) extern "C" fn leave(left: &mut Left) {
     let Some(thread) = Thread::even_after_fork() else { lost() };
     set_busy(thread, slot);
     let selected = thread.select(slot);
+    let own = if selected { returned_from(thread, slot) } else { slot };
     if selected {
-        reap(thread, slot);
+        reap(thread, own);
     }
-    left.slot = match thread.youngest().copied().filter(|entry| selected && entry.slot() == slot) {
+    left.slot = match thread.youngest().copied().filter(|entry| selected && entry.slot() == own) {
         Some(entry) => {
             return_(thread, &entry, left, slot);
             thread.pop();
@@ -154,6 +158,23 @@ pub(super) extern "C" fn leave(left: &mut Left) {
         None => thread.recover(slot).unwrap_or_else(|| lost()),
     };
     set_busy(thread, 0);
+}
+
+/// The slot of the function that returns. It is right below the stack pointer, except by calling conventions in which
+/// a function takes its arguments off the stack, as Swift's asynchronous functions do: then it is a little further down.
+fn returned_from(thread: &Thread, slot: usize) -> usize {
+    const MOST_ARGUMENTS: usize = 256;
+    let (mut at, mut nearest) = (thread.top, None);
+    while at > thread.base {
+        // SAFETY: entries above the base are initialised.
+        let entry = unsafe { &*at };
+        if entry.slot() >= slot {
+            return if entry.slot() == slot { slot } else { nearest.unwrap_or(slot) };
+        }
+        nearest = Some(entry.slot()).filter(|below| slot - below <= MOST_ARGUMENTS);
+        at = at.wrapping_sub(1);
+    }
+    nearest.unwrap_or(slot)
 }
 
 /// Records a return.

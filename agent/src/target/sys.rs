@@ -5,6 +5,7 @@ use core::arch::asm;
 pub(super) const READ: usize = 0;
 pub(super) const CLOSE: usize = 3;
 pub(super) const MMAP: usize = 9;
+pub(super) const MPROTECT: usize = 10;
 pub(super) const MUNMAP: usize = 11;
 pub(super) const RT_SIGPROCMASK: usize = 14;
 pub(super) const MADVISE: usize = 28;
@@ -141,6 +142,13 @@ pub(super) fn futex_wake(word: &core::sync::atomic::AtomicU32) {
     const WAKE: usize = 1;
     // SAFETY: the word is only used as an address.
     unsafe { call(FUTEX, [word.as_ptr() as usize, WAKE, i32::MAX as usize, 0, 0, 0]) };
+}
+
+/// Lets another thread run.
+pub(super) fn yield_now() {
+    const SCHED_YIELD: usize = 24;
+    // SAFETY: it touches no memory.
+    unsafe { call(SCHED_YIELD, [0; 6]) };
 }
 
 /// Does nothing for a while.

@@ -1,53 +1,42 @@
 //! Functions of which more is told than that they were called: those of runtimes, with the keys that join one event to
 //! another.
+//!
+//! | file | holds |
+//! |---|---|
+//! | [`notes`] | what a thread remembers of the watched calls that it is in |
+//! | [`mark`] | watching a function of the program, once a runtime was given it |
+//! | [`landmark`] | places in the runtimes' libraries |
+//! | [`pthread`], [`dispatch`], [`swift`] | what is told of each runtime |
 
+mod dispatch;
+pub(super) mod landmark;
+mod mark;
+mod notes;
 mod pthread;
+mod swift;
 
 use super::{shadow::Entry, thread::Thread};
-use crate::shared::{Kind, MAX_KEYS, Watched, header};
+use crate::shared::{Family, Kind, MAX_KEYS, Watched, header};
 use codec::{EventKind, profile::Key};
+use notes::Note;
+pub(super) use notes::Notes;
 
 /// For how many calls a new thread looks for the routine that it was started with. Before it come only the few
 /// functions of the thread library that call it.
 pub(super) const LOOK_FOR_ROUTINE: u32 = 64;
 
-/// How many watched calls a thread can be in at once.
-const NOTES: usize = 16;
-
-/// What a thread remembers of the watched calls that it is in.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Notes {
-    calls: [Note; NOTES],
-    next: usize,
-    /// Where the return address of the start routine is, once it is entered.
-    routine_slot: usize,
-}
-
-/// A watched call: the arguments it was made with.
-#[derive(Debug, Clone, Copy, Default)]
-struct Note {
-    slot: usize,
-    arguments: [u64; 6],
-}
-
-impl Notes {
-    fn add(&mut self, slot: usize, arguments: [u64; 6]) {
-        self.calls[self.next % NOTES] = Note { slot, arguments };
-        self.next = self.next.wrapping_add(1);
-    }
-
-    fn take(&mut self, slot: usize) -> Option<[u64; 6]> {
-        let note = self.calls.iter_mut().find(|note| note.slot == slot)?;
-        note.slot = 0;
-        Some(note.arguments)
-    }
-}
-
-/// A call was entered: a watched one, or any one on a thread whose start routine is still to be seen.
-pub(super) fn entered(thread: &mut Thread, arguments: [u64; 6], entry: &Entry) {
+/// A call was entered: a watched one, or any one on a thread whose start routine is still to be seen. `before` is the
+/// function that has jumped to it, if it was one that is watched.
+pub(super) fn entered(thread: &mut Thread, arguments: [u64; 6], entry: &Entry, before: Option<Watched>) {
     if let Some(watched) = watched(entry) {
-        thread.notes.add(entry.slot(), arguments);
-        pthread::entered(thread, watched, arguments, entry);
+        match watched.family() {
+            Family::Pthread => {
+                note(thread, watched, arguments, entry);
+                pthread::entered(thread, watched, arguments, entry);
+            }
+            Family::Dispatch => dispatch::entered(thread, watched, arguments, entry, before),
+            Family::Swift => swift::entered(thread, watched, arguments, entry, before),
+        }
     }
     if thread.awaiting_routine > 0 {
         thread.awaiting_routine -= 1;
@@ -65,28 +54,61 @@ pub(super) fn left(thread: &mut Thread, entry: &Entry, result: u64, time: u64) {
     if thread.notes.routine_slot == entry.slot() {
         pthread::routine_left(thread, Some(result), entry, time);
     }
-    if let Some(watched) = watched(entry)
-        && let Some(arguments) = thread.notes.take(entry.slot())
-    {
-        pthread::left(thread, watched, arguments, result, entry, time);
+    if let Some(note) = thread.notes.take(entry.slot()) {
+        match note.watched.family() {
+            Family::Pthread => pthread::left(thread, note.watched, note.arguments, result, entry, time),
+            Family::Dispatch => dispatch::left(thread, &note, result, time),
+            Family::Swift => swift::left(thread, &note, result, time),
+        }
     }
 }
 
 /// A function whose entry is marked slow was unwound.
 pub(super) fn unwound(thread: &mut Thread, entry: &Entry, time: u64) {
-    thread.notes.take(entry.slot());
     if thread.notes.routine_slot == entry.slot() {
         pthread::routine_left(thread, None, entry, time);
     }
+    if let Some(note) = thread.notes.take(entry.slot()) {
+        match note.watched.family() {
+            Family::Pthread => {}
+            Family::Dispatch => dispatch::unwound(thread, &note, time),
+            Family::Swift => swift::unwound(thread, &note, time),
+        }
+    }
 }
 
-/// A function whose entry is marked slow has jumped to another, which will return in its place.
-pub(super) fn tail_called(thread: &mut Thread, entry: &Entry) {
-    thread.notes.take(entry.slot());
+/// A function whose entry is marked slow has jumped to another, which will return in its place. Whether the other's
+/// return is to be told here. If it is not hooked, nobody will see it.
+pub(super) fn tail_called(thread: &mut Thread, entry: &Entry, hooked: bool, time: u64) -> bool {
+    let is_routine = thread.notes.routine_slot == entry.slot();
+    if !hooked {
+        if is_routine {
+            pthread::routine_left(thread, None, entry, time);
+        }
+        // The jump is the last that is seen of it.
+        if let Some(note) = thread.notes.take(entry.slot()) {
+            match note.watched.family() {
+                Family::Pthread => {}
+                Family::Dispatch => dispatch::left(thread, &note, 0, time),
+                Family::Swift => swift::unwound(thread, &note, time),
+            }
+        }
+        return false;
+    }
+    // What a function of the thread library jumps to returns what its caller gets, too.
+    is_routine || thread.notes.is_noted(entry.slot())
 }
 
-fn watched(entry: &Entry) -> Option<Watched> {
-    Watched::ALL.get((entry.header().watch as usize).checked_sub(1)?).copied()
+/// What a function is watched for.
+pub(super) fn watched(entry: &Entry) -> Option<Watched> {
+    Watched::ALL.get((entry.header().watch() as usize).checked_sub(1)?).copied()
+}
+
+/// Remembers a call until it is left, if it is seen being left.
+fn note(thread: &mut Thread, watched: Watched, arguments: [u64; 6], entry: &Entry) {
+    if thread.youngest().is_some_and(|youngest| youngest.slot() == entry.slot()) {
+        thread.notes.add(Note { slot: entry.slot(), entered: entry.entered, watched, arguments });
+    }
 }
 
 /// Records a runtime event.
@@ -101,4 +123,17 @@ fn tell(thread: &mut Thread, watched: Watched, phase: EventKind, (start, end): (
     let word = header(Kind::Runtime, 4 + count, phase.number(), watched as u32);
     record[..4].copy_from_slice(&[end, word, start, u64::from_le_bytes(numbers)]);
     thread.writer().event(&record[..4 + count]);
+}
+
+/// Says what the thread is busy with from here on, and tells what it was busy with before.
+fn busy_with(thread: &mut Thread, substream: u64, time: u64) -> u64 {
+    let before = thread.notes.substream;
+    thread.notes.substream = substream;
+    if thread.notes.told_substream != substream
+        && thread.writer().put(&[time, header(Kind::Substream, 3, 0, 0), substream])
+    {
+        // Where there was no room, it is told with the next change; events without room are lost all the same.
+        thread.notes.told_substream = substream;
+    }
+    before
 }

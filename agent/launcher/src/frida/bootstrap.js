@@ -92,8 +92,9 @@ rpc.exports = {
     Interceptor.flush();
   },
 
-  // The observer runs in the thread that loads or unloads: after mapping and before the module's constructors, and
-  // after its destructors and before it is unmapped. It first tells of what is there already.
+  // The observer runs in the thread that loads or unloads: when a module is mapped and before it is relocated and its
+  // constructors run; and when it is no longer mapped, so that something else may be there already. It first tells of
+  // what is there.
   watch() {
     if (observer !== null) return 0;
     let present = 0;

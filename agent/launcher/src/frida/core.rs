@@ -1,7 +1,7 @@
 //! Frida, linked in through its crate. Needs Frida's devkit to link.
 //!
 //! What the crate cannot do: block signals in the target's threads, tell why Frida left, or ask Frida to keep its hands
-//! off the program's signal handlers. [`super::process`] can.
+//! off the program's signal handlers. [`super::helper`] can.
 
 use std::{
     sync::{
@@ -149,9 +149,9 @@ impl Link for Core {
         Pending { call: call.into(), answer }
     }
 
-    fn mask(&self, threads: &[i32]) -> Pending {
+    fn mask(&self, threads: &[(i32, u64)]) -> Pending {
         let (sender, answer) = mpsc::channel();
-        let failed: Vec<_> = threads.iter().map(|thread| (*thread, "not possible with frida-core")).collect();
+        let failed: Vec<_> = threads.iter().map(|(thread, _)| (thread, "not possible with frida-core")).collect();
         let _ = sender.send(Ok(serde_json::json!(failed)));
         Pending { call: "mask".into(), answer }
     }

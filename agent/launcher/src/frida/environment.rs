@@ -18,6 +18,8 @@ use super::{
 
 /// Written last. It holds the command to start, and says that everything is there.
 const MARKER: &str = "complete";
+/// When something failed and no more than this is free, that is why.
+const FULL_BELOW: u64 = 16 << 20;
 /// Where pip puts the package when there is no `venv`.
 const PACKAGES: &str = "packages";
 
@@ -39,7 +41,7 @@ pub(super) fn make(interpreter: &Path, quiet: bool) -> Result<Python, Failure> {
         Failure::Python("there is no place to install Frida (set HOME or XDG_DATA_HOME, or use --frida-python)".into())
     })?;
     let failed = |error| cannot(&folder, &format!("{error} (set XDG_DATA_HOME to a folder that can be written to)"));
-    let _lock = lock(&folder).map_err(failed)?;
+    let _lock = lock(&folder, quiet).map_err(failed)?;
     if let Some(python) = read(&folder) {
         return Ok(python);
     }
@@ -67,7 +69,7 @@ pub(super) fn make(interpreter: &Path, quiet: bool) -> Result<Python, Failure> {
 /// Forgets an environment that turned out to be broken.
 pub(super) fn discard() -> Result<(), Failure> {
     let Some(folder) = folder() else { return Ok(()) };
-    let _lock = lock(&folder).map_err(|error| cannot(&folder, &error.to_string()))?;
+    let _lock = lock(&folder, true).map_err(|error| cannot(&folder, &error.to_string()))?;
     remove(&folder).map_err(|error| cannot(&folder, &error.to_string()))
 }
 
@@ -79,12 +81,17 @@ fn read(folder: &Path) -> Option<Python> {
 }
 
 /// Beside the environment, since the environment itself may be removed.
-fn lock(folder: &Path) -> io::Result<File> {
+fn lock(folder: &Path, quiet: bool) -> io::Result<File> {
     fs::create_dir_all(folder.parent().unwrap_or(folder))?;
     let mut name = folder.as_os_str().to_owned();
     name.push(".lock");
     let file = File::options().append(true).create(true).open(name)?;
-    rustix::fs::flock(&file, FlockOperation::LockExclusive)?;
+    if rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
+        if !quiet {
+            eprintln!("agent: waiting for another agent that is getting Frida");
+        }
+        rustix::fs::flock(&file, FlockOperation::LockExclusive)?;
+    }
     Ok(file)
 }
 
@@ -139,14 +146,17 @@ fn must(folder: &Path, command: &mut Command) -> Result<(), Failure> {
         return Ok(());
     }
     let said = [output.stderr, output.stdout].map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).join("\n");
+    // What makes the environment does not say so, and pip has tidied up since.
+    let is_full = rustix::fs::statvfs(folder).is_ok_and(|disk| disk.f_bavail * disk.f_frsize < FULL_BELOW);
+    if is_full || said.contains("No space left on device") {
+        return Err(cannot(folder, "the disk is full (it takes 200 MiB; XDG_DATA_HOME chooses another place)"));
+    }
     // pip ends with what went wrong, marked as such.
     let last = || said.lines().rfind(|line| !line.trim().is_empty());
     let error = said.lines().rfind(|line| line.starts_with("ERROR:")).or_else(last);
     let why = error.map_or_else(|| output.status.to_string(), |line| line.trim_start_matches("ERROR:").trim().into());
-    Err(cannot(
-        folder,
-        &format!("{why} (is the network reachable? a Python that has Frida can be named with --frida-python)"),
-    ))
+    let remedy = "is the network reachable? a Python that has Frida can be named with --frida-python";
+    Err(cannot(folder, &format!("{why} ({remedy})")))
 }
 
 fn cannot(folder: &Path, why: &str) -> Failure {

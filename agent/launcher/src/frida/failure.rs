@@ -2,7 +2,7 @@
 
 use std::{io, path::PathBuf};
 
-use crate::{ptrace_scope, signals::Interrupted};
+use crate::{process, ptrace_scope, signals::Interrupted};
 
 /// Why Frida could not do what it was asked to. Each is one line that says what to do.
 #[derive(Debug, thiserror::Error)]
@@ -35,6 +35,9 @@ pub(crate) enum Failure {
     /// The time was up.
     #[error("Frida was still owing {what} when the time was up (try a longer --startup-timeout)")]
     Late { what: String },
+    /// The program ended, or Frida was made to leave it.
+    #[error("the program ended while it was being prepared (Frida was about to {during})")]
+    TargetEnded { during: String },
     /// Somebody asked to stop meanwhile.
     #[error("gave up on Frida")]
     Interrupted(#[from] Interrupted),
@@ -48,10 +51,10 @@ pub(super) fn attach(pid: i32, kind: &str, text: &str) -> Failure {
     let why = match kind {
         "ProcessNotFoundError" => "there is no such process (has it ended?)".into(),
         "PermissionDeniedError" => format!("permission denied ({})", ptrace_scope::remedy()),
+        _ if matches!(process::state(pid), None | Some('Z' | 'X')) => "it ended while Frida was getting in".into(),
         "ProcessNotRespondingError" | "TimedOutError" => {
             "it does not answer Frida (is it stopped, in a debugger, or confined by seccomp?)".into()
         }
-        "TransportError" | "ConnectionClosedError" => "it ended while Frida was getting in".into(),
         "NotSupportedError" => format!("Frida does not support it: {text}"),
         _ => format!("{text} ({kind})"),
     };
@@ -64,12 +67,12 @@ mod tests {
 
     #[test]
     fn every_way_to_fail_says_what_to_do() {
-        let line = |kind| attach(12, kind, "x").to_string();
-        assert_eq!(
-            line("ProcessNotFoundError"),
-            "cannot attach to process 12: there is no such process (has it ended?)"
-        );
+        // A process that is there.
+        let line = |kind| attach(1, kind, "x").to_string();
+        assert!(line("ProcessNotFoundError").ends_with("process 1: there is no such process (has it ended?)"));
         assert!(line("PermissionDeniedError").contains("root"), "{}", line("PermissionDeniedError"));
-        assert_eq!(line("WeirdError"), "cannot attach to process 12: x (WeirdError)");
+        assert_eq!(line("WeirdError"), "cannot attach to process 1: x (WeirdError)");
+        let gone = attach(i32::MAX, "TimedOutError", "x").to_string();
+        assert!(gone.ends_with("it ended while Frida was getting in"), "{gone}");
     }
 }

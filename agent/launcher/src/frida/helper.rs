@@ -36,7 +36,8 @@ pub(super) struct Helper {
 
 /// The helper, attached.
 pub(super) struct Attached {
-    child: Reaped,
+    /// Ended when this is dropped.
+    _child: Reaped,
     /// None once the helper was told to end.
     input: Mutex<Option<ChildStdin>>,
     waiting: Arc<Mutex<Waiting>>,
@@ -137,7 +138,7 @@ impl Helper {
             *lock(&answered) = None;
             let _ = events.send(Event::Gone);
         });
-        Ok(Attached { child: self.child, input: Mutex::new(Some(self.input)), waiting, next: AtomicU64::new(0) })
+        Ok(Attached { _child: self.child, input: Mutex::new(Some(self.input)), waiting, next: AtomicU64::new(0) })
     }
 
     /// The next line that says what is waited for.
@@ -200,7 +201,8 @@ impl Link for Attached {
         self.request(call, json!({ "call": call, "args": args }))
     }
 
-    fn mask(&self, threads: &[i32]) -> Pending {
+    fn mask(&self, threads: &[(i32, u64)]) -> Pending {
+        let threads: Vec<_> = threads.iter().map(|(thread, mask)| (thread, format!("{mask:x}"))).collect();
         self.request("mask", json!({ "mask": threads }))
     }
 
@@ -216,7 +218,7 @@ impl Link for Attached {
 
 impl Drop for Attached {
     fn drop(&mut self) {
-        // The end of its input is what ends the helper, for which `child` then waits.
+        // The end of its input is what ends the helper, for which is then waited.
         *lock(&self.input) = None;
     }
 }

@@ -36,13 +36,10 @@ PTRACE_SEIZE = 0x4206
 PTRACE_INTERRUPT = 0x4207
 PTRACE_SETSIGMASK = 0x420B
 WALL = 0x40000000
-# Every signal but those that cannot be blocked, the two that the C library uses itself, and the segmentation fault,
-# which Frida catches where it reads memory that may not be there.
-MASK = ctypes.c_uint64(0xFFFFFFFE7FFBFAFF)
 
 
 def mask(threads):
-    """Blocks signals in Frida's threads, so that the program's handlers run in its own."""
+    """Sets which signals are blocked in threads of the target: pairs of a thread and a mask."""
     ptrace = ctypes.CDLL(None, use_errno=True).ptrace
     ptrace.argtypes = [ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p]
     ptrace.restype = ctypes.c_long
@@ -52,13 +49,14 @@ def mask(threads):
         if ptrace(number, thread, address, data) == -1:
             raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
 
-    for thread in threads:
+    for thread, blocked in threads:
+        blocked = ctypes.c_uint64(int(blocked, 16))
         try:
             request(PTRACE_SEIZE, thread)
             try:
                 request(PTRACE_INTERRUPT, thread)
                 os.waitpid(thread, WALL)
-                data = ctypes.cast(ctypes.byref(MASK), ctypes.c_void_p)
+                data = ctypes.cast(ctypes.byref(blocked), ctypes.c_void_p)
                 request(PTRACE_SETSIGMASK, thread, ctypes.c_void_p(8), data)
             finally:
                 request(PTRACE_DETACH, thread)

@@ -47,7 +47,8 @@ impl Maps {
                 continue;
             }
             let same = |mapping: &&Mapping| mapping.name == first.name || mapping.name.is_empty();
-            let parts: Vec<_> = behind.iter().take_while(same).take_while(|next| next.offset != 0 || next.name.is_empty()).collect();
+            let parts: Vec<_> =
+                behind.iter().take_while(same).take_while(|next| next.offset != 0 || next.name.is_empty()).collect();
             let last = parts.iter().rfind(|mapping| mapping.name == first.name).map_or(first, |last| last);
             if first.executable || parts.iter().any(|mapping| mapping.executable && mapping.name == first.name) {
                 modules.push(Mapped { base: first.start, end: last.end, path: first.name.clone() });
@@ -130,7 +131,8 @@ mod tests {
     fn modules_are_files_with_code() {
         let modules = maps().modules();
         let shown: Vec<_> = modules.iter().map(|module| (module.base, module.end, module.path.as_str())).collect();
-        let expected = [(0x40_0000, 0x40_3000, "/usr/bin/low"), (0x7F00_0000_0000, 0x7F00_0000_2000, "/usr/lib/a b.so")];
+        let expected =
+            [(0x40_0000, 0x40_3000, "/usr/bin/low"), (0x7F00_0000_0000, 0x7F00_0000_2000, "/usr/lib/a b.so")];
         assert_eq!(shown, expected);
     }
 

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, path::Path};
 
 use agent::{
     plan::{Action, Function, Hook, Image, ModulePlan, Reason, plan},
-    shared::Watched,
+    shared::{Landmark, Watched},
 };
 
 use super::{
@@ -61,7 +61,6 @@ pub(crate) struct Left {
 #[derive(Debug, Clone)]
 pub(crate) struct Gone {
     pub(crate) id: u32,
-    pub(crate) path: String,
 }
 
 /// A module that could not be hooked at all.
@@ -79,7 +78,8 @@ impl Planned {
         exclude: &Exclude,
     ) -> Result<Self, Unreadable> {
         let file = maps.open_path(mapped);
-        let image = Image::open(&file).map_err(|error| Unreadable { path: mapped.path.clone(), why: error.to_string() })?;
+        let image =
+            Image::open(&file).map_err(|error| Unreadable { path: mapped.path.clone(), why: error.to_string() })?;
         let bias = mapped.base.wrapping_sub(image.link_base());
         let loaded = ModuleMemory { memory, bias };
         let whole = exclude.module(file_name(&mapped.path));
@@ -118,6 +118,17 @@ impl Planned {
             let watched = is_runtime.then(|| names.into_iter().find_map(|name| Watched::by_name(name))).flatten();
             Some((index, Target { address: function.address.wrapping_add(self.bias), watched, hook }))
         })
+    }
+
+    /// The landmarks in it, each from its start to its end. A function has no end.
+    pub(super) fn landmarks(&self) -> Vec<(Landmark, u64, u64)> {
+        let Some(library) = Landmark::library(file_name(&self.mapped.path)) else { return Vec::new() };
+        let functions = self.plan.functions.iter().filter_map(|function| {
+            let landmark =
+                [&function.name].into_iter().chain(&function.aliases).find_map(|name| Landmark::function(name));
+            Some((landmark?, function.address.wrapping_add(self.bias), 0))
+        });
+        functions.chain([(library, self.mapped.base, self.mapped.end)]).collect()
     }
 
     /// Notes that functions could not be hooked after all.

@@ -67,7 +67,9 @@ impl Stopped {
                     std::thread::sleep(Duration::from_micros(50));
                 }
                 Ok(WaitStatus::StillAlive) => bail!("thread {tid} of the program does not stop"),
-                Ok(WaitStatus::Exited(..) | WaitStatus::Signaled(..)) | Err(Errno::ECHILD | Errno::ESRCH) => return Ok(()),
+                Ok(WaitStatus::Exited(..) | WaitStatus::Signaled(..)) | Err(Errno::ECHILD | Errno::ESRCH) => {
+                    return Ok(());
+                }
                 Ok(_) => {}
                 Err(error) => bail!("cannot wait for thread {tid} of the program: {error}"),
             }

@@ -1,0 +1,83 @@
+//! Programs that cannot be traced: one line each, and the code of a shell.
+
+use std::{fs, os::unix::fs::PermissionsExt, process::Command};
+
+use crate::{
+    program::{compile, compile_static},
+    support::{Folder, agent_run, run},
+};
+
+fn check(program: &str, code: i32, said: &str) {
+    let ended = run(&mut agent_run(&[program]));
+    assert_eq!(ended.code(), Some(code), "{ended:?}");
+    assert!(ended.error().contains(said), "{ended:?}");
+    assert_eq!(ended.stdout, "", "nothing has run");
+}
+
+#[test]
+fn what_is_not_there() {
+    check("no-such-program-anywhere", 127, "cannot run no-such-program-anywhere: not found in PATH");
+    check("/no/such/program", 127, "there is no such file");
+}
+
+#[test]
+fn what_is_no_program() {
+    let folder = Folder::new();
+    check(folder.0.to_str().expect("text"), 126, "it is a directory");
+    let text = folder.executable("text", "echo hello\n");
+    check(&text, 126, "not an ELF file");
+    fs::set_permissions(&text, fs::Permissions::from_mode(0o644)).expect("permissions");
+    check(&text, 126, "it is not executable");
+    let script = folder.executable("script", "#!/no/such/interpreter\n");
+    check(&script, 126, "its interpreter /no/such/interpreter does not exist");
+}
+
+#[test]
+fn what_is_for_another_processor() {
+    let folder = Folder::new();
+    let mut header = fs::read("/proc/self/exe").expect("this program")[..4096].to_vec();
+    // e_machine, which is then that of arm64.
+    header[18] = 183;
+    let program = folder.executable("foreign", header);
+    check(&program, 126, "made for arm64, but only x86_64 can be traced");
+}
+
+#[test]
+fn what_nothing_can_be_loaded_into() {
+    let folder = Folder::new();
+    check(&compile_static(&folder), 126, "it is linked statically");
+}
+
+#[test]
+fn what_raises_its_rights() {
+    if !nix_root() {
+        return check("/usr/bin/passwd", 126, "it is setuid");
+    }
+    let folder = Folder::new();
+    let program = compile(&folder, "raised", "int main(void) { return 0; }\n", &[]);
+    std::os::unix::fs::chown(&program, Some(12_345), None).expect("root may");
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o4755)).expect("permissions");
+    check(&program, 126, "it is setuid");
+}
+
+#[test]
+fn what_loads_but_never_comes_to_the_gate() {
+    let folder = Folder::new();
+    // It needs a library that is not there: the loader gives up.
+    let source = "int missing(void); int main(void) { return missing(); }\n";
+    let library = folder.path("libmissing.so");
+    fs::write(folder.path("missing.c"), "int missing(void) { return 1; }\n").expect("written");
+    let built = Command::new("cc").args(["-shared", "-fPIC", "-o", &library, &folder.path("missing.c")]).status();
+    assert!(built.expect("cc").success());
+    let program = compile(&folder, "needy", source, &[&library]);
+    fs::remove_file(&library).expect("removed");
+    let ended = run(&mut agent_run(&[&program]));
+    assert_eq!(ended.code(), Some(126), "{ended:?}");
+    let last = ended.stderr.lines().last().expect("a line");
+    assert!(last.contains("did not load the agent library, and it exited with 127"), "{ended:?}");
+}
+
+fn nix_root() -> bool {
+    let user = Command::new("id").arg("-u").output().expect("id runs");
+    user.stdout == b"0\n"
+}

@@ -1,0 +1,285 @@
+//! One ring while a thread has it: what has been read of it, and what its records mean.
+
+use codec::{
+    Counter, EventKind, FunctionId, Position, SessionNs, SubstreamId,
+    heph::{Attribute, Attributes, Stamp, Value},
+    profile::{Detail, FunctionEvent, Key, MAX_STACK_WORDS, Queue, Registers, RuntimeEvent},
+};
+
+use super::{
+    clock::Clock,
+    counts::Counts,
+    creations::Creation,
+    functions::Functions,
+    queues::Queues,
+    thread::{Seen, text},
+};
+use crate::{
+    shared::{Kind, MAX_KEYS, RUNTIME_FUNCTIONS, Record, SKIP, parse},
+    ship::Shipper,
+};
+
+/// The most bytes of a queue's label that are told.
+const MOST_LABEL_BYTES: usize = 512;
+
+/// A ring that a thread has taken.
+#[derive(Debug)]
+pub(super) struct Ring {
+    pub(super) thread: Seen,
+    /// The position of the next event.
+    next: u64,
+    substream: SubstreamId,
+    /// The time of the last event: none is told to be before it.
+    latest: SessionNs,
+    /// Drops that the thread has told in records.
+    told_dropped: u64,
+    /// Whether the thread is known to be gone.
+    pub(super) is_gone: bool,
+}
+
+/// What reading a ring needs of its surroundings.
+pub(super) struct Around<'a> {
+    pub(super) clock: &'a Clock,
+    pub(super) functions: &'a Functions,
+    /// A copy of those that were known when they were last needed.
+    pub(super) known: &'a mut Vec<FunctionId>,
+    pub(super) queues: &'a mut Queues,
+    pub(super) counts: &'a mut Counts,
+    pub(super) shipper: &'a mut Shipper,
+    /// Threads that were created: the handle, by whom and when.
+    pub(super) created: &'a mut Vec<(u64, Creation)>,
+    /// What the counter shows: nothing in a ring is later.
+    pub(super) now: u64,
+}
+
+/// What became of words that were copied out of a ring.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Taken {
+    /// How many words were records.
+    pub(super) words: usize,
+    /// How many records they were.
+    pub(super) records: usize,
+    /// Whether what follows is none.
+    pub(super) is_damaged: bool,
+}
+
+impl Ring {
+    pub(super) fn new(thread: Seen) -> Self {
+        let latest = thread.start;
+        Self { thread, next: 0, substream: SubstreamId(0), latest, told_dropped: 0, is_gone: false }
+    }
+
+    /// The time of the last event.
+    pub(super) fn latest(&self) -> SessionNs {
+        self.latest
+    }
+
+    /// Makes events of the records at the start of these words. Stops at one that is not all there, and at the ring's
+    /// end.
+    pub(super) fn take(&mut self, words: &[u64], around: &mut Around<'_>) -> Taken {
+        let mut taken = Taken::default();
+        while let Some(rest) = words.get(taken.words..)
+            && rest.first().is_some_and(|first| *first != SKIP)
+        {
+            match parse(rest) {
+                Ok(Some((record, length))) if self.record(&record, around) => {
+                    taken.words += length;
+                    taken.records += 1;
+                }
+                Ok(None) => break,
+                Ok(Some(_)) | Err(_) => {
+                    taken.is_damaged = true;
+                    break;
+                }
+            }
+        }
+        taken
+    }
+
+    /// Takes a record. Whether it makes sense.
+    #[inline]
+    fn record(&mut self, record: &Record<'_>, around: &mut Around<'_>) -> bool {
+        match record.kind {
+            Kind::Call | Kind::Return | Kind::Exception => self.function(record, around),
+            Kind::Dropped => return self.drop_told(record.rest.first().copied().unwrap_or(0), around),
+            Kind::Runtime => return self.runtime(record, around),
+            Kind::Label => label(record, around),
+            Kind::Substream => self.substream = SubstreamId(record.rest.first().copied().unwrap_or(0)),
+            Kind::Name => {
+                if self.thread.rename(&bytes(record.rest)) {
+                    self.thread.tell(around.shipper);
+                }
+            }
+        }
+        true
+    }
+
+    #[inline]
+    fn function(&mut self, record: &Record<'_>, around: &mut Around<'_>) {
+        let stamp = self.stamp(record, around);
+        let Some(function) = around.function(record.function) else {
+            return self.drop_events(1, "unknown-function", around);
+        };
+        let mut registers = [0; Registers::WORDS];
+        let detail = match (record.kind, record.rest) {
+            (_, [] | [_]) => None,
+            (Kind::Call, [general @ .., _, _, _]) if general.len() < 6 => None,
+            (Kind::Call, rest) => {
+                let (given, stack) = rest.split_at(9);
+                registers[..6].copy_from_slice(&given[..6]);
+                registers[8..].copy_from_slice(&given[6..]);
+                Some(stack.get(..MAX_STACK_WORDS).unwrap_or(stack))
+            }
+            (Kind::Return, &[_, rax, rdx, address, frame, stack, ..]) => {
+                registers = [rax, rdx, 0, 0, 0, 0, 0, 0, address, frame, stack];
+                Some(&[][..])
+            }
+            _ => None,
+        };
+        let event = FunctionEvent {
+            stamp,
+            kind: record.kind.event_kind().unwrap_or(EventKind::Call),
+            function: Some(function),
+            ip: None,
+            depth: record.depth,
+            detail: detail.map(|stack| Detail::new(&registers, stack)),
+            extra: Attributes::default(),
+        };
+        match around.shipper.push(self.thread.stream, Position(self.next), &event) {
+            Ok(()) => self.count(around),
+            // All of its parts were cut to size; should one not fit all the same, it is not lost in silence.
+            Err(_) => self.drop_events(1, "not-encodable", around),
+        }
+    }
+
+    fn runtime(&mut self, record: &Record<'_>, around: &mut Around<'_>) -> bool {
+        let stamp = self.stamp(record, around);
+        let function = RUNTIME_FUNCTIONS.get(record.function as usize);
+        let phase = EventKind::from_number(record.depth.into());
+        let (Some(function), Some(phase)) = (function, phase) else { return false };
+        let mut keys = [Attribute { name: "", value: Value::U64(0) }; MAX_KEYS];
+        let mut count = 0;
+        let mut handle = None;
+        for (place, (key, value)) in keys.iter_mut().zip(record.keys()) {
+            let value = if key == Key::Queue { around.queues.number(value) } else { value };
+            handle = if key == Key::Pthread { Some(value) } else { handle };
+            *place = Attribute { name: key.name(), value: Value::U64(value) };
+            count += 1;
+        }
+        let keys = keys.get(..count).unwrap_or_default().into();
+        let event = RuntimeEvent { stamp, function, phase, keys };
+        match around.shipper.push(self.thread.stream, Position(self.next), &event) {
+            Ok(()) => self.count(around),
+            Err(_) => self.drop_events(1, "not-encodable", around),
+        }
+        if let (Some(handle), "pthread_create", EventKind::Return) = (handle, *function, phase) {
+            let entered = record.rest.first().copied().unwrap_or(record.time);
+            around.created.push((handle, Creation { by: self.thread.stream, entered }));
+        }
+        true
+    }
+
+    #[inline]
+    fn count(&mut self, around: &mut Around<'_>) {
+        self.next += 1;
+        around.counts.events += 1;
+    }
+
+    /// Where and when. No event is before the one before it, and none starts after it ends.
+    #[inline]
+    fn stamp(&mut self, record: &Record<'_>, around: &Around<'_>) -> Stamp {
+        let end = around.clock.at(record.time.min(around.now)).max(self.latest);
+        self.latest = end;
+        let start = match (record.kind, record.rest) {
+            (Kind::Call, _) | (_, []) => end,
+            (_, [entered, ..]) => around.clock.at(*entered).min(end),
+        };
+        let Self { next, substream, ref thread, .. } = *self;
+        Stamp { stream: thread.stream, counter: Counter(next as u32), substream, start, end }
+    }
+
+    /// Events did not fit the ring before this record. A number that cannot be is not believed.
+    fn drop_told(&mut self, count: u64, around: &mut Around<'_>) -> bool {
+        if count >> 40 != 0 {
+            return false;
+        }
+        self.told_dropped += count;
+        self.drop_events(count, "ring-full", around);
+        true
+    }
+
+    /// The thread is gone and the ring is empty: of all events that did not fit, these are the last.
+    pub(super) fn drop_tail(&mut self, dropped: u64, around: &mut Around<'_>) {
+        let count = dropped.saturating_sub(self.told_dropped);
+        if count >> 40 == 0 {
+            self.told_dropped += count;
+            self.drop_events(count, "ring-full", around);
+        }
+    }
+
+    /// Notes that events were not kept.
+    pub(super) fn drop_events(&mut self, count: u64, reason: &'static str, around: &mut Around<'_>) {
+        if count > 0 {
+            around.shipper.dropped(self.thread.stream, Position(self.next), count, reason);
+            around.counts.drop_events(count, reason);
+            self.next += count;
+        }
+    }
+
+    /// Counts the events at the start of these words as not kept, and takes nothing else of them.
+    pub(super) fn give_up(&mut self, words: &[u64], around: &mut Around<'_>) -> Taken {
+        let mut taken = Taken::default();
+        let mut events = 0;
+        while let Some(rest) = words.get(taken.words..)
+            && rest.first().is_some_and(|first| *first != SKIP)
+        {
+            let Ok(parsed) = parse(rest) else {
+                taken.is_damaged = true;
+                break;
+            };
+            let Some((record, length)) = parsed else { break };
+            match record.kind {
+                Kind::Call | Kind::Return | Kind::Exception | Kind::Runtime => events += 1,
+                Kind::Dropped => {
+                    self.drop_events(std::mem::take(&mut events), "not-sent", around);
+                    self.drop_told(record.rest.first().copied().unwrap_or(0), around);
+                }
+                _ => {}
+            }
+            taken.words += length;
+            taken.records += 1;
+        }
+        self.drop_events(events, "not-sent", around);
+        taken
+    }
+}
+
+impl Around<'_> {
+    #[inline]
+    fn function(&mut self, number: u32) -> Option<FunctionId> {
+        match self.known.get(number as usize) {
+            Some(function) => Some(*function),
+            None => self.learn(number),
+        }
+    }
+
+    #[cold]
+    fn learn(&mut self, number: u32) -> Option<FunctionId> {
+        self.functions.copy_to(self.known);
+        self.known.get(number as usize).copied()
+    }
+}
+
+fn label(record: &Record<'_>, around: &mut Around<'_>) {
+    let [address, label @ ..] = record.rest else { return };
+    let label = text(&bytes(label));
+    let label = label.get(..label.floor_char_boundary(MOST_LABEL_BYTES)).unwrap_or(&label);
+    if let Some(id) = around.queues.label(*address, label) {
+        around.shipper.option(Queue { id, label }.into());
+    }
+}
+
+/// Words as the bytes they were in the target's memory.
+fn bytes(words: &[u64]) -> Vec<u8> {
+    words.iter().flat_map(|word| word.to_le_bytes()).collect()
+}

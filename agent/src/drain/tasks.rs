@@ -1,0 +1,78 @@
+//! The threads that the system says there are.
+
+use std::{fs, io::ErrorKind};
+
+/// Tells which threads exist. A trait, so that tests need no process.
+pub trait Tasks: Send {
+    /// Puts the ids of all threads that exist into `ids`. Whether that could be found out: where it could not, `ids`
+    /// means nothing. A process that is gone has no threads.
+    fn list(&mut self, ids: &mut Vec<u32>) -> bool;
+
+    /// The name of a thread, if it can be found out.
+    fn name(&mut self, id: u32) -> Option<Vec<u8>>;
+}
+
+/// The threads of a process, as `/proc` shows them.
+#[derive(Debug, Clone, Copy)]
+pub struct ProcTasks {
+    pid: i32,
+}
+
+impl ProcTasks {
+    /// Those of this process.
+    pub fn new(pid: i32) -> Self {
+        Self { pid }
+    }
+}
+
+impl Tasks for ProcTasks {
+    fn list(&mut self, ids: &mut Vec<u32>) -> bool {
+        ids.clear();
+        match fs::read_dir(format!("/proc/{}/task", self.pid)) {
+            Ok(entries) => {
+                ids.extend(entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<u32>().ok()));
+                true
+            }
+            Err(error) => error.kind() == ErrorKind::NotFound,
+        }
+    }
+
+    fn name(&mut self, id: u32) -> Option<Vec<u8>> {
+        let mut name = fs::read(format!("/proc/{}/task/{id}/comm", self.pid)).ok()?;
+        name.pop_if(|last| *last == b'\n');
+        Some(name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_of_this_process_is_found_by_its_name() {
+        let (started, wait) = (std::sync::mpsc::channel(), std::sync::mpsc::channel::<()>());
+        let thread = std::thread::Builder::new().name("a thread".into()).spawn(move || {
+            started.0.send(rustix::thread::gettid()).expect("somebody waits");
+            let _ = wait.1.recv();
+        });
+        let id = started.1.recv().expect("it runs").as_raw_nonzero().get() as u32;
+        let mut tasks = ProcTasks::new(std::process::id() as i32);
+        let mut ids = Vec::new();
+        assert!(tasks.list(&mut ids) && ids.contains(&id) && ids.contains(&std::process::id()));
+        assert_eq!(tasks.name(id).as_deref(), Some(&b"a thread"[..]));
+        drop(wait.0);
+        thread.expect("a thread").join().expect("it ends");
+        // The system may take a moment to forget it.
+        while tasks.list(&mut ids) && ids.contains(&id) {
+            std::thread::yield_now();
+        }
+        assert_eq!(tasks.name(id), None);
+    }
+
+    #[test]
+    fn a_process_that_is_gone_has_no_threads() {
+        let mut ids = vec![1];
+        assert!(ProcTasks::new(i32::MAX).list(&mut ids));
+        assert!(ids.is_empty());
+    }
+}

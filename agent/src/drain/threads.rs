@@ -1,0 +1,162 @@
+//! Threads: found by the rings they take, missed when the system does not know them any more.
+
+use std::{
+    collections::HashSet,
+    time::{Duration, Instant},
+};
+
+use codec::{ModuleId, SessionNs, StreamId, profile::Limit};
+
+use super::{
+    Drain,
+    ring::Ring,
+    thread::{Seen, text},
+};
+use crate::ship::Shipper;
+
+/// How often is looked which threads are there, and how often when rings get scarce.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+const LOOK_OFTEN: Duration = Duration::from_millis(5);
+
+/// How often names are looked at, and how many at a time.
+const NAMES_EVERY: Duration = Duration::from_millis(250);
+const NAMES_AT_ONCE: usize = 64;
+
+/// How many threads that have ended without a known creator are remembered, since it may become known.
+const MOST_ORPHANS: usize = 1_024;
+
+impl Drain {
+    /// Finds rings that have been taken since the last time.
+    pub(super) fn find_threads(&mut self, shipper: &mut Shipper) {
+        let used = self.arena.rings_used();
+        if self.rings.len() < used {
+            self.rings.resize_with(used, || None);
+        }
+        for ring in 0..used {
+            if self.rings[ring].is_none() && self.arena.head(ring).is_live() {
+                self.meet(ring, shipper);
+            }
+        }
+    }
+
+    /// A thread has taken a ring.
+    fn meet(&mut self, ring: usize, shipper: &mut Shipper) {
+        use std::sync::atomic::Ordering::Relaxed;
+        let head = self.arena.head(ring);
+        // ORDERING: written before the ring became live.
+        let (tid, pthread, taken) = (head.tid.load(Relaxed), head.pthread.load(Relaxed), head.taken.load(Relaxed));
+        let stream = StreamId(self.counts.threads as u32);
+        let thread = Seen {
+            stream,
+            tid,
+            pthread,
+            taken,
+            start: self.clock.at(taken),
+            end: None,
+            creator: self.creations.take(pthread, taken),
+            name: text(&head.name()),
+        };
+        thread.tell(shipper);
+        // The system has given the id to this thread, so that whoever had it before is gone.
+        for other in self.rings.iter_mut().flatten().filter(|other| other.thread.tid == tid) {
+            other.is_gone = true;
+        }
+        self.rings[ring] = Some(Ring::new(thread));
+        self.counts.threads += 1;
+        self.counts.threads_now += 1;
+    }
+
+    /// Looks which threads are gone, if it is time to.
+    pub(super) fn miss_threads(&mut self, now: Instant) {
+        let scarce = self.counts.threads_now as usize * 4 >= self.arena.shape().rings * 3;
+        let every = if scarce { LOOK_OFTEN } else { LOOK_EVERY };
+        if now.saturating_duration_since(self.looked) < every || self.counts.threads_now == 0 {
+            return;
+        }
+        self.looked = now;
+        // Whoever has a ring by now was there before this is asked, and is in the answer unless gone.
+        if !self.tasks.list(&mut self.ids) {
+            return;
+        }
+        let ids: HashSet<u32> = self.ids.iter().copied().collect();
+        for ring in self.rings.iter_mut().flatten() {
+            ring.is_gone |= !ids.contains(&ring.thread.tid);
+        }
+    }
+
+    /// Looks whether threads have other names now, if it is time to.
+    pub(super) fn look_at_names(&mut self, now: Instant, shipper: &mut Shipper) {
+        if now.saturating_duration_since(self.named) < NAMES_EVERY {
+            return;
+        }
+        self.named = now;
+        let count = self.rings.len();
+        let mut left = NAMES_AT_ONCE;
+        for _ in 0..count {
+            self.next_name = (self.next_name + 1) % count;
+            let Some(ring) = self.rings[self.next_name].as_mut().filter(|ring| !ring.is_gone) else { continue };
+            if let Some(name) = self.tasks.name(ring.thread.tid)
+                && ring.thread.rename(&name)
+            {
+                ring.thread.tell(shipper);
+            }
+            left -= 1;
+            if left == 0 {
+                return;
+            }
+        }
+    }
+
+    /// Joins threads to those that created them.
+    pub(super) fn join_creators(&mut self, shipper: &mut Shipper) {
+        for (handle, creation) in self.created.drain(..) {
+            self.creations.add(handle, creation);
+            let threads = self.rings.iter_mut().flatten().map(|ring| &mut ring.thread).chain(&mut self.orphans);
+            let made = |thread: &&mut Seen| {
+                thread.pthread == handle && thread.creator.is_none() && thread.taken >= creation.entered
+            };
+            let Some(thread) = threads.filter(made).min_by_key(|thread| thread.taken) else { continue };
+            thread.creator = self.creations.take(handle, thread.taken);
+            thread.tell(shipper);
+        }
+        self.orphans.retain(|thread| thread.creator.is_none());
+    }
+
+    /// A thread is gone and its ring is empty: it is told to have ended, and the ring may be taken by another.
+    pub(super) fn part(&mut self, ring: usize, end: Option<SessionNs>, shipper: &mut Shipper) {
+        let Some(mut gone) = self.rings[ring].take() else { return };
+        let head = self.arena.head(ring);
+        // ORDERING: nobody writes them any more.
+        let (dropped, too_deep) = (
+            head.dropped.load(std::sync::atomic::Ordering::Acquire),
+            head.too_deep.load(std::sync::atomic::Ordering::Relaxed),
+        );
+        self.with_around(shipper, |around| gone.drop_tail(dropped, around));
+        self.counts.too_deep = self.counts.too_deep.saturating_add(too_deep);
+        self.counts.threads_now -= 1;
+        gone.thread.end = end.map(|end| end.max(gone.latest()));
+        gone.thread.tell(shipper);
+        if gone.thread.creator.is_none() && gone.thread.pthread != 0 {
+            if self.orphans.len() >= MOST_ORPHANS {
+                self.orphans.remove(0);
+            }
+            self.orphans.push(gone.thread);
+        }
+        self.arena.free(ring);
+    }
+
+    /// Tells what could not be recorded.
+    pub(super) fn tell_limits(&self, shipper: &mut Shipper) {
+        // ORDERING: a count of its own.
+        let without = self.arena.control().threads_without_ring.load(std::sync::atomic::Ordering::Relaxed);
+        let bytes = format!("{} bytes of rings were no records; events in them are not counted", self.counts.damaged_bytes);
+        let limit = |count, reason, detail| Limit { module: ModuleId(0), count, reason, detail };
+        let limits = [
+            limit(self.counts.too_deep, "max-depth", "calls"),
+            limit(without.into(), "no-ring", "threads"),
+            limit(self.counts.damages, "ring-damaged", &bytes),
+        ];
+        let limits: Vec<_> = limits.into_iter().filter(|limit| limit.count > 0).collect();
+        shipper.limits(&limits);
+    }
+}

@@ -1,0 +1,246 @@
+//! What is sent when, and what is done about the collector's answers.
+
+use std::time::{Duration, Instant};
+
+use codec::{
+    SessionNs,
+    heph::Encode,
+    profile::{Ack, Known, Message, Nack, ProfileOption, Progress, StreamPosition},
+};
+use rustix::time::{ClockId, clock_gettime};
+
+use super::{
+    Shipper, Transport,
+    contact::{Contact, Made},
+    link::Sent,
+};
+
+/// What may be underway before the collector has said how much.
+pub(super) const FIRST_WINDOW_BYTES: u64 = 64 << 10;
+
+/// How often the collector is told how far the streams are.
+const PROGRESS_EVERY: Duration = Duration::from_millis(100);
+
+/// How often options are repeated at most, and at least.
+const REPEAT_EVERY: Duration = Duration::from_millis(100);
+const REPEAT_AT_LEAST: Duration = Duration::from_secs(1);
+
+/// How many bytes of options are repeated at once, and how many are underway at most.
+const REPEAT_BYTES: usize = 128 << 10;
+const FLYING_BYTES: usize = 256 << 10;
+
+/// How long a collector's wish for what was just sent is put down to its not having arrived yet.
+const LEAST_GAP: Duration = Duration::from_millis(10);
+const MOST_GAP: Duration = Duration::from_millis(500);
+
+/// How many wishes are remembered. The collector repeats those beyond.
+const MOST_WANTED: usize = 4_096;
+
+/// How often is looked for options that say nothing any more.
+const FORGET_EVERY: Duration = Duration::from_secs(1);
+
+/// How many stream positions fit a packet of this size.
+pub(super) fn positions_per_packet(datagram_bytes: usize) -> usize {
+    (datagram_bytes.saturating_sub(64) / 12).clamp(1, u16::MAX.into())
+}
+
+impl Shipper {
+    /// Takes what has come from the collector. Whether there was anything.
+    pub(super) fn hear(&mut self, now: Instant) -> bool {
+        let mut heard = None;
+        let (session, wanted) = (self.session, &mut self.wanted);
+        let (replay, options, drops) = (&mut self.replay, &mut self.options, &mut self.told_drops);
+        let any = self.contact.receive(now, |packet| match Message::decode(packet) {
+            Ok(Message::Option(Known { option: ProfileOption::Ack(ack), .. })) if ack.session == session => {
+                let Ack { echo, window_bytes, streams, options: fingerprints, .. } = ack;
+                heard = Some((echo, window_bytes));
+                options.acknowledge(fingerprints, now);
+                drops.acknowledge(fingerprints, now);
+                for StreamPosition { stream, next } in streams {
+                    replay.settle(stream, next);
+                }
+            }
+            Ok(Message::Option(Known { option: ProfileOption::Nack(nack), .. })) if nack.session == session => {
+                let Nack { ranges, .. } = nack;
+                wanted.extend(ranges.iter().take(MOST_WANTED.saturating_sub(wanted.len())));
+            }
+            // Whatever else comes is not for us to understand.
+            _ => {}
+        });
+        if let Some((echo, window_bytes)) = heard {
+            self.window_bytes = window_bytes;
+            self.time(echo);
+            let made = self.contact.answered(now);
+            self.make_up(made);
+        }
+        any
+    }
+
+    /// Contact is there, perhaps again: what the collector may not have is sent again.
+    fn make_up(&mut self, made: Made) {
+        match made {
+            Made::Already => {}
+            // It may be another that does not know the options. What it misses of events it asks for.
+            Made::Again => self.renew_options(),
+            Made::Anew => {
+                self.renew_options();
+                self.replay.rewind();
+            }
+        }
+    }
+
+    fn renew_options(&mut self) {
+        self.told_drops.forget(|stream| self.replay.settled(stream));
+        self.told_drops.renew();
+        self.options.renew();
+    }
+
+    /// Learns how long the way there and back takes.
+    fn time(&mut self, echo: SessionNs) {
+        if echo > self.last_echo {
+            self.last_echo = echo;
+            let took = Duration::from_nanos(self.now().0.saturating_sub(echo.0)).min(MOST_GAP);
+            self.round_trip = if self.round_trip.is_zero() { took } else { (3 * self.round_trip + took) / 4 };
+        }
+    }
+
+    /// Does what is due.
+    pub(super) fn tend(&mut self, now: Instant) {
+        let (greeting, replay) = (&self.greeting, &mut self.replay);
+        let (datagram_bytes, zero_ns) = (self.settings.packet_bytes(), self.clock_zero_ns);
+        self.contact.tend(now, || {
+            let positions = replay.positions();
+            let mut packets = vec![greeting.clone()];
+            if !positions.is_empty() {
+                packets.extend(progress(session_now(zero_ns), &positions, datagram_bytes));
+            }
+            packets
+        });
+        if !self.is_connected() {
+            return;
+        }
+        self.answer_wishes(now);
+        let repeat_every = (2 * self.round_trip).clamp(REPEAT_EVERY, REPEAT_AT_LEAST);
+        if now.saturating_duration_since(self.repeated) >= REPEAT_EVERY {
+            self.repeated = now;
+            for options in [&mut self.told_drops, &mut self.options] {
+                let send = sender(&mut self.contact, &mut self.bytes, now);
+                options.send_again(now, repeat_every, datagram_bytes, REPEAT_BYTES, send);
+            }
+        }
+        self.pump(now);
+        if now.saturating_duration_since(self.told_progress) >= PROGRESS_EVERY {
+            self.tell_progress(now);
+        }
+        if now.saturating_duration_since(self.forgotten) >= FORGET_EVERY {
+            self.forgotten = now;
+            self.told_drops.forget(|stream| self.replay.settled(stream));
+        }
+    }
+
+    /// Sends what can be sent: drops, options, and events as far as the window allows.
+    pub(super) fn pump(&mut self, now: Instant) {
+        if !self.is_connected() {
+            return;
+        }
+        let datagram_bytes = self.settings.packet_bytes();
+        for (packet, until) in self.drops.take(datagram_bytes) {
+            self.told_drops.add_until(&packet, until);
+        }
+        let limit = if self.settings.transport == Transport::Tcp { usize::MAX } else { FLYING_BYTES };
+        for options in [&mut self.told_drops, &mut self.options] {
+            if options.has_fresh() {
+                options.send_fresh(now, datagram_bytes, limit, sender(&mut self.contact, &mut self.bytes, now));
+            }
+        }
+        let now_ms = self.milliseconds(now);
+        while let Some(parcel) = self.replay.next_parcel(self.window_bytes) {
+            if self.contact.send(parcel, now) != Some(Sent::Yes) {
+                break;
+            }
+            self.bytes += parcel.len() as u64;
+            self.replay.parcel_sent(now_ms);
+        }
+        self.contact.flush(now);
+    }
+
+    /// Whether something waits for the socket to take it.
+    pub(super) fn is_blocked(&mut self) -> bool {
+        self.replay.next_parcel(self.window_bytes).is_some()
+    }
+
+    fn tell_progress(&mut self, now: Instant) {
+        let positions = self.replay.positions();
+        let mut send = sender(&mut self.contact, &mut self.bytes, now);
+        let packets = progress(session_now(self.clock_zero_ns), &positions, self.settings.packet_bytes());
+        // What is not taken is tried again with the next turn.
+        if packets.iter().all(|packet| send(packet)) {
+            self.told_progress = now;
+        }
+    }
+
+    /// Sends again what the collector asked for.
+    fn answer_wishes(&mut self, now: Instant) {
+        if self.wanted.is_empty() {
+            return;
+        }
+        let gap = self.round_trip.clamp(LEAST_GAP, MOST_GAP).as_millis() as u64;
+        let (now_ms, datagram_bytes) = (self.milliseconds(now), self.settings.packet_bytes());
+        let mut send = sender(&mut self.contact, &mut self.bytes, now);
+        let datagram = &mut self.scratch;
+        datagram.clear();
+        for range in self.wanted.drain(..) {
+            self.again += self.replay.again(&range, now_ms, gap, |packets| {
+                if datagram.len() + packets.len() > datagram_bytes && !datagram.is_empty() {
+                    // What is not taken is asked for once more.
+                    send(datagram);
+                    datagram.clear();
+                }
+                datagram.extend_from_slice(packets);
+            });
+        }
+        if !datagram.is_empty() {
+            send(datagram);
+        }
+    }
+
+    /// Now, in nanoseconds since the session's zero.
+    fn now(&self) -> SessionNs {
+        session_now(self.clock_zero_ns)
+    }
+
+    /// Never zero.
+    fn milliseconds(&self, now: Instant) -> u64 {
+        now.saturating_duration_since(self.started).as_millis() as u64 + 1
+    }
+}
+
+/// Sends packets that need not be waited for, and counts them. Whether they were taken.
+fn sender(contact: &mut Contact, bytes: &mut u64, now: Instant) -> impl FnMut(&[u8]) -> bool {
+    move |packets| {
+        let taken = contact.send(packets, now) == Some(Sent::Yes);
+        *bytes += if taken { packets.len() as u64 } else { 0 };
+        taken
+    }
+}
+
+/// Now, in nanoseconds since a time of `CLOCK_BOOTTIME`.
+fn session_now(zero_ns: u64) -> SessionNs {
+    let time = clock_gettime(ClockId::Boottime);
+    let ns = (time.tv_sec as u64).saturating_mul(1_000_000_000).saturating_add(time.tv_nsec as u64);
+    SessionNs(ns.saturating_sub(zero_ns))
+}
+
+/// The packets that tell how far streams are. One, where there are none: it is answered all the same.
+fn progress(now: SessionNs, positions: &[StreamPosition], datagram_bytes: usize) -> Vec<Vec<u8>> {
+    let encoded = |part: &[StreamPosition]| {
+        let mut packet = Vec::new();
+        // Cut to size, so that it can be encoded.
+        let _ = ProfileOption::from(Progress { now, streams: part.into() }).encode(&mut packet);
+        packet
+    };
+    match positions {
+        [] => vec![encoded(&[])],
+        _ => positions.chunks(positions_per_packet(datagram_bytes)).map(encoded).collect(),
+    }
+}

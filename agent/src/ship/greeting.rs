@@ -1,0 +1,87 @@
+//! What the agent says first: who is traced, and when its zero is.
+
+use codec::{
+    ClockKind,
+    heph::{Encode, EncodeError, List},
+    profile::{Clock, Epoch, PROFILE_VERSION, ProfileOption, Session},
+};
+
+use super::{Who, text::cut};
+
+/// The most that is told of a machine's name and of a path.
+const MOST_HOST_BYTES: usize = 255;
+const MOST_PATH_BYTES: usize = 600;
+
+/// `session`, `epoch` and `clock`, one behind the other, in a datagram of this size.
+pub(super) fn greeting(who: &Who, datagram_bytes: usize) -> Result<Vec<u8>, EncodeError> {
+    let epoch = ProfileOption::from(Epoch { unix_ns: who.epoch_unix_ns });
+    let clock = ProfileOption::from(Clock { clock: ClockKind::Boottime, zero_ns: who.clock_zero_ns });
+    let arguments: Vec<&str> = who.arguments.iter().map(String::as_str).collect();
+    let mut session = Session {
+        id: who.session,
+        profile: PROFILE_VERSION,
+        arch: who.arch,
+        os: who.os,
+        pid: who.pid,
+        agent_version: cut(&who.agent_version, 64),
+        host: cut(&who.host, MOST_HOST_BYTES),
+        executable: cut(&who.executable, MOST_PATH_BYTES),
+        argument_count: arguments.len() as u32,
+        arguments: List::default(),
+    };
+    let taken = ProfileOption::from(session).encoded_len()? + epoch.encoded_len()? + clock.encoded_len()?;
+    // The list's own count is in what is taken already.
+    let fitting = List::fitting(&arguments, datagram_bytes.saturating_sub(taken) + 2);
+    session.arguments = arguments.get(..fitting).unwrap_or_default().into();
+    let mut packets = Vec::new();
+    for option in [session.into(), epoch, clock] {
+        option.encode(&mut packets)?;
+    }
+    Ok(packets)
+}
+
+#[cfg(test)]
+mod tests {
+    use codec::{
+        Arch, Os, SessionId,
+        heph::Packets,
+        profile::{Known, Message},
+    };
+
+    use super::*;
+
+    fn who(arguments: Vec<String>) -> Who {
+        Who {
+            session: SessionId([7; 16]),
+            arch: Arch::X86_64,
+            os: Os::Linux,
+            pid: 4_711,
+            agent_version: "0.1.0".into(),
+            host: "machine".into(),
+            executable: "/bin/é".repeat(1_000),
+            arguments,
+            epoch_unix_ns: 5,
+            clock_zero_ns: 6,
+        }
+    }
+
+    #[test]
+    fn it_fits_a_datagram_whatever_the_arguments_are() {
+        for (length, fits) in [(0, 2_000), (10, 10), (5_000, 0)] {
+            let arguments: Vec<_> = (0..2_000).map(|number| format!("{number:0length$}")).collect();
+            let bytes = greeting(&who(arguments.clone()), 1_200).expect("it can be said");
+            assert!(bytes.len() <= 1_200, "{} bytes", bytes.len());
+            let mut names = Vec::new();
+            let mut packets = Packets::new(&bytes, 1_200);
+            while let Some(message) = packets.next_with(Message::decode) {
+                let Ok(Message::Option(Known { option, .. })) = message else { panic!("{message:?}") };
+                names.push(option.name());
+                let ProfileOption::Session(session) = option else { continue };
+                assert_eq!(session.argument_count, 2_000);
+                assert!(session.arguments.len() <= fits && (fits == 0 || !session.arguments.is_empty()));
+                assert!(session.arguments.iter().eq(arguments.iter().map(String::as_str).take(session.arguments.len())));
+            }
+            assert_eq!(names, ["session", "epoch", "clock"]);
+        }
+    }
+}

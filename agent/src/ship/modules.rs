@@ -1,0 +1,111 @@
+//! Modules, their functions, and what could not be captured, cut to size.
+
+use codec::{
+    ModuleId, SessionNs,
+    heph::{Encode, List},
+    profile::{FunctionName, FunctionTableHasher, Functions, Limit, Limits, Module, ProfileOption},
+};
+
+use super::{
+    Shipper,
+    text::{cut, shortened},
+};
+
+/// The longest name of a function that is told, and less where datagrams are small. The collector cuts there too.
+const MOST_NAME_BYTES: usize = 4 << 10;
+
+/// The longest path, reason and detail.
+const MOST_PATH_BYTES: usize = 900;
+const MOST_REASON_BYTES: usize = 64;
+const MOST_DETAIL_BYTES: usize = 512;
+const MOST_BUILD_ID_BYTES: usize = 64;
+
+/// What stands in a packet before its list, and beside the name of a function.
+const HEAD_BYTES: usize = 32;
+const FUNCTION_BYTES: usize = 10;
+
+/// A module that was loaded.
+#[derive(Debug, Clone, Copy)]
+pub struct Loaded<'a> {
+    /// Its id.
+    pub id: ModuleId,
+    /// The address it is loaded at.
+    pub base: u64,
+    /// How many bytes of address space it takes.
+    pub size: u64,
+    /// When it was loaded, or first seen.
+    pub loaded: SessionNs,
+    /// When it was unloaded, if it has been.
+    pub unloaded: Option<SessionNs>,
+    /// The build id from its file, possibly empty.
+    pub build_id: &'a [u8],
+    /// The path of its file.
+    pub path: &'a str,
+    /// Its function table, by index: offset from the base, and name.
+    pub functions: &'a [FunctionName<'a>],
+}
+
+impl Shipper {
+    /// Tells of a module and its functions. To be told again, with all of its functions, when it was unloaded: what is
+    /// the same as before is not sent again.
+    ///
+    /// A name that does not fit a datagram, or has more than 4 KiB, is cut and ends in `…`. The table's hash is that of
+    /// the names as they are told.
+    pub fn module(&mut self, module: &Loaded<'_>) {
+        let datagram_bytes = self.datagram_bytes();
+        // The mark at the end of a name that was cut has three bytes of its own.
+        let most = MOST_NAME_BYTES.min(datagram_bytes.saturating_sub(HEAD_BYTES + FUNCTION_BYTES));
+        let short: Vec<_> = module.functions.iter().map(|function| shortened(function.name, most)).collect();
+        let names = module.functions.iter().zip(&short).map(|(function, short)| FunctionName {
+            offset: function.offset,
+            name: short.as_deref().unwrap_or(function.name),
+        });
+        let functions: Vec<_> = names.collect();
+        let mut hasher = FunctionTableHasher::new();
+        functions.iter().for_each(|function| hasher.add(function.offset, function.name));
+        self.option(
+            Module {
+                id: module.id,
+                base: module.base,
+                size: module.size,
+                loaded: module.loaded,
+                unloaded: module.unloaded,
+                function_count: functions.len() as u32,
+                table_hash: hasher.finish(),
+                build_id: module.build_id.get(..MOST_BUILD_ID_BYTES).unwrap_or(module.build_id),
+                path: cut(module.path, MOST_PATH_BYTES),
+            }
+            .into(),
+        );
+        let (mut first_index, mut rest) = (0, functions.as_slice());
+        while !rest.is_empty() {
+            let fitting = List::fitting(rest, datagram_bytes.saturating_sub(HEAD_BYTES)).max(1);
+            let (part, behind) = rest.split_at(fitting);
+            self.option(Functions { module: module.id, first_index, functions: part.into() }.into());
+            first_index += part.len() as u32;
+            rest = behind;
+        }
+    }
+
+    /// Tells what could not be captured. A limit replaces an earlier one with the same module, reason and detail.
+    pub fn limits(&mut self, limits: &[Limit<'_>]) {
+        let short = limits.iter().map(|limit| Limit {
+            reason: cut(limit.reason, MOST_REASON_BYTES),
+            detail: cut(limit.detail, MOST_DETAIL_BYTES),
+            ..*limit
+        });
+        let limits: Vec<_> = short.collect();
+        let mut rest = limits.as_slice();
+        while !rest.is_empty() {
+            let fitting = List::fitting(rest, self.datagram_bytes().saturating_sub(HEAD_BYTES)).max(1);
+            let (part, behind) = rest.split_at(fitting);
+            let option = ProfileOption::from(Limits { limits: part.into() });
+            debug_assert!(option.encoded_len().is_ok(), "every limit fits");
+            self.option(option);
+            rest = behind;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

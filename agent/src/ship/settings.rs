@@ -1,0 +1,120 @@
+//! Where to deliver, how, and what for.
+
+use std::{fmt, net::SocketAddr, time::Duration};
+
+use codec::{Arch, Os, SessionId};
+
+/// The least that a datagram is made for: whatever an event carries, it fits.
+pub(super) const LEAST_DATAGRAM_BYTES: usize = 1_200;
+
+/// The most that a datagram is made for.
+pub(super) const MOST_DATAGRAM_BYTES: usize = 65_000;
+
+/// What fits every network that is worth the name, whole.
+const COMMON_DATAGRAM_BYTES: usize = 1_400;
+
+/// Within a machine nothing is cut up on the way, so that larger is faster.
+const LOOPBACK_DATAGRAM_BYTES: usize = 60_000;
+
+/// How much is written to a connection at once.
+const WRITE_BYTES: usize = 64 << 10;
+
+/// How packets travel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Transport {
+    /// In datagrams.
+    Udp,
+    /// In a stream.
+    Tcp,
+}
+
+impl fmt::Display for Transport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Udp => "UDP",
+            Self::Tcp => "TCP",
+        })
+    }
+}
+
+/// How a [`Shipper`](super::Shipper) is set up. Make one with [`Settings::new`] and change what should be otherwise.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// Where the collector may be; tried in order.
+    pub to: Vec<SocketAddr>,
+    /// How packets travel.
+    pub transport: Transport,
+    /// How large a datagram may get; over TCP, how much is written at once.
+    pub datagram_bytes: usize,
+    /// How many bytes of events are kept until they are settled.
+    pub replay_bytes: usize,
+    /// How long to wait for the first answer.
+    pub patience: Duration,
+}
+
+impl Settings {
+    /// The usual settings for these addresses.
+    pub fn new(to: Vec<SocketAddr>, transport: Transport) -> Self {
+        let datagram_bytes = Self::usual_datagram_bytes(&to, transport);
+        Self { to, transport, datagram_bytes, replay_bytes: 32 << 20, patience: Duration::from_secs(5) }
+    }
+
+    /// How large datagrams to these addresses should be where the user has not said.
+    pub fn usual_datagram_bytes(to: &[SocketAddr], transport: Transport) -> usize {
+        match transport {
+            Transport::Tcp => WRITE_BYTES,
+            Transport::Udp if !to.is_empty() && to.iter().all(|to| to.ip().is_loopback()) => LOOPBACK_DATAGRAM_BYTES,
+            Transport::Udp => COMMON_DATAGRAM_BYTES,
+        }
+    }
+
+    /// How many bytes a packet or datagram may have, within what is possible.
+    pub(super) fn packet_bytes(&self) -> usize {
+        self.datagram_bytes.clamp(LEAST_DATAGRAM_BYTES, MOST_DATAGRAM_BYTES)
+    }
+}
+
+/// Who is being traced: what `session`, `epoch` and `clock` say.
+#[derive(Debug, Clone)]
+pub struct Who {
+    /// The session's id, random.
+    pub session: SessionId,
+    /// The processor.
+    pub arch: Arch,
+    /// The operating system.
+    pub os: Os,
+    /// The process id.
+    pub pid: u32,
+    /// The version of the agent.
+    pub agent_version: String,
+    /// The name of the machine.
+    pub host: String,
+    /// The path of the executable.
+    pub executable: String,
+    /// The arguments, its own name included. Those that do not fit a datagram are left out, from the last on.
+    pub arguments: Vec<String>,
+    /// The session's zero by the wall clock.
+    pub epoch_unix_ns: u64,
+    /// The session's zero by `CLOCK_BOOTTIME`.
+    pub clock_zero_ns: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn datagrams_are_large_only_within_the_machine() {
+        let (near, far) = ("127.0.0.1:7000".parse(), "192.0.2.1:7000".parse());
+        let (near, far): (SocketAddr, SocketAddr) = (near.expect("an address"), far.expect("an address"));
+        let usual = Settings::usual_datagram_bytes;
+        assert_eq!(usual(&[near], Transport::Udp), LOOPBACK_DATAGRAM_BYTES);
+        for to in [&[far][..], &[near, far], &[]] {
+            assert_eq!(usual(to, Transport::Udp), COMMON_DATAGRAM_BYTES);
+        }
+        assert_eq!(usual(&[far], Transport::Tcp), WRITE_BYTES);
+        let silly = |datagram_bytes| Settings { datagram_bytes, ..Settings::new(vec![near], Transport::Udp) };
+        assert_eq!(silly(3).packet_bytes(), LEAST_DATAGRAM_BYTES);
+        assert_eq!(silly(1 << 30).packet_bytes(), MOST_DATAGRAM_BYTES);
+    }
+}

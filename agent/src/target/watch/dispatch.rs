@@ -1,0 +1,259 @@
+//! Grand Central Dispatch: who gave which block to which queue, and when it ran.
+//!
+//! A block is known by its address. What the program passes may be on its stack; the library then makes a copy, and
+//! calls that. So a submission is told once the copy is known.
+//!
+//! That a block runs is seen where its function is entered, from the library's code: that function is watched from the
+//! first time on that the program submits it.
+
+use core::sync::atomic::{AtomicUsize, Ordering};
+
+use codec::{EventKind, profile::Key};
+
+use super::{Note, busy_with, landmark, mark, note, tell};
+use crate::{
+    shared::{Family, Kind, Landmark, MAX_RECORD_WORDS, Watched, header},
+    target::{shadow::Entry, thread::Thread},
+};
+
+/// Where the arguments of a function are that submits something.
+#[derive(Debug, Clone, Copy)]
+struct Submit {
+    work: Work,
+    queue: usize,
+    group: Option<usize>,
+    when: Option<usize>,
+}
+
+/// What is to be run.
+#[derive(Debug, Clone, Copy)]
+enum Work {
+    /// A block that the library copies.
+    Copied(usize),
+    /// A block that the caller waits for.
+    Block(usize),
+    /// A context, and the function that it is given to.
+    Function(usize, usize),
+}
+
+impl Submit {
+    fn of(watched: Watched) -> Option<Self> {
+        use Watched::*;
+        let (queue, work) = match watched {
+            DispatchAsync | DispatchBarrierAsync => (0, Work::Copied(1)),
+            DispatchSync | DispatchBarrierSync | DispatchAsyncAndWait | DispatchBarrierAsyncAndWait => {
+                (0, Work::Block(1))
+            }
+            DispatchAsyncF
+            | DispatchBarrierAsyncF
+            | DispatchSyncF
+            | DispatchBarrierSyncF
+            | DispatchAsyncAndWaitF
+            | DispatchBarrierAsyncAndWaitF => (0, Work::Function(1, 2)),
+            DispatchAfter | DispatchGroupAsync | DispatchGroupNotify => (1, Work::Copied(2)),
+            DispatchApply => (1, Work::Block(2)),
+            DispatchAfterF | DispatchGroupAsyncF | DispatchGroupNotifyF | DispatchApplyF => (1, Work::Function(2, 3)),
+            _ => return None,
+        };
+        let group = matches!(
+            watched,
+            DispatchGroupAsync | DispatchGroupAsyncF | DispatchGroupNotify | DispatchGroupNotifyF
+        );
+        let when = matches!(watched, DispatchAfter | DispatchAfterF);
+        Some(Self { work, queue, group: group.then_some(0), when: when.then_some(0) })
+    }
+
+    /// Tells of it, with the block that will run.
+    fn tell(self, thread: &mut Thread, watched: Watched, at: (u64, u64), arguments: [u64; 6], block: u64, invoke: u64) {
+        let mut keys = [(Key::Block, block), (Key::Invoke, invoke), (Key::Queue, 0), (Key::Queue, 0)];
+        let mut count = 2;
+        let queue = (arguments[self.queue] != 0).then_some((Key::Queue, arguments[self.queue]));
+        let group = self.group.map(|group| (Key::Group, arguments[group]));
+        let when = self.when.map(|when| (Key::When, arguments[when]));
+        for key in [queue, group.or(when)].into_iter().flatten() {
+            keys[count] = key;
+            count += 1;
+        }
+        tell(thread, watched, EventKind::Call, at, &keys[..count]);
+    }
+}
+
+/// The function of a block: behind its class, flags and a reserved word.
+///
+/// # Safety
+///
+/// It is a block, or null.
+unsafe fn invoke_of(block: u64) -> u64 {
+    // SAFETY: promised by the caller.
+    if block == 0 { 0 } else { unsafe { *((block as usize + 16) as *const u64) } }
+}
+
+pub(super) fn entered(
+    thread: &mut Thread,
+    watched: Watched,
+    arguments: [u64; 6],
+    entry: &Entry,
+    before: Option<Watched>,
+) {
+    let is_from = |library| landmark::is_in(library, entry.real);
+    // How the library gets from one of its own functions to another is its own business. What Swift gives to it is
+    // told as Swift's.
+    let is_own = is_from(Landmark::Dispatch) || before.is_some_and(|before| before.family() == Family::Dispatch);
+    let at = (entry.entered, entry.entered);
+    match watched {
+        Watched::DispatchCallout | Watched::DispatchCallout2 => {
+            if is_from(Landmark::Dispatch) {
+                called_out(thread, watched, arguments[0], entry);
+            }
+        }
+        Watched::BlockCopy if is_from(Landmark::Dispatch) => note(thread, watched, arguments, entry),
+        Watched::DispatchQueueCreate | Watched::DispatchQueueCreateWithTarget => {
+            note(thread, watched, arguments, entry);
+        }
+        Watched::DispatchGroupEnter | Watched::DispatchGroupLeave if !is_own => {
+            tell(thread, watched, EventKind::Call, at, &[(Key::Group, arguments[0])]);
+        }
+        _ => {
+            if let Some(submit) = Submit::of(watched).filter(|_| !is_own && !is_from(Landmark::Swift)) {
+                submitted(thread, watched, submit, arguments, entry);
+            }
+        }
+    }
+}
+
+/// Something was submitted by the program.
+fn submitted(thread: &mut Thread, watched: Watched, submit: Submit, arguments: [u64; 6], entry: &Entry) {
+    tell_label(thread, arguments[submit.queue], entry.entered);
+    let (block, invoke) = match submit.work {
+        // SAFETY: the program passes a block.
+        Work::Copied(place) | Work::Block(place) => (arguments[place], unsafe { invoke_of(arguments[place]) }),
+        Work::Function(context, function) => (arguments[context], arguments[function]),
+    };
+    let callout = match watched {
+        Watched::DispatchApply | Watched::DispatchApplyF => Watched::DispatchCallout2,
+        _ => Watched::DispatchCallout,
+    };
+    if invoke != 0 {
+        // SAFETY: it is what the program has given to be run.
+        unsafe { mark::watch(invoke as usize, callout) };
+    }
+    match submit.work {
+        Work::Copied(_) => note(thread, watched, arguments, entry),
+        _ => submit.tell(thread, watched, (entry.entered, entry.entered), arguments, block, invoke),
+    }
+}
+
+/// The library calls what it was given.
+fn called_out(thread: &mut Thread, watched: Watched, block: u64, entry: &Entry) {
+    let invoke = entry.header().function as u64;
+    let before = busy_with(thread, block, entry.entered);
+    let keys = [(Key::Block, block), (Key::Invoke, invoke)];
+    tell(thread, watched, EventKind::Call, (entry.entered, entry.entered), &keys);
+    note(thread, watched, [block, invoke, before, 0, 0, 0], entry);
+}
+
+/// A call of which there is a note returns.
+pub(super) fn left(thread: &mut Thread, note: &Note, result: u64, time: u64) {
+    match note.watched {
+        Watched::DispatchCallout | Watched::DispatchCallout2 => called_back(thread, note, EventKind::Return, time),
+        Watched::BlockCopy => copied(thread, note.arguments[0], result, time),
+        Watched::DispatchQueueCreate | Watched::DispatchQueueCreateWithTarget => forget(result as usize),
+        // Nobody has seen the copy. Then it is the block itself that runs, or one that is not known.
+        watched => {
+            if let Some(submit) = Submit::of(watched)
+                && let Work::Copied(place) = submit.work
+            {
+                let block = note.arguments[place];
+                submit.tell(thread, watched, (note.entered, time), note.arguments, block, 0);
+            }
+        }
+    }
+}
+
+/// A call of which there is a note was left without returning.
+pub(super) fn unwound(thread: &mut Thread, note: &Note, time: u64) {
+    if matches!(note.watched, Watched::DispatchCallout | Watched::DispatchCallout2) {
+        called_back(thread, note, EventKind::Exception, time);
+    }
+}
+
+fn called_back(thread: &mut Thread, note: &Note, phase: EventKind, time: u64) {
+    let [block, invoke, before, ..] = note.arguments;
+    let keys = [(Key::Block, block), (Key::Invoke, invoke)];
+    tell(thread, note.watched, phase, (note.entered, time), &keys);
+    busy_with(thread, before, time);
+}
+
+/// A block was copied by the library: if for somebody who submits it, it is the copy that will run.
+fn copied(thread: &mut Thread, block: u64, copy: u64, time: u64) {
+    let submits = |note: &Note| {
+        Submit::of(note.watched)
+            .is_some_and(|submit| matches!(submit.work, Work::Copied(place) if note.arguments[place] == block))
+    };
+    let Some(note) = thread.notes.last(submits) else { return };
+    thread.notes.take(note.slot);
+    if let Some(submit) = Submit::of(note.watched) {
+        // SAFETY: a copy of a block is a block.
+        let invoke = unsafe { invoke_of(copy) };
+        submit.tell(thread, note.watched, (note.entered, time), note.arguments, copy, invoke);
+    }
+}
+
+/// Queues whose labels were told, by their addresses. Each has a few places where it may be; of more, labels are told
+/// again.
+static LABELLED: [AtomicUsize; 1024] = [const { AtomicUsize::new(0) }; 1024];
+const PLACES: usize = 8;
+
+fn places(queue: usize) -> impl Iterator<Item = &'static AtomicUsize> {
+    let first = (queue >> 4).wrapping_mul(0x9E37_79B9) >> 7;
+    (0..PLACES).map(move |place| &LABELLED[(first + place) % LABELLED.len()])
+}
+
+/// What is at this address will be another queue.
+fn forget(queue: usize) {
+    for place in places(queue) {
+        // ORDERING: a hint: at worst a label is told twice.
+        let _ = place.compare_exchange(queue, 0, Ordering::Relaxed, Ordering::Relaxed);
+    }
+}
+
+/// Whether this is the first time that a queue is seen.
+fn is_new(queue: usize) -> bool {
+    // ORDERING: as above.
+    if places(queue).any(|place| place.load(Ordering::Relaxed) == queue) {
+        return false;
+    }
+    let take = |place: &AtomicUsize| place.compare_exchange(0, queue, Ordering::Relaxed, Ordering::Relaxed).is_ok();
+    if !places(queue).any(take)
+        && let Some(place) = places(queue).next()
+    {
+        place.store(queue, Ordering::Relaxed);
+    }
+    true
+}
+
+/// Tells the label of a queue that is seen for the first time.
+fn tell_label(thread: &mut Thread, queue: u64, time: u64) {
+    const MOST: usize = 256;
+    if queue == 0 || !is_new(queue as usize) {
+        return;
+    }
+    // SAFETY: the program submits something to it.
+    let label = unsafe { landmark::queue_label(queue) };
+    let mut record = [0_u64; MAX_RECORD_WORDS];
+    let mut length = 0;
+    while label != 0 && length < MOST {
+        // SAFETY: a string that ends with a zero byte.
+        let byte = unsafe { *((label + length) as *const u8) };
+        if byte == 0 {
+            break;
+        }
+        record[3 + length / 8] |= u64::from(byte) << (length % 8 * 8);
+        length += 1;
+    }
+    let words = 3 + length.div_ceil(8);
+    record[..3].copy_from_slice(&[time, header(Kind::Label, words, 0, 0), queue]);
+    if !thread.writer().put(&record[..words]) {
+        forget(queue as usize);
+    }
+}

@@ -1,0 +1,86 @@
+//! The agent: `cargo bench -p benches --bench agent -- [WORDS] [rounds=N] [calls=MILLIONS]`.
+//!
+//! `hooking`, `cost`, `end-to-end` and `programs` measure only that. Every figure stands beside what the same program
+//! does untraced and what a peer makes of it, all in turn in one run.
+
+mod cost;
+mod end_to_end;
+mod hooking;
+mod programs;
+
+use std::{
+    env, fs,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use benches::{
+    agent,
+    ran::Ran,
+    running::{Account, Running},
+};
+
+/// How long the collector may take to put away what it has when the agent has ended.
+const PUTTING_AWAY: Duration = Duration::from_secs(10);
+
+/// What is to be measured, and where.
+#[derive(Debug)]
+struct Settings {
+    words: Vec<String>,
+    rounds: Option<usize>,
+    /// How many calls are sent in the end-to-end benchmark, in millions.
+    millions: f64,
+    folder: PathBuf,
+}
+
+fn main() {
+    let settings = Settings::read();
+    agent::prepare(Running::start_with(&["--sink", "heph:/dev/null"]).address);
+    let all: [(&str, fn(&Settings)); 4] = [
+        ("hooking", hooking::measure),
+        ("cost", cost::measure),
+        ("end-to-end", end_to_end::measure),
+        ("programs", programs::measure),
+    ];
+    for (name, measure) in all {
+        if settings.words.is_empty() || settings.words.iter().any(|word| name.contains(word.as_str())) {
+            measure(&settings);
+        }
+    }
+    _ = fs::remove_dir_all(&settings.folder);
+}
+
+impl Settings {
+    fn read() -> Self {
+        // Cargo itself adds options.
+        let arguments: Vec<_> = env::args().skip(1).filter(|argument| !argument.starts_with('-')).collect();
+        let value = |key: &str| arguments.iter().find_map(|argument| argument.strip_prefix(key)?.parse::<f64>().ok());
+        Self {
+            rounds: value("rounds=").map(|rounds| rounds as usize),
+            millions: value("calls=").unwrap_or(5.0),
+            folder: PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("agent-bench"),
+            words: arguments.into_iter().filter(|argument| !argument.contains('=')).collect(),
+        }
+    }
+
+    /// The folder of this benchmark, with nothing in it.
+    fn fresh(&self) -> &Path {
+        _ = fs::remove_dir_all(&self.folder);
+        fs::create_dir_all(&self.folder).expect("a folder");
+        &self.folder
+    }
+}
+
+/// Traces a program to a collector of its own with this sink. Returns how the agent ran, and what the collector made
+/// of it, if anything reached it.
+fn traced(sink: &str, options: &[&str], program: &Path, arguments: &[&str]) -> (Ran, Option<Account>) {
+    let collector = Running::start_with(&["--once", "--sink", sink]);
+    let mut command = agent::run(collector.address, options);
+    let ran = Ran::well(command.arg(program).args(arguments));
+    (ran, Account::parse(&collector.end_within(PUTTING_AWAY)))
+}
+
+/// What is missing of a session, for a table.
+fn missing(account: Option<Account>) -> String {
+    account.map_or_else(|| "–".into(), |account| account.missing.to_string())
+}

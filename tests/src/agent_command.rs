@@ -1,0 +1,85 @@
+//! The `agent` command: the real one, which starts programs and attaches to them.
+
+use std::{
+    ffi::OsStr,
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    process::Command,
+    sync::OnceLock,
+    time::Duration,
+};
+
+use crate::{
+    Collector, Exit, Folder, Process, Transport, executable,
+    process::Stdout,
+    target::{Target, target_folder},
+};
+
+/// How long a traced program may take, on a machine that is busy with other tests.
+pub const PATIENCE: Duration = Duration::from_secs(120);
+
+/// What every line starts with that the command says itself: all others on stderr are the program's.
+pub const MARK: &str = "agent: ";
+
+/// The command's executable.
+pub fn binary() -> &'static Path {
+    static BINARY: OnceLock<PathBuf> = OnceLock::new();
+    BINARY.get_or_init(|| executable::build("launcher", "agent"))
+}
+
+/// The command with these arguments.
+pub fn command<S: AsRef<OsStr>>(arguments: &[S]) -> Command {
+    let mut command = Command::new(binary());
+    command.args(arguments);
+    private(&mut command);
+    command
+}
+
+/// `agent run`, up to the program's name and arguments, which come next.
+pub fn run_to(collector: SocketAddr, transport: Transport, options: &[&str]) -> Command {
+    let mut command = command(&["run"]);
+    command.args(destination(collector, transport)).args(options).arg("--");
+    command
+}
+
+/// `agent attach` to a process.
+pub fn attach_to(collector: SocketAddr, transport: Transport, options: &[&str], pid: u32) -> Command {
+    let mut command = command(&["attach"]);
+    command.args(destination(collector, transport)).args(options).arg(pid.to_string());
+    command
+}
+
+/// Has a command keep what it keeps in the target folder: what it gets from the network it gets once for a checkout,
+/// and nothing of the user's is touched.
+pub fn private(command: &mut Command) {
+    for name in ["XDG_DATA_HOME", "XDG_CACHE_HOME"] {
+        command.env(name, target_folder().join("tracing").join(name));
+    }
+}
+
+/// Has the command get what it needs before the first test looks at what it says, or how long it takes.
+#[track_caller]
+pub fn prepare() {
+    static PREPARED: OnceLock<()> = OnceLock::new();
+    PREPARED.get_or_init(|| {
+        let folder = Folder::new("prepare");
+        let collector = Collector::to_disk(folder.path(), &[]);
+        let mut command = run_to(collector.tcp(), Transport::Tcp, &[]);
+        command.arg(Target::named("plain").program());
+        let exit = Process::start(command, Stdout::Collect).exit(Duration::from_secs(600));
+        assert_eq!(exit.code, Some(3), "the agent does not work on this machine:\n{}", exit.stderr);
+    });
+}
+
+/// The lines on stderr that are the program's, and those that the command said itself.
+pub fn apart(exit: &Exit) -> (Vec<&str>, Vec<&str>) {
+    exit.stderr.lines().partition(|line| !line.starts_with(MARK))
+}
+
+fn destination(collector: SocketAddr, transport: Transport) -> [String; 4] {
+    let transport = match transport {
+        Transport::Udp => "udp",
+        Transport::Tcp => "tcp",
+    };
+    ["--to".into(), collector.to_string(), "--transport".into(), transport.into()]
+}

@@ -1,0 +1,72 @@
+//! How often functions were called: as a target program counted it, and as the trace has it.
+
+use std::collections::BTreeMap;
+
+use codec::{EventKind, FunctionId};
+
+use crate::Trace;
+
+/// What became of the calls of a function.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Count {
+    /// How often it was entered.
+    pub calls: u64,
+    /// How often it returned.
+    pub returns: u64,
+    /// How often it was left in another way.
+    pub unwound: u64,
+}
+
+/// Reads the lines `count NAME CALLS RETURNS UNWOUND` of a target program.
+#[track_caller]
+pub fn parse(text: &str) -> BTreeMap<String, Count> {
+    let line = |line: &str| {
+        let mut words = line.strip_prefix("count ")?.split(' ');
+        let name = words.next()?.to_string();
+        let mut number = || words.next()?.parse().ok();
+        Some((name, Count { calls: number()?, returns: number()?, unwound: number()? }))
+    };
+    text.lines().map(|text| line(text).unwrap_or_else(|| panic!("a count reads otherwise than {text:?}"))).collect()
+}
+
+/// The calls of every function in a trace.
+pub fn of_trace(trace: &Trace) -> BTreeMap<FunctionId, Count> {
+    let mut counts = BTreeMap::<_, Count>::new();
+    for event in trace.threads.values().flatten() {
+        let count = counts.entry(event.function).or_default();
+        match event.kind {
+            EventKind::Call => count.calls += 1,
+            EventKind::Return => count.returns += 1,
+            EventKind::Exception => count.unwound += 1,
+        }
+    }
+    counts
+}
+
+impl std::iter::Sum for Count {
+    fn sum<I: Iterator<Item = Self>>(counts: I) -> Self {
+        counts.fold(Self::default(), |sum, count| Self {
+            calls: sum.calls + count.calls,
+            returns: sum.returns + count.returns,
+            unwound: sum.unwound + count.unwound,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_read_as_programs_write_them() {
+        let counts = parse("count leaf 10 9 1\ncount +0x1139 3 0 0\n");
+        assert_eq!(counts["leaf"], Count { calls: 10, returns: 9, unwound: 1 });
+        assert_eq!(counts["+0x1139"], Count { calls: 3, returns: 0, unwound: 0 });
+    }
+
+    #[test]
+    #[should_panic(expected = "a count reads otherwise")]
+    fn half_a_line_is_none() {
+        parse("count leaf 10 9");
+    }
+}

@@ -1,0 +1,65 @@
+//! All target programs.
+
+use super::{Library, Target};
+
+/// All target programs. What each shows is in `fixtures/targets/README.md`.
+pub const TARGETS: &[Target] = &[
+    c("plain", "plain.c"),
+    c("recursion", "recursion.c"),
+    c("threads64", "threads64.c"),
+    c("short_threads", "short_threads.c"),
+    c("pthreads", "pthreads.c"),
+    with(c("dlopen_loop", "dlopen_loop.c"), PLUGIN),
+    with(c("exceptions", "exceptions.cpp"), THROWER),
+    c("uncaught", "uncaught.cpp"),
+    flags("rust_panics", "rust_panics.rs", &["-Copt-level=1"]),
+    c("longjmp", "longjmp.c"),
+    c("contexts", "contexts.c"),
+    c("signals", "signals.c"),
+    c("fork", "fork.c"),
+    c("vfork_exec", "vfork_exec.c"),
+    c("spawn", "spawn.c"),
+    c("exec", "exec.c"),
+    c("ends", "ends.c"),
+    flags("tail_calls", "tail_calls.c", &["-O2"]),
+    flags("arguments", "arguments.c", &["-O2"]),
+    c("detail", "detail.c"),
+    c("callbacks", "callbacks.c"),
+    c("constructors", "constructors.c"),
+    c("descriptors", "descriptors.c"),
+    c("environment", "environment.c"),
+    c("stdin_echo", "stdin_echo.c"),
+    c("many_functions", "many_functions.c"),
+    c("hot_loop", "hot_loop.c"),
+    c("steady", "steady.c"),
+    // One program, in every form that a program can have.
+    flags("plain_pie", "plain.c", &["-O1", "-fPIE", "-pie"]),
+    flags("plain_no_pie", "plain.c", &["-O1", "-fno-pie", "-no-pie"]),
+    flags("plain_unoptimised", "plain.c", &["-O0"]),
+    flags("plain_no_frame_pointer", "plain.c", &["-O2", "-fomit-frame-pointer"]),
+    flags("plain_frame_pointer", "plain.c", &["-O2", "-fno-omit-frame-pointer"]),
+    flags("plain_protected", "plain.c", &["-O2", "-fcf-protection=full"]),
+    flags("plain_lazy", "plain.c", &["-O2", "-Wl,-z,lazy"]),
+    flags("plain_stripped", "plain.c", &["-O1", "-DBY_OFFSET", "-s"]),
+    flags("plain_static", "plain.c", &["-O1", "-static"]),
+    // Where frames are hardest to tell apart.
+    flags("longjmp_no_frame_pointer", "longjmp.c", &["-O2", "-fomit-frame-pointer"]),
+    with(flags("exceptions_stripped", "exceptions.cpp", &["-O2", "-DBY_OFFSET", "-s"]), THROWER),
+    flags("arguments_frame_pointer", "arguments.c", &["-O1", "-fno-omit-frame-pointer"]),
+];
+
+const PLUGIN: &[Library] = &[Library { name: "plugin", source: "plugin.c", linked: false }];
+const THROWER: &[Library] = &[Library { name: "thrower", source: "thrower.cpp", linked: true }];
+
+/// A program compiled as most are.
+const fn c(name: &'static str, source: &'static str) -> Target {
+    flags(name, source, &["-O1"])
+}
+
+const fn flags(name: &'static str, source: &'static str, flags: &'static [&'static str]) -> Target {
+    Target { name, source, flags, libraries: &[] }
+}
+
+const fn with(target: Target, libraries: &'static [Library]) -> Target {
+    Target { libraries, ..target }
+}

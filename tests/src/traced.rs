@@ -1,0 +1,290 @@
+//! A program run twice, once as it is and once traced, and what became of both.
+
+use std::{
+    collections::BTreeMap,
+    ffi::{OsStr, OsString},
+    fs,
+    io::Write,
+    path::{Path, PathBuf},
+    process::Command,
+    thread,
+};
+
+use codec::FunctionId;
+
+use crate::{
+    Collector, Exit, Folder, Process, Target, Trace, Transport, agent_command,
+    agent_command::PATIENCE,
+    collector::run_on,
+    counts::{self, Count},
+    depths::{self, Stacks},
+    process::Stdout,
+};
+
+/// What every run is traced with, unless it says otherwise: nothing is lost.
+pub const LOSSLESS: &[&str] = &["--on-full", "block"];
+
+/// What is to be run.
+#[derive(Debug)]
+pub struct Run {
+    program: PathBuf,
+    arguments: Vec<OsString>,
+    variables: Vec<(OsString, OsString)>,
+    stdin: Vec<u8>,
+    transport: Transport,
+    options: Vec<String>,
+    prepare: fn(&Path),
+}
+
+impl Run {
+    /// A program, by its path or its name.
+    pub fn of(program: impl Into<PathBuf>) -> Self {
+        Self {
+            program: program.into(),
+            arguments: Vec::new(),
+            variables: Vec::new(),
+            stdin: Vec::new(),
+            transport: Transport::Udp,
+            options: LOSSLESS.iter().map(ToString::to_string).collect(),
+            prepare: |_| {},
+        }
+    }
+
+    /// A target program.
+    #[track_caller]
+    pub fn target(name: &str) -> Self {
+        Self::of(Target::named(name).program())
+    }
+
+    /// With these arguments.
+    pub fn arguments<S: AsRef<OsStr>>(mut self, arguments: &[S]) -> Self {
+        self.arguments.extend(arguments.iter().map(|argument| argument.as_ref().to_owned()));
+        self
+    }
+
+    /// With this in its environment.
+    pub fn variable(mut self, name: &str, value: impl AsRef<OsStr>) -> Self {
+        self.variables.push((name.into(), value.as_ref().to_owned()));
+        self
+    }
+
+    /// With this as its input.
+    pub fn stdin(mut self, bytes: impl Into<Vec<u8>>) -> Self {
+        self.stdin = bytes.into();
+        self
+    }
+
+    /// Traced over this.
+    pub fn over(mut self, transport: Transport) -> Self {
+        self.transport = transport;
+        self
+    }
+
+    /// Traced with these options besides.
+    pub fn with(mut self, options: &[&str]) -> Self {
+        self.options.extend(options.iter().map(ToString::to_string));
+        self
+    }
+
+    /// Traced with these options and no others: it may lose something.
+    pub fn lossy(mut self, options: &[&str]) -> Self {
+        self.options = options.iter().map(ToString::to_string).collect();
+        self
+    }
+
+    /// In a folder that is made anew for each run, and filled by this.
+    pub fn prepared_by(mut self, prepare: fn(&Path)) -> Self {
+        self.prepare = prepare;
+        self
+    }
+
+    /// Runs it as it is and then traced.
+    #[track_caller]
+    pub fn trace(self) -> Traced {
+        agent_command::prepare();
+        let folder = Folder::new("traced");
+        let (untraced, _) = self.run(&folder, Command::new(&self.program));
+        let collector = Collector::to_disk(&folder.join("traces"), &[]);
+        let address = match self.transport {
+            Transport::Udp => collector.udp(),
+            Transport::Tcp => collector.tcp(),
+        };
+        let options: Vec<_> = self.options.iter().map(String::as_str).collect();
+        let mut command = agent_command::run_to(address, self.transport, &options);
+        command.arg(&self.program);
+        let (traced, counts) = self.run(&folder, command);
+        collector.stop().success();
+        let sessions = crate::trace::folders(&folder.join("traces"));
+        assert_eq!(sessions.len(), 1, "there is one session; the agent said:\n{}", traced.stderr);
+        let trace = Trace::only(&folder.join("traces"));
+        Traced { untraced, traced, trace, counts, program: self.program, folder }
+    }
+
+    /// Runs it once, in a folder that is always the same and always new, and reads what it counted.
+    #[track_caller]
+    fn run(&self, folder: &Folder, mut command: Command) -> (Exit, BTreeMap<String, Count>) {
+        let (work, counts) = (folder.join("work"), folder.join("counts"));
+        let _ = fs::remove_dir_all(&work);
+        fs::create_dir_all(&work).expect("a folder");
+        (self.prepare)(&work);
+        agent_command::private(&mut command);
+        command.args(&self.arguments).current_dir(&work).env("SPOOR_COUNTS", &counts);
+        command.envs(self.variables.iter().map(|(name, value)| (name, value)));
+        let mut process = Process::start(command, Stdout::Collect);
+        let (mut pipe, bytes) = (process.take_stdin().expect("stdin is piped"), self.stdin.clone());
+        let writer = thread::spawn(move || pipe.write_all(&bytes));
+        let exit = process.exit(PATIENCE);
+        // A program need not read its input.
+        let _ = writer.join();
+        let counted = fs::read_to_string(&counts).unwrap_or_default();
+        let _ = fs::remove_file(&counts);
+        (exit, counts::parse(&counted))
+    }
+}
+
+/// A program that was run as it is and traced.
+#[derive(Debug)]
+pub struct Traced {
+    /// What it did by itself.
+    pub untraced: Exit,
+    /// What it did while it was traced, and what the agent said besides.
+    pub traced: Exit,
+    /// The trace.
+    pub trace: Trace,
+    /// What the traced program counted, by the names of functions.
+    pub counts: BTreeMap<String, Count>,
+    /// The program.
+    pub program: PathBuf,
+    /// Where everything is.
+    pub folder: Folder,
+}
+
+impl Traced {
+    /// Fails the test unless everything holds that holds for every traced program.
+    #[track_caller]
+    pub fn sound(&self) -> &Self {
+        self.same_behaviour().nothing_lost().times_rise();
+        run_on("verify", &self.trace.folder, &[]).success();
+        self
+    }
+
+    /// Fails the test unless the program did the same traced as by itself, to all who see it from outside.
+    #[track_caller]
+    pub fn same_behaviour(&self) -> &Self {
+        let ending = |exit: &Exit| (exit.code, exit.signal);
+        assert_eq!(ending(&self.traced), ending(&self.untraced), "how it ended; stderr:\n{}", self.traced.stderr);
+        let text = |exit: &Exit| String::from_utf8_lossy(&exit.stdout).into_owned();
+        assert_eq!(text(&self.traced), text(&self.untraced), "what it printed");
+        assert_eq!(self.traced.stdout, self.untraced.stdout, "what it printed, to the byte");
+        let (traced, _) = agent_command::apart(&self.traced);
+        let (untraced, _) = agent_command::apart(&self.untraced);
+        assert_eq!(traced, untraced, "what it printed to stderr");
+        self
+    }
+
+    /// Fails the test unless every counted function was called, returned and was left otherwise just as often as the
+    /// program says.
+    #[track_caller]
+    pub fn exact_counts(&self) -> &Self {
+        assert!(!self.counts.is_empty(), "the program counted nothing");
+        let wrong: Vec<_> = self
+            .counts
+            .iter()
+            .map(|(name, counted)| (name, counted, self.recorded(name)))
+            .filter(|(_, counted, recorded)| *counted != recorded)
+            .map(|(name, counted, recorded)| format!("{name}: counted {counted:?}, recorded {recorded:?}"))
+            .collect();
+        assert!(wrong.is_empty(), "{}:\n{}", self.trace.folder.display(), wrong.join("\n"));
+        self
+    }
+
+    /// Fails the test unless calls and returns fit each other.
+    #[track_caller]
+    pub fn depths(&self, stacks: Stacks) -> &Self {
+        depths::consistent(&self.trace, stacks);
+        self
+    }
+
+    /// Fails the test unless the trace holds all that the program did.
+    #[track_caller]
+    pub fn nothing_lost(&self) -> &Self {
+        let manifest = &self.trace.manifest;
+        assert!(manifest.gaps.is_empty() && manifest.drops.is_empty(), "{:?} {:?}", manifest.gaps, manifest.drops);
+        for thread in &manifest.threads {
+            assert_eq!(thread.produced, thread.written, "thread {}", thread.id);
+        }
+        assert!(!self.trace.is_empty(), "something was traced");
+        self
+    }
+
+    /// Fails the test unless no event of a thread is before the one that came first.
+    #[track_caller]
+    pub fn times_rise(&self) -> &Self {
+        for (thread, events) in &self.trace.threads {
+            let sorted = events.is_sorted_by_key(|event| event.time_ns);
+            assert!(sorted, "{}: the times of thread {thread}", self.trace.folder.display());
+        }
+        self
+    }
+
+    /// Fails the test unless the trace says that the program ended like this.
+    #[track_caller]
+    pub fn ended(&self, how: &str, code: Option<i32>) -> &Self {
+        let end = self.trace.manifest.end.as_ref().map(|end| (end.how.as_str(), end.code));
+        assert_eq!(end, Some((how, code)), "how the session ended");
+        self
+    }
+
+    /// Fails the test unless the trace says that the program ended as it did.
+    #[track_caller]
+    pub fn ended_as_it_did(&self) -> &Self {
+        match (self.untraced.code, self.untraced.signal) {
+            (Some(code), _) => self.ended("exited", Some(code)),
+            (None, signal) => self.ended("signaled", signal),
+        }
+    }
+
+    /// Fails the test unless a library's functions were traced too: each under one of its names.
+    #[track_caller]
+    pub fn calls_libraries(&self, functions: &[&[&str]]) -> &Self {
+        for names in functions {
+            let calls: u64 = names.iter().map(|name| self.everywhere(name).calls).sum();
+            assert!(calls > 0, "no call of {names:?} in {}", self.trace.folder.display());
+        }
+        self
+    }
+
+    /// What the trace has of a function of the program or of a library that lies beside it. `+0x1139` is the function
+    /// at that offset of the program.
+    pub fn recorded(&self, name: &str) -> Count {
+        self.sum(|ids| match name.strip_prefix("+0x").and_then(|offset| u64::from_str_radix(offset, 16).ok()) {
+            Some(offset) => ids.path == self.program && ids.offset == offset,
+            None => ids.path.parent() == self.program.parent() && ids.name == name,
+        })
+    }
+
+    /// What the trace has of all functions of this name.
+    pub fn everywhere(&self, name: &str) -> Count {
+        self.sum(|function| function.name == name)
+    }
+
+    fn sum(&self, wanted: impl Fn(Function<'_>) -> bool) -> Count {
+        let manifest = &self.trace.manifest;
+        let paths: BTreeMap<_, _> =
+            manifest.modules.iter().map(|module| (module.id, Path::new(&module.path))).collect();
+        let counts = counts::of_trace(&self.trace);
+        let functions = manifest.functions.iter().filter(|entry| {
+            let path = paths.get(&FunctionId(entry.id).module().0);
+            path.is_some_and(|path| wanted(Function { path, name: &entry.name, offset: entry.offset }))
+        });
+        functions.filter_map(|entry| counts.get(&FunctionId(entry.id)).copied()).sum()
+    }
+}
+
+/// A function of a module.
+#[derive(Debug, Clone, Copy)]
+struct Function<'a> {
+    path: &'a Path,
+    name: &'a str,
+    offset: u64,
+}

@@ -1,0 +1,165 @@
+//! Attaching to programs that run, and leaving them.
+
+use std::{
+    fs,
+    io::{BufRead, BufReader, Read},
+    process::ChildStdout,
+    thread::{self, JoinHandle},
+    time::Duration,
+};
+
+use tests::{
+    Collector, Folder, Process, Target, Trace, Transport, agent_command,
+    counts::{self, Count},
+    depths::{self, Stacks},
+    process::Stdout,
+    trace,
+    traced::LOSSLESS,
+};
+
+use crate::{BOTH, LONG, eventually};
+
+/// A program that works until it is told to stop.
+struct Steady {
+    process: Process,
+    rest: JoinHandle<String>,
+    folder: Folder,
+}
+
+impl Steady {
+    fn start() -> Self {
+        let folder = Folder::new("steady");
+        let mut command = std::process::Command::new(Target::named("steady").program());
+        command.env("SPOOR_COUNTS", folder.join("counts"));
+        let mut process = Process::start(command, Stdout::Hold);
+        let mut stdout = BufReader::new(process.take_stdout().expect("it is held"));
+        let mut line = String::new();
+        stdout.read_line(&mut line).expect("it says something");
+        assert_eq!(line, "working\n");
+        Self { process, rest: thread::spawn(|| read_rest(stdout)), folder }
+    }
+
+    /// Has it end, and reads what it counted. It has gone on unharmed if it says so.
+    #[track_caller]
+    fn finish(mut self) -> std::collections::BTreeMap<String, Count> {
+        assert!(self.process.is_running(), "it is alive");
+        drop(self.process.take_stdin());
+        let exit = self.process.exit(LONG);
+        assert_eq!((exit.code, exit.signal, exit.stderr.as_str()), (Some(4), None, ""));
+        assert_eq!(self.rest.join().expect("it is read"), "all went well\n");
+        counts::parse(&fs::read_to_string(self.folder.join("counts")).expect("it has counted"))
+    }
+}
+
+fn read_rest(mut stdout: BufReader<ChildStdout>) -> String {
+    let mut rest = String::new();
+    let _ = stdout.read_to_string(&mut rest);
+    rest
+}
+
+/// The events that are in the files below a folder.
+fn on_disk(below: &std::path::Path) -> u64 {
+    let indices = trace::folders(below).into_iter().flat_map(|session| trace::folders(&session));
+    let bytes = indices.filter_map(|thread| fs::metadata(thread.join("index.atf")).ok()).map(|data| data.len());
+    bytes.map(|bytes| bytes.saturating_sub(64) / 32).sum()
+}
+
+/// Attaches to a process until enough has been seen, leaves it, and tells what was traced.
+#[track_caller]
+fn watch(pid: u32, transport: Transport) -> (Folder, Trace) {
+    agent_command::prepare();
+    let folder = Folder::new("attached");
+    let collector = Collector::to_disk(folder.path(), &[]);
+    let address = if transport == Transport::Udp { collector.udp() } else { collector.tcp() };
+    let mut agent = Process::start(agent_command::attach_to(address, transport, LOSSLESS, pid), Stdout::Collect);
+    eventually("enough is traced", || {
+        assert!(agent.is_running(), "the agent gave up: {}", agent.stderr().join("\n"));
+        (on_disk(folder.path()) > 20_000).then_some(())
+    });
+    agent.signal("INT");
+    let exit = agent.exit(LONG);
+    assert_eq!((exit.code, exit.signal), (Some(0), None), "it leaves in peace: {}", exit.stderr);
+    collector.stop().success();
+    let trace = Trace::only(folder.path());
+    let end = trace.manifest.end.as_ref().map(|end| end.how.as_str());
+    assert_eq!(end, Some("detached"));
+    assert!(trace.manifest.gaps.is_empty(), "{:?}", trace.manifest.gaps);
+    (folder, trace)
+}
+
+/// Fails the test unless the trace is one of the steady program's.
+#[track_caller]
+fn is_steady(trace: &Trace) {
+    depths::consistent(trace, Stacks::One);
+    let calls = counts::of_trace(trace);
+    for name in ["tick", "dives", "jumps", "compares", "round_of"] {
+        let function = trace.manifest.functions.iter().find(|function| function.name == name);
+        let count = function.and_then(|function| calls.get(&codec::FunctionId(function.id)).copied());
+        let count = count.unwrap_or_else(|| panic!("{name} was called"));
+        let ended = count.returns + count.unwound;
+        // What was open when the agent came or went has only one of the two; `dives` was up to 51 times on each stack.
+        assert!(count.calls.abs_diff(ended) <= 51 * 4, "{name}: {count:?}");
+    }
+    for events in trace.threads.values() {
+        assert!(events.is_sorted_by_key(|event| event.time_ns));
+    }
+}
+
+#[test]
+fn an_attached_program_goes_on_unharmed_when_it_is_left() {
+    for transport in BOTH {
+        let steady = Steady::start();
+        let (_folder, trace) = watch(steady.process.pid(), transport);
+        is_steady(&trace);
+        let counted = steady.finish();
+        assert!(counted["round_of"].returns >= 4 * 200);
+    }
+}
+
+#[test]
+fn a_program_can_be_attached_to_again_and_again() {
+    let steady = Steady::start();
+    let sessions: Vec<_> = (0..3).map(|_| watch(steady.process.pid(), Transport::Tcp)).collect();
+    for (_, trace) in &sessions {
+        is_steady(trace);
+    }
+    steady.finish();
+}
+
+#[test]
+fn an_agent_ends_with_the_program_that_it_is_attached_to() {
+    agent_command::prepare();
+    let steady = Steady::start();
+    let folder = Folder::new("ends");
+    let collector = Collector::to_disk(folder.path(), &[]);
+    let command = agent_command::attach_to(collector.tcp(), Transport::Tcp, LOSSLESS, steady.process.pid());
+    let mut agent = Process::start(command, Stdout::Collect);
+    eventually("something is traced", || {
+        assert!(agent.is_running(), "the agent gave up: {}", agent.stderr().join("\n"));
+        (on_disk(folder.path()) > 1000).then_some(())
+    });
+    let counted = steady.finish();
+    let exit = agent.exit(LONG);
+    assert_eq!((exit.code, exit.signal), (Some(0), None), "{}", exit.stderr);
+    collector.stop().success();
+    let trace = Trace::only(folder.path());
+    is_steady(&trace);
+    assert_eq!(trace.manifest.end.as_ref().map(|end| end.how.as_str()), Some("exited"));
+    // The last 200 rounds of each thread were made while it was watched.
+    let function = trace.manifest.functions.iter().find(|function| function.name == "round_of").expect("it is known");
+    let recorded = counts::of_trace(&trace)[&codec::FunctionId(function.id)];
+    assert!(recorded.calls >= 800 && recorded.calls <= counted["round_of"].calls, "{recorded:?} of {counted:?}");
+}
+
+#[test]
+fn a_process_that_is_not_there_is_one_clear_line() {
+    agent_command::prepare();
+    let folder = Folder::new("nobody");
+    let collector = Collector::to_disk(folder.path(), &[]);
+    // The largest there can be on Linux, and just so never in use.
+    let command = agent_command::attach_to(collector.udp(), Transport::Udp, &[], 4_194_304);
+    let exit = Process::start(command, Stdout::Collect).exit(Duration::from_secs(30));
+    assert_eq!(exit.code, Some(1));
+    assert_eq!(exit.stderr.lines().count(), 1, "{}", exit.stderr);
+    assert!(exit.stderr.contains("4194304"), "{}", exit.stderr);
+}

@@ -1,0 +1,99 @@
+//! Programs that are ended by others: what they had called until then is in the trace.
+
+use std::io::{BufRead, BufReader};
+
+use tests::{
+    Collector, Exit, Folder, Process, Target, Trace, Transport, agent_command,
+    counts::{self, Count},
+    process::Stdout,
+    traced::LOSSLESS,
+};
+
+use crate::{BOTH, LONG, child};
+
+/// A program that waits to be ended, traced.
+struct Waiting {
+    folder: Folder,
+    collector: Collector,
+    agent: Process,
+    program: u32,
+}
+
+impl Waiting {
+    /// Starts it, and waits until it has made all its calls.
+    #[track_caller]
+    fn start(transport: Transport) -> Self {
+        agent_command::prepare();
+        let folder = Folder::new("waiting");
+        let collector = Collector::to_disk(&folder.join("traces"), &[]);
+        let address = if transport == Transport::Udp { collector.udp() } else { collector.tcp() };
+        let program = Target::named("ends").program();
+        let mut command = agent_command::run_to(address, transport, LOSSLESS);
+        command.arg(&program).arg("wait").env("SPOOR_COUNTS", folder.join("counts"));
+        let mut agent = Process::start(command, Stdout::Hold);
+        let mut lines = BufReader::new(agent.take_stdout().expect("it is held")).lines();
+        let ready = lines.any(|line| line.is_ok_and(|line| line == "waiting"));
+        assert!(ready, "it ended before: {}", agent.stderr().join("\n"));
+        let program = child(agent.pid(), &program);
+        Self { folder, collector, agent, program }
+    }
+
+    /// Waits for the end of the agent, and reads the trace.
+    #[track_caller]
+    fn finish(self) -> (Exit, Trace) {
+        let exit = self.agent.exit(LONG);
+        self.collector.stop().success();
+        let trace = Trace::only(&self.folder.join("traces"));
+        let counted = std::fs::read_to_string(self.folder.join("counts")).expect("the program has counted");
+        let recorded = counts::of_trace(&trace);
+        for (name, counted) in counts::parse(&counted) {
+            let of_name = trace.manifest.functions.iter().filter(|function| function.name == name);
+            let recorded: Count =
+                of_name.filter_map(|function| recorded.get(&codec::FunctionId(function.id)).copied()).sum();
+            assert_eq!(recorded, counted, "{name} in {}", trace.folder.display());
+        }
+        assert!(trace.manifest.gaps.is_empty(), "{:?}", trace.manifest.gaps);
+        (exit, trace)
+    }
+}
+
+fn kill(signal: &str, pid: u32) {
+    let sent = std::process::Command::new("sh").args(["-c", &format!("kill -s {signal} {pid}")]).status();
+    assert!(sent.is_ok_and(|status| status.success()), "SIG{signal} to {pid}");
+}
+
+#[test]
+fn a_program_that_is_killed_has_everything_in_the_trace() {
+    for transport in BOTH {
+        let waiting = Waiting::start(transport);
+        kill("KILL", waiting.program);
+        let (exit, trace) = waiting.finish();
+        assert_eq!((exit.code, exit.signal), (None, Some(9)), "the agent ends as the program did: {}", exit.stderr);
+        let end = trace.manifest.end.as_ref().map(|end| (end.how.as_str(), end.code));
+        assert_eq!(end, Some(("signaled", Some(9))));
+    }
+}
+
+#[test]
+fn signals_to_the_agent_reach_the_program() {
+    for (name, number) in [("TERM", 15), ("HUP", 1), ("USR1", 10)] {
+        let mut waiting = Waiting::start(Transport::Tcp);
+        waiting.agent.signal(name);
+        let (exit, trace) = waiting.finish();
+        assert_eq!((exit.code, exit.signal), (None, Some(number)), "SIG{name}: {}", exit.stderr);
+        let end = trace.manifest.end.as_ref().map(|end| (end.how.as_str(), end.code));
+        assert_eq!(end, Some(("signaled", Some(number))), "SIG{name}");
+    }
+}
+
+#[test]
+fn a_program_does_not_end_with_an_agent_that_is_killed() {
+    let mut waiting = Waiting::start(Transport::Udp);
+    waiting.agent.signal("KILL");
+    let Waiting { folder, collector, agent, program } = waiting;
+    let exit = agent.exit(LONG);
+    assert_eq!(exit.signal, Some(9));
+    assert!(std::path::Path::new(&format!("/proc/{program}")).exists(), "it waits on");
+    kill("KILL", program);
+    drop((folder, collector));
+}

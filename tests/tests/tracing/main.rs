@@ -1,0 +1,61 @@
+//! The agent as its users see it: programs traced over real sockets into files, and the programs none the wiser.
+//!
+//! Every test has a collector, folders and processes of its own, and waits for what it expects with a deadline. The
+//! target programs are in `fixtures/targets`.
+
+#![forbid(unsafe_code)]
+
+mod attach;
+mod detail;
+mod endings;
+mod failures;
+mod libraries;
+mod local_server;
+mod programs;
+mod reader;
+mod redis;
+mod targets;
+mod threads;
+
+use std::{
+    fs,
+    path::Path,
+    thread,
+    time::{Duration, Instant},
+};
+
+use tests::Transport;
+
+/// Longer than anything takes, even on a machine that is busy with other tests.
+const LONG: Duration = Duration::from_secs(60);
+
+/// Both ways to the collector.
+const BOTH: [Transport; 2] = [Transport::Udp, Transport::Tcp];
+
+/// Asks until there is an answer. Fails the test where there never is one.
+#[track_caller]
+fn eventually<T>(what: &str, mut answer: impl FnMut() -> Option<T>) -> T {
+    let deadline = Instant::now() + LONG;
+    loop {
+        if let Some(answer) = answer() {
+            return answer;
+        }
+        assert!(Instant::now() < deadline, "{what}: not within {LONG:?}");
+        // Others get the processor between two looks.
+        thread::park_timeout(Duration::from_millis(10));
+    }
+}
+
+/// The process that another one has started from this file. Fails the test where it does not come.
+#[track_caller]
+fn child(parent: u32, program: &Path) -> u32 {
+    let program = fs::canonicalize(program).expect("the program is there");
+    let is_it = |pid: &u32| fs::read_link(format!("/proc/{pid}/exe")).is_ok_and(|path| path == program);
+    eventually("the program runs", || {
+        let tasks = fs::read_dir(format!("/proc/{parent}/task")).ok()?.flatten();
+        let children = tasks.filter_map(|task| fs::read_to_string(task.path().join("children")).ok());
+        let pids: Vec<u32> =
+            children.flat_map(|line| line.split_whitespace().flat_map(str::parse).collect::<Vec<_>>()).collect();
+        pids.into_iter().find(is_it)
+    })
+}
