@@ -9,6 +9,8 @@ mod contact;
 mod delivery;
 mod drops;
 mod error;
+#[cfg(test)]
+pub(crate) mod fake;
 mod greeting;
 mod link;
 mod modules;
@@ -82,9 +84,23 @@ pub struct Shipper {
 impl Shipper {
     /// Makes contact with a collector, and waits until it has answered.
     pub fn connect(settings: Settings, who: &Who) -> Result<Self, ShipError> {
+        let mut shipper = Self::new(settings, who)?;
+        let deadline = shipper.started + shipper.settings.patience;
+        while !shipper.is_connected() {
+            let all_failed = shipper.contact.failures() >= shipper.settings.to.len() as u64;
+            if all_failed || Instant::now() >= deadline {
+                return Err(shipper.contact.error(shipper.settings.patience));
+            }
+            shipper.turn(GLANCE);
+        }
+        Ok(shipper)
+    }
+
+    /// One that makes contact in its turns.
+    pub(crate) fn new(settings: Settings, who: &Who) -> Result<Self, ShipError> {
         let now = Instant::now();
         let datagram_bytes = settings.packet_bytes();
-        let mut shipper = Self {
+        Ok(Self {
             session: who.session,
             clock_zero_ns: who.clock_zero_ns,
             greeting: greeting::greeting(who, datagram_bytes)?,
@@ -106,16 +122,7 @@ impl Shipper {
             again: 0,
             ended: false,
             settings,
-        };
-        let deadline = now + shipper.settings.patience;
-        while !shipper.is_connected() {
-            let all_failed = shipper.contact.failures() >= shipper.settings.to.len() as u64;
-            if all_failed || Instant::now() >= deadline {
-                return Err(shipper.contact.error(shipper.settings.patience));
-            }
-            shipper.turn(GLANCE);
-        }
-        Ok(shipper)
+        })
     }
 
     /// Whether the collector is in contact.

@@ -22,13 +22,7 @@ use codec::{
     profile::{EndReason, FunctionName, Limit},
 };
 
-use crate::{
-    args::Transport,
-    ending::Ending,
-    install::Hooked,
-    settings::Settings,
-    signals::{Asked, Signals},
-};
+use crate::{args::Transport, ending::Ending, install::Hooked, settings::Settings, signals::Signals};
 
 /// How long to wait for the collector's answers while there is nothing to send.
 const IDLE: Duration = Duration::from_millis(2);
@@ -140,8 +134,9 @@ impl Delivery {
     /// Waits until everything is delivered, or that is given up, and says what came of it.
     pub(crate) fn finish(self, settings: &Settings, signals: &Signals) {
         let Some(thread) = self.thread else { return };
+        let asked = signals.asked();
         while !thread.is_finished() {
-            if signals.asked() != Asked::Nothing {
+            if signals.asked() != asked {
                 eprintln!("agent: stopped before everything was delivered");
                 return;
             }

@@ -163,9 +163,7 @@ impl Installer {
 
     /// Makes every function what it was.
     pub(crate) fn remove(&mut self, deadline: Instant) -> Result<()> {
-        // ORDERING: whoever waits for room in a ring sees it sooner or later.
-        self.arena.control().recording.store(0, Ordering::Relaxed);
-        let _stopped = Stopped::stop(self.pid, deadline)?;
+        let stopped = Stopped::stop(self.pid, deadline)?;
         for patch in self.modules.drain(..).flat_map(|module| module.patches) {
             let mut there = [0; 5];
             // Where somebody has put a hook over ours, ours has to stay.
@@ -173,6 +171,10 @@ impl Installer {
                 self.memory.write(patch.address, &patch.original)?;
             }
         }
+        drop(stopped);
+        // What is left are returns of functions that are being executed: no thread waits for room for those.
+        // ORDERING: whoever waits sees it sooner or later.
+        self.arena.control().recording.store(0, Ordering::Relaxed);
         Ok(())
     }
 

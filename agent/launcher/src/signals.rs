@@ -118,6 +118,11 @@ impl Signals {
         self.shared.lock().asked
     }
 
+    /// What was asked for is being done: only what is asked for from now on counts.
+    pub(crate) fn acknowledge(&self) {
+        self.shared.lock().asked = Asked::Nothing;
+    }
+
     /// Fails once somebody has asked to stop.
     pub(crate) fn check(&self) -> Result<(), Interrupted> {
         check()

@@ -211,6 +211,12 @@ impl Trace {
         Ok(())
     }
 
+    /// Whether the program has asked the system to run another one in its place, and has not come back from that.
+    fn is_executing(&self) -> bool {
+        // ORDERING: a hint while the program runs, and final when it is gone.
+        self.arena.control().executing.load(Ordering::Relaxed) != 0
+    }
+
     /// The process runs another program now.
     fn replaced(&mut self) {
         self.host.target_is_gone();
@@ -229,6 +235,9 @@ impl Trace {
     /// The program has ended: ships what is left.
     fn ended(mut self, ending: Ending, settings: &Settings, signals: &Signals) {
         self.host.target_is_gone();
+        if self.is_executing() {
+            self.replaced();
+        }
         if let Some(delivery) = self.delivery.take() {
             delivery.end(End::Process(ending));
             delivery.finish(settings, signals);
@@ -237,6 +246,7 @@ impl Trace {
 
     /// Takes everything out of the program, which goes on.
     fn detach(mut self, settings: &Settings, signals: &Signals) -> Result<ExitCode> {
+        signals.acknowledge();
         let removed = self.host.unwatch_modules().map_err(anyhow::Error::from);
         // A thread may just be loading something.
         let _ = self.look();

@@ -149,7 +149,8 @@ impl Drain {
     pub(super) fn tell_limits(&self, shipper: &mut Shipper) {
         // ORDERING: a count of its own.
         let without = self.arena.control().threads_without_ring.load(std::sync::atomic::Ordering::Relaxed);
-        let bytes = format!("{} bytes of rings were no records; events in them are not counted", self.counts.damaged_bytes);
+        let bytes =
+            format!("{} bytes of rings were no records; events in them are not counted", self.counts.damaged_bytes);
         let limit = |count, reason, detail| Limit { module: ModuleId(0), count, reason, detail };
         let limits = [
             limit(self.counts.too_deep, "max-depth", "calls"),

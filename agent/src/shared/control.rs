@@ -47,7 +47,9 @@ pub struct Control {
     pub recovered: AtomicU64,
     /// How often a function was given to a runtime to be called that could not be watched.
     pub unwatchable: AtomicU64,
-    _pad_notes: [u64; 3],
+    /// 1 while a thread asks the system to run another program in this process. Where it stays so, that was done.
+    pub executing: AtomicU64,
+    _pad_notes: [u64; 2],
     /// Where a thread of the target waits for the outside.
     pub mailbox: Mailbox,
 }

@@ -53,6 +53,9 @@ watched! {
         SigAltStack = "sigaltstack",
         Exit = "exit",
         ExitAtOnce = "_exit",
+        Execute = "execve",
+        ExecuteAt = "execveat",
+        ExecuteFile = "fexecve",
     }
     Dispatch {
         DispatchAsync = "dispatch_async",

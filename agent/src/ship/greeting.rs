@@ -67,7 +67,7 @@ mod tests {
 
     #[test]
     fn it_fits_a_datagram_whatever_the_arguments_are() {
-        for (length, fits) in [(0, 2_000), (10, 10), (5_000, 0)] {
+        for (length, fit) in [(1, true), (10, true), (5_000, false)] {
             let arguments: Vec<_> = (0..2_000).map(|number| format!("{number:0length$}")).collect();
             let bytes = greeting(&who(arguments.clone()), 1_200).expect("it can be said");
             assert!(bytes.len() <= 1_200, "{} bytes", bytes.len());
@@ -78,8 +78,10 @@ mod tests {
                 names.push(option.name());
                 let ProfileOption::Session(session) = option else { continue };
                 assert_eq!(session.argument_count, 2_000);
-                assert!(session.arguments.len() <= fits && (fits == 0 || !session.arguments.is_empty()));
-                assert!(session.arguments.iter().eq(arguments.iter().map(String::as_str).take(session.arguments.len())));
+                assert_eq!(!session.arguments.is_empty(), fit);
+                assert!(
+                    session.arguments.iter().eq(arguments.iter().map(String::as_str).take(session.arguments.len()))
+                );
             }
             assert_eq!(names, ["session", "epoch", "clock"]);
         }

@@ -106,6 +106,3 @@ impl Shipper {
         }
     }
 }
-
-#[cfg(test)]
-mod tests;

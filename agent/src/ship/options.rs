@@ -210,9 +210,8 @@ impl Options {
 
     /// Forgets those that say nothing any more: acknowledged, and about nothing that is not settled.
     pub(super) fn forget(&mut self, mut settled: impl FnMut(StreamId) -> Position) {
-        let mut is_past = |entry: &Entry| {
-            !entry.until.is_empty() && entry.until.iter().all(|(stream, end)| settled(*stream) >= *end)
-        };
+        let mut is_past =
+            |entry: &Entry| !entry.until.is_empty() && entry.until.iter().all(|(stream, end)| settled(*stream) >= *end);
         let past = self.entries.iter().filter(|(key, entry)| !self.open.contains(key) && is_past(entry));
         let past: Vec<_> = past.map(|(key, _)| *key).collect();
         past.into_iter().for_each(|key| drop(self.remove(key)));

@@ -175,6 +175,7 @@ impl Replay {
     fn begin_run(&mut self, stream: StreamId, position: Position) {
         self.close_run();
         self.ensure(stream);
+        self.list(stream);
         self.run = OpenRun { stream, first: position.0, next: position.0, offset: self.open.len() };
     }
 
@@ -199,11 +200,9 @@ impl Replay {
         self.open_runs += 1;
         let parcel = self.first + self.parcels.len() as u64;
         let (count, offset, bytes) = ((next - first) as u32, offset as u32, bytes as u32);
-        self.ensure(stream);
         let state = &mut self.streams[stream.0 as usize];
         state.runs.push_back(Run { parcel, first, count, offset, bytes, again_ms: 0 });
         state.next = next;
-        self.list(stream);
     }
 
     fn list(&mut self, stream: StreamId) {

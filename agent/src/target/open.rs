@@ -16,7 +16,8 @@ fn open(ring_bytes: usize, rings: usize, stack_bytes: u32, flags: u32) -> Result
     const INVALID: i64 = -22;
     const CLOSE_ON_EXEC: usize = 1;
     let shape = Shape { ring_bytes, rings: rings.min(thread::MOST_THREADS) };
-    let sane = ring_bytes.is_power_of_two() && ring_bytes >= HEAD_BYTES && stack_bytes <= 512 && stack_bytes.is_multiple_of(8);
+    let sane =
+        ring_bytes.is_power_of_two() && ring_bytes >= HEAD_BYTES && stack_bytes <= 512 && stack_bytes.is_multiple_of(8);
     let bytes = shape.bytes().filter(|_| sane).ok_or(INVALID)?;
     let name = c"spoor".as_ptr() as usize;
     // SAFETY: it makes a file that only exists in memory.

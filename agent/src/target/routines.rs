@@ -162,8 +162,9 @@ spoor_tls:
     .else
     add rax, 16
     .endif
+    // In a forked child all of these are zero, and there is no room.
     cmp rax, [rcx + {end}]
-    ja 40f
+    jae 40f
     lea rax, [rsi + 1]
     cmp [rdx], rax
     jbe 20f

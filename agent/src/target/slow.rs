@@ -24,17 +24,14 @@ const PASS: usize = 16;
 
 /// Called by enter, with what it saved, and r13.
 pub(super) extern "C" fn enter(entered: &mut Entered, kind: u32, r13: u64) {
-    let hooked = Thread::current().is_some_and(|thread| {
-        thread.notes.error = r13;
-        enter_on(thread, entered, kind)
-    });
+    let hooked = Thread::current().is_some_and(|thread| enter_on(thread, entered, kind, r13));
     if !hooked {
         entered.stub += PASS;
     }
 }
 
 /// Whether the return is to be hooked.
-fn enter_on(thread: &mut Thread, entered: &mut Entered, kind: u32) -> bool {
+fn enter_on(thread: &mut Thread, entered: &mut Entered, kind: u32, r13: u64) -> bool {
     let slot = &raw const entered.real as usize;
     // SAFETY: a field of our own, which a handler may have changed.
     let busy = unsafe { ptr::read_volatile(&raw const thread.busy) };
@@ -44,6 +41,7 @@ fn enter_on(thread: &mut Thread, entered: &mut Entered, kind: u32) -> bool {
         return false;
     }
     set_busy(thread, slot);
+    thread.notes.error = r13;
     if thread.restored {
         unwind::rearm(thread, slot);
     }
@@ -70,7 +68,7 @@ fn record_entry(thread: &mut Thread, entered: &mut Entered, slot: usize, kind: u
         } else if entered.real == entry.armed() {
             real = entry.real;
             entered.real = real;
-            before = watch::watched(&entry);
+            before = Some(entry);
             inherits = entry.is_slow() && watch::tail_called(thread, &entry, hooked, tsc::now());
         } else {
             unwound(thread, &entry);

@@ -26,16 +26,21 @@ pub(super) use notes::Notes;
 pub(super) const LOOK_FOR_ROUTINE: u32 = 64;
 
 /// A call was entered: a watched one, or any one on a thread whose start routine is still to be seen. `before` is the
-/// function that has jumped to it, if it was one that is watched.
-pub(super) fn entered(thread: &mut Thread, arguments: [u64; 6], entry: &Entry, before: Option<Watched>) {
+/// function that has jumped to it, if it was not called.
+pub(super) fn entered(thread: &mut Thread, arguments: [u64; 6], entry: &Entry, before: Option<Entry>) {
     if let Some(watched) = watched(entry) {
+        // Who has called it: what it returns to may be somebody further up.
+        let caller = before.map_or(entry.real, |before| before.header().function);
         match watched.family() {
             Family::Pthread => {
                 note(thread, watched, arguments, entry);
                 pthread::entered(thread, watched, arguments, entry);
             }
-            Family::Dispatch => dispatch::entered(thread, watched, arguments, entry, before),
-            Family::Swift => swift::entered(thread, watched, arguments, entry, before),
+            Family::Dispatch => dispatch::entered(thread, watched, arguments, entry, caller),
+            Family::Swift => {
+                let before = before.as_ref().and_then(self::watched);
+                swift::entered(thread, watched, arguments, entry, before);
+            }
         }
     }
     if thread.awaiting_routine > 0 {
@@ -100,7 +105,7 @@ pub(super) fn tail_called(thread: &mut Thread, entry: &Entry, hooked: bool, time
 }
 
 /// What a function is watched for.
-pub(super) fn watched(entry: &Entry) -> Option<Watched> {
+fn watched(entry: &Entry) -> Option<Watched> {
     Watched::ALL.get((entry.header().watch() as usize).checked_sub(1)?).copied()
 }
 

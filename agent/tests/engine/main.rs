@@ -165,7 +165,8 @@ fn a_full_ring_drops_and_says_how_many() {
     });
     ring.join().expect("the thread ends");
     let first = engine.take();
-    let dropped: u64 = (0..engine.arena.rings_used()).map(|at| engine.arena.head(at).dropped.load(Ordering::Relaxed)).sum();
+    let dropped: u64 =
+        (0..engine.arena.rings_used()).map(|at| engine.arena.head(at).dropped.load(Ordering::Relaxed)).sum();
     let kept = first.iter().filter(|event| event.name == "flood_test").count() as u64;
     assert!(dropped > 0 && kept > 0);
     assert_eq!(kept + dropped, 2 * CALLS);

@@ -36,17 +36,15 @@ struct Settings {
 fn main() {
     let settings = Settings::read();
     agent::prepare(Running::start_with(&["--sink", "heph:/dev/null"]).address);
-    let all: [(&str, fn(&Settings)); 4] = [
-        ("hooking", hooking::measure),
-        ("cost", cost::measure),
-        ("end-to-end", end_to_end::measure),
-        ("programs", programs::measure),
-    ];
-    for (name, measure) in all {
+    let measured = |name: &str, measure: fn(&Settings)| {
         if settings.words.is_empty() || settings.words.iter().any(|word| name.contains(word.as_str())) {
             measure(&settings);
         }
-    }
+    };
+    measured("hooking", hooking::measure);
+    measured("cost", cost::measure);
+    measured("end-to-end", end_to_end::measure);
+    measured("programs", programs::measure);
     _ = fs::remove_dir_all(&settings.folder);
 }
 

@@ -2,7 +2,7 @@
 
 use std::{env, fs, path::PathBuf, process::Command};
 
-use crate::support::{Folder, agent, run};
+use crate::support::{Folder, run, sending};
 
 /// The Python of the search path.
 fn python() -> PathBuf {
@@ -14,7 +14,7 @@ fn python() -> PathBuf {
 /// `agent run`, at home in an empty folder and with nothing but this Python to be found.
 fn at_home(folder: &Folder, python: &str, args: &[&str]) -> Command {
     folder.executable("python3", python);
-    let mut command = agent(&["run", "--quiet", "--linger", "0s"]);
+    let mut command = sending(&["run", "--quiet"]);
     command.args(args).args(["--", "/usr/bin/env", "true"]);
     command.env("HOME", &folder.0).env_remove("XDG_DATA_HOME").env_remove("XDG_CACHE_HOME");
     command.env("PATH", format!("{}:/usr/bin:/bin", folder.0.display()));
@@ -70,9 +70,9 @@ fn without_venv_pip_alone_will_do() {
 fn a_python_that_is_named_is_the_one_that_is_used() {
     let folder = Folder::new();
     let python = folder.executable("python", "#!/bin/sh\necho '{\"frida\":\"16.1.0\"}'; cat >/dev/null\n");
-    let ended = run(&mut agent(&["run", "--frida-python", &python, "--", "true"]));
+    let ended = run(&mut sending(&["run", "--frida-python", &python, "--", "true"]));
     assert_eq!(ended.code(), Some(1), "{ended:?}");
     assert!(ended.error().contains("has Frida 16.1.0, and version 17 is needed"), "{ended:?}");
-    let ended = run(&mut agent(&["run", "--frida-python", "/no/such/python", "--", "true"]));
+    let ended = run(&mut sending(&["run", "--frida-python", "/no/such/python", "--", "true"]));
     assert!(ended.code() == Some(1) && ended.error().contains("cannot start /no/such/python"), "{ended:?}");
 }

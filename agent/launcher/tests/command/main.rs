@@ -1,6 +1,7 @@
-//! The `agent` command as a user meets it: everything that needs no collector.
+//! The `agent` command as a user meets it: what it does to programs, not what it sends.
 
 mod attach;
+mod collector;
 mod doctor;
 mod install;
 mod list;

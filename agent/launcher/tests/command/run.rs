@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use crate::support::{Folder, agent, agent_run, run, run_with};
+use crate::support::{Folder, agent_run, run, run_with, sending};
 
 #[test]
 fn the_exit_code_is_passed_on() {
@@ -75,6 +75,6 @@ fn the_folder_is_the_same() {
 
 #[test]
 fn what_it_says_goes_to_standard_error() {
-    let ended = run(&mut agent(&["run", "--linger", "0s", "--", "true"]));
+    let ended = run(&mut sending(&["run", "--", "true"]));
     assert_eq!((ended.code(), ended.stdout.as_str()), (Some(0), ""), "{ended:?}");
 }

@@ -4,7 +4,7 @@ use std::process::Command;
 
 use crate::{
     program::compile,
-    support::{Folder, Running, agent, agent_run, run},
+    support::{Folder, Running, agent_run, run, sending},
 };
 
 /// Counts interrupts until it is asked for the count. Not a shell, which may lose a signal between two commands.
@@ -116,7 +116,7 @@ fn it_can_be_stopped_while_it_starts() {
     // A Python that never answers, and says when it is there.
     let ready = folder.path("ready");
     let python = folder.executable("python", format!("#!/bin/sh\nmkfifo {ready}; echo >{ready}; exec sleep 1000\n"));
-    let mut running = Running::start(&mut agent(&["run", "--frida-python", &python, "--", "echo", "begun"]));
+    let mut running = Running::start(&mut sending(&["run", "--frida-python", &python, "--", "echo", "begun"]));
     let there =
         Command::new("sh").args(["-c", &format!("until [ -p {ready} ]; do sleep 0.02; done; cat {ready}")]).status();
     assert!(there.expect("sh runs").success());

@@ -7,12 +7,15 @@ use std::{
     path::{Path, PathBuf},
     process::{Child, Command, ExitStatus, Stdio},
     sync::{
+        Arc, Mutex,
         atomic::{AtomicUsize, Ordering},
         mpsc,
     },
     thread,
     time::{Duration, Instant},
 };
+
+use crate::collector;
 
 /// How long anything may take. The first to need Frida also installs it.
 const DEADLINE: Duration = Duration::from_secs(240);
@@ -26,9 +29,17 @@ pub(crate) fn agent(args: &[&str]) -> Command {
     command
 }
 
-/// `agent run`, where nobody collects and nobody waits for it.
+/// The command with what it takes to send to a collector that wants nothing.
+pub(crate) fn sending(args: &[&str]) -> Command {
+    let [command, rest @ ..] = args else { panic!("no command") };
+    let mut sending = agent(&[command, "--transport", "tcp", "--to", &collector::address().to_string()]);
+    sending.args(rest);
+    sending
+}
+
+/// `agent run`, quietly.
 pub(crate) fn agent_run(program: &[&str]) -> Command {
-    let mut command = agent(&["run", "--quiet", "--linger", "0s", "--"]);
+    let mut command = sending(&["run", "--quiet", "--"]);
     command.args(program);
     command
 }
@@ -78,7 +89,8 @@ pub(crate) fn run_with(command: &mut Command, input: &'static [u8]) -> Ended {
 pub(crate) struct Running {
     child: Child,
     lines: mpsc::Receiver<String>,
-    errors: Option<thread::JoinHandle<String>>,
+    said: Arc<Mutex<String>>,
+    listener: Option<thread::JoinHandle<()>>,
     deadline: Instant,
 }
 
@@ -96,12 +108,15 @@ impl Running {
             }
         });
         let mut errors = child.stderr.take().expect("a pipe");
-        let errors = thread::spawn(move || {
-            let mut text = Vec::new();
-            let _ = errors.read_to_end(&mut text);
-            String::from_utf8_lossy(&text).into_owned()
+        let said = Arc::new(Mutex::new(String::new()));
+        let heard = Arc::clone(&said);
+        let listener = thread::spawn(move || {
+            let mut buffer = [0; 4096];
+            while let Ok(length @ 1..) = errors.read(&mut buffer) {
+                heard.lock().expect("a lock").push_str(&String::from_utf8_lossy(&buffer[..length]));
+            }
         });
-        Self { child, lines, errors: Some(errors), deadline: Instant::now() + DEADLINE }
+        Self { child, lines, said, listener: Some(listener), deadline: Instant::now() + DEADLINE }
     }
 
     pub(crate) fn pid(&self) -> u32 {
@@ -117,11 +132,11 @@ impl Running {
         }
     }
 
-    /// Waits until something holds.
-    pub(crate) fn until(&mut self, what: &str, mut holds: impl FnMut() -> bool) {
-        while !holds() {
+    /// Waits until it has said something on its standard error.
+    pub(crate) fn wait_said(&mut self, what: &str) {
+        while !self.said.lock().expect("a lock").contains(what) {
             if self.child.try_wait().expect("waited").is_some() || Instant::now() > self.deadline {
-                panic!("not {what}: {:?}", self.end());
+                panic!("it has not said {what:?}: {:?}", self.end());
             }
             thread::sleep(Duration::from_millis(5));
         }
@@ -151,8 +166,10 @@ impl Running {
             }
             thread::sleep(Duration::from_millis(5));
         };
-        let stderr = self.errors.take().map(|errors| errors.join().expect("read")).unwrap_or_default();
-        Ended { status, stdout: self.lines.iter().collect(), stderr }
+        if let Some(listener) = self.listener.take() {
+            listener.join().expect("read");
+        }
+        Ended { status, stdout: self.lines.iter().collect(), stderr: self.said.lock().expect("a lock").clone() }
     }
 }
 

@@ -3,11 +3,11 @@
 /// What a small buffer holds.
 const SMALL_BYTES: usize = 4 << 10;
 
-/// How many of each are kept for later.
-const MOST_SPARE: usize = 1_024;
+/// How many bytes of each kind are kept for later.
+const MOST_SPARE_BYTES: usize = 16 << 20;
 
-/// An event that did not fit any more is encoded before that is noticed.
-const ROOM_FOR_ONE_MORE: usize = 4 << 10;
+/// An event that did not fit any more is encoded before that is noticed: one with all registers and the largest stack.
+const ROOM_FOR_ONE_MORE: usize = 1 << 10;
 
 /// Large buffers, which hold a parcel while it is filled, and small ones, for parcels that were sent almost empty.
 #[derive(Debug)]
@@ -34,9 +34,12 @@ impl Pool {
 
     pub(super) fn give(&mut self, mut buffer: Vec<u8>) {
         buffer.clear();
-        let large = buffer.capacity() >= self.large_bytes;
-        let spare = if large { &mut self.large } else { &mut self.small };
-        if (large || buffer.capacity() == SMALL_BYTES) && spare.len() < MOST_SPARE {
+        let spare = match buffer.capacity() {
+            capacity if capacity >= self.large_bytes => &mut self.large,
+            SMALL_BYTES => &mut self.small,
+            _ => return,
+        };
+        if spare.len() * buffer.capacity() < MOST_SPARE_BYTES {
             spare.push(buffer);
         }
     }

@@ -1,1 +1,208 @@
-//! To come.
+//! The replay buffer against a model that keeps every event by itself.
+
+use std::collections::BTreeMap;
+
+use codec::{
+    SessionNs, SubstreamId,
+    heph::{Event, Packets, Stamp},
+};
+use quickcheck::{Arbitrary, Gen, quickcheck};
+
+use super::*;
+
+const LIMIT: usize = 1_000;
+
+fn packet(stream: u32, position: u64) -> Event<'static> {
+    let (stream, counter) = (StreamId(stream), Position(position).counter());
+    // Of different sizes.
+    let description = &"x".repeat(200)[..(position % 7 * 20) as usize];
+    let (start, end, substream) = (SessionNs(position), SessionNs(0), SubstreamId(0));
+    let description = String::leak(description.to_string());
+    Event { stamp: Stamp { stream, counter, substream, start, end }, description, attributes: Default::default() }
+}
+
+/// The events in some bytes.
+fn events(bytes: &[u8]) -> Vec<(u32, u64)> {
+    let mut packets = Packets::new(bytes, MAX_PACKET_BYTES);
+    let mut events = Vec::new();
+    while let Some(event) = packets.next_with(Event::decode) {
+        let event = event.expect("whole packets");
+        events.push((event.stamp.stream.0, event.stamp.start.0));
+    }
+    events
+}
+
+#[derive(Debug, Clone)]
+enum Step {
+    Push(u32, u8),
+    Skip(u32, u8),
+    Seal,
+    Send(u16),
+    Settle(u32, u8),
+    Again(u32, u8, u8),
+    Rewind,
+}
+
+impl Arbitrary for Step {
+    fn arbitrary(g: &mut Gen) -> Self {
+        let stream = u32::arbitrary(g) % 4;
+        let (a, b) = (u8::arbitrary(g), u8::arbitrary(g));
+        match u8::arbitrary(g) % 16 {
+            0..=4 => Self::Push(stream, a % 40),
+            5 => Self::Skip(stream, a % 5 + 1),
+            6 | 7 => Self::Seal,
+            8..=10 => Self::Send(u16::arbitrary(g)),
+            11 | 12 => Self::Settle(stream, a),
+            13 | 14 => Self::Again(stream, a, b),
+            _ => Self::Rewind,
+        }
+    }
+}
+
+/// What should be.
+#[derive(Debug, Default)]
+struct Model {
+    next: BTreeMap<u32, u64>,
+    /// Events that are kept, and whether they are underway.
+    kept: BTreeMap<(u32, u64), bool>,
+    told: BTreeMap<u32, u64>,
+    settled: BTreeMap<u32, u64>,
+}
+
+impl Model {
+    /// How far a stream was sent or dropped. What was told once stays told, also where it is to be sent again.
+    fn told(&mut self, stream: u32) -> u64 {
+        let mut unsent = self.kept.iter().filter(|((of, _), underway)| *of == stream && !**underway);
+        let next = self.next.get(&stream).copied().unwrap_or(0);
+        let told = unsent.next().map_or(next, |((_, position), _)| *position);
+        let before = self.told.entry(stream).or_default();
+        *before = told.max(*before);
+        *before
+    }
+}
+
+fn check(steps: &[Step]) {
+    let mut replay = Replay::new(LIMIT);
+    let mut model = Model::default();
+    let mut now_ms = 1;
+    for step in steps {
+        now_ms += 100;
+        match *step {
+            Step::Push(stream, count) => {
+                for _ in 0..count {
+                    let next = model.next.entry(stream).or_default();
+                    replay.push(StreamId(stream), Position(*next), &packet(stream, *next)).expect("it can be encoded");
+                    model.kept.insert((stream, *next), false);
+                    *next += 1;
+                }
+            }
+            Step::Skip(stream, count) => {
+                let next = model.next.entry(stream).or_default();
+                *next += u64::from(count);
+                replay.skip(StreamId(stream), Position(*next));
+            }
+            Step::Seal => replay.seal(),
+            Step::Send(window) => {
+                while let Some(parcel) = replay.next_parcel(window.into()) {
+                    assert!(parcel.len() <= LIMIT);
+                    for event in events(parcel) {
+                        // Whole parcels are sent, also where some of it is settled.
+                        model.kept.entry(event).and_modify(|underway| *underway = true);
+                    }
+                    replay.parcel_sent(now_ms);
+                }
+            }
+            Step::Settle(stream, share) => {
+                let (told, next) = (model.told(stream), model.next.get(&stream).copied().unwrap_or(0));
+                // Beyond what there is, too.
+                let to = (next + 3) * u64::from(share) / 255;
+                replay.settle(StreamId(stream), Position(to));
+                let settled = model.settled.entry(stream).or_default();
+                *settled = to.min(told).max(*settled);
+                model.kept.retain(|(of, position), _| *of != stream || *position >= *settled);
+            }
+            Step::Again(stream, first, count) => {
+                let range = Range { stream: StreamId(stream), first: Position(first.into()), count: count.into() };
+                let mut found = Vec::new();
+                let count = replay.again(&range, now_ms, 10, |bytes| found.extend(events(bytes)));
+                let wanted = range.first.0..range.first.0 + range.count;
+                let is_wanted = |(of, at): &(u32, u64)| *of == stream && wanted.contains(at);
+                let underway = model.kept.iter().filter(|(event, underway)| is_wanted(event) && **underway);
+                let underway: Vec<_> = underway.map(|(event, _)| *event).collect();
+                // What is settled may come too, where the rest of its run is not.
+                let settled = model.settled.get(&stream).copied().unwrap_or(0);
+                assert_eq!(count, found.len() as u64);
+                assert!(found.is_sorted() && found.iter().all(|(of, at)| *of == stream && wanted.contains(at)));
+                found.retain(|(_, position)| *position >= settled);
+                assert_eq!(found, underway);
+                let again = replay.again(&range, now_ms + 5, 10, |_| {});
+                assert_eq!(again, 0, "it is underway");
+            }
+            Step::Rewind => {
+                replay.rewind();
+                model.kept.values_mut().for_each(|underway| *underway = false);
+            }
+        }
+        assert_eq!(replay.unsettled_events(), model.kept.len() as u64);
+        assert!(replay.pushed() >= model.kept.len() as u64);
+        let unsettled: BTreeMap<_, _> = replay.positions().iter().map(|at| (at.stream.0, at.next.0)).collect();
+        for (stream, next) in model.next.clone() {
+            let settled = model.settled.get(&stream).copied().unwrap_or(0);
+            assert_eq!(replay.settled(StreamId(stream)).0, settled);
+            assert_eq!(unsettled.contains_key(&stream), settled < next, "{stream}: {settled} of {next}");
+            let told = model.told(stream);
+            assert_eq!(unsettled.get(&stream).copied().unwrap_or(told), told, "{stream}");
+        }
+    }
+    // Everything is delivered in the end, and nothing is left.
+    replay.seal();
+    while replay.next_parcel(u64::MAX).is_some() {
+        replay.parcel_sent(now_ms);
+    }
+    assert!(!replay.has_unsent());
+    for (stream, next) in &model.next {
+        replay.settle(StreamId(*stream), Position(*next));
+    }
+    assert!(replay.is_settled());
+    assert_eq!((replay.in_flight_bytes(), replay.kept_bytes(), replay.parcels.len()), (0, 0, 0));
+}
+
+quickcheck! {
+    fn it_keeps_what_the_model_keeps(steps: Vec<Step>) -> bool {
+        check(&steps);
+        true
+    }
+}
+
+#[test]
+fn an_event_that_does_not_fit_any_parcel_goes_alone() {
+    let mut replay = Replay::new(100);
+    for position in [6, 0, 13, 20] {
+        replay.push(StreamId(0), Position(position), &packet(0, position)).expect("it can be encoded");
+    }
+    replay.seal();
+    let mut parcels = Vec::new();
+    while let Some(parcel) = replay.next_parcel(u64::MAX) {
+        parcels.push(events(parcel));
+        replay.parcel_sent(1);
+    }
+    assert_eq!(parcels, [[(0, 6)], [(0, 0)], [(0, 13)], [(0, 20)]]);
+}
+
+#[test]
+fn what_was_never_sent_can_be_given_up() {
+    let mut replay = Replay::new(LIMIT);
+    for position in 0..100 {
+        replay.push(StreamId(2), Position(position), &packet(2, position)).expect("it can be encoded");
+    }
+    let sent = events(replay.next_parcel(u64::MAX).expect("a parcel")).len() as u64;
+    replay.parcel_sent(1);
+    let abandoned = replay.abandon();
+    assert_eq!(abandoned.iter().map(|range| range.count).sum::<u64>(), 100 - sent);
+    assert_eq!(abandoned[0].first, Position(sent));
+    assert!(replay.next_parcel(u64::MAX).is_none());
+    assert_eq!(replay.all_positions().last().map(|at| at.next), Some(Position(100)));
+    replay.settle(StreamId(2), Position(100));
+    assert!(replay.is_settled());
+    assert_eq!((replay.in_flight_bytes(), replay.kept_bytes()), (0, 0));
+}

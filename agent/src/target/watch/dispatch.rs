@@ -12,7 +12,7 @@ use codec::{EventKind, profile::Key};
 
 use super::{Note, busy_with, landmark, mark, note, tell};
 use crate::{
-    shared::{Family, Kind, Landmark, MAX_RECORD_WORDS, Watched, header},
+    shared::{Kind, Landmark, MAX_RECORD_WORDS, Watched, header},
     target::{shadow::Entry, thread::Thread},
 };
 
@@ -55,10 +55,8 @@ impl Submit {
             DispatchAfterF | DispatchGroupAsyncF | DispatchGroupNotifyF | DispatchApplyF => (1, Work::Function(2, 3)),
             _ => return None,
         };
-        let group = matches!(
-            watched,
-            DispatchGroupAsync | DispatchGroupAsyncF | DispatchGroupNotify | DispatchGroupNotifyF
-        );
+        let group =
+            matches!(watched, DispatchGroupAsync | DispatchGroupAsyncF | DispatchGroupNotify | DispatchGroupNotifyF);
         let when = matches!(watched, DispatchAfter | DispatchAfterF);
         Some(Self { work, queue, group: group.then_some(0), when: when.then_some(0) })
     }
@@ -78,35 +76,51 @@ impl Submit {
     }
 }
 
-/// The function of a block: behind its class, flags and a reserved word.
+/// The block that will be called for a block, and its function.
+///
+/// It is the block itself, unless `dispatch_block_create` has made it: such a one holds another, which the library
+/// calls directly.
 ///
 /// # Safety
 ///
 /// It is a block, or null.
-unsafe fn invoke_of(block: u64) -> u64 {
-    // SAFETY: promised by the caller.
-    if block == 0 { 0 } else { unsafe { *((block as usize + 16) as *const u64) } }
+unsafe fn called_for(block: u64) -> (u64, u64) {
+    // A block is: its class, flags, its function, its descriptor, and what it holds. A descriptor has the size second.
+    const FUNCTION: usize = 2;
+    const DESCRIPTOR: usize = 3;
+    const HELD: usize = 4;
+    // What one of the library holds starts with this, and has the other block as its sixth word.
+    const MAGIC: u64 = 0xD159_B10C;
+    const OTHER: usize = HELD + 5;
+    if block == 0 {
+        return (0, 0);
+    }
+    let words = block as usize as *const u64;
+    // SAFETY: promised by the caller; more is read only if the block is as large as that.
+    unsafe {
+        let function = *words.add(FUNCTION);
+        if !landmark::is_in(Landmark::Dispatch, function as usize) {
+            return (block, function);
+        }
+        let size = *(*words.add(DESCRIPTOR) as usize as *const u64).add(1);
+        let other = if size >= 8 * (OTHER as u64 + 1) && *words.add(HELD) == MAGIC { *words.add(OTHER) } else { 0 };
+        if other == 0 { (block, function) } else { (other, *(other as usize as *const u64).add(FUNCTION)) }
+    }
 }
 
-pub(super) fn entered(
-    thread: &mut Thread,
-    watched: Watched,
-    arguments: [u64; 6],
-    entry: &Entry,
-    before: Option<Watched>,
-) {
-    let is_from = |library| landmark::is_in(library, entry.real);
+pub(super) fn entered(thread: &mut Thread, watched: Watched, arguments: [u64; 6], entry: &Entry, caller: usize) {
+    let is_from = |library| landmark::is_in(library, caller);
     // How the library gets from one of its own functions to another is its own business. What Swift gives to it is
     // told as Swift's.
-    let is_own = is_from(Landmark::Dispatch) || before.is_some_and(|before| before.family() == Family::Dispatch);
+    let is_own = is_from(Landmark::Dispatch);
     let at = (entry.entered, entry.entered);
     match watched {
         Watched::DispatchCallout | Watched::DispatchCallout2 => {
-            if is_from(Landmark::Dispatch) {
+            if is_own {
                 called_out(thread, watched, arguments[0], entry);
             }
         }
-        Watched::BlockCopy if is_from(Landmark::Dispatch) => note(thread, watched, arguments, entry),
+        Watched::BlockCopy if is_own => note(thread, watched, arguments, entry),
         Watched::DispatchQueueCreate | Watched::DispatchQueueCreateWithTarget => {
             note(thread, watched, arguments, entry);
         }
@@ -126,7 +140,7 @@ fn submitted(thread: &mut Thread, watched: Watched, submit: Submit, arguments: [
     tell_label(thread, arguments[submit.queue], entry.entered);
     let (block, invoke) = match submit.work {
         // SAFETY: the program passes a block.
-        Work::Copied(place) | Work::Block(place) => (arguments[place], unsafe { invoke_of(arguments[place]) }),
+        Work::Copied(place) | Work::Block(place) => unsafe { called_for(arguments[place]) },
         Work::Function(context, function) => (arguments[context], arguments[function]),
     };
     let callout = match watched {
@@ -163,8 +177,8 @@ pub(super) fn left(thread: &mut Thread, note: &Note, result: u64, time: u64) {
             if let Some(submit) = Submit::of(watched)
                 && let Work::Copied(place) = submit.work
             {
-                let block = note.arguments[place];
-                submit.tell(thread, watched, (note.entered, time), note.arguments, block, 0);
+                // It may be gone by now, so nothing is read from it.
+                submit.tell(thread, watched, (note.entered, time), note.arguments, note.arguments[place], 0);
             }
         }
     }
@@ -194,8 +208,8 @@ fn copied(thread: &mut Thread, block: u64, copy: u64, time: u64) {
     thread.notes.take(note.slot);
     if let Some(submit) = Submit::of(note.watched) {
         // SAFETY: a copy of a block is a block.
-        let invoke = unsafe { invoke_of(copy) };
-        submit.tell(thread, note.watched, (note.entered, time), note.arguments, copy, invoke);
+        let (block, invoke) = unsafe { called_for(copy) };
+        submit.tell(thread, note.watched, (note.entered, time), note.arguments, block, invoke);
     }
 }
 

@@ -107,7 +107,16 @@ pub(super) fn entered(thread: &mut Thread, watched: Watched, arguments: [u64; 6]
                 control.exit_code.store((first & 0xFF) + 1, Ordering::Relaxed);
             }
         }
+        Watched::Execute | Watched::ExecuteAt | Watched::ExecuteFile => executing(1),
         _ => {}
+    }
+}
+
+/// Notes that this process is about to become another program, or that nothing came of that.
+fn executing(now: u64) {
+    if let Some(control) = thread::control().filter(|_| thread::is_traced_process()) {
+        // ORDERING: read once the program is gone.
+        control.executing.store(now, Ordering::Relaxed);
     }
 }
 
@@ -131,6 +140,7 @@ pub(super) fn left(thread: &mut Thread, watched: Watched, arguments: [u64; 6], r
         Watched::PthreadJoin | Watched::PthreadCancel | Watched::PthreadDetach => {
             tell(&[(Key::Result, result), (Key::Pthread, first)]);
         }
+        Watched::Execute | Watched::ExecuteAt | Watched::ExecuteFile => executing(0),
         Watched::PthreadSetName => {
             let [low, high] = sys::thread_name();
             thread.writer().put(&[tsc::now(), header(Kind::Name, 4, 0, 0), low, high]);

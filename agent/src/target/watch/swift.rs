@@ -47,6 +47,15 @@ fn current() -> Option<u64> {
     unsafe { task_of(landmark::current_task()) }
 }
 
+/// The same, as a key. Where an actor has started it unseen, it is at least known from here on.
+fn here(thread: &mut Thread, time: u64) -> Option<(Key, u64)> {
+    let id = current()?;
+    if thread.notes.last(|note| runs(note.watched)).is_some_and(|note| note.arguments[2] == 0) {
+        busy_with(thread, id, time);
+    }
+    Some((Key::Task, id))
+}
+
 /// Keys, some of which may be missing.
 struct Keys {
     keys: [(Key, u64); 4],
@@ -102,12 +111,12 @@ pub(super) fn entered(
     use Watched::*;
     let [first, second, ..] = arguments;
     let at = (entry.entered, entry.entered);
-    let task = || current().map(|id| (Key::Task, id));
+    let task = here(thread, entry.entered);
     let mut say = |keys| say(thread, watched, EventKind::Call, at, keys);
     match watched {
         SwiftTaskCreate | SwiftTaskCreateCommon => {
             if thread.notes.last(|note| creates(note.watched)).is_none() {
-                let (parent, is_child) = current().map_or((0, 0), |id| (id, 1));
+                let (parent, is_child) = task.map_or((0, 0), |(_, id)| (id, 1));
                 note(thread, watched, [first, parent, is_child, 0, 0, 0], entry);
             }
         }
@@ -130,7 +139,7 @@ pub(super) fn entered(
             }
         }
         SwiftContinuationInit => note(thread, watched, arguments, entry),
-        SwiftContinuationAwait => say([task(), Some((Key::Continuation, landmark::current_task())), None, None]),
+        SwiftContinuationAwait => say([task, Some((Key::Continuation, landmark::current_task())), None, None]),
         SwiftContinuationResume | SwiftContinuationThrowingResume | SwiftContinuationThrowingResumeWithError => {
             // SAFETY: it is suspended, so it is alive.
             let resumed = unsafe { task_of(first) }.map(|id| (Key::Task, id));
@@ -139,22 +148,22 @@ pub(super) fn entered(
         }
         // SAFETY: who cancels a task has a reference to it.
         SwiftTaskCancel => say([unsafe { task_of(first) }.map(|id| (Key::Task, id)), None, None, None]),
-        SwiftTaskSwitch => say([task(), Some((Key::Executor, second)), None, None]),
-        SwiftTaskFutureWait | SwiftTaskFutureWaitThrowing => say([task(), Some((Key::Job, second)), None, None]),
+        SwiftTaskSwitch => say([task, Some((Key::Executor, second)), None, None]),
+        SwiftTaskFutureWait | SwiftTaskFutureWaitThrowing => say([task, Some((Key::Job, second)), None, None]),
         SwiftAsyncLetBegin | SwiftAsyncLetGet | SwiftAsyncLetGetThrowing | SwiftAsyncLetFinish => {
-            say([task(), None, None, None]);
+            say([task, None, None, None]);
         }
         SwiftTaskGroupInitialize | SwiftTaskGroupCancelAll | SwiftTaskGroupDestroy | SwiftTaskGroupAddPending => {
-            say([task(), Some((Key::Group, first)), None, None]);
+            say([task, Some((Key::Group, first)), None, None]);
         }
-        SwiftTaskGroupAttachChild => say([task(), Some((Key::Group, first)), Some((Key::Job, second)), None]),
+        SwiftTaskGroupAttachChild => say([task, Some((Key::Group, first)), Some((Key::Job, second)), None]),
         SwiftTaskGroupInitializeWithFlags => {
-            say([task(), Some((Key::Group, second)), Some((Key::Flags, first)), None]);
+            say([task, Some((Key::Group, second)), Some((Key::Flags, first)), None]);
         }
         SwiftTaskGroupWaitNextThrowing | SwiftTaskGroupWaitAll => {
-            say([task(), Some((Key::Group, second)), None, None]);
+            say([task, Some((Key::Group, second)), None, None]);
         }
-        SwiftTaskFutureComplete => completed(thread, entry),
+        SwiftTaskFutureComplete => completed(thread, task, entry),
         _ => {}
     }
 }
@@ -216,15 +225,15 @@ fn run(thread: &mut Thread, job: u64, executor: Option<u64>, entry: &Entry) {
 }
 
 /// A task has come to its end.
-fn completed(thread: &mut Thread, entry: &Entry) {
-    let Some(id) = current() else { return };
+fn completed(thread: &mut Thread, task: Option<(Key, u64)>, entry: &Entry) {
+    let Some((_, id)) = task else { return };
     // One such function jumps to another.
     if thread.notes.completed == id {
         return;
     }
     thread.notes.completed = id;
     let error = Some(thread.notes.error).filter(|error| *error != 0).map(|error| (Key::Error, error));
-    let keys = [Some((Key::Task, id)), error, None, None];
+    let keys = [task, error, None, None];
     say(thread, Watched::SwiftTaskFutureComplete, EventKind::Call, (entry.entered, entry.entered), keys);
 }
 
