@@ -256,6 +256,7 @@ impl Trace {
             delivery.end(End::Detached);
             delivery.finish(settings, signals);
         }
+        self.arena.release();
         removed.context("cannot take all hooks out of the program")?;
         Ok(ExitCode::SUCCESS)
     }

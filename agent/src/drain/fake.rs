@@ -72,10 +72,6 @@ impl FakeThread {
         self.event(&[tsc::now(), header(Kind::Call, 2, depth, function)])
     }
 
-    pub(crate) fn return_(&mut self, function: u32, depth: u32, entered: u64) -> bool {
-        self.event(&[tsc::now(), header(Kind::Return, 3, depth, function), entered])
-    }
-
     /// Writes an event, or drops it where there is no room. Whether there was.
     pub(crate) fn event(&mut self, record: &[u64]) -> bool {
         self.events(record, 1)

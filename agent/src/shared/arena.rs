@@ -175,6 +175,15 @@ impl Arena {
     }
 }
 
+impl Arena {
+    /// Gives the memory of all rings back to the system: nobody will read them.
+    pub fn release(&self) {
+        let (start, bytes) = (CONTROL_BYTES as u64, (self.bytes - CONTROL_BYTES) as u64);
+        // Where this is refused the memory stays in use until the program ends.
+        let _ = fallocate(&self.file, FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, start, bytes);
+    }
+}
+
 impl Drop for Arena {
     fn drop(&mut self) {
         // SAFETY: it was mapped with this size, and nothing borrows from it any more. Nothing can be done about errors.

@@ -110,6 +110,7 @@ impl Replay {
     }
 
     /// Bytes of events that were sent and are not settled.
+    #[cfg(test)]
     pub(super) fn in_flight_bytes(&self) -> u64 {
         self.in_flight
     }

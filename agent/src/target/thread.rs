@@ -42,6 +42,8 @@ pub(super) struct Thread {
     pub(super) count: usize,
     /// How many were ever buried.
     buried: usize,
+    /// Which [`GENERATION`] its ring is of.
+    generation: u32,
     /// The start routine that is still to be seen: how many calls it is looked for.
     pub(super) awaiting_routine: u32,
     /// What watched functions remember from entry to return.
@@ -83,6 +85,9 @@ static FOREIGN: [AtomicU32; 64] = [const { AtomicU32::new(0) }; 64];
 /// What the names of Frida's threads start with: those that it starts later begin with the name of the one that did.
 const FOREIGN_NAMES: [&[u8]; 4] = [b"gum-js-loop", b"frida-", b"pool-frida", b"pool-spawner"];
 
+/// How often the program was attached to. A thread whose state is of an earlier time needs another ring.
+static GENERATION: AtomicU32 = AtomicU32::new(0);
+
 /// The id of the traced process.
 static PROCESS: AtomicU32 = AtomicU32::new(0);
 
@@ -95,6 +100,16 @@ pub(super) fn is_traced_process() -> bool {
 /// Sets up what all threads share. `here` is on a page that forked children find empty.
 pub(super) fn prepare(control: &'static Control, here: &'static AtomicU32) {
     // ORDERING: threads look at these only after hooks are in place, for which the outside stops all of them.
+    GENERATION.fetch_add(1, Ordering::Relaxed);
+    FOREIGN.iter().for_each(|place| place.store(0, Ordering::Relaxed));
+    for state in &THREADS {
+        let state = state.swap(0, Ordering::Relaxed) as *mut u8;
+        if !state.is_null() {
+            // SAFETY: states are never unmapped. Where its thread runs, it is in no hooked function but on its way out
+            // of one; it finds no room, and looks again.
+            unsafe { ptr::write_volatile(&raw mut (*state.add(WRITER_AT).cast::<Writer>()).end, 0) };
+        }
+    }
     here.store(1, Ordering::Relaxed);
     PROCESS.store(sys::getpid(), Ordering::Relaxed);
     HERE.store(ptr::from_ref(here).cast_mut(), Ordering::Relaxed);
@@ -149,11 +164,15 @@ impl Thread {
             state => {
                 // SAFETY: it is a state that belongs to this thread alone, never unmapped.
                 let thread = unsafe { &mut *(state as *mut Self) };
-                if thread.writer().is_open() {
-                    return Some(thread);
+                if !thread.writer().is_open() {
+                    *words() = [IGNORED, state];
+                    return None;
                 }
-                *words() = [IGNORED, state];
-                None
+                // ORDERING: as in `prepare`.
+                if thread.generation != GENERATION.load(Ordering::Relaxed) && !thread.begin_again() {
+                    return None;
+                }
+                Some(thread)
             }
         }
     }
@@ -170,37 +189,47 @@ impl Thread {
     fn start() -> Option<&'static mut Self> {
         // Whatever happens from here to the end is not traced.
         words()[0] = IGNORED;
-        let control = control()?;
-        let tid = sys::gettid();
         let name = sys::thread_name();
-        if is_foreign(tid, &name) {
+        if is_foreign(sys::gettid(), &name) {
             return None;
         }
-        let Some(ring) = take_ring(control) else {
-            // ORDERING: a count.
-            control.threads_without_ring.fetch_add(1, Ordering::Relaxed);
-            return None;
-        };
+        let (control, ring) = take_ring()?;
         let (head, start) = ring_at(control, ring);
         let Some(state) = state_of(ring) else {
             // ORDERING: nobody else has it, and nothing was written.
             head.state.store(RingState::Free as u32, Ordering::Release);
             return None;
         };
-        let thread = state.cast::<Self>();
         // SAFETY: the state belongs to the ring, and the ring to this thread now. It is either fresh, all zeros, which
         // are valid values, or what a thread that is gone has left.
-        let thread = unsafe { &mut *thread };
+        let thread = unsafe { &mut *state.cast::<Self>() };
         thread.reset();
-        thread.writer().open(control, head, start);
-        head.tid.store(tid, Ordering::Relaxed);
+        thread.open(control, head, start, name);
+        words()[0] = state as usize;
+        Some(thread)
+    }
+
+    /// Takes another ring: the outside has left, and is here again. What is on the stack stays known.
+    #[cold]
+    fn begin_again(&mut self) -> bool {
+        let Some((control, ring)) = take_ring() else { return false };
+        let (head, start) = ring_at(control, ring);
+        // ORDERING: other threads may look for return addresses in it.
+        THREADS[ring].store(ptr::from_mut(self) as usize, Ordering::Release);
+        self.open(control, head, start, sys::thread_name());
+        true
+    }
+
+    fn open(&mut self, control: &'static Control, head: &'static RingHead, start: usize, name: [u64; 2]) {
+        self.writer().open(control, head, start);
+        // ORDERING: as in `prepare`.
+        self.generation = GENERATION.load(Ordering::Relaxed);
+        head.tid.store(sys::gettid(), Ordering::Relaxed);
         head.pthread.store(pthread_self() as u64, Ordering::Relaxed);
         head.taken.store(tsc::now(), Ordering::Relaxed);
         head.name.iter().zip(name).for_each(|(word, value)| word.store(value, Ordering::Relaxed));
         // ORDERING: the outside sees all of the above.
         head.state.store(RingState::Live as u32, Ordering::Release);
-        words()[0] = state as usize;
-        Some(thread)
     }
 
     fn reset(&mut self) {
@@ -448,7 +477,8 @@ fn is_foreign(tid: u32, name: &[u64; 2]) -> bool {
         || FOREIGN_NAMES.iter().any(|foreign| bytes.starts_with(foreign))
 }
 
-fn take_ring(control: &Control) -> Option<usize> {
+fn take_ring() -> Option<(&'static Control, usize)> {
+    let control = control()?;
     // ORDERING: it does not change.
     let rings = control.rings.load(Ordering::Relaxed) as usize;
     for ring in 0..rings.min(MOST_THREADS) {
@@ -460,9 +490,11 @@ fn take_ring(control: &Control) -> Option<usize> {
         {
             // ORDERING: the outside looks at heads below this, and there at the state.
             control.rings_used.fetch_max(ring as u32 + 1, Ordering::Release);
-            return Some(ring);
+            return Some((control, ring));
         }
     }
+    // ORDERING: a count.
+    control.threads_without_ring.fetch_add(1, Ordering::Relaxed);
     None
 }
 

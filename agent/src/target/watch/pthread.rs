@@ -123,13 +123,14 @@ fn executing(now: u64) {
 pub(super) fn left(thread: &mut Thread, watched: Watched, arguments: [u64; 6], result: u64, entry: &Entry, time: u64) {
     // The lower half is what an `int` is returned in.
     let result = u64::from(result as u32);
-    let [first, second, ..] = arguments;
+    let [first, second, third, fourth, ..] = arguments;
     let mut tell = |keys: &[(Key, u64)]| tell(thread, watched, EventKind::Return, (entry.entered, time), keys);
     match watched {
         Watched::PthreadCreate if result == 0 && first != 0 => {
             // SAFETY: it has succeeded, so the program's pointer was good, and holds the new thread's handle.
             let handle = unsafe { *(first as usize as *const u64) };
-            tell(&[(Key::Result, result), (Key::Pthread, handle)]);
+            let (routine, argument) = ((Key::StartRoutine, third), (Key::Argument, fourth));
+            tell(&[(Key::Result, result), (Key::Pthread, handle), routine, argument]);
         }
         Watched::PthreadJoin if result == 0 && second != 0 => {
             // SAFETY: as above, and holds the value that the thread ended with.

@@ -1,0 +1,207 @@
+//! Delivering from rings to the real collector: everything arrives, or is told to be missing.
+//!
+//! The rings are real and the threads that write to them are not, so that what was produced is known exactly.
+
+#![forbid(unsafe_code)]
+
+#[allow(dead_code)]
+#[path = "../../../agent/src/drain/fake.rs"]
+mod fake;
+mod rig;
+
+use std::{
+    io::Read,
+    net::SocketAddr,
+    thread,
+    time::{Duration, Instant},
+};
+
+use codec::profile::EndReason;
+use real_agent::{
+    shared,
+    ship::{Settings, Transport},
+};
+use tests::{
+    Collector, Faults, Folder, Relay, Trace,
+    collector::{disk, run_on},
+    process::Stdout,
+};
+
+use rig::Rig;
+
+/// Longer than anything takes, even on a machine that is busy with other tests.
+const LONG: Duration = Duration::from_secs(60);
+
+fn settings(to: SocketAddr, transport: Transport) -> Settings {
+    Settings { patience: LONG, ..Settings::new(vec![to], transport) }
+}
+
+#[track_caller]
+fn verified(trace: &Trace) {
+    run_on("verify", &trace.folder, &[]).success();
+}
+
+#[test]
+fn everything_arrives_over_both_transports() {
+    for (transport, datagram_bytes) in [(Transport::Udp, 1_400), (Transport::Udp, 60_000), (Transport::Tcp, 65_536)] {
+        let folder = Folder::new("ships");
+        let collector = Collector::to_disk(folder.path(), &["--reorder-time", "5s"]);
+        let to = if transport == Transport::Udp { collector.udp() } else { collector.tcp() };
+        let mut rig = Rig::new(Settings { datagram_bytes, ..settings(to, transport) }, 4, 1 << 20);
+        for _ in 0..40 {
+            rig.work(5_000);
+            rig.turn();
+        }
+        let report = rig.finish(EndReason::Exited(3), LONG);
+        collector.stop().success();
+        assert!(report.complete, "{report}");
+        let trace = Trace::only(folder.path());
+        rig.is_all_in(&trace, 0);
+        assert_eq!(trace.len(), 200_000);
+        assert!(trace.manifest.gaps.is_empty());
+        verified(&trace);
+    }
+}
+
+#[test]
+fn a_network_that_loses_things_loses_nothing() {
+    let folder = Folder::new("ships-lossy");
+    let collector = Collector::to_disk(folder.path(), &["--reorder-time", "5s"]);
+    let faults = Faults {
+        lose: 0.1,
+        burst: 0.01,
+        burst_datagrams: 5,
+        double: 0.05,
+        delay: 0.1,
+        delay_at_most: Duration::from_millis(20),
+        lose_answers: 0.1,
+        ..Faults::default()
+    };
+    let relay = Relay::start(collector.udp(), 11, faults).expect("a socket");
+    let settings = Settings { datagram_bytes: 1_400, ..settings(relay.address(), Transport::Udp) };
+    let mut rig = Rig::new(settings, 3, 1 << 16);
+    for _ in 0..20 {
+        rig.work(500);
+        rig.turn();
+    }
+    let report = rig.finish(EndReason::Exited(0), LONG);
+    collector.stop().success();
+    assert!(report.complete && report.again > 0, "{report}");
+    assert!(relay.datagrams().1 > 20, "the network lost {:?}", relay.datagrams());
+    let trace = Trace::only(folder.path());
+    rig.is_all_in(&trace, 0);
+    verified(&trace);
+}
+
+#[test]
+fn what_does_not_fit_the_rings_is_missing_and_said_to_be() {
+    let folder = Folder::new("ships-full");
+    let collector = Collector::to_disk(folder.path(), &[]);
+    let mut rig = Rig::new(settings(collector.udp(), Transport::Udp), 3, 1 << 13);
+    for _ in 0..30 {
+        rig.work(3_000);
+        rig.turn();
+    }
+    rig.work(3_000);
+    let report = rig.finish(EndReason::Signaled(9), LONG);
+    collector.stop().success();
+    assert!(report.complete, "{report}");
+    let trace = Trace::only(folder.path());
+    let missing = trace.missing("agent:ring-full").len() as u64;
+    assert!(missing > 10_000 && missing == report.dropped["ring-full"]);
+    assert_eq!(trace.len() as u64 + missing, rig.produced());
+    rig.is_all_in(&trace, 0);
+    verified(&trace);
+}
+
+#[test]
+fn a_collector_that_is_killed_and_started_again_has_the_rest() {
+    for transport in [Transport::Udp, Transport::Tcp] {
+        let (before, after) = (Folder::new("ships-killed"), Folder::new("ships-again"));
+        let collector = Collector::to_disk(before.path(), &[]);
+        let to = if transport == Transport::Udp { collector.udp() } else { collector.tcp() };
+        let mut rig = Rig::new(settings(to, transport), 2, 1 << 20);
+        rig.work(2_000);
+        rig.settle(LONG);
+        // What is acknowledged is on disk a moment later.
+        let flushed = Instant::now() + Duration::from_secs(1);
+        while Instant::now() < flushed {
+            rig.turn();
+        }
+        collector.kill();
+        let first = rig.produced();
+        rig.work(2_000);
+        let noticed = Instant::now() + LONG;
+        while rig.is_connected() {
+            assert!(Instant::now() < noticed, "nobody notices");
+            rig.turn();
+        }
+        rig.work(2_000);
+        rig.turn();
+        let sink = disk(after.path());
+        let collector = Collector::start(&["--listen", &to.to_string(), "--sink", &sink, "--reorder-time", "500ms"]);
+        rig.work(2_000);
+        let report = rig.finish(EndReason::Exited(0), LONG);
+        collector.stop().success();
+        assert!(report.complete && report.reconnects == 1, "{transport}: {report:?}");
+        run_on("repair", before.path(), &[]).success();
+        let (before, after) = (Trace::only(before.path()), Trace::only(after.path()));
+        assert_eq!((before.len() as u64, first), (2_000, 2_000));
+        rig.is_all_in(&before, 0);
+        // The second has been told who it is and what there was, but not what the first one had.
+        assert_eq!((after.len(), after.missing("network").len()), (6_000, 2_000), "{transport}");
+        rig.is_all_in(&after, 0);
+        assert_eq!(after.manifest.threads.len(), 2);
+        verified(&after);
+    }
+}
+
+#[test]
+fn a_collector_that_is_kept_waiting_costs_only_what_is_said() {
+    let folder = Folder::new("ships-stuck");
+    let sink = disk(folder.path());
+    let arguments = ["--listen", "127.0.0.1:0", "--sink", &sink, "--sink", "stdout:events,on-full=block"];
+    let mut collector =
+        Collector::start_with(&[&arguments[..], &["--memory", "64MiB"]].concat(), Stdout::Hold);
+    let replay_bytes = 1 << 20;
+    let settings = Settings { replay_bytes, ..settings(collector.tcp(), Transport::Tcp) };
+    let mut rig = Rig::new(settings, 2, 1 << 15);
+    // Nobody reads what it prints, so that in the end nothing fits anywhere.
+    let deadline = Instant::now() + LONG;
+    while rig.dropped() < 10_000 {
+        assert!(Instant::now() < deadline, "it takes all of it");
+        rig.work(1_000);
+        rig.turn();
+    }
+    let mut stdout = collector.process().take_stdout().expect("it was held");
+    let reading = thread::spawn(move || stdout.read_to_end(&mut Vec::new()));
+    rig.work(1_000);
+    let report = rig.finish(EndReason::Exited(0), LONG);
+    collector.stop().success();
+    reading.join().expect("a reader").expect("readable");
+    assert!(report.complete, "{report}");
+    let trace = Trace::only(folder.path());
+    let missing = trace.missing("agent:ring-full").len() as u64;
+    assert_eq!((trace.len() as u64 + missing, missing), (rig.produced(), rig.dropped()));
+    rig.is_all_in(&trace, 0);
+    verified(&trace);
+}
+
+#[test]
+fn threads_come_and_go() {
+    let folder = Folder::new("ships-threads");
+    let collector = Collector::to_disk(folder.path(), &[]);
+    let mut rig = Rig::new(settings(collector.udp(), Transport::Udp), 4, 1 << 14);
+    for _ in 0..5 {
+        rig.work(1_000);
+        rig.replace_threads(LONG);
+    }
+    rig.work(1_000);
+    let report = rig.finish(EndReason::Exited(0), LONG);
+    collector.stop().success();
+    assert!(report.complete, "{report}");
+    let trace = Trace::only(folder.path());
+    assert_eq!(trace.manifest.threads.len(), 24);
+    rig.is_all_in(&trace, 0);
+    verified(&trace);
+}
