@@ -18,7 +18,7 @@ mod options;
 mod replay;
 mod report;
 mod settings;
-mod text;
+pub(crate) mod text;
 
 use std::{
     io,

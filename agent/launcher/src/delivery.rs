@@ -8,7 +8,7 @@ use std::{
         mpsc::{self, Receiver, Sender},
     },
     thread::{self, JoinHandle},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use agent::{
@@ -22,13 +22,22 @@ use codec::{
     profile::{EndReason, FunctionName, Limit},
 };
 
-use crate::{args::Transport, ending::Ending, install::Hooked, settings::Settings, signals::Signals};
+use crate::{
+    args::Transport,
+    ending::Ending,
+    install::{Hooked, Report},
+    settings::Settings,
+    signals::Signals,
+};
 
 /// How long to wait for the collector's answers while there is nothing to send.
 const IDLE: Duration = Duration::from_millis(2);
 
 /// How often it is looked whether delivery is over, or somebody is tired of waiting.
 const GLANCE: Duration = Duration::from_millis(5);
+
+/// How long a session that could not start takes at most to end.
+const GIVING_UP: Duration = Duration::from_secs(1);
 
 /// How a session ends.
 #[derive(Debug, Clone, Copy)]
@@ -97,9 +106,14 @@ impl Delivery {
         Ok(())
     }
 
-    /// Tells that a module is about to be hooked.
-    pub(crate) fn hooked(&self, module: &Hooked) {
-        self.order(Order::Hooked(Box::new(module.clone())));
+    /// Tells what is about to be hooked, and what cannot be.
+    pub(crate) fn tell(&self, report: &Report) {
+        for module in &report.modules {
+            self.order(Order::Hooked(Box::new(module.clone())));
+        }
+        for module in &report.unreadable {
+            self.limit("module-not-hooked", 1, &format!("{}: {}", module.path, module.why));
+        }
     }
 
     /// Tells that a module is gone.
@@ -129,6 +143,16 @@ impl Delivery {
     fn order(&self, order: Order) {
         // Once the session is over nobody listens.
         let _ = self.orders.send(order);
+    }
+
+    /// Ends a session in which nothing was traced.
+    pub(crate) fn give_up(self) {
+        self.end(End::Detached);
+        // Nobody waits for what could not even start.
+        let deadline = Instant::now() + GIVING_UP;
+        while self.thread.as_ref().is_some_and(|thread| !thread.is_finished()) && Instant::now() < deadline {
+            thread::sleep(GLANCE);
+        }
     }
 
     /// Waits until everything is delivered, or that is given up, and says what came of it.

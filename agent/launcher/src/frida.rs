@@ -77,6 +77,11 @@ pub(crate) struct Pending {
 }
 
 impl Pending {
+    /// Whether the answer has come, good or bad. It is taken: there is no waiting for it afterwards.
+    pub(crate) fn is_done(&self) -> bool {
+        !matches!(self.answer.try_recv(), Err(mpsc::TryRecvError::Empty))
+    }
+
     /// Waits for the answer.
     pub(crate) fn wait(self, deadline: Instant) -> Result<Value, Failure> {
         let call = self.call;
@@ -267,8 +272,8 @@ impl Host {
     }
 
     /// Stops doing so.
-    pub(crate) fn unwatch_modules(&self) -> Result<(), Failure> {
-        self.quick("unwatch", json!([])).map(drop)
+    pub(crate) fn unwatch_modules(&self) -> Pending {
+        self.begin("unwatch", json!([]))
     }
 
     /// Has Gum hook functions.

@@ -48,6 +48,8 @@ pub(crate) struct Installer {
     functions: Arc<Functions>,
     /// The modules that are hooked.
     modules: Vec<Installed>,
+    /// Where the modules are that cannot be.
+    unreadable: Vec<u64>,
     /// The number of the module that comes next. 0 stands for what is no module's.
     next_module: u32,
 }
@@ -85,7 +87,18 @@ impl Installer {
     ) -> Result<Self> {
         let memory = TargetMemory::open(pid).context("cannot open the memory of the program")?;
         let (modules, library) = (Vec::new(), library.into());
-        Ok(Self { pid, library, memory, arena, routines, exclude, functions, modules, next_module: 1 })
+        Ok(Self {
+            pid,
+            library,
+            memory,
+            arena,
+            routines,
+            exclude,
+            functions,
+            modules,
+            unreadable: Vec::new(),
+            next_module: 1,
+        })
     }
 
     /// How long planning and hooking all that is loaded may take: as the amount of code calls for.
@@ -118,7 +131,7 @@ impl Installer {
         for planned in plans {
             match planned {
                 Ok(planned) => self.lay_out(planned, deadline, &mut report)?,
-                Err(unreadable) => report.unreadable.push(unreadable),
+                Err(unreadable) => self.leave(unreadable, &mut report),
             }
         }
         tell(&report);
@@ -143,7 +156,7 @@ impl Installer {
         for mapped in unhooked.iter().filter(|mapped| mapped.base == base) {
             match Planned::plan(&self.memory, &maps, mapped, &self.exclude) {
                 Ok(planned) => self.lay_out(planned, deadline, &mut report)?,
-                Err(unreadable) => report.unreadable.push(unreadable),
+                Err(unreadable) => self.leave(unreadable, &mut report),
             }
             tell(&report);
             let installed = self.modules.last().filter(|module| module.base == base);
@@ -156,6 +169,7 @@ impl Installer {
 
     /// Forgets a module that is about to be unloaded. Its stubs stay: somebody may still return through one.
     pub(crate) fn unloaded(&mut self, base: u64) -> Option<Gone> {
+        self.unreadable.retain(|left| *left != base);
         let place = self.modules.iter().position(|module| module.base == base)?;
         let module = self.modules.swap_remove(place);
         Some(Gone { id: module.id })
@@ -178,13 +192,25 @@ impl Installer {
         Ok(())
     }
 
-    /// What is loaded and not hooked.
+    /// Whether everything that is loaded is hooked.
+    pub(crate) fn has_all(&self) -> Result<bool> {
+        Ok(self.unhooked()?.1.is_empty())
+    }
+
+    /// Leaves a module alone that cannot be hooked.
+    fn leave(&mut self, unreadable: Unreadable, report: &mut Report) {
+        self.unreadable.push(unreadable.base);
+        report.unreadable.push(unreadable);
+    }
+
+    /// What is loaded and neither hooked nor left.
     fn unhooked(&self) -> Result<(Maps, Vec<Mapped>)> {
         let maps = Maps::read(self.pid).context("the program is gone")?;
         let ours = |mapped: &Mapped| {
             Path::new(&mapped.path) == self.library
                 || mapped.path.contains("frida-agent")
                 || self.modules.iter().any(|module| module.base == mapped.base)
+                || self.unreadable.contains(&mapped.base)
         };
         let unhooked = maps.modules().into_iter().filter(|mapped| !ours(mapped)).collect();
         Ok((maps, unhooked))
@@ -227,7 +253,7 @@ impl Installer {
         let stubs = planned.stub_count();
         let bytes = Block::bytes_for(stubs);
         let Some(at) = self.map_near(planned.mapped(), bytes as u64, deadline)? else {
-            report.unreadable.push(planned.without_memory());
+            self.leave(planned.without_memory(), report);
             return Ok(());
         };
         for (landmark, start, end) in planned.landmarks() {

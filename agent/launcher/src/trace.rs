@@ -21,7 +21,7 @@ use crate::{
     ending::Ending,
     exclude::Exclude,
     executable::Executable,
-    frida::{Event, Host, Starting},
+    frida::{Event, Failure, Host, Starting},
     install::{Installer, Report},
     library::{self, Reader},
     process::Process,
@@ -42,8 +42,10 @@ const LEAVING: Duration = Duration::from_secs(10);
 /// How long one look at everything that may happen lasts.
 const GLANCE: Duration = Duration::from_millis(20);
 
-/// The most memory that rings may take up, in addresses; they use what is written to.
+/// The most memory that rings may take up, in addresses; they use what is written to. And how many there may be.
 const MOST_RING_BYTES: u64 = 64 << 30;
+const MOST_RINGS: u64 = 4096;
+const LEAST_RINGS: u64 = 16;
 
 /// Starts a program and traces it until it ends.
 pub(crate) fn run(settings: &Settings, command: &[OsString]) -> Result<ExitCode> {
@@ -64,7 +66,7 @@ pub(crate) fn run(settings: &Settings, command: &[OsString]) -> Result<ExitCode>
         if let Some(ending) = program.try_wait()? {
             break ending;
         }
-        trace.look()?;
+        trace.look();
     };
     signals.stop_forwarding();
     trace.ended(ending, settings, &signals);
@@ -90,7 +92,7 @@ pub(crate) fn attach(settings: &Settings, pid: i32) -> Result<ExitCode> {
         if signals.asked() != Asked::Nothing {
             return trace.detach(settings, &signals);
         }
-        trace.look()?;
+        trace.look();
     }
 }
 
@@ -103,12 +105,12 @@ struct Trace {
     host: Host,
     arena: Arc<Arena>,
     installer: Installer,
-    /// None once it has ended.
-    delivery: Option<Delivery>,
+    delivery: Delivery,
 }
 
 impl Trace {
-    /// Hooks everything that is loaded, for all threads but those that came after these: they are Frida's. On failure everything is undone.
+    /// Hooks everything that is loaded, for all threads but those that came after these: they are Frida's. On failure
+    /// everything is undone.
     fn install(
         settings: &Settings,
         host: Host,
@@ -121,8 +123,7 @@ impl Trace {
         let foreign: Vec<i32> = threads(pid)?.into_iter().filter(|tid| !before.contains(tid)).collect();
         let detail = if settings.detail { FLAG_DETAIL } else { 0 };
         let block = if settings.on_full == OnFull::Block { FLAG_BLOCK } else { 0 };
-        let rings = (MOST_RING_BYTES / settings.ring_bytes).clamp(16, 4096);
-        let descriptor = host.open(settings.ring_bytes, rings, settings.stack_bytes, detail | block)?;
+        let descriptor = open_rings(&host, settings, detail | block)?;
         let file = OpenOptions::new().read(true).write(true).open(format!("/proc/{pid}/fd/{descriptor}"));
         let arena = Arc::new(Arena::map(file.context("cannot open the memory that is shared with the program")?)?);
         host.close(descriptor)?;
@@ -140,7 +141,7 @@ impl Trace {
         // ORDERING: nothing is hooked yet.
         arena.control().recording.store(1, Ordering::Relaxed);
         delivery.begin(Arc::clone(&arena))?;
-        let mut trace = Self { host, arena, installer, delivery: Some(delivery) };
+        let mut trace = Self { host, arena, installer, delivery };
         let entered = started.elapsed();
         match trace.hook(&foreign, deadline) {
             Ok(report) => {
@@ -153,6 +154,7 @@ impl Trace {
                 // Nothing more can be done where this fails too.
                 let _ = trace.installer.remove(Instant::now() + LEAVING);
                 let _ = trace.arena.go_on(Instant::now() + GLANCE);
+                trace.delivery.give_up();
                 Err(error)
             }
         }
@@ -165,38 +167,54 @@ impl Trace {
             return Err(anyhow!("not ready in time: the library in the program does not answer"));
         }
         self.installer.ignore(frida_threads, deadline)?;
-        let delivery = self.delivery.as_ref();
-        let report = self.installer.install(deadline, &mut |report| tell(delivery, report))?;
+        let Self { installer, delivery, .. } = self;
+        let report = installer.install(deadline, &mut |report| delivery.tell(report))?;
         self.arena.go_on(deadline)?;
         serving.wait(deadline)?;
         // What cannot be masked takes the program's signals now and then, which is told with the rest.
         let unmasked = self.host.mask_threads(frida_threads)?;
-        if let Some(delivery) = delivery {
-            delivery.limit("frida-threads-take-signals", unmasked.len() as u64, "");
-        }
+        self.delivery.limit("frida-threads-take-signals", unmasked.len() as u64, "");
         let gum = self.host.attach_gum(&report.for_gum, deadline)?;
-        if let Some(delivery) = delivery {
-            delivery.limit("refused-by-frida", gum.failed.len() as u64, "");
-        }
+        self.delivery.limit("refused-by-frida", gum.failed.len() as u64, "");
         self.host.watch_modules()?;
+        self.hook_what_came_meanwhile(deadline)?;
         Ok(report)
     }
 
+    /// Hooks what a running program has loaded before modules were watched.
+    fn hook_what_came_meanwhile(&mut self, deadline: Instant) -> Result<()> {
+        if self.installer.has_all()? {
+            return Ok(());
+        }
+        let serving = self.host.serve();
+        while let Some(told) = self.arena.wait_told(deadline) {
+            if told == Told::Ready {
+                let Self { installer, delivery, .. } = self;
+                installer.install(deadline, &mut |report| delivery.tell(report))?;
+                self.arena.go_on(deadline)?;
+                break;
+            }
+            self.look();
+        }
+        serving.wait(deadline)?;
+        Ok(())
+    }
+
     /// Looks at everything that may happen, and waits for it for a moment.
-    fn look(&mut self) -> Result<()> {
+    fn look(&mut self) {
         match self.arena.wait_told(Instant::now() + GLANCE) {
             Some(Told::Loaded(base)) => {
-                let delivery = self.delivery.as_ref();
                 let deadline = Instant::now() + LOADING;
-                let loaded = self.installer.loaded(base, deadline, &mut |report| tell(delivery, report));
-                if let (Err(error), Some(delivery)) = (loaded, delivery) {
+                let Self { installer, delivery, .. } = self;
+                if let Err(error) = installer.loaded(base, deadline, &mut |report| delivery.tell(report)) {
                     delivery.limit("module-not-hooked", 1, &format!("{error:#}"));
                 }
+                // A thread that is not there any more has not waited.
                 let _ = self.arena.go_on(deadline);
             }
             Some(Told::Unloaded(base)) => {
-                if let (Some(gone), Some(delivery)) = (self.installer.unloaded(base), &self.delivery) {
-                    delivery.unloaded(gone.id);
+                if let Some(gone) = self.installer.unloaded(base) {
+                    self.delivery.unloaded(gone.id);
                 }
                 let _ = self.arena.go_on(Instant::now() + LOADING);
             }
@@ -205,10 +223,17 @@ impl Trace {
         while let Some(event) = self.host.next_event(Duration::ZERO) {
             match event {
                 Event::Detached(reason) if reason == "process-replaced" => self.replaced(),
-                _ => {}
+                Event::Detached(reason) => {
+                    self.delivery.limit(
+                        "frida-gone",
+                        1,
+                        &format!("modules loaded after that are not hooked: {reason}"),
+                    );
+                }
+                Event::Gone => self.delivery.limit("frida-gone", 1, "modules loaded after that are not hooked"),
+                Event::Message(_) | Event::Error(_) => {}
             }
         }
-        Ok(())
     }
 
     /// Whether the program has asked the system to run another one in its place, and has not come back from that.
@@ -218,11 +243,9 @@ impl Trace {
     }
 
     /// The process runs another program now.
-    fn replaced(&mut self) {
+    fn replaced(&self) {
         self.host.target_is_gone();
-        if let Some(delivery) = &self.delivery {
-            delivery.end(End::Replaced);
-        }
+        self.delivery.end(End::Replaced);
     }
 
     /// How the program said it would end.
@@ -233,42 +256,42 @@ impl Trace {
     }
 
     /// The program has ended: ships what is left.
-    fn ended(mut self, ending: Ending, settings: &Settings, signals: &Signals) {
+    fn ended(self, ending: Ending, settings: &Settings, signals: &Signals) {
         self.host.target_is_gone();
         if self.is_executing() {
             self.replaced();
         }
-        if let Some(delivery) = self.delivery.take() {
-            delivery.end(End::Process(ending));
-            delivery.finish(settings, signals);
-        }
+        self.delivery.end(End::Process(ending));
+        self.delivery.finish(settings, signals);
     }
 
     /// Takes everything out of the program, which goes on.
     fn detach(mut self, settings: &Settings, signals: &Signals) -> Result<ExitCode> {
         signals.acknowledge();
-        let removed = self.host.unwatch_modules().map_err(anyhow::Error::from);
-        // A thread may just be loading something.
-        let _ = self.look();
-        let removed = removed.and(self.installer.remove(Instant::now() + LEAVING));
-        let removed = removed.and(self.host.detach_gum(Instant::now() + LEAVING).map_err(Into::into));
-        if let Some(delivery) = self.delivery.take() {
-            delivery.end(End::Detached);
-            delivery.finish(settings, signals);
+        let deadline = Instant::now() + LEAVING;
+        // A thread may just be loading something, and waits for us.
+        let unwatching = self.host.unwatch_modules();
+        while !unwatching.is_done() && Instant::now() < deadline {
+            self.look();
         }
+        let removed = self.installer.remove(deadline);
+        let removed = removed.and(self.host.detach_gum(deadline).map_err(Into::into));
+        self.delivery.end(End::Detached);
+        self.delivery.finish(settings, signals);
         self.arena.release();
         removed.context("cannot take all hooks out of the program")?;
         Ok(ExitCode::SUCCESS)
     }
 }
 
-fn tell(delivery: Option<&Delivery>, report: &Report) {
-    if let Some(delivery) = delivery {
-        report.modules.iter().for_each(|module| delivery.hooked(module));
-        report
-            .unreadable
-            .iter()
-            .for_each(|module| delivery.limit("module-not-hooked", 1, &format!("{}: {}", module.path, module.why)));
+/// Has the rings made, as many as the program's limits allow.
+fn open_rings(host: &Host, settings: &Settings, flags: u32) -> Result<i32> {
+    let mut rings = (MOST_RING_BYTES / settings.ring_bytes).clamp(LEAST_RINGS, MOST_RINGS);
+    loop {
+        match host.open(settings.ring_bytes, rings, settings.stack_bytes, flags) {
+            Err(Failure::Memory(_)) if rings > LEAST_RINGS => rings = (rings / 4).max(LEAST_RINGS),
+            opened => return Ok(opened?),
+        }
     }
 }
 

@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     shared::{Kind, MAX_KEYS, RUNTIME_FUNCTIONS, Record, SKIP, parse},
-    ship::Shipper,
+    ship::{Shipper, text::cut},
 };
 
 /// The most bytes of a queue's label that are told.
@@ -273,7 +273,7 @@ impl Around<'_> {
 fn label(record: &Record<'_>, around: &mut Around<'_>) {
     let [address, label @ ..] = record.rest else { return };
     let label = text(&bytes(label));
-    let label = label.get(..label.floor_char_boundary(MOST_LABEL_BYTES)).unwrap_or(&label);
+    let label = cut(&label, MOST_LABEL_BYTES);
     if let Some(id) = around.queues.label(*address, label) {
         around.shipper.option(Queue { id, label }.into());
     }

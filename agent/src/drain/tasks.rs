@@ -4,9 +4,15 @@ use std::{fs, io::ErrorKind};
 
 /// Tells which threads exist. A trait, so that tests need no process.
 pub trait Tasks: Send {
-    /// Puts the ids of all threads that exist into `ids`. Whether that could be found out: where it could not, `ids`
+    /// Puts the ids of the threads that exist into `ids`. Whether that could be found out: where it could not, `ids`
     /// means nothing. A process that is gone has no threads.
+    ///
+    /// Linux may leave out a thread while others end, so that one that is not there has to be [asked
+    /// for](Self::is_gone).
     fn list(&mut self, ids: &mut Vec<u32>) -> bool;
+
+    /// Whether a thread is certain not to exist.
+    fn is_gone(&mut self, id: u32) -> bool;
 
     /// The name of a thread, if it can be found out.
     fn name(&mut self, id: u32) -> Option<Vec<u8>>;
@@ -37,6 +43,11 @@ impl Tasks for ProcTasks {
         }
     }
 
+    fn is_gone(&mut self, id: u32) -> bool {
+        // One that dies while it is asked for is told with another error, and with this one the next time.
+        fs::metadata(format!("/proc/{}/task/{id}", self.pid)).is_err_and(|error| error.kind() == ErrorKind::NotFound)
+    }
+
     fn name(&mut self, id: u32) -> Option<Vec<u8>> {
         let mut name = fs::read(format!("/proc/{}/task/{id}/comm", self.pid)).ok()?;
         name.pop_if(|last| *last == b'\n');
@@ -59,13 +70,15 @@ mod tests {
         let mut tasks = ProcTasks::new(std::process::id() as i32);
         let mut ids = Vec::new();
         assert!(tasks.list(&mut ids) && ids.contains(&id) && ids.contains(&std::process::id()));
+        assert!(!tasks.is_gone(id));
         assert_eq!(tasks.name(id).as_deref(), Some(&b"a thread"[..]));
         drop(wait.0);
         thread.expect("a thread").join().expect("it ends");
         // The system may take a moment to forget it.
-        while tasks.list(&mut ids) && ids.contains(&id) {
+        while !tasks.is_gone(id) {
             std::thread::yield_now();
         }
+        assert!(tasks.list(&mut ids) && !ids.contains(&id));
         assert_eq!(tasks.name(id), None);
     }
 
@@ -73,6 +86,6 @@ mod tests {
     fn a_process_that_is_gone_has_no_threads() {
         let mut ids = vec![1];
         assert!(ProcTasks::new(i32::MAX).list(&mut ids));
-        assert!(ids.is_empty());
+        assert!(ids.is_empty() && ProcTasks::new(i32::MAX).is_gone(1));
     }
 }

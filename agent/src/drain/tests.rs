@@ -41,6 +41,10 @@ impl Tasks for System {
         true
     }
 
+    fn is_gone(&mut self, id: u32) -> bool {
+        !self.0.lock().unwrap_or_else(PoisonError::into_inner).contains_key(&id)
+    }
+
     fn name(&mut self, id: u32) -> Option<Vec<u8>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&id).map(|name| name.as_bytes().to_vec())
     }

@@ -79,8 +79,8 @@ impl Drain {
             return;
         }
         let ids: HashSet<u32> = self.ids.iter().copied().collect();
-        for ring in self.rings.iter_mut().flatten() {
-            ring.is_gone |= !ids.contains(&ring.thread.tid);
+        for ring in self.rings.iter_mut().flatten().filter(|ring| !ids.contains(&ring.thread.tid)) {
+            ring.is_gone = ring.is_gone || self.tasks.is_gone(ring.thread.tid);
         }
     }
 

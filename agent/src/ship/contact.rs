@@ -21,20 +21,25 @@ const MOST_OPENING: Duration = Duration::from_secs(5);
 /// How often the agent says who it is until it is answered.
 const HELLO_EVERY: Duration = Duration::from_millis(100);
 
-/// After how much silence a collector that answers every `progress` has forgotten the agent, or is gone. Only of
-/// datagrams: a connection knows by itself.
+/// After how much silence, and after how many `progress` that were not answered, a collector has forgotten the agent or
+/// is gone. Only of datagrams: a connection knows by itself.
 const SILENCE: Duration = Duration::from_millis(1_500);
+const UNANSWERED: u32 = 5;
 
 /// The way to the collector, and how far the agent is on it.
 #[derive(Debug)]
 pub(super) struct Contact {
     addresses: Vec<SocketAddr>,
     transport: Transport,
+    /// How long each address is tried, where there are others.
+    patience: Duration,
     /// Which address is tried.
     at: usize,
     phase: Phase,
     pause: Duration,
     heard: Instant,
+    /// How many `progress` were told since.
+    unanswered: u32,
     /// How often an attempt failed or contact was lost.
     failures: u64,
     /// How often contact was made.
@@ -73,10 +78,12 @@ impl Contact {
         Ok(Self {
             addresses: settings.to.clone(),
             transport: settings.transport,
+            patience: MOST_OPENING.min(settings.patience / settings.to.len() as u32),
             at: 0,
             phase: Phase::Apart { until: now },
             pause: FIRST_PAUSE,
             heard: now,
+            unanswered: 0,
             failures: 0,
             made: 0,
             last_error: None,
@@ -107,14 +114,24 @@ impl Contact {
         self.addresses[self.at]
     }
 
+    /// Notes that something was said which is always answered.
+    pub(super) fn expects_answer(&mut self) {
+        self.unanswered = self.unanswered.saturating_add(1);
+    }
+
+    /// Whether the collector should have been heard of by now. An agent that was held up itself has not asked.
+    fn is_silent(&self, now: Instant) -> bool {
+        self.unanswered >= UNANSWERED && now.saturating_duration_since(self.heard) >= SILENCE
+    }
+
     /// Does what is due to make contact. `hello` is what the agent says until it is answered.
     pub(super) fn tend(&mut self, now: Instant, hello: impl FnOnce() -> Vec<Vec<u8>>) {
-        match &mut self.phase {
+        match &self.phase {
             Phase::Apart { until } if now >= *until => match Link::open(self.address(), self.transport) {
                 Ok(link) => self.phase = Phase::Opening { link, since: now },
                 Err(error) => self.lose(error, now),
             },
-            Phase::Together { link: Link::Udp(_) } if now.saturating_duration_since(self.heard) >= SILENCE => {
+            Phase::Together { link: Link::Udp(_) } if self.is_silent(now) => {
                 let apart = Phase::Apart { until: now };
                 if let Phase::Together { link } = std::mem::replace(&mut self.phase, apart) {
                     self.phase = Phase::Greeting { link, since: now, said: None, anew: false };
@@ -125,7 +142,7 @@ impl Contact {
         self.finish_opening(now);
         let several = self.addresses.len() > 1;
         let Phase::Greeting { link, since, said, .. } = &mut self.phase else { return };
-        if several && now.saturating_duration_since(*since) >= MOST_OPENING {
+        if several && now.saturating_duration_since(*since) >= self.patience {
             return self.lose(ErrorKind::TimedOut.into(), now);
         }
         if said.is_some_and(|said| now.saturating_duration_since(said) < HELLO_EVERY) {
@@ -152,7 +169,7 @@ impl Contact {
         let Phase::Opening { link, since } = &self.phase else { return };
         match link.is_ready() {
             Ok(true) => {}
-            Ok(false) if now.saturating_duration_since(*since) >= MOST_OPENING => {
+            Ok(false) if now.saturating_duration_since(*since) >= self.patience => {
                 return self.lose(ErrorKind::TimedOut.into(), now);
             }
             Ok(false) => return,
@@ -166,6 +183,7 @@ impl Contact {
     /// Gives up on this attempt, or on the contact that there was.
     fn lose(&mut self, error: io::Error, now: Instant) {
         self.failures += 1;
+        self.unanswered = 0;
         self.last_error = Some((self.address(), error));
         self.at = (self.at + 1) % self.addresses.len();
         self.phase = Phase::Apart { until: now + self.pause };
@@ -174,7 +192,7 @@ impl Contact {
 
     /// The collector has answered.
     pub(super) fn answered(&mut self, now: Instant) -> Made {
-        self.heard = now;
+        (self.heard, self.unanswered) = (now, 0);
         match std::mem::replace(&mut self.phase, Phase::Apart { until: now }) {
             Phase::Greeting { link, anew, .. } => {
                 self.pause = FIRST_PAUSE;
@@ -245,6 +263,7 @@ impl Contact {
         match (self.last_error.take(), &self.phase) {
             (Some((to, error)), Phase::Apart { .. } | Phase::Opening { .. }) => match error.kind() {
                 ErrorKind::ConnectionRefused => ShipError::Refused { to, transport },
+                ErrorKind::TimedOut if transport == Transport::Udp => ShipError::NoAnswer { to, patience },
                 _ => ShipError::Unreachable { to, transport, source: error },
             },
             (None, Phase::Apart { .. } | Phase::Opening { .. }) => {

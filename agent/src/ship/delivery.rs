@@ -171,11 +171,14 @@ impl Shipper {
 
     fn tell_progress(&mut self, now: Instant) {
         let positions = self.replay.positions();
-        let mut send = sender(&mut self.contact, &mut self.bytes, now);
         let packets = progress(session_now(self.clock_zero_ns), &positions, self.settings.packet_bytes());
+        let mut send = sender(&mut self.contact, &mut self.bytes, now);
+        let told = packets.iter().all(|packet| send(packet));
+        drop(send);
         // What is not taken is tried again with the next turn.
-        if packets.iter().all(|packet| send(packet)) {
+        if told {
             self.told_progress = now;
+            self.contact.expects_answer();
         }
     }
 

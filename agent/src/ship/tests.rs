@@ -17,7 +17,7 @@ fn event(stream: u32, position: u64) -> FunctionEvent<'static> {
     let (stream, counter) = (StreamId(stream), Counter(position as u32));
     FunctionEvent {
         stamp: Stamp { stream, counter, substream: SubstreamId(0), start, end },
-        kind: if position % 2 == 0 { EventKind::Call } else { EventKind::Return },
+        kind: if position.is_multiple_of(2) { EventKind::Call } else { EventKind::Return },
         function: Some(FunctionId(position)),
         ip: None,
         depth: 1,

@@ -4,8 +4,9 @@
 const CUT: &str = "…";
 
 /// The start of a text, of at most so many bytes.
-pub(super) fn cut(text: &str, most_bytes: usize) -> &str {
-    text.get(..text.floor_char_boundary(most_bytes)).unwrap_or(text)
+pub(crate) fn cut(text: &str, most_bytes: usize) -> &str {
+    let end = (0..=most_bytes.min(text.len())).rev().find(|end| text.is_char_boundary(*end));
+    text.get(..end.unwrap_or(0)).unwrap_or(text)
 }
 
 /// Cuts a name that is longer than so many bytes, and shows that it was.

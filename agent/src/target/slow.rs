@@ -87,7 +87,7 @@ fn record_entry(thread: &mut Thread, entered: &mut Entered, slot: usize, kind: u
     }
     let depth = if hooked { thread.depth() } else { entries(thread) };
     call(thread, &entry, arguments, entered.rbp, depth);
-    if entry.header().watch() != 0 || thread.awaiting_routine > 0 {
+    if entry.header().watch() != 0 || thread.awaiting_routine > 0 || thread.notes.is_seeking() {
         watch::entered(thread, arguments, &entry, before);
     }
     hooked

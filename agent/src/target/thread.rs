@@ -101,6 +101,7 @@ pub(super) fn is_traced_process() -> bool {
 pub(super) fn prepare(control: &'static Control, here: &'static AtomicU32) {
     // ORDERING: threads look at these only after hooks are in place, for which the outside stops all of them.
     GENERATION.fetch_add(1, Ordering::Relaxed);
+    super::watch::prepare();
     FOREIGN.iter().for_each(|place| place.store(0, Ordering::Relaxed));
     for state in &THREADS {
         let state = state.swap(0, Ordering::Relaxed) as *mut u8;
@@ -230,6 +231,7 @@ impl Thread {
         head.name.iter().zip(name).for_each(|(word, value)| word.store(value, Ordering::Relaxed));
         // ORDERING: the outside sees all of the above.
         head.state.store(RingState::Live as u32, Ordering::Release);
+        super::watch::started(self);
     }
 
     fn reset(&mut self) {

@@ -16,7 +16,7 @@ mod pthread;
 mod swift;
 
 use super::{shadow::Entry, thread::Thread};
-use crate::shared::{Family, Kind, MAX_KEYS, Watched, header};
+use crate::shared::{Family, Kind, MAX_KEYS, Watched, header, tsc};
 use codec::{EventKind, profile::Key};
 use notes::Note;
 pub(super) use notes::Notes;
@@ -25,12 +25,28 @@ pub(super) use notes::Notes;
 /// functions of the thread library that call it.
 pub(super) const LOOK_FOR_ROUTINE: u32 = 64;
 
-/// A call was entered: a watched one, or any one on a thread whose start routine is still to be seen. `before` is the
-/// function that has jumped to it, if it was not called.
+/// Forgets what the outside was told, and what was found in hooks that are gone: it is another outside from here on.
+pub(super) fn prepare() {
+    dispatch::prepare();
+    swift::prepare();
+}
+
+/// A thread has a ring. What it is busy with it may have been busy with before.
+pub(super) fn started(thread: &mut Thread) {
+    thread.notes.told_substream = 0;
+    let substream = thread.notes.substream;
+    busy_with(thread, substream, tsc::now());
+}
+
+/// A call was entered: a watched one, or any one on a thread that looks for a certain function. `before` is the function
+/// that has jumped to it, if it was not called.
 pub(super) fn entered(thread: &mut Thread, arguments: [u64; 6], entry: &Entry, before: Option<Entry>) {
+    // Who has called it: what it returns to may be somebody further up.
+    let caller = before.map_or(entry.real, |before| before.header().function);
+    if thread.notes.is_seeking() {
+        swift::seek(thread, arguments[0], entry, caller);
+    }
     if let Some(watched) = watched(entry) {
-        // Who has called it: what it returns to may be somebody further up.
-        let caller = before.map_or(entry.real, |before| before.header().function);
         match watched.family() {
             Family::Pthread => {
                 note(thread, watched, arguments, entry);
@@ -48,10 +64,14 @@ pub(super) fn entered(thread: &mut Thread, arguments: [u64; 6], entry: &Entry, b
         if pthread::is_routine(entry.header().function, arguments[0]) {
             pthread::routine_entered(thread, arguments[0], entry);
         } else if thread.awaiting_routine > 0 {
-            // So that the next call takes the slow way too: it seems to be on another stack.
-            thread.size = 0;
+            look_on(thread);
         }
     }
+}
+
+/// Has the next call take the slow way, too: it will seem to be on another stack.
+fn look_on(thread: &mut Thread) {
+    thread.size = 0;
 }
 
 /// A function whose entry is marked slow returns.

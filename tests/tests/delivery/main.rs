@@ -161,8 +161,7 @@ fn a_collector_that_is_kept_waiting_costs_only_what_is_said() {
     let folder = Folder::new("ships-stuck");
     let sink = disk(folder.path());
     let arguments = ["--listen", "127.0.0.1:0", "--sink", &sink, "--sink", "stdout:events,on-full=block"];
-    let mut collector =
-        Collector::start_with(&[&arguments[..], &["--memory", "64MiB"]].concat(), Stdout::Hold);
+    let mut collector = Collector::start_with(&[&arguments[..], &["--memory", "64MiB"]].concat(), Stdout::Hold);
     let replay_bytes = 1 << 20;
     let settings = Settings { replay_bytes, ..settings(collector.tcp(), Transport::Tcp) };
     let mut rig = Rig::new(settings, 2, 1 << 15);

@@ -32,6 +32,10 @@ impl Tasks for System {
         true
     }
 
+    fn is_gone(&mut self, id: u32) -> bool {
+        !self.0.lock().unwrap_or_else(PoisonError::into_inner).contains(&id)
+    }
+
     fn name(&mut self, _: u32) -> Option<Vec<u8>> {
         None
     }

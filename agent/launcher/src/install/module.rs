@@ -66,6 +66,7 @@ pub(crate) struct Gone {
 /// A module that could not be hooked at all.
 #[derive(Debug, Clone)]
 pub(crate) struct Unreadable {
+    pub(crate) base: u64,
     pub(crate) path: String,
     pub(crate) why: String,
 }
@@ -78,8 +79,11 @@ impl Planned {
         exclude: &Exclude,
     ) -> Result<Self, Unreadable> {
         let file = maps.open_path(mapped);
-        let image =
-            Image::open(&file).map_err(|error| Unreadable { path: mapped.path.clone(), why: error.to_string() })?;
+        let image = Image::open(&file).map_err(|error| Unreadable {
+            base: mapped.base,
+            path: mapped.path.clone(),
+            why: error.to_string(),
+        })?;
         let bias = mapped.base.wrapping_sub(image.link_base());
         let loaded = ModuleMemory { memory, bias };
         let whole = exclude.module(file_name(&mapped.path));
@@ -142,7 +146,11 @@ impl Planned {
 
     /// That there is no memory near it.
     pub(super) fn without_memory(self) -> Unreadable {
-        Unreadable { path: self.mapped.path, why: "no memory is free within 2 GiB of it".into() }
+        Unreadable {
+            base: self.mapped.base,
+            path: self.mapped.path,
+            why: "no memory is free within 2 GiB of it".into(),
+        }
     }
 
     pub(super) fn hooked(self, id: u32) -> Hooked {

@@ -218,6 +218,11 @@ fn copied(thread: &mut Thread, block: u64, copy: u64, time: u64) {
 static LABELLED: [AtomicUsize; 1024] = [const { AtomicUsize::new(0) }; 1024];
 const PLACES: usize = 8;
 
+pub(super) fn prepare() {
+    // ORDERING: a hint: at worst a label is told twice.
+    LABELLED.iter().for_each(|place| place.store(0, Ordering::Relaxed));
+}
+
 fn places(queue: usize) -> impl Iterator<Item = &'static AtomicUsize> {
     let first = (queue >> 4).wrapping_mul(0x9E37_79B9) >> 7;
     (0..PLACES).map(move |place| &LABELLED[(first + place) % LABELLED.len()])

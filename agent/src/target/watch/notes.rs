@@ -17,6 +17,10 @@ pub(in crate::target) struct Notes {
     pub(super) told_substream: u64,
     /// The task that was seen to complete last.
     pub(super) completed: u64,
+    /// For how many calls the function is looked for that runs this job, and who calls it.
+    pub(super) seeking: u32,
+    pub(super) sought_job: u64,
+    pub(super) sought_by: usize,
     /// What r13 held at the last entry that took the slow way: Swift passes errors in it.
     pub(in crate::target) error: u64,
 }
@@ -50,6 +54,11 @@ impl Notes {
     /// Removes the call that has this slot.
     pub(super) fn take(&mut self, slot: usize) -> Option<Note> {
         self.calls.iter_mut().find(|note| note.is_some_and(|note| note.slot == slot))?.take()
+    }
+
+    /// Whether any call may be one that is looked for.
+    pub(in crate::target) fn is_seeking(&self) -> bool {
+        self.seeking > 0
     }
 
     /// Whether there is a call with this slot.

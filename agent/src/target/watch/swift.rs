@@ -6,9 +6,11 @@
 //! That a task completes is seen where the function is entered that its first context says it ends with. There are a
 //! few of these, all of them private to the library; each is watched from the first time on that a task names it.
 
+use core::sync::atomic::{AtomicU32, Ordering};
+
 use codec::{EventKind, profile::Key};
 
-use super::{Note, busy_with, landmark, mark, note, tell};
+use super::{Note, busy_with, landmark, look_on, mark, note, tell};
 use crate::{
     shared::{Landmark, Watched},
     target::{shadow::Entry, thread::Thread},
@@ -129,6 +131,7 @@ pub(super) fn entered(
         | SwiftTaskEnqueueTaskOnExecutor => enqueued(thread, watched, arguments, entry, before),
         SwiftJobRun | SwiftJobRunOnTaskExecutor | SwiftJobRunOnBothExecutors => {
             run(thread, first, Some(second), entry);
+            start_seeking(thread, first, entry);
         }
         SwiftRunJob => {
             // A job that is given to a thread as such is told already. One that an actor runs is not.
@@ -222,6 +225,44 @@ fn run(thread: &mut Thread, job: u64, executor: Option<u64>, entry: &Entry) {
     say(thread, Watched::SwiftJobRun, EventKind::Call, (entry.entered, entry.entered), keys);
     let (id, is_task) = task.map_or((0, 0), |id| (id, 1));
     note(thread, Watched::SwiftJobRun, [job, id, is_task, before, 0, 0], entry);
+}
+
+/// How often the private function that runs a job is still looked for. 0 once it is known.
+static TRIES: AtomicU32 = AtomicU32::new(0);
+const MOST_TRIES: u32 = 64;
+
+pub(super) fn prepare() {
+    // ORDERING: a count that need not be exact.
+    TRIES.store(MOST_TRIES, Ordering::Relaxed);
+}
+
+/// Looks for the function that runs a job, which is the one that `swift_job_run` calls with it.
+fn start_seeking(thread: &mut Thread, job: u64, entry: &Entry) {
+    const CALLS: u32 = 16;
+    // ORDERING: a count that need not be exact.
+    let tries = TRIES.load(Ordering::Relaxed);
+    if tries > 0 {
+        TRIES.store(tries - 1, Ordering::Relaxed);
+        (thread.notes.seeking, thread.notes.sought_job) = (CALLS, job);
+        thread.notes.sought_by = entry.header().function;
+        look_on(thread);
+    }
+}
+
+/// A function was entered: perhaps the one that is looked for.
+pub(super) fn seek(thread: &mut Thread, argument: u64, entry: &Entry, caller: usize) {
+    /// More than `swift_job_run` has.
+    const BYTES: usize = 1024;
+    thread.notes.seeking -= 1;
+    if argument == thread.notes.sought_job && caller.wrapping_sub(thread.notes.sought_by) < BYTES {
+        // SAFETY: it has just been called, as what it is now known to be.
+        unsafe { mark::watch(entry.header().function, Watched::SwiftRunJob) };
+        // ORDERING: as above.
+        TRIES.store(0, Ordering::Relaxed);
+        thread.notes.seeking = 0;
+    } else if thread.notes.is_seeking() {
+        look_on(thread);
+    }
 }
 
 /// A task has come to its end.
