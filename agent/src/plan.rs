@@ -228,6 +228,11 @@ impl Planner<'_> {
             Entry::Odd => return Err(Reason::OddEntryFrame),
             Entry::Call => {}
         }
+        // The cold part of a function that is cut off before it has touched the stack looks like a function itself.
+        let has = |marks: &Marks<'_>| marks.any(section, address..address + 1);
+        if names.is_empty() && has(&self.sweep.branched) && !has(&self.sweep.called) {
+            return Err(Reason::ColdPart);
+        }
         let prologue = self.prologue(section, frame)?;
         let is_entered = |address| self.sweep.targets.any(section, address..address + 1);
         if names.is_empty() && prologue.begins_with_padding() && !is_entered(address) {

@@ -1,5 +1,7 @@
 //! One pass over all code: where branches land, and what each function does with its own return address.
 
+use std::ops::Range;
+
 use gimli::UnwindContext;
 use iced_x86::{Code as Op, Decoder, DecoderOptions, Instruction, OpKind, Register};
 
@@ -16,6 +18,10 @@ use super::{
 pub(super) struct Sweep<'a> {
     /// Where branches and calls land, and which addresses of code are taken.
     pub(super) targets: Marks<'a>,
+    /// Where conditional branches from other frames land: compilers jump so within a function, and not to another.
+    pub(super) branched: Marks<'a>,
+    /// What is called, or has its address taken.
+    pub(super) called: Marks<'a>,
     /// What is known of the body of each frame, in the order of the frames.
     pub(super) bodies: Vec<Body>,
 }
@@ -35,7 +41,9 @@ impl<'a> Sweep<'a> {
     /// Goes through all code. The addresses in `starts` begin functions, whatever the code before them looks like.
     pub(super) fn of(image: &'a Image, frames: &Frames<'a>, starts: &Marks<'_>) -> Self {
         let code = image.code();
-        let mut sweep = Self { targets: Marks::new(code), bodies: Vec::with_capacity(frames.list().len()) };
+        let bodies = Vec::with_capacity(frames.list().len());
+        let mut sweep =
+            Self { targets: Marks::new(code), branched: Marks::new(code), called: Marks::new(code), bodies };
         let mut context = UnwindContext::new();
         let mut suspects = Vec::new();
         let mut tables = Tables::default();
@@ -45,7 +53,9 @@ impl<'a> Sweep<'a> {
             let (here, others) = rest.split_at(rest.partition_point(|frame| frame.start < section.end()));
             rest = others;
             let bytes = &image.data()[section.file.clone()];
-            let mut walk = Walk::new(section, bytes, &mut sweep.targets, &mut tables, &mut taken);
+            let Self { targets, branched, called, bodies } = &mut sweep;
+            let found = Found { targets, branched, called, tables: &mut tables, taken: &mut taken };
+            let mut walk = Walk::new(section, bytes, found);
             for frame in here {
                 if !section.is_plt {
                     walk.plain(frame.start, starts);
@@ -53,10 +63,10 @@ impl<'a> Sweep<'a> {
                 walk.calls.clear();
                 let body = walk.frame(frames, frame, &mut context);
                 if body.entry == Entry::Call && (body.unwinds || body.touches_return) {
-                    suspects.push((sweep.bodies.len(), std::mem::take(&mut walk.calls)));
+                    suspects.push((bodies.len(), std::mem::take(&mut walk.calls)));
                 }
-                walk.tables.finish(Some(sweep.bodies.len()));
-                sweep.bodies.push(body);
+                walk.found.tables.finish(Some(bodies.len()));
+                bodies.push(body);
             }
             if !section.is_plt {
                 walk.plain(section.end(), starts);
@@ -66,6 +76,7 @@ impl<'a> Sweep<'a> {
         sweep.find_parts(code, frames);
         for address in taken {
             sweep.targets.set(address);
+            sweep.called.set(address);
         }
         sweep.find_backtraces(code, &mut suspects);
         sweep
@@ -107,29 +118,32 @@ impl<'a> Sweep<'a> {
     }
 }
 
+/// What a walk writes to.
+struct Found<'w, 'a> {
+    targets: &'w mut Marks<'a>,
+    branched: &'w mut Marks<'a>,
+    called: &'w mut Marks<'a>,
+    tables: &'w mut Tables,
+    /// Addresses of code that are computed.
+    taken: &'w mut Vec<u64>,
+}
+
 /// A walk through the instructions of one section.
 struct Walk<'w, 'a> {
     section: &'w Section,
     decoder: Decoder<'w>,
     instruction: Instruction,
-    targets: &'w mut Marks<'a>,
-    tables: &'w mut Tables,
-    /// Addresses of code that it computes.
-    taken: &'w mut Vec<u64>,
+    found: Found<'w, 'a>,
+    /// The unwind entry that it is in.
+    frame: Range<u64>,
     /// What it calls, as long as the code of one unwind entry lasts.
     calls: Vec<u64>,
 }
 
 impl<'w, 'a> Walk<'w, 'a> {
-    fn new(
-        section: &'w Section,
-        bytes: &'w [u8],
-        targets: &'w mut Marks<'a>,
-        tables: &'w mut Tables,
-        taken: &'w mut Vec<u64>,
-    ) -> Self {
+    fn new(section: &'w Section, bytes: &'w [u8], found: Found<'w, 'a>) -> Self {
         let decoder = Decoder::with_ip(64, bytes, section.address, DecoderOptions::NONE);
-        Self { section, decoder, instruction: Instruction::default(), targets, tables, taken, calls: Vec::new() }
+        Self { section, decoder, instruction: Instruction::default(), found, frame: 0..0, calls: Vec::new() }
     }
 
     fn seek(&mut self, address: u64) {
@@ -149,21 +163,24 @@ impl<'w, 'a> Walk<'w, 'a> {
         let instruction = &self.instruction;
         if instruction.op0_kind() == OpKind::NearBranch64 {
             let target = instruction.near_branch_target();
-            self.targets.set_near(self.section, target);
+            self.found.targets.set_near(self.section, target);
             if instruction.code() == Op::Call_rel32_64 {
                 self.calls.push(target);
+                self.found.called.set_near(self.section, target);
+            } else if instruction.is_jcc_short_or_near() && !self.frame.contains(&target) {
+                self.found.branched.set_near(self.section, target);
             }
         } else if instruction.code() == Op::Lea_r64_m && instruction.memory_base() == Register::RIP {
             let address = instruction.memory_displacement64();
-            self.tables.computed(address);
+            self.found.tables.computed(address);
             if self.section.address <= address && address < self.section.end() {
-                self.taken.push(address);
+                self.found.taken.push(address);
             }
         } else if instruction.code() == Op::Jmp_rm64 {
             if instruction.op0_kind() == OpKind::Register {
-                self.tables.jumped();
+                self.found.tables.jumped();
             } else if instruction.memory_base() == Register::None && instruction.memory_index() != Register::None {
-                self.tables.named(instruction.memory_displacement64());
+                self.found.tables.named(instruction.memory_displacement64());
             }
         } else if instruction.is_invalid() {
             // Data. Code begins somewhere behind, perhaps at the very next byte.
@@ -181,12 +198,13 @@ impl<'w, 'a> Walk<'w, 'a> {
             }
         }
         self.calls.clear();
-        self.tables.finish(None);
+        self.found.tables.finish(None);
     }
 
     /// The code of one unwind entry, row by row: each says where the return address is.
     fn frame(&mut self, frames: &Frames<'_>, frame: &Frame, context: &mut UnwindContext<usize>) -> Body {
         self.seek(frame.start);
+        self.frame = frame.start..frame.end;
         let mut body = Body { entry: Entry::Broken, touches_return: false, unwinds: false };
         if let Some((entry, saves)) = self.rows(frames, frame, context, &mut body.touches_return) {
             body.entry = entry;
@@ -194,6 +212,7 @@ impl<'w, 'a> Walk<'w, 'a> {
         }
         while self.decoder.ip() < frame.end && self.step() {}
         self.seek(frame.end);
+        self.frame = 0..0;
         body
     }
 

@@ -31,6 +31,22 @@ fn rule_1_parts_of_functions_are_left_with_and_without_a_name() {
 }
 
 #[test]
+fn rule_1_a_nameless_part_that_looks_like_a_function_is_left() {
+    let part = ".Lpart: .cfi_startproc; mov eax, 1; mov ecx, 2; ret; .cfi_endproc";
+    let left = |others: &[&str]| {
+        let plan = planned(&[others, &[part]].concat());
+        plan.functions.iter().filter(|function| function.action == Action::Leave(Reason::ColdPart)).count()
+    };
+    let hot = "hot: .cfi_startproc; test edi, edi; jne .Lpart; mov eax, 2; ret; .cfi_endproc";
+    assert_eq!(left(&[hot]), 1);
+    // What is also called is a function, and so is what is jumped to without a condition.
+    let caller = "caller: .cfi_startproc; call .Lpart; nop; ret; .cfi_endproc";
+    assert_eq!(left(&[hot, caller]), 0);
+    let tail = "tail: .cfi_startproc; test edi, edi; mov eax, 3; jmp .Lpart; .cfi_endproc";
+    assert_eq!(left(&[tail]), 0);
+}
+
+#[test]
 fn rule_1_an_entry_that_begins_with_padding_is_left_unless_it_is_entered_there() {
     let code = ".cfi_startproc; xchg ax, ax; mov eax, 1; mov ecx, 2; ret; .cfi_endproc";
     let called = [PLAIN, "g: .cfi_startproc; call .Lh; nop; ret; .cfi_endproc; .Lh:", code];
