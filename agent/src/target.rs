@@ -21,6 +21,7 @@
 //! | [`writer`] | the writing end of a ring |
 //! | [`watch`] | functions of runtimes whose arguments are told |
 //! | [`gum`] | the functions that Frida's own hooks take |
+//! | [`registers`] | what those are given of a call, on each processor |
 //! | [`gate`] | holding the program until it is hooked |
 //! | [`mailbox`] | waiting for the outside |
 //! | [`open`] | what the outside calls, through Frida |
@@ -32,6 +33,7 @@ mod gate;
 mod gum;
 mod mailbox;
 mod open;
+mod registers;
 mod routines;
 mod shadow;
 mod slow;

@@ -8,7 +8,6 @@ use std::{
     process::{Child, Command, Stdio},
     sync::OnceLock,
     thread::{self, JoinHandle},
-    time::{Duration, Instant},
 };
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -74,16 +73,9 @@ impl Running {
         said
     }
 
-    /// The same, but interrupts it as Ctrl-C does if it has not ended by itself in time.
-    pub fn end_within(mut self, limit: Duration) -> String {
-        let deadline = Instant::now() + limit;
-        while self.child.try_wait().expect("a child").is_none() {
-            if Instant::now() > deadline {
-                _ = kill_process(Pid::from_child(&self.child), Signal::INT);
-                break;
-            }
-            thread::sleep(Duration::from_millis(1));
-        }
+    /// Interrupts it as Ctrl-C does, so that it finishes what it has. Returns what it said.
+    pub fn stop(self) -> String {
+        _ = kill_process(Pid::from_child(&self.child), Signal::INT);
         self.wait()
     }
 }
@@ -105,9 +97,10 @@ pub struct Account {
 }
 
 impl Account {
-    /// Reads `…: 3 threads, 1,234 events produced = 1,230 written + 4 missing …`.
+    /// Reads `session …: 3 threads, 1,234 events produced = 1,230 written + 4 missing …`.
     pub fn parse(said: &str) -> Option<Self> {
-        let (_, rest) = said.split_once(" produced = ")?;
+        let mut sessions = said.lines().filter(|line| line.starts_with("session "));
+        let (_, rest) = sessions.find_map(|line| line.split_once(" produced = "))?;
         let mut numbers = rest.split(['+', ' ']).filter_map(|word| word.replace(',', "").parse().ok());
         Some(Self { written: numbers.next()?, missing: numbers.next()? })
     }
@@ -138,6 +131,6 @@ mod tests {
         let said = "session a (b, pid 1) exited 0, after 1s: 1 thread, 1,000,002 events produced = 1,000,000 written \
                     + 2 missing (agent:ring-full 2); in there";
         assert_eq!(Account::parse(said), Some(Account { written: 1_000_000, missing: 2 }));
-        assert_eq!(Account::parse("nothing"), None);
+        assert_eq!(Account::parse("0 sessions: 0 events produced = 0 written + 0 missing"), None);
     }
 }

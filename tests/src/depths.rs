@@ -8,7 +8,8 @@
 //!   return anywhere in the trace.
 //!
 //! A thread may run on several stacks, in handlers of signals and in coroutines. Each has depths of its own, from 0.
-//! Which one a call is on is told by the stack pointer, so that such a trace needs detail.
+//! Which one a call is on is told by the stack pointer, so that such a trace needs detail. The pointers are checked
+//! wherever there are any: they fall as depths rise, and after a return the stack is as it was before the call.
 
 use std::collections::BTreeSet;
 
@@ -113,6 +114,9 @@ fn fits(stack: &[Frame], event: &Recorded, returning: &BTreeSet<FunctionId>) -> 
         (_, Some((_, above))) if !unseen(above) => {
             return Err(format!("{} functions above it were not left", above.len()));
         }
+        (_, Some((frame, _))) if slot(event).zip(frame.slot).is_some_and(|(now, then)| now != then + 8) => {
+            return Err(format!("the stack is not where it was: {:x?} after {:x?}", slot(event), frame.slot));
+        }
         _ => {}
     }
     if event.kind == EventKind::Call
@@ -157,7 +161,7 @@ fn stack_of_end(
     [current].into_iter().chain(0..all.len()).find(|index| fits(&all[*index], event, returning).is_ok())
 }
 
-/// Where a call's return address is.
+/// The stack pointer: at a call, where the return address is; after a return, right above that.
 fn slot(event: &Recorded) -> Option<u64> {
     event.captured.as_ref().map(|(registers, _)| registers.stack_pointer)
 }
@@ -220,9 +224,9 @@ mod tests {
     #[test]
     fn tail_calls_replace() {
         on_one(&[(Call, 1, 0), (Call, 2, 1), (Call, 3, 1), (Return, 3, 1), (Return, 1, 0)]).expect("good");
-        let place = [(Call, 1, 0, 900), (Call, 2, 1, 800), (Call, 3, 1, 700), (Return, 2, 1, 0), (Return, 1, 0, 0)];
+        let place = [(Call, 1, 0, 900), (Call, 2, 1, 800), (Call, 3, 1, 700), (Return, 2, 1, 808), (Return, 1, 0, 908)];
         assert!(with_pointers(Stacks::One, &place).is_err(), "2 returns, and was replaced by a call elsewhere");
-        let same = [(Call, 1, 0, 900), (Call, 2, 1, 800), (Call, 3, 1, 800), (Return, 3, 1, 0), (Return, 1, 0, 0)];
+        let same = [(Call, 1, 0, 900), (Call, 2, 1, 800), (Call, 3, 1, 800), (Return, 3, 1, 808), (Return, 1, 0, 908)];
         with_pointers(Stacks::One, &same).expect("good");
     }
 
@@ -268,21 +272,45 @@ mod tests {
             (Call, 5, 0, 9000),
             (Call, 6, 1, 8900),
             (Call, 3, 2, 700),
-            (Return, 6, 1, 0),
-            (Return, 3, 2, 0),
-            (Return, 5, 0, 0),
-            (Return, 2, 1, 0),
-            (Return, 1, 0, 0),
+            (Return, 6, 1, 8908),
+            (Return, 3, 2, 708),
+            (Return, 5, 0, 9008),
+            (Return, 2, 1, 808),
+            (Return, 1, 0, 908),
         ];
         with_pointers(Stacks::Many, &events).expect("good");
         assert!(with_pointers(Stacks::One, &events).is_err(), "on one stack it makes no sense");
     }
 
     #[test]
+    fn coroutines_of_one_function_are_told_apart() {
+        let events = [
+            (Call, 1, 0, 900),
+            (Call, 5, 0, 9000),
+            (Call, 6, 1, 8900),
+            (Call, 5, 0, 19000),
+            (Call, 6, 1, 18900),
+            (Return, 6, 1, 8908),
+            (Call, 7, 1, 8800),
+            (Return, 6, 1, 18908),
+            (Return, 7, 1, 8808),
+            (Return, 5, 0, 19008),
+            (Return, 5, 0, 9008),
+        ];
+        with_pointers(Stacks::Many, &events).expect("good");
+    }
+
+    #[test]
+    fn the_stack_is_after_a_return_where_it_was_before_the_call() {
+        with_pointers(Stacks::One, &[(Call, 1, 0, 900), (Return, 1, 0, 908)]).expect("good");
+        assert!(with_pointers(Stacks::One, &[(Call, 1, 0, 900), (Return, 1, 0, 916)]).is_err());
+    }
+
+    #[test]
     fn many_stacks_do_not_excuse_what_fits_none() {
         let skipped = [(Call, 1, 0, 900), (Call, 2, 1, 800), (Call, 5, 0, 9000), (Call, 6, 3, 8900)];
         assert!(with_pointers(Stacks::Many, &skipped).is_err());
-        let unknown = [(Call, 1, 0, 900), (Call, 5, 0, 9000), (Return, 6, 0, 0)];
+        let unknown = [(Call, 1, 0, 900), (Call, 5, 0, 9000), (Return, 6, 0, 9008)];
         assert!(with_pointers(Stacks::Many, &unknown).is_err());
     }
 

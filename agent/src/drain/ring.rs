@@ -162,7 +162,7 @@ impl Ring {
         let mut handle = None;
         for (place, (key, value)) in keys.iter_mut().zip(record.keys()) {
             let value = if key == Key::Queue { around.queues.number(value) } else { value };
-            handle = if key == Key::Pthread { Some(value) } else { handle };
+            handle = if key == Key::Pthread && value != 0 { Some(value) } else { handle };
             *place = Attribute { name: key.name(), value: Value::U64(value) };
             count += 1;
         }

@@ -105,7 +105,7 @@ impl Prologue {
         let mut decoder =
             Decoder::with_ip(64, &self.code[..reached], self.patch.wrapping_add(bias), DecoderOptions::NONE);
         let mut trampoline = Trampoline::new(at);
-        let mut flows_on = true;
+        let (mut flows_on, mut restarts) = (true, false);
         while decoder.can_decode() {
             let from = decoder.position();
             let instruction = decoder.decode();
@@ -113,6 +113,11 @@ impl Prologue {
             trampoline.push(&instruction, &self.code[from..decoder.position()], constants, from)?;
             // A call returns to the original.
             flows_on = !ends(&instruction) && !is_call(&instruction);
+            restarts = instruction.mnemonic() == Mnemonic::Syscall;
+        }
+        if restarts {
+            // The system restarts a call that it has interrupted by going back to it from behind it.
+            trampoline.steps.push((self.reached, trampoline.bytes.len() as u8));
         }
         if flows_on {
             trampoline.jump(decoder.ip())?;

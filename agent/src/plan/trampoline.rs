@@ -13,7 +13,8 @@ pub struct Trampoline {
     /// before the one goes on before the other, and nothing else about it changes.
     ///
     /// The first step is (0, 0), but no thread needs it: one that was stopped exactly where the jump goes has done
-    /// nothing of the function yet, and takes the jump when it goes on, like a thread that has just called.
+    /// nothing of the function yet, and takes the jump when it goes on, like a thread that has just called. Where the
+    /// last instruction is a system call, there is a step from behind it, too.
     pub steps: Vec<(u8, u8)>,
     at: u64,
 }

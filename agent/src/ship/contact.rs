@@ -18,8 +18,8 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 /// How long a connection may take to be made, or to be answered, before another address is tried.
 const MOST_OPENING: Duration = Duration::from_secs(5);
 
-/// How often the agent says who it is until it is answered.
-const HELLO_EVERY: Duration = Duration::from_millis(100);
+/// How long the agent waits for an answer before it says again who it is; each time twice as long.
+const HELLO_AGAIN: Duration = Duration::from_millis(100);
 
 /// After how much silence, and after how many `progress` that were not answered, a collector has forgotten the agent or
 /// is gone. Only of datagrams: a connection knows by itself.
@@ -54,9 +54,15 @@ enum Phase {
     /// A connection is being made.
     Opening { link: Link, since: Instant },
     /// The agent says who it is.
-    Greeting { link: Link, since: Instant, said: Option<Instant>, anew: bool },
+    Greeting { link: Link, since: Instant, next: Option<Instant>, wait: Duration, anew: bool },
     /// The collector has answered.
     Together { link: Link },
+}
+
+impl Phase {
+    fn greeting(link: Link, now: Instant, anew: bool) -> Self {
+        Self::Greeting { link, since: now, next: Some(now), wait: HELLO_AGAIN, anew }
+    }
 }
 
 /// How contact was made.
@@ -124,8 +130,9 @@ impl Contact {
         self.unanswered >= UNANSWERED && now.saturating_duration_since(self.heard) >= SILENCE
     }
 
-    /// Does what is due to make contact. `hello` is what the agent says until it is answered.
-    pub(super) fn tend(&mut self, now: Instant, hello: impl FnOnce() -> Vec<Vec<u8>>) {
+    /// Does what is due to make contact. `hello` is what the agent says until it is answered; it is told whether contact
+    /// was made before.
+    pub(super) fn tend(&mut self, now: Instant, hello: impl FnOnce(bool) -> Vec<Vec<u8>>) {
         match &self.phase {
             Phase::Apart { until } if now >= *until => match Link::open(self.address(), self.transport) {
                 Ok(link) => self.phase = Phase::Opening { link, since: now },
@@ -134,35 +141,30 @@ impl Contact {
             Phase::Together { link: Link::Udp(_) } if self.is_silent(now) => {
                 let apart = Phase::Apart { until: now };
                 if let Phase::Together { link } = std::mem::replace(&mut self.phase, apart) {
-                    self.phase = Phase::Greeting { link, since: now, said: None, anew: false };
+                    self.phase = Phase::greeting(link, now, false);
                 }
             }
             _ => {}
         }
         self.finish_opening(now);
         let several = self.addresses.len() > 1;
-        let Phase::Greeting { link, since, said, .. } = &mut self.phase else { return };
+        let Phase::Greeting { link, since, next, wait, .. } = &mut self.phase else { return };
         if several && now.saturating_duration_since(*since) >= self.patience {
             return self.lose(ErrorKind::TimedOut.into(), now);
         }
-        if said.is_some_and(|said| now.saturating_duration_since(said) < HELLO_EVERY) {
+        if next.is_none_or(|next| now < next) {
             return;
         }
-        let mut outcome = Ok(());
-        for datagram in hello() {
+        for datagram in hello(self.made > 0) {
             match link.send(&datagram) {
-                // In a connection it is said once: that loses nothing.
-                Ok(Sent::Yes) => *said = Some(if self.transport == Transport::Tcp { far_from(now) } else { now }),
-                Ok(Sent::Blocked) => break,
-                Err(error) => {
-                    outcome = Err(error);
-                    break;
-                }
+                Ok(Sent::Yes) => {}
+                Ok(Sent::Blocked) => return,
+                Err(error) => return self.lose(error, now),
             }
         }
-        if let Err(error) = outcome {
-            self.lose(error, now);
-        }
+        // In a connection once is enough: that loses nothing.
+        *next = (self.transport == Transport::Udp).then_some(now + *wait);
+        *wait = (2 * *wait).min(LONGEST_PAUSE);
     }
 
     fn finish_opening(&mut self, now: Instant) {
@@ -176,7 +178,7 @@ impl Contact {
             Err(error) => return self.lose(error, now),
         }
         if let Phase::Opening { link, .. } = std::mem::replace(&mut self.phase, Phase::Apart { until: now }) {
-            self.phase = Phase::Greeting { link, since: now, said: None, anew: true };
+            self.phase = Phase::greeting(link, now, true);
         }
     }
 
@@ -274,9 +276,4 @@ impl Contact {
             _ => ShipError::Silent { to: self.address(), patience },
         }
     }
-}
-
-/// A time that does not come while anybody waits for it.
-fn far_from(now: Instant) -> Instant {
-    now + Duration::from_secs(1 << 30)
 }

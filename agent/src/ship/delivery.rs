@@ -108,11 +108,11 @@ impl Shipper {
     pub(super) fn tend(&mut self, now: Instant) {
         let (greeting, replay) = (&self.greeting, &mut self.replay);
         let (datagram_bytes, zero_ns) = (self.settings.packet_bytes(), self.clock_zero_ns);
-        self.contact.tend(now, || {
-            let positions = replay.positions();
+        self.contact.tend(now, |again| {
             let mut packets = vec![greeting.clone()];
-            if !positions.is_empty() {
-                packets.extend(progress(session_now(zero_ns), &positions, datagram_bytes));
+            // The answer tells where these stand, so that nothing is sent again in vain.
+            if again {
+                packets.extend(progress(session_now(zero_ns), &replay.positions(), datagram_bytes));
             }
             packets
         });

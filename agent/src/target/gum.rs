@@ -9,10 +9,10 @@ use core::{
 };
 
 use super::{
+    registers::X64,
     shadow::{Entry, FROM_HEADER},
     slow,
     thread::Thread,
-    watch,
 };
 use crate::shared::tsc;
 
@@ -30,25 +30,7 @@ pub(super) fn prepare(data_of: DataOf) {
 #[repr(C)]
 pub(super) struct Context {
     _function: *mut c_void,
-    registers: *const Registers,
-}
-
-/// What Gum has saved on x86_64.
-#[cfg(target_arch = "x86_64")]
-#[repr(C)]
-struct Registers {
-    _rip: u64,
-    _r15_to_r10: [u64; 6],
-    r9: u64,
-    r8: u64,
-    rdi: u64,
-    rsi: u64,
-    rbp: u64,
-    rsp: u64,
-    _rbx: u64,
-    rdx: u64,
-    rcx: u64,
-    _rax: u64,
+    registers: *const X64,
 }
 
 /// Called by Gum when such a function is entered.
@@ -64,18 +46,16 @@ pub(super) unsafe extern "C" fn spoor_gum_enter(context: *mut Context) {
     let data_of: DataOf = unsafe { core::mem::transmute(data_of) };
     let header = data_of(context) as usize;
     // SAFETY: Gum passes what it has saved.
-    let registers = unsafe { &*(*context).registers };
-    let slot = registers.rsp as usize;
+    let captured = unsafe { &*(*context).registers }.captured();
+    let slot = captured.stack_pointer as usize;
     thread.busy = slot;
     if header != 0 && thread.select(slot) {
         // SAFETY: at entry the stack pointer points to the return address.
         let real = unsafe { *(slot as *const usize) };
         let time = tsc::now();
         let entry = Entry::new(slot, real, header + FROM_HEADER, time, false);
-        let Registers { rdi, rsi, rdx, rcx, r8, r9, rbp, .. } = *registers;
         let depth = slow::entries(thread);
-        slow::call(thread, &entry, [rdi, rsi, rdx, rcx, r8, r9], rbp, depth);
-        watch::entered(thread, [rdi, rsi, rdx, rcx, r8, r9], &entry, None);
+        slow::call(thread, &entry, captured.arguments, captured.frame_pointer, depth);
     }
     thread.busy = 0;
 }

@@ -51,7 +51,7 @@ fn map(file: usize, bytes: usize) -> Result<*mut u8, i64> {
     // SAFETY: at an address of the kernel's choice.
     let at = checked(unsafe { sys::call(sys::MMAP, [0, bytes, READ_WRITE, SHARED_NORESERVE, file, 0]) })?;
     // SAFETY: what was mapped just now. A forked child must not write to the rings of its parent.
-    unsafe { sys::dont_fork(at as *mut u8, bytes) };
+    unsafe { sys::keep_here(at as *mut u8, bytes) };
     Ok(at as *mut u8)
 }
 

@@ -68,15 +68,18 @@ pub(super) unsafe fn wipe_on_fork(at: *mut u8, bytes: usize) -> bool {
     unsafe { call(MADVISE, [at as usize, bytes, WIPE_ON_FORK, 0, 0, 0]) == 0 }
 }
 
-/// Keeps these pages from being inherited: after a fork the child has nothing there.
+/// Keeps these pages from being inherited, after a fork the child has nothing there, and out of a core file.
 ///
 /// # Safety
 ///
 /// The pages are the caller's own.
-pub(super) unsafe fn dont_fork(at: *mut u8, bytes: usize) -> bool {
+pub(super) unsafe fn keep_here(at: *mut u8, bytes: usize) {
     const DONT_FORK: usize = 10;
-    // SAFETY: the caller's pages; nothing changes in this process.
-    unsafe { call(MADVISE, [at as usize, bytes, DONT_FORK, 0, 0, 0]) == 0 }
+    const DONT_DUMP: usize = 16;
+    for advice in [DONT_FORK, DONT_DUMP] {
+        // SAFETY: the caller's pages; nothing changes in this process.
+        unsafe { call(MADVISE, [at as usize, bytes, advice, 0, 0, 0]) };
+    }
 }
 
 /// Opens a file to read. `path` ends with a zero byte.

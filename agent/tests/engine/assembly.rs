@@ -5,6 +5,9 @@ use std::arch::global_asm;
 unsafe extern "C" {
     /// Jumps to the second, which jumps to the third: each adds one.
     pub(crate) fn tail_first_test(n: u64) -> u64;
+    /// Calls `pops_test` with three arguments on the stack, which that takes off; then a function that jumps to it.
+    pub(crate) fn pops_check_test() -> u64;
+    pub(crate) fn jumps_to_pops_check_test() -> u64;
     /// Counts down, by jumps to its own first instruction.
     pub(crate) fn loop_test(n: u64) -> u64;
     /// Calls a function that does nothing with values in all registers, and counts those that differ afterwards.
@@ -40,6 +43,35 @@ FUNCTION tail_third_test
     nop dword ptr [rax]
     ret
 END tail_third_test
+
+// By the calling convention of Swift's asynchronous functions, who is called takes its arguments off the stack.
+FUNCTION pops_test
+    mov rax, [rsp + 8]
+    add rax, [rsp + 16]
+    add rax, [rsp + 24]
+    ret 24
+END pops_test
+FUNCTION jumps_to_pops_test
+    nop dword ptr [rax + 0x100]
+    jmp pops_test
+END jumps_to_pops_test
+.macro CALL_WITH_THREE name
+    push 1
+    .cfi_adjust_cfa_offset 8
+    push 20
+    .cfi_adjust_cfa_offset 8
+    push 300
+    .cfi_adjust_cfa_offset 8
+    call \name
+    .cfi_adjust_cfa_offset -24
+    ret
+.endm
+FUNCTION pops_check_test
+    CALL_WITH_THREE pops_test
+END pops_check_test
+FUNCTION jumps_to_pops_check_test
+    CALL_WITH_THREE jumps_to_pops_test
+END jumps_to_pops_check_test
 
 FUNCTION loop_test
     mov rax, rdi

@@ -130,6 +130,26 @@ fn a_tail_call_takes_the_place_of_its_caller() {
 }
 
 #[test]
+fn a_function_may_take_its_arguments_off_the_stack() {
+    let (_turn, engine) = engine();
+    assert_eq!(engine.hook("", |name| name.starts_with("jumps_to_pops_")), 2);
+    engine.take();
+    // SAFETY: as above.
+    assert_eq!(unsafe { assembly::jumps_to_pops_check_test() }, 321);
+    // It is the other that returns, which is not hooked yet.
+    let expected = ["> jumps_to_pops_check_test 0", "> jumps_to_pops_test 1"];
+    let returns = ["< jumps_to_pops_test 1", "< jumps_to_pops_check_test 0"];
+    assert_eq!(told(&engine.take()), [expected, returns].concat());
+    assert_eq!(engine.hook("", |name| name.starts_with("pops_")), 2);
+    engine.take();
+    // SAFETY: as above.
+    assert_eq!(unsafe { (assembly::pops_check_test(), assembly::jumps_to_pops_check_test()) }, (321, 321));
+    let first = ["> pops_check_test 0", "> pops_test 1", "< pops_test 1", "< pops_check_test 0"];
+    let jumped = ["> pops_test 1", "< pops_test 1", "< jumps_to_pops_check_test 0"];
+    assert_eq!(told(&engine.take()), [&first[..], &expected, &jumped].concat());
+}
+
+#[test]
 fn a_jump_to_the_own_start_is_no_call() {
     let (_turn, engine) = engine();
     assert_eq!(engine.hook("", |name| name == "loop_test"), 1);

@@ -1,7 +1,7 @@
 //! From the call to the file, through the network and with nothing lost: the whole pipeline beside the peer's.
 //!
-//! The time is from the start of the agent until the collector has finished the files and ended; for `uftrace`, from the
-//! start of `uftrace record --host` until the files of `uftrace recv` no longer grow.
+//! The time is from the start of the agent until all events that it sent are in the collector's files; for `uftrace`, from
+//! the start of `uftrace record --host` until the files of `uftrace recv` no longer grow.
 
 use std::{
     fs,
@@ -16,15 +16,18 @@ use benches::{
     built::compiled,
     load::Carries,
     ran::Ran,
-    running::{Account, verify},
+    running::{Account, Running, verify},
     samples::{Samples, at_most, figure},
     uftrace::{self, Receiver},
 };
 
-use super::{Settings, missing, traced};
+use super::Settings;
 
 /// How long the files of `uftrace recv` must stay as they are to be complete.
 const QUIET: Duration = Duration::from_millis(300);
+
+/// How long the collector may take to put away what it has when the agent has ended.
+const PATIENCE: Duration = Duration::from_secs(180);
 
 const CASES: [(&str, Carries); 4] =
     [("udp", Carries::Index), ("tcp", Carries::Index), ("udp", Carries::Detail), ("tcp", Carries::Detail)];
@@ -35,9 +38,9 @@ pub(super) fn measure(settings: &Settings) {
     println!("\n### From the call to the file, nothing lost\n");
     println!("Medians of {rounds} rounds. One thread, which waits while its ring is full.\n");
     println!(
-        "| case | M calls | untraced s | program traced s | in all s | of that start s | M events/s | missing | uftrace: program s | in all s | of that start s | M events/s | in all / uftrace |"
+        "| case | M calls | untraced s | program traced s | in all s | of that start s | M events/s | uftrace: program s | in all s | of that start s | M events/s | in all / uftrace |"
     );
-    println!("|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|");
+    println!("|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|");
     for (transport, carries) in CASES {
         // Beside the collector's, a quarter of the events, which are four times as large.
         let share = if carries == Carries::Index { 1.0 } else { 0.25 };
@@ -73,7 +76,6 @@ impl Times {
 impl Case<'_> {
     fn measure(&self, settings: &Settings, rounds: usize) {
         let (mut untraced, mut ours, mut peer) = (Samples::default(), Times::default(), Times::default());
-        let mut lost = None;
         for _ in 0..rounds {
             let mut command = Command::new(self.program);
             untraced.push(seconds(&Ran::well(command.args(arguments(self.calls).iter())), self.calls));
@@ -81,11 +83,9 @@ impl Case<'_> {
             let (ran, account, in_all) = self.ours(settings, self.calls);
             ours.program.push(seconds(&ran, self.calls));
             ours.in_all.push(in_all);
-            lost = account;
-            if let Some(account) = account {
-                verify(&settings.folder.join("traces"), account.written);
-                assert!(account.written >= 2 * self.calls, "{} calls, but {account:?}", self.calls);
-            }
+            // Panics where anything is missing.
+            verify(&settings.folder.join("traces"), account.written);
+            assert!(account.written >= 2 * self.calls, "{} calls, but {account:?}", self.calls);
             if uftrace::available().is_ok() {
                 peer.start.push(self.peer(settings, 1).1);
                 let (program, in_all) = self.peer(settings, self.calls);
@@ -94,7 +94,7 @@ impl Case<'_> {
             }
         }
         println!(
-            "| {}, {} | {:.2} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} |",
+            "| {}, {} | {:.2} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} |",
             self.transport.to_uppercase(),
             self.carries.name(),
             self.calls as f64 / 1e6,
@@ -103,7 +103,6 @@ impl Case<'_> {
             figure(ours.in_all.median(), 2),
             figure(ours.start.median(), 2),
             figure(ours.events_per_second(self.calls) / 1e6, 2),
-            missing(lost),
             figure(peer.program.median(), 2),
             figure(peer.in_all.median(), 2),
             figure(peer.start.median(), 2),
@@ -113,14 +112,21 @@ impl Case<'_> {
     }
 
     /// The agent and a collector that writes files. Returns how the agent ran, what came of it, and how long it took.
-    fn ours(&self, settings: &Settings, calls: u64) -> (Ran, Option<Account>, f64) {
-        let sink = format!("disk:{}", settings.fresh().join("traces").display());
+    fn ours(&self, settings: &Settings, calls: u64) -> (Ran, Account, f64) {
+        let traces = settings.fresh().join("traces");
+        let collector = Running::start_with(&["--sink", &format!("disk:{}", traces.display())]);
         let options = [&["--on-full", "block", "--transport", self.transport], agent::options(self.carries)].concat();
-        let arguments = arguments(calls);
-        let arguments: Vec<_> = arguments.iter().map(String::as_str).collect();
+        let mut command = agent::run(collector.address, &options);
         let started = Instant::now();
-        let (ran, account) = traced(&sink, &options, self.program, &arguments);
-        (ran, account, started.elapsed().as_secs_f64())
+        let ran = Ran::well(command.arg(self.program).args(arguments(calls)));
+        let sent =
+            ran.number("agent: ").unwrap_or_else(|| panic!("the agent did not say what it sent: {}", ran.stderr));
+        while events_on_disk(&traces) < sent as u64 {
+            assert!(started.elapsed() < PATIENCE, "{sent} events were sent, but are not on disk");
+            thread::sleep(Duration::from_millis(1));
+        }
+        let in_all = started.elapsed().as_secs_f64();
+        (ran, Account::parse(&collector.stop()).expect("the collector says what came of it"), in_all)
     }
 
     /// `uftrace record --host` and `uftrace recv`. Returns how long the program took, and all.
@@ -151,6 +157,13 @@ fn seconds(ran: &Ran, calls: u64) -> f64 {
 /// One thread, and it is to say how long its calls took.
 fn arguments(calls: u64) -> [String; 3] {
     [calls.to_string(), "1".into(), "time".into()]
+}
+
+/// The events in the index files of the only session.
+fn events_on_disk(traces: &Path) -> u64 {
+    let below = |folder: PathBuf| fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
+    let threads = below(traces.into()).flat_map(below).map(|thread| thread.join("index.atf"));
+    threads.map(|index| index.metadata().map_or(0, |data| data.len().saturating_sub(64) / 32)).sum()
 }
 
 /// How many seconds after `started` the files below a folder stopped to grow; at least until now.

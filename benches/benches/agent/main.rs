@@ -11,7 +11,6 @@ mod programs;
 use std::{
     env, fs,
     path::{Path, PathBuf},
-    time::Duration,
 };
 
 use benches::{
@@ -19,9 +18,6 @@ use benches::{
     ran::Ran,
     running::{Account, Running},
 };
-
-/// How long the collector may take to put away what it has when the agent has ended.
-const PUTTING_AWAY: Duration = Duration::from_secs(10);
 
 /// What is to be measured, and where.
 #[derive(Debug)]
@@ -72,10 +68,10 @@ impl Settings {
 /// Traces a program to a collector of its own with this sink. Returns how the agent ran, and what the collector made
 /// of it, if anything reached it.
 fn traced(sink: &str, options: &[&str], program: &Path, arguments: &[&str]) -> (Ran, Option<Account>) {
-    let collector = Running::start_with(&["--once", "--sink", sink]);
+    let collector = Running::start_with(&["--sink", sink]);
     let mut command = agent::run(collector.address, options);
     let ran = Ran::well(command.arg(program).args(arguments));
-    (ran, Account::parse(&collector.end_within(PUTTING_AWAY)))
+    (ran, Account::parse(&collector.stop()))
 }
 
 /// What is missing of a session, for a table.

@@ -5,7 +5,7 @@ use std::{fmt::Write, fs, path::Path, process::Command};
 use benches::{
     built::installed,
     ran::Ran,
-    running::Account,
+    running::{Account, only_session},
     samples::{Samples, figure},
 };
 
@@ -31,15 +31,15 @@ const LINES: u64 = 20_000;
 pub(super) fn measure(settings: &Settings) {
     let rounds = settings.rounds.unwrap_or(3);
     println!("\n### Programs as they are, every function hooked, full detail, over UDP to disk\n");
-    println!("Medians of {rounds} rounds. The start is what the agent takes for `true`.\n");
+    println!("Medians of {rounds} rounds. The program itself took from the first event to the last.\n");
     println!(
-        "| program | untraced s | start s | traced s | times untraced, without start | events | dropped | waiting instead s | events | dropped |"
+        "| program | untraced s | traced: itself s | times untraced | with start and sending s | events | dropped | waiting instead: itself s | times untraced | with start and sending s | events | dropped |"
     );
-    println!("|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|");
+    println!("|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|");
     for (name, arguments) in CASES {
         match installed(name) {
             Some(program) => case(settings, rounds, name, &program, arguments),
-            None => println!("| {name}: skipped, not installed | | | | | | | | | |"),
+            None => println!("| {name}: skipped, not installed | | | | | | | | | | | |"),
         }
     }
 }
@@ -49,52 +49,55 @@ fn case(settings: &Settings, rounds: usize, name: &str, program: &Path, argument
     fs::write(&lines, many_lines()).expect("room for a file");
     let path = lines.to_str().expect("UTF-8");
     let arguments: Vec<_> = arguments.iter().map(|argument| if *argument == "@" { path } else { argument }).collect();
-    let (mut untraced, mut start) = (Samples::default(), Samples::default());
+    let mut untraced = Samples::default();
     let mut ways = [(&[] as &[&str], Way::default()), (&["--on-full", "block"], Way::default())];
     for _ in 0..rounds {
         untraced.push(Ran::well(Command::new(program).args(&arguments)).seconds);
-        start.push(run(settings, &[], Path::new("true"), &[]).0);
         for (options, way) in &mut ways {
-            let (seconds, account) = run(settings, options, program, &arguments);
-            way.seconds.push(seconds);
-            way.account = account;
+            way.round(settings, options, program, &arguments);
         }
     }
     let [(_, dropping), (_, waiting)] = &ways;
-    println!(
-        "| {name} | {} | {} | {} | {} | {} | {} | {} |",
-        figure(untraced.median(), 3),
-        figure(start.median(), 2),
-        figure(dropping.seconds.median(), 2),
-        figure(dropping.seconds.less(&start).by(&untraced).median(), 1),
-        dropping.events(),
-        figure(waiting.seconds.median(), 2),
-        waiting.events(),
-    );
+    let alone = figure(untraced.median(), 3);
+    println!("| {name} | {alone} | {} | {} |", dropping.cells(&untraced), waiting.cells(&untraced));
     _ = fs::remove_file(lines);
 }
 
 /// What to do when a ring is full, and what came of it.
 #[derive(Debug, Default)]
 struct Way {
-    seconds: Samples,
+    itself: Samples,
+    in_all: Samples,
     account: Option<Account>,
 }
 
 impl Way {
-    /// The cells for events and those that were dropped.
-    fn events(&self) -> String {
-        match self.account {
-            Some(Account { written, missing }) => format!("{} | {missing}", written + missing),
-            None => "– | –".into(),
-        }
+    fn round(&mut self, settings: &Settings, options: &[&str], program: &Path, arguments: &[&str]) {
+        let traces = settings.fresh().join("traces");
+        let (ran, account) = traced(&format!("disk:{}", traces.display()), options, program, arguments);
+        self.in_all.push(ran.seconds);
+        self.itself.push(lasted(&only_session(&traces)));
+        self.account = account;
+    }
+
+    fn cells(&self, untraced: &Samples) -> String {
+        let Account { written, missing } = self.account.unwrap_or_default();
+        format!(
+            "{} | {} | {} | {} | {missing}",
+            figure(self.itself.median(), 2),
+            figure(self.itself.by(untraced).median(), 1),
+            figure(self.in_all.median(), 2),
+            written + missing,
+        )
     }
 }
 
-fn run(settings: &Settings, options: &[&str], program: &Path, arguments: &[&str]) -> (f64, Option<Account>) {
-    let sink = format!("disk:{}", settings.fresh().join("traces").display());
-    let (ran, account) = traced(&sink, options, program, arguments);
-    (ran.seconds, account)
+/// From a session's first event to its last, in seconds.
+fn lasted(session: &Path) -> f64 {
+    let manifest = fs::read(session.join("manifest.json")).expect("a manifest");
+    let manifest: serde_json::Value = serde_json::from_slice(&manifest).expect("JSON");
+    let time = |name: &str| manifest[name].as_f64().unwrap_or(f64::NAN);
+    (time("time_end_ns") - time("time_start_ns")) / 1e9
 }
 
 /// Lines in no order.

@@ -158,32 +158,33 @@ fn a_collector_that_is_killed_and_started_again_has_the_rest() {
 
 #[test]
 fn a_collector_that_is_kept_waiting_costs_only_what_is_said() {
-    let folder = Folder::new("ships-stuck");
-    let sink = disk(folder.path());
-    let arguments = ["--listen", "127.0.0.1:0", "--sink", &sink, "--sink", "stdout:events,on-full=block"];
-    let mut collector = Collector::start_with(&[&arguments[..], &["--memory", "64MiB"]].concat(), Stdout::Hold);
-    let replay_bytes = 1 << 20;
-    let settings = Settings { replay_bytes, ..settings(collector.tcp(), Transport::Tcp) };
-    let mut rig = Rig::new(settings, 2, 1 << 15);
-    // Nobody reads what it prints, so that in the end nothing fits anywhere.
-    let deadline = Instant::now() + LONG;
-    while rig.dropped() < 10_000 {
-        assert!(Instant::now() < deadline, "it takes all of it");
+    for transport in [Transport::Udp, Transport::Tcp] {
+        let folder = Folder::new("ships-stuck");
+        let sink = disk(folder.path());
+        let arguments = ["--listen", "127.0.0.1:0", "--sink", &sink, "--sink", "stdout:events,on-full=block"];
+        let mut collector = Collector::start_with(&[&arguments[..], &["--memory", "64MiB"]].concat(), Stdout::Hold);
+        let to = if transport == Transport::Udp { collector.udp() } else { collector.tcp() };
+        let mut rig = Rig::new(Settings { replay_bytes: 1 << 20, ..settings(to, transport) }, 2, 1 << 15);
+        // Nobody reads what it prints, so that in the end nothing fits anywhere.
+        let deadline = Instant::now() + LONG;
+        while rig.dropped() < 10_000 {
+            assert!(Instant::now() < deadline, "it takes all of it");
+            rig.work(1_000);
+            rig.turn();
+        }
+        let mut stdout = collector.process().take_stdout().expect("it was held");
+        let reading = thread::spawn(move || stdout.read_to_end(&mut Vec::new()));
         rig.work(1_000);
-        rig.turn();
+        let report = rig.finish(EndReason::Exited(0), LONG);
+        collector.stop().success();
+        reading.join().expect("a reader").expect("readable");
+        assert!(report.complete, "{transport}: {report}");
+        let trace = Trace::only(folder.path());
+        let missing = trace.missing("agent:ring-full").len() as u64;
+        assert_eq!((trace.len() as u64 + missing, missing), (rig.produced(), rig.dropped()), "{transport}");
+        rig.is_all_in(&trace, 0);
+        verified(&trace);
     }
-    let mut stdout = collector.process().take_stdout().expect("it was held");
-    let reading = thread::spawn(move || stdout.read_to_end(&mut Vec::new()));
-    rig.work(1_000);
-    let report = rig.finish(EndReason::Exited(0), LONG);
-    collector.stop().success();
-    reading.join().expect("a reader").expect("readable");
-    assert!(report.complete, "{report}");
-    let trace = Trace::only(folder.path());
-    let missing = trace.missing("agent:ring-full").len() as u64;
-    assert_eq!((trace.len() as u64 + missing, missing), (rig.produced(), rig.dropped()));
-    rig.is_all_in(&trace, 0);
-    verified(&trace);
 }
 
 #[test]

@@ -9,7 +9,7 @@ use tests::{
     traced::LOSSLESS,
 };
 
-use crate::{BOTH, LONG, child};
+use crate::{BOTH, LONG, child, eventually};
 
 /// A program that waits to be ended, traced.
 struct Waiting {
@@ -88,12 +88,12 @@ fn signals_to_the_agent_reach_the_program() {
 
 #[test]
 fn a_program_does_not_end_with_an_agent_that_is_killed() {
-    let mut waiting = Waiting::start(Transport::Udp);
-    waiting.agent.signal("KILL");
-    let Waiting { folder, collector, agent, program } = waiting;
-    let exit = agent.exit(LONG);
-    assert_eq!(exit.signal, Some(9));
-    assert!(std::path::Path::new(&format!("/proc/{program}")).exists(), "it waits on");
+    let Waiting { folder: _folder, collector: _collector, mut agent, program } = Waiting::start(Transport::Udp);
+    agent.signal("KILL");
+    eventually("the agent is gone", || (!agent.is_running()).then_some(()));
+    let state = std::fs::read_to_string(format!("/proc/{program}/stat")).expect("the program is there");
+    assert!(state.contains(" S "), "it waits on: {state}");
     kill("KILL", program);
-    drop((folder, collector));
+    // Its output ends only now, since the program had it too.
+    assert_eq!(agent.exit(LONG).signal, Some(9));
 }

@@ -59,6 +59,15 @@ fn rule_8_a_call_returns_to_the_original() {
 }
 
 #[test]
+fn a_thread_in_a_system_call_is_moved_with_it() {
+    let (_, _, trampoline) = moved("mov r10, rcx; syscall; ret");
+    // From behind the call, too: to restart it, the system goes back by its length.
+    assert_eq!(trampoline.steps, [(0, 0), (3, 3), (5, 5)]);
+    let (_, _, trampoline) = moved("syscall; mov eax, 1; ret");
+    assert_eq!(trampoline.steps, [(0, 0), (2, 2)]);
+}
+
+#[test]
 fn rule_8_an_indirect_call_finds_what_the_push_moved() {
     let (f, copy, _) = moved("sub rsp, 24; call [rsp+16]; ret");
     assert_eq!((copy[3].code(), copy[3].memory_displacement64()), (Op::Jmp_rm64, 24));

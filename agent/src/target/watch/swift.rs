@@ -114,13 +114,13 @@ pub(super) fn entered(
     let [first, second, ..] = arguments;
     let at = (entry.entered, entry.entered);
     let task = here(thread, entry.entered);
+    // One of the functions that create a task calls another.
+    let is_creating = thread.notes.last(|note| creates(note.watched)).is_some();
     let mut say = |keys| say(thread, watched, EventKind::Call, at, keys);
     match watched {
-        SwiftTaskCreate | SwiftTaskCreateCommon => {
-            if thread.notes.last(|note| creates(note.watched)).is_none() {
-                let (parent, is_child) = task.map_or((0, 0), |(_, id)| (id, 1));
-                note(thread, watched, [first, parent, is_child, 0, 0, 0], entry);
-            }
+        SwiftTaskCreate | SwiftTaskCreateCommon if !is_creating => {
+            let (parent, is_child) = task.map_or((0, 0), |(_, id)| (id, 1));
+            note(thread, watched, [first, parent, is_child, 0, 0, 0], entry);
         }
         SwiftTaskEnqueue
         | SwiftTaskEnqueueGlobal
