@@ -27,8 +27,6 @@
 //! | [`open`] | what the outside calls, through Frida |
 //! | [`sys`] | system calls |
 
-#![allow(dead_code)]
-
 mod gate;
 mod gum;
 mod mailbox;

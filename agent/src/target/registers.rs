@@ -43,6 +43,7 @@ impl X64 {
 }
 
 /// As Gum saves them on arm64.
+#[cfg_attr(not(target_arch = "aarch64"), allow(dead_code))]
 #[derive(Debug)]
 #[repr(C)]
 pub(super) struct Arm64 {
@@ -55,6 +56,7 @@ pub(super) struct Arm64 {
     _v: [u128; 32],
 }
 
+#[cfg_attr(not(target_arch = "aarch64"), allow(dead_code))]
 impl Arm64 {
     /// The return address is in the link register.
     pub(super) fn captured(&self) -> Captured<8> {

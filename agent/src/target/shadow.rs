@@ -119,9 +119,6 @@ pub(super) struct Shadow {
 }
 
 impl Shadow {
-    pub(super) const NONE: Self =
-        Self { low: 0, size: 0, top: ptr::null_mut(), base: ptr::null_mut(), limit: ptr::null_mut(), entries: 0 };
-
     pub(super) fn holds(&self, slot: usize) -> bool {
         slot.wrapping_sub(self.low) < self.size
     }
