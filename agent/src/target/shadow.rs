@@ -3,10 +3,7 @@
 //! A hooked function returns to its stub; where it was called from is kept here. A thread has one shadow stack for each
 //! real stack that it runs on, since handlers on alternate stacks and coroutines come and go at any moment.
 
-use core::{
-    ptr,
-    sync::atomic::{AtomicU64, AtomicUsize, Ordering},
-};
+use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use super::sys;
 
