@@ -187,11 +187,12 @@ impl Traced {
     #[track_caller]
     pub fn exact_counts(&self) -> &Self {
         assert!(!self.counts.is_empty(), "the program counted nothing");
+        let recorded = self.own_functions();
         let wrong: Vec<_> = self
             .counts
             .iter()
-            .map(|(name, counted)| (name, counted, self.recorded(name)))
-            .filter(|(_, counted, recorded)| *counted != recorded)
+            .map(|(name, counted)| (name, counted, recorded.get(name).copied().unwrap_or_default()))
+            .filter(|(_, counted, recorded)| **counted != *recorded)
             .map(|(name, counted, recorded)| format!("{name}: counted {counted:?}, recorded {recorded:?}"))
             .collect();
         assert!(wrong.is_empty(), "{}:\n{}", self.trace.folder.display(), wrong.join("\n"));
@@ -254,37 +255,38 @@ impl Traced {
         self
     }
 
-    /// What the trace has of a function of the program or of a library that lies beside it. `+0x1139` is the function
-    /// at that offset of the program.
+    /// What the trace has of a function of the program or of a library that lies beside it, by its name as a target
+    /// program says it: `+0x1139` is the function at that offset of the program.
     pub fn recorded(&self, name: &str) -> Count {
-        self.sum(|ids| match name.strip_prefix("+0x").and_then(|offset| u64::from_str_radix(offset, 16).ok()) {
-            Some(offset) => ids.path == self.program && ids.offset == offset,
-            None => ids.path.parent() == self.program.parent() && ids.name == name,
-        })
+        self.own_functions().get(name).copied().unwrap_or_default()
     }
 
     /// What the trace has of all functions of this name.
     pub fn everywhere(&self, name: &str) -> Count {
-        self.sum(|function| function.name == name)
+        let counts = counts::of_trace(&self.trace);
+        let functions = self.trace.manifest.functions.iter().filter(|function| function.name == name);
+        functions.filter_map(|function| counts.get(&FunctionId(function.id)).copied()).sum()
     }
 
-    fn sum(&self, wanted: impl Fn(Function<'_>) -> bool) -> Count {
+    /// What the trace has of the functions of the program and of libraries that lie beside it. Those of the program are
+    /// there twice, by name and by offset.
+    fn own_functions(&self) -> BTreeMap<String, Count> {
         let manifest = &self.trace.manifest;
         let paths: BTreeMap<_, _> =
             manifest.modules.iter().map(|module| (module.id, Path::new(&module.path))).collect();
         let counts = counts::of_trace(&self.trace);
-        let functions = manifest.functions.iter().filter(|entry| {
-            let path = paths.get(&FunctionId(entry.id).module().0);
-            path.is_some_and(|path| wanted(Function { path, name: &entry.name, offset: entry.offset }))
-        });
-        functions.filter_map(|entry| counts.get(&FunctionId(entry.id)).copied()).sum()
+        let mut own = BTreeMap::<String, Count>::new();
+        for function in &manifest.functions {
+            let id = FunctionId(function.id);
+            let (Some(path), Some(count)) = (paths.get(&id.module().0), counts.get(&id)) else { continue };
+            if path.parent() == self.program.parent() {
+                let sum = own.entry(function.name.clone()).or_default();
+                *sum = [*sum, *count].into_iter().sum();
+            }
+            if *path == self.program {
+                own.insert(format!("+{:#x}", function.offset), *count);
+            }
+        }
+        own
     }
-}
-
-/// A function of a module.
-#[derive(Debug, Clone, Copy)]
-struct Function<'a> {
-    path: &'a Path,
-    name: &'a str,
-    offset: u64,
 }

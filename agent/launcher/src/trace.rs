@@ -223,6 +223,8 @@ impl Trace {
         while let Some(event) = self.host.next_event(Duration::ZERO) {
             match event {
                 Event::Detached(reason) if reason == "process-replaced" => self.replaced(),
+                // That is seen where the program is waited for.
+                Event::Detached(reason) if reason == "process-terminated" => {}
                 Event::Detached(reason) => {
                     self.delivery.limit(
                         "frida-gone",

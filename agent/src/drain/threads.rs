@@ -147,14 +147,16 @@ impl Drain {
 
     /// Tells what could not be recorded.
     pub(super) fn tell_limits(&self, shipper: &mut Shipper) {
-        // ORDERING: a count of its own.
+        // ORDERING: counts of their own.
         let without = self.arena.control().threads_without_ring.load(std::sync::atomic::Ordering::Relaxed);
+        let unwatched = self.arena.control().unwatchable.load(std::sync::atomic::Ordering::Relaxed);
         let bytes =
             format!("{} bytes of rings were no records; events in them are not counted", self.counts.damaged_bytes);
         let limit = |count, reason, detail| Limit { module: ModuleId(0), count, reason, detail };
         let limits = [
             limit(self.counts.too_deep, "max-depth", "calls"),
             limit(without.into(), "no-ring", "threads"),
+            limit(unwatched, "not-watched", "functions given to a runtime: that they are run is not told"),
             limit(self.counts.damages, "ring-damaged", &bytes),
         ];
         let limits: Vec<_> = limits.into_iter().filter(|limit| limit.count > 0).collect();

@@ -36,7 +36,8 @@ pub(super) fn measure(settings: &Settings) {
     let rounds = settings.rounds.unwrap_or(3);
     let program = compiled("fixtures/targets/hot_loop.c", &["-O1"]);
     println!("\n### From the call to the file, nothing lost\n");
-    println!("Medians of {rounds} rounds. One thread, which waits while its ring is full.\n");
+    println!("Medians of {rounds} rounds. One thread, which waits while its ring is full. Beside full detail, uftrace");
+    println!("records six arguments and the result.\n");
     println!(
         "| case | M calls | untraced s | program traced s | in all s | of that start s | M events/s | uftrace: program s | in all s | of that start s | M events/s | in all / uftrace |"
     );

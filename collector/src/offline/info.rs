@@ -1,6 +1,7 @@
 //! `collector info`: what a session directory holds.
 
 use std::{
+    collections::{BTreeMap, BTreeSet},
     fmt::Write as _,
     io::{self, Write},
     path::{Path, PathBuf},
@@ -152,10 +153,19 @@ fn describe_missing(trace: &Trace, out: &mut String) -> Result<()> {
     if gaps.len() > LISTED {
         writeln!(out, "    … and {} more gaps", count((gaps.len() - LISTED) as u64))?;
     }
+    let mut limits: BTreeMap<_, (u64, BTreeSet<u32>)> = BTreeMap::new();
     for limit in &trace.manifest.limits {
-        let detail = if limit.detail.is_empty() { String::new() } else { format!(" ({})", printable(&limit.detail)) };
-        let reason = printable(&limit.reason);
-        writeln!(out, "  not captured: {} × {reason}{detail}, module {}", count(limit.count), limit.module)?;
+        let (total, modules) = limits.entry((&limit.reason, &limit.detail)).or_default();
+        *total = total.saturating_add(limit.count);
+        modules.insert(limit.module);
+    }
+    for ((reason, detail), (total, modules)) in limits {
+        let detail = if detail.is_empty() { String::new() } else { format!(" ({})", printable(detail)) };
+        let modules = match modules.len() {
+            1 => format!("module {}", modules.first().copied().unwrap_or_default()),
+            several => format!("{several} modules"),
+        };
+        writeln!(out, "  not captured: {} × {}{detail}, {modules}", count(total), printable(reason))?;
     }
     Ok(())
 }

@@ -138,7 +138,7 @@ impl Rig {
                 0 => (EventKind::Exception, vec![now, header(Kind::Exception, 3, depth, function), now]),
                 1..=4 => {
                     let length = if detailed { 8 } else { 3 };
-                    let record = vec![now, header(Kind::Return, length, depth, function), now, 1, 2, 3, 4, 5];
+                    let record = [now, header(Kind::Return, length, depth, function), now, 1, 2, 3, 4, 5];
                     (EventKind::Return, record[..length].to_vec())
                 }
                 _ => {

@@ -37,7 +37,7 @@ fn it_needs_no_private_symbols() {
 
 #[track_caller]
 fn all_is_told(traced: &Traced) {
-    let (did, told) = (did(traced), told(traced));
+    let (did, told) = (did(traced), told(traced, "*dispatch_*"));
     let calls = calls(&told);
     let mut did_others = did.clone();
     let executed = did_others.remove("execute").expect("it says how much was executed");

@@ -31,10 +31,11 @@ impl Told {
     }
 }
 
-/// All runtime events, in the order in which they happened.
+/// The runtime events of functions whose names match, in the order in which they happened. Of the rest of a trace there
+/// may be hundreds of megabytes, as text.
 #[track_caller]
-pub(crate) fn told(traced: &Traced) -> Vec<Told> {
-    let printed = run_on("events", &traced.trace.folder, &["--json"]).success();
+pub(crate) fn told(traced: &Traced, functions: &str) -> Vec<Told> {
+    let printed = run_on("events", &traced.trace.folder, &["--json", "--function", functions]).success();
     let lines = std::str::from_utf8(&printed.stdout).expect("text").lines();
     let mut told: Vec<_> = lines.filter(|line| line.contains("\"attributes\"")).map(event).collect();
     told.sort_by_key(|event| event.end);

@@ -3,7 +3,7 @@
 use std::{hint::black_box, thread};
 
 /// The functions to look at.
-pub(crate) const FUNCTIONS: [&str; 3] = ["sample_work", "sample_fibonacci", "sample_report"];
+pub(crate) const FUNCTIONS: [&str; 2] = ["sample_work", "sample_report"];
 
 /// How many threads there are, and what each computes.
 const THREADS: u64 = 4;
