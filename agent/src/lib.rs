@@ -11,4 +11,4 @@ pub mod shared;
 pub mod ship;
 pub mod stub;
 #[cfg(target_arch = "x86_64")]
-pub mod target;
+mod target;

@@ -108,7 +108,7 @@ fn every_thread_has_its_ring() {
     let threads: Vec<_> =
         (0..8).map(|n| std::thread::spawn(move || (0..100).map(|_| thread_test(n)).sum::<u64>())).collect();
     let sum: u64 = threads.into_iter().map(|thread| thread.join().expect("a sum")).sum();
-    assert_eq!(sum, (1..=8).map(|n| n * 100).sum());
+    assert_eq!(sum, (1..=8).map(|n| n * 100).sum::<u64>());
     let events = engine.take();
     assert_eq!(events.iter().filter(|event| event.kind == Kind::Call).count(), 800);
     assert_eq!(events.iter().filter(|event| event.kind == Kind::Return).count(), 800);
