@@ -208,8 +208,13 @@ impl Shipper {
     pub fn finish(&mut self, reason: EndReason, at: SessionNs, linger: Duration) -> Report {
         self.replay.seal();
         let deadline = Instant::now() + linger;
+        let failures = self.contact.failures();
         while Instant::now() < deadline && !self.is_over(reason, at) {
             self.turn(GLANCE);
+            // A collector that has everything and is gone will confirm nothing more.
+            if self.ended && self.replay.is_settled() && self.contact.failures() > failures {
+                break;
+            }
         }
         if !self.ended {
             for Range { stream, first, count } in self.replay.abandon() {

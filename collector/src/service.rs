@@ -157,6 +157,7 @@ async fn serve(
         _ = interrupts.recv() => false,
         _ = terminations.recv() => false,
     };
+    hub.post.settle().await;
     reporting.abort();
     hub.notices.status(String::new());
     hub.notices.say_always(total(hub));

@@ -58,7 +58,7 @@ fn replay(events: &[Recorded], returning: &BTreeSet<FunctionId>, stacks: Stacks)
         let found = match (stacks, event.kind) {
             (Stacks::One, _) => Some(0),
             (Stacks::Many, EventKind::Call) => stack_of_call(&all, current, event, returning),
-            (Stacks::Many, _) => stack_of_end(&all, current, event, returning),
+            (Stacks::Many, _) => stack_of_end(&all, current, &events[index..], returning),
         };
         current = match found {
             Some(found) => found,
@@ -151,14 +151,20 @@ fn stack_of_call(
     nearest.map(|(_, _, index)| index)
 }
 
-/// The stack that a return or exception is on: the current one, or else the first on which it may be.
+/// The stack that a return or exception is on, the first of these events. Where it does not say, it is the one that
+/// the next event is on: what was left without returning is noticed when something else happens there.
 fn stack_of_end(
     all: &[Vec<Frame>],
     current: usize,
-    event: &Recorded,
+    events: &[Recorded],
     returning: &BTreeSet<FunctionId>,
 ) -> Option<usize> {
-    [current].into_iter().chain(0..all.len()).find(|index| fits(&all[*index], event, returning).is_ok())
+    let event = events.first()?;
+    let near = events.iter().find_map(slot)?;
+    let candidates = all.iter().enumerate().filter(|(_, stack)| fits(stack, event, returning).is_ok());
+    let distance = |stack: &[Frame]| Some(stack.get(event.depth as usize)?.slot?.abs_diff(near));
+    let nearest = candidates.filter_map(|(index, stack)| Some((distance(stack)?, index != current, index))).min();
+    nearest.map(|(_, _, index)| index)
 }
 
 /// The stack pointer: at a call, where the return address is; after a return, right above that.
@@ -298,6 +304,27 @@ mod tests {
             (Return, 5, 0, 9008),
         ];
         with_pointers(Stacks::Many, &events).expect("good");
+    }
+
+    #[test]
+    fn what_was_left_is_on_the_stack_that_goes_on() {
+        let mut events: Vec<_> = [
+            (Call, 5, 0, 9000),
+            (Call, 6, 1, 8900),
+            (Call, 5, 0, 19000),
+            (Call, 6, 1, 18900),
+            (Exception, 6, 1, 0),
+            (Exception, 5, 0, 0),
+            (Call, 7, 0, 19000),
+            (Return, 6, 1, 8908),
+            (Return, 5, 0, 9008),
+        ]
+        .map(|(kind, function, depth, at)| event(kind, function, depth, (at > 0).then_some(at)))
+        .into();
+        replay(&events, &returning(events.iter()), Stacks::Many).expect("good");
+        events.truncate(7);
+        events.extend([(Return, 6, 1, 18908)].map(|(kind, f, d, at)| event(kind, f, d, Some(at))));
+        assert!(replay(&events, &returning(events.iter()), Stacks::Many).is_err(), "that one is gone");
     }
 
     #[test]

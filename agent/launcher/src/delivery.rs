@@ -185,12 +185,14 @@ impl Outcome {
             0 => ", nothing lost".to_string(),
             _ => format!(", {dropped} dropped ({})", list(&report.dropped)),
         };
-        if !report.complete {
+        if report.unsettled > 0 {
             let waited = settings.linger.as_secs_f64();
             line += &format!(
                 "; the collector has not confirmed {} of them within {waited} s (--linger waits longer)",
                 report.unsettled
             );
+        } else if !report.complete {
+            line += "; the collector has all events, but went away before it confirmed the rest";
         }
         eprintln!("agent: {line}");
     }

@@ -3,6 +3,7 @@
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex, OnceLock, PoisonError},
+    time::Duration,
 };
 
 use bytes::Bytes;
@@ -37,6 +38,29 @@ impl Post {
 
     pub(crate) fn remove_stream(&self, number: u64) {
         self.streams.lock().unwrap_or_else(PoisonError::into_inner).remove(&number);
+    }
+
+    /// Waits until replies to connections are on their way, for a moment: whoever has ended its session wants to know
+    /// that this is known, and cannot be told once this process is gone.
+    pub(crate) async fn settle(&self) {
+        const GLANCE: Duration = Duration::from_millis(5);
+        const PATIENCE: u32 = 50;
+        for _ in 0..PATIENCE {
+            // Once more after the last was taken, so that it is written.
+            let waits = self.has_replies();
+            tokio::time::sleep(GLANCE).await;
+            if !waits {
+                return;
+            }
+        }
+    }
+
+    fn has_replies(&self) -> bool {
+        let streams = self.streams.lock().unwrap_or_else(PoisonError::into_inner);
+        streams
+            .values()
+            .filter_map(|stream| stream.replies.as_ref())
+            .any(|replies| replies.capacity() < replies.max_capacity())
     }
 
     /// Who a peer is, for people.

@@ -85,7 +85,8 @@ targets! {
     signals { stacks: Stacks::Many }
     fork
     vfork_exec
-    spawn
+    // The child has a stack of its own in the parent's memory until it executes.
+    spawn { stacks: Stacks::Many }
     exec { end: Some("replaced") }
     exec_in_a_thread { target: "exec", arguments: &["thread"], end: Some("replaced") }
     tail_calls

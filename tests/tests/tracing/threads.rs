@@ -75,9 +75,8 @@ fn every_short_thread_is_one_of_its_own() {
 
 /// The number that an event has under a key.
 fn key(attributes: &str, name: &str) -> Option<u64> {
-    let (_, rest) = attributes.split_once(&format!("\"{name}\""))?;
-    let digits = rest.trim_start_matches(|c: char| !c.is_ascii_digit());
-    digits.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
+    let (_, rest) = attributes.split_once(&format!("\"{name}\": U64("))?;
+    rest.split_once(')')?.0.parse().ok()
 }
 
 #[test]
@@ -121,7 +120,8 @@ fn pthread_functions_tell_their_keys() {
         handles
     };
     assert_eq!(handles(&created), handles(&started));
-    let detached: u64 = created.iter().filter_map(|(_, keys)| key(keys, "detached")).sum();
+    let asked = of("pthread_create", EventKind::Call);
+    let detached: u64 = asked.iter().filter_map(|(_, keys)| key(keys, "detached")).sum();
     assert_eq!(detached, 10, "those that were created detached");
 
     assert_eq!(of("pthread_start_routine", EventKind::Return).len(), 10 + 20 + 1 + 2, "those that returned");
