@@ -1,5 +1,8 @@
 //! What is known of a thread while it is traced.
 
+mod graves;
+mod stacks;
+
 use core::{
     ptr,
     sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering, compiler_fence},
@@ -8,16 +11,13 @@ use core::{
 use super::{
     routines::spoor_tls_at,
     shadow::{Entry, STACKS, Shadow},
-    stack, sys,
+    sys,
     writer::Writer,
 };
 use crate::shared::{Control, HEAD_BYTES, RingHead, RingState, Shape, tsc};
 
 /// How many threads can be traced at once.
 pub(super) const MOST_THREADS: usize = 4096;
-
-/// How many return addresses are kept of frames that seemed to be gone.
-const GRAVES: usize = 4096;
 
 /// A thread's state. `routines` knows the layout of the first fields.
 ///
@@ -53,19 +53,11 @@ pub(super) struct Thread {
 /// Where the parts behind the first page are.
 pub(super) const WRITER_AT: usize = 4096;
 const GRAVES_AT: usize = 8192;
-const SCRATCH_AT: usize = GRAVES_AT + GRAVES * size_of::<Grave>();
+const SCRATCH_AT: usize = GRAVES_AT + graves::BYTES;
 const SCRATCH_BYTES: usize = 4096;
 const STATE_BYTES: usize = SCRATCH_AT + SCRATCH_BYTES;
 
 const _: () = assert!(size_of::<Thread>() <= WRITER_AT && size_of::<Writer>() <= 4096);
-
-/// The return address of a frame that seemed to be gone.
-#[derive(Clone, Copy)]
-#[repr(C)]
-struct Grave {
-    slot: usize,
-    real: usize,
-}
 
 /// In a thread's first word: it is not traced.
 pub(super) const IGNORED: usize = 1;
@@ -249,11 +241,6 @@ impl Thread {
         unsafe { &mut *ptr::from_mut(self).cast::<u8>().add(WRITER_AT).cast() }
     }
 
-    fn graves(&self) -> *mut Grave {
-        // SAFETY: they lie there, see the type.
-        unsafe { ptr::from_ref(self).cast_mut().cast::<u8>().add(GRAVES_AT).cast() }
-    }
-
     /// How deep the youngest entry is.
     pub(super) fn depth(&self) -> u32 {
         ((self.top as usize - self.base as usize) / size_of::<Entry>()).saturating_sub(1) as u32
@@ -281,185 +268,6 @@ impl Thread {
         unsafe { self.top.write(entry) };
         true
     }
-
-    /// Whether an address is on the stack that was last run on.
-    pub(super) fn is_on_stack(&self, address: usize) -> bool {
-        self.shadows[self.current].holds(address)
-    }
-
-    /// Makes the shadow of the stack that holds this slot the current one. Whether that could be done.
-    pub(super) fn select(&mut self, slot: usize) -> bool {
-        if slot.wrapping_sub(self.low) < self.size {
-            return true;
-        }
-        // A handler that jumps out in the middle of this would leave it torn.
-        let signals = sys::block_signals();
-        self.save();
-        let found = (0..self.count).find(|at| self.shadows[*at].holds(slot)).or_else(|| self.new_shadow(slot));
-        if let Some(at) = found {
-            self.current = at;
-            self.load();
-        }
-        compiler_fence(Ordering::SeqCst);
-        sys::set_signals(signals);
-        found.is_some()
-    }
-
-    fn save(&mut self) {
-        if self.count > 0 {
-            self.shadows[self.current].top = self.top;
-        }
-    }
-
-    fn load(&mut self) {
-        let shadow = self.shadows[self.current];
-        (self.top, self.base, self.limit) = (shadow.top, shadow.base, shadow.limit);
-        (self.low, self.size) = (shadow.low, shadow.size);
-    }
-
-    /// Finds the stack that holds this slot, and a shadow for it.
-    fn new_shadow(&mut self, slot: usize) -> Option<usize> {
-        // SAFETY: the scratch memory lies there, see the type.
-        let scratch = unsafe { ptr::from_mut(self).cast::<u8>().add(SCRATCH_AT).cast::<[u8; SCRATCH_BYTES]>() };
-        // SAFETY: nobody else uses it.
-        let (mut low, mut high) = stack::around(slot, unsafe { &mut *scratch });
-        // Stacks that are known more closely may lie in the same mapping.
-        for shadow in &self.shadows[..self.count] {
-            let end = shadow.low + shadow.size;
-            if shadow.size == 0 || shadow.top == shadow.base {
-                continue;
-            }
-            if end <= slot && end > low {
-                low = end;
-            }
-            if shadow.low > slot && shadow.low < high {
-                high = shadow.low;
-            }
-        }
-        let at = self.shadow_for(low, high);
-        self.shade(at, low, high).then_some(at)
-    }
-
-    /// Tells that a stack lies there, before it is run on.
-    pub(super) fn learn_stack(&mut self, low: usize, high: usize) {
-        if low >= high
-            || slot_within(self.low, self.size, low) && slot_within(self.low, self.size, high - 1) && {
-                // On the very stack we are on: only what is below us can be another.
-                high > self.top_slot()
-            }
-        {
-            return;
-        }
-        let signals = sys::block_signals();
-        self.save();
-        let current = self.current;
-        let at = self.shadow_for(low, high);
-        if at != current && self.shade(at, low, high) {
-            // Others that claim a part of it are cut back to what is above, or below, or lose it.
-            for other in (0..self.count).filter(|other| *other != at) {
-                let shadow = &mut self.shadows[other];
-                if shadow.overlaps(low, high) {
-                    let end = shadow.low + shadow.size;
-                    match shadow.is_empty() || end <= high {
-                        true if shadow.low < low => shadow.size = low - shadow.low,
-                        true => shadow.size = 0,
-                        false => (shadow.low, shadow.size) = (high, end - high),
-                    }
-                }
-            }
-        }
-        self.load();
-        compiler_fence(Ordering::SeqCst);
-        sys::set_signals(signals);
-    }
-
-    fn top_slot(&mut self) -> usize {
-        self.youngest().map_or(usize::MAX, |entry| entry.slot())
-    }
-
-    fn shade(&mut self, at: usize, low: usize, high: usize) -> bool {
-        // ORDERING: set before hooks were in place.
-        let depth = control().map_or(usize::MAX, |control| control.max_depth.load(Ordering::Relaxed) as usize);
-        self.shadows[at].shade(low, high, depth)
-    }
-
-    /// A shadow to use for a stack: that of one that lay in the same place and is gone, or an unused one, or that of
-    /// the stack that seems least alive.
-    fn shadow_for(&mut self, low: usize, high: usize) -> usize {
-        let same = (0..self.count).find(|at| self.shadows[*at].low == low && self.shadows[*at].overlaps(low, high));
-        if let Some(at) = same.or_else(|| (0..self.count).find(|at| self.shadows[*at].size == 0)) {
-            self.bury_all(at);
-            return at;
-        }
-        if self.count < STACKS {
-            self.count += 1;
-            return self.count - 1;
-        }
-        let at = (0..STACKS).find(|at| *at != self.current && self.shadows[*at].is_empty());
-        let at = at.unwrap_or(if self.current == 0 { 1 } else { 0 });
-        self.bury_all(at);
-        at
-    }
-
-    fn bury_all(&mut self, at: usize) {
-        while !self.shadows[at].is_empty() {
-            // SAFETY: entries above the base are initialised.
-            let entry = unsafe { *self.shadows[at].top };
-            self.shadows[at].top = self.shadows[at].top.wrapping_sub(1);
-            self.remember(&entry);
-        }
-    }
-
-    /// Keeps the return address of a frame that seems to be gone, in case it is not.
-    pub(super) fn remember(&mut self, entry: &Entry) {
-        // SAFETY: within the graves.
-        unsafe { *self.graves().add(self.buried % GRAVES) = Grave { slot: entry.slot(), real: entry.real } };
-        self.buried += 1;
-    }
-
-    /// The return address that belongs into a slot, from wherever it is known.
-    pub(super) fn recover(&mut self, slot: usize) -> Option<usize> {
-        self.save();
-        let found = self.find(slot).or_else(|| {
-            // A coroutine that has changed threads. The other thread is not running on that stack now.
-            THREADS.iter().find_map(|state| {
-                // ORDERING: pairs with the release when it was made.
-                // SAFETY: states are never unmapped. What another thread writes meanwhile does not concern this slot.
-                unsafe { (state.load(Ordering::Acquire) as *const Self).as_ref()?.find(slot) }
-            })
-        });
-        if let Some(control) = control() {
-            // ORDERING: a count.
-            control.recovered.fetch_add(1, Ordering::Relaxed);
-        }
-        found
-    }
-
-    fn find(&self, slot: usize) -> Option<usize> {
-        for back in 1..=self.buried.min(GRAVES) {
-            // SAFETY: within the graves.
-            let grave = unsafe { *self.graves().add((self.buried - back) % GRAVES) };
-            if grave.slot == slot {
-                return Some(grave.real);
-            }
-        }
-        for shadow in &self.shadows[..self.count.min(STACKS)] {
-            let mut entry = shadow.top;
-            while entry > shadow.base {
-                // SAFETY: entries above the base are initialised.
-                let this = unsafe { &*entry };
-                if this.slot() == slot {
-                    return Some(this.real);
-                }
-                entry = entry.wrapping_sub(1);
-            }
-        }
-        None
-    }
-}
-
-fn slot_within(low: usize, size: usize, address: usize) -> bool {
-    address.wrapping_sub(low) < size
 }
 
 /// The handle that pthread functions know the calling thread by: what its thread pointer points to.

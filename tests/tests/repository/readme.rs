@@ -56,7 +56,7 @@ fn links_lead_to_files() {
     for document in files().into_iter().filter(|file| file.ends_with(".md")) {
         let text = text(&document);
         let folder = root().join(&document).parent().expect("a folder").to_path_buf();
-        for link in text.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
+        for link in text.split("](").skip(1).filter_map(|rest| rest.split([')', '#']).next()) {
             let local = !link.contains("://");
             assert!(!local || folder.join(link).exists(), "{document} links to {link}");
         }
