@@ -127,12 +127,14 @@ impl Drain {
         let Some(mut gone) = self.rings[ring].take() else { return };
         let head = self.arena.head(ring);
         // ORDERING: nobody writes them any more.
-        let (dropped, too_deep) = (
+        let (dropped, too_deep, interrupted) = (
             head.dropped.load(std::sync::atomic::Ordering::Acquire),
             head.too_deep.load(std::sync::atomic::Ordering::Relaxed),
+            head.interrupted.load(std::sync::atomic::Ordering::Relaxed),
         );
         self.with_around(shipper, |around| gone.drop_tail(dropped, around));
         self.counts.too_deep = self.counts.too_deep.saturating_add(too_deep);
+        self.counts.interrupted = self.counts.interrupted.saturating_add(interrupted);
         self.counts.threads_now -= 1;
         gone.thread.end = end.map(|end| end.max(gone.latest()));
         gone.thread.tell(shipper);
@@ -156,6 +158,7 @@ impl Drain {
         let limits = [
             limit(self.counts.too_deep, "max-depth", "calls"),
             limit(without.into(), "no-ring", "threads"),
+            limit(self.counts.interrupted, "interrupted", "calls of signal handlers that came while one was recorded"),
             limit(unwatched, "not-watched", "functions given to a runtime: that they are run is not told"),
             limit(self.counts.damages, "ring-damaged", &bytes),
         ];

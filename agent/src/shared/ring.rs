@@ -41,7 +41,10 @@ pub struct RingHead {
     pub dropped: AtomicU64,
     /// Calls that were passed through unrecorded because the shadow stack was full.
     pub too_deep: AtomicU64,
-    _pad_writer: [u64; 5],
+    /// Calls that were passed through unrecorded because they were made by a signal handler that had interrupted the
+    /// recording of another.
+    pub interrupted: AtomicU64,
+    _pad_writer: [u64; 4],
     /// How far it is read.
     pub read: AtomicU64,
     _pad_reader: [u64; 7],

@@ -38,6 +38,11 @@ fn enter_on(thread: &mut Thread, entered: &mut Entered, kind: u32, r13: u64) -> 
     // At or above the call that was being recorded, that call is over: a handler has jumped out of it, or the unwinder
     // that was called there is done.
     if busy != 0 && !(thread.is_on_stack(slot) && thread.is_on_stack(busy) && slot >= busy) {
+        // What an unwinder calls is its own business.
+        if !thread.restored {
+            // ORDERING: a count.
+            thread.writer().head().interrupted.fetch_add(1, Ordering::Relaxed);
+        }
         return false;
     }
     set_busy(thread, slot);
