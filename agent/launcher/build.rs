@@ -46,7 +46,14 @@ fn build(workspace: &Path, folder: &Path) -> PathBuf {
     let target = variable("TARGET");
     let mut cargo = Command::new(variable("CARGO"));
     // The cargo outside has fetched all that this one needs, and locked it.
-    cargo.args(["rustc", "--package=agent", "--lib", "--crate-type=cdylib", "--profile=agent-library"]);
+    cargo.args([
+        "rustc",
+        "--package=agent",
+        "--lib",
+        "--crate-type=cdylib",
+        "--features=library",
+        "--profile=agent-library",
+    ]);
     cargo.args(["--locked", "--offline", "--quiet", "--target", &target, "--target-dir"]).arg(folder);
     cargo.current_dir(workspace);
     for name in UNSET {

@@ -78,6 +78,8 @@ pub struct Patch {
     pub original: [u8; 5],
     /// The jump.
     pub jump: [u8; 5],
+    /// Whether it has to be the last to go: it puts return addresses back for one who unwinds.
+    pub unwinds: bool,
     /// For a thread that was stopped behind the first instruction: from where it is moved, and to where.
     pub moves: Vec<(u64, u64)>,
 }
@@ -146,6 +148,7 @@ impl Block {
             address,
             original: hook.prologue.original,
             jump: [0xE9, a, b, c, d],
+            unwinds: hook.kind == Kind::Unwinder,
             moves: copy.steps.iter().filter(|(from, _)| *from > 0).map(moved).collect(),
         })
     }

@@ -25,11 +25,14 @@
 //! | [`gate`] | holding the program until it is hooked |
 //! | [`mailbox`] | waiting for the outside |
 //! | [`open`] | what the outside calls, through Frida |
+//! | `memory` | copying and filling, instead of the program's own |
 //! | [`sys`] | system calls |
 
 mod gate;
 mod gum;
 mod mailbox;
+#[cfg(feature = "library")]
+mod memory;
 mod open;
 mod registers;
 mod routines;

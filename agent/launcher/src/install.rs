@@ -136,7 +136,7 @@ impl Installer {
         }
         tell(&report);
         let patches = || self.modules[first_new..].iter().flat_map(|module| &module.patches);
-        let stopped = Stopped::stop(self.pid, deadline)?;
+        let stopped = Stopped::stop(self.pid, &[], deadline)?;
         for patch in patches() {
             self.memory.write(patch.address, &patch.jump).context("cannot write to the memory of the program")?;
         }
@@ -175,20 +175,28 @@ impl Installer {
         Some(Gone { id: module.id })
     }
 
-    /// Makes every function what it was.
-    pub(crate) fn remove(&mut self, deadline: Instant) -> Result<()> {
-        let stopped = Stopped::stop(self.pid, deadline)?;
-        for patch in self.modules.drain(..).flat_map(|module| module.patches) {
+    /// Makes every function what it was, and puts the return addresses of those back that are being executed. A thread of
+    /// the target, one of `foreign`, must be waiting in the mailbox.
+    pub(crate) fn remove(&mut self, foreign: &[i32], deadline: Instant) -> Result<()> {
+        let patches: Vec<_> = self.modules.drain(..).flat_map(|module| module.patches).collect();
+        let (last, first): (Vec<_>, Vec<_>) = patches.into_iter().partition(|patch| patch.unwinds);
+        self.unpatch(&first, deadline)?;
+        {
+            let _stopped = Stopped::stop(self.pid, foreign, deadline)?;
+            self.arena.ask(Command::Restore, &[], deadline)?;
+        }
+        self.unpatch(&last, deadline)
+    }
+
+    fn unpatch(&self, patches: &[Patch], deadline: Instant) -> Result<()> {
+        let _stopped = Stopped::stop(self.pid, &[], deadline)?;
+        for patch in patches {
             let mut there = [0; 5];
             // Where somebody has put a hook over ours, ours has to stay.
             if self.memory.read(patch.address, &mut there).is_ok() && there == patch.jump {
                 self.memory.write(patch.address, &patch.original)?;
             }
         }
-        drop(stopped);
-        // What is left are returns of functions that are being executed: no thread waits for room for those.
-        // ORDERING: whoever waits sees it sooner or later.
-        self.arena.control().recording.store(0, Ordering::Relaxed);
         Ok(())
     }
 
@@ -267,7 +275,7 @@ impl Installer {
         let mut refused = Vec::new();
         for (index, target) in planned.targets() {
             let number = first + index;
-            let stub = Stub { number, address: target.address, watched: target.watched, hook: target.hook };
+            let stub = Stub { number, address: target.address, watched: target.watched, hook: target.hook.as_ref() };
             match block.add(&stub) {
                 Ok(header) if target.hook.is_none() => {
                     report.for_gum.push(GumHook { address: target.address, header, probe: true, forced: false });

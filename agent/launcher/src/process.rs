@@ -45,6 +45,9 @@ impl Process {
         if matches!(state(pid), Some('Z' | 'X') | None) {
             bail!("{cannot}: it has ended, and its parent has not taken notice yet");
         }
+        if matches!(state(pid), Some('T' | 't')) {
+            bail!("{cannot}: it is stopped (kill -CONT {pid} first)");
+        }
         let descriptor = pidfd_open(id, PidfdFlags::empty())?;
         let user = rustix::process::geteuid().as_raw();
         let is_foreign = number("Uid").and_then(|uid| u32::try_from(uid).ok()) != Some(user);

@@ -20,7 +20,7 @@ use nix::{
     spawn::{PosixSpawnAttr, PosixSpawnFileActions, PosixSpawnFlags, posix_spawn},
     sys::{
         signal::{SigSet, Signal, kill},
-        wait::{WaitPidFlag, WaitStatus, waitpid},
+        wait::waitpid,
     },
     unistd::Pid,
 };
@@ -152,11 +152,9 @@ impl Program {
     /// How it ended, if it did.
     pub(crate) fn try_wait(&mut self) -> io::Result<Option<Ending>> {
         if self.ending.is_none() {
-            self.ending = match waitpid(Pid::from_raw(self.pid), Some(WaitPidFlag::WNOHANG))? {
-                WaitStatus::Exited(_, code) => Some(Ending::Exited(code)),
-                WaitStatus::Signaled(_, signal, _) => Some(Ending::Signaled(signal as i32)),
-                _ => None,
-            };
+            let pid = rustix::process::Pid::from_raw(self.pid);
+            let waited = rustix::process::waitpid(pid, rustix::process::WaitOptions::NOHANG)?;
+            self.ending = waited.map(|(_, status)| Ending::from_raw(status.as_raw()));
         }
         Ok(self.ending)
     }

@@ -3,6 +3,10 @@
 use std::{
     ffi::OsString,
     fs::{self, OpenOptions},
+    os::{
+        linux::net::SocketAddrExt,
+        unix::net::{SocketAddr, UnixListener},
+    },
     path::Path,
     process::ExitCode,
     sync::{Arc, atomic::Ordering},
@@ -76,6 +80,10 @@ pub(crate) fn run(settings: &Settings, command: &[OsString]) -> Result<ExitCode>
 /// Traces a process that is there already, until it ends or somebody asks to stop.
 pub(crate) fn attach(settings: &Settings, pid: i32) -> Result<ExitCode> {
     let process = Process::find(pid)?;
+    // Held to the end: two that attach at once would take each other's hooks for the program's.
+    let name = SocketAddr::from_abstract_name(format!("spoor-attach-{pid}"))?;
+    let _alone = UnixListener::bind_addr(&name)
+        .with_context(|| format!("cannot attach to process {pid}: another agent is tracing it"))?;
     let library = library::place(if process.is_foreign { Reader::Other } else { Reader::Own })?;
     let signals = Signals::watch()?;
     let started = Instant::now();
@@ -106,6 +114,8 @@ struct Trace {
     arena: Arc<Arena>,
     installer: Installer,
     delivery: Delivery,
+    /// Frida's threads.
+    foreign: Vec<i32>,
 }
 
 impl Trace {
@@ -141,9 +151,9 @@ impl Trace {
         // ORDERING: nothing is hooked yet.
         arena.control().recording.store(1, Ordering::Relaxed);
         delivery.begin(Arc::clone(&arena))?;
-        let mut trace = Self { host, arena, installer, delivery };
+        let mut trace = Self { host, arena, installer, delivery, foreign };
         let entered = started.elapsed();
-        match trace.hook(&foreign, deadline) {
+        match trace.hook(deadline) {
             Ok(report) => {
                 if settings.verbose {
                     eprintln!("agent: {}", timing(&report, entered, started.elapsed()));
@@ -152,7 +162,7 @@ impl Trace {
             }
             Err(error) => {
                 // Nothing more can be done where this fails too.
-                let _ = trace.installer.remove(Instant::now() + LEAVING);
+                let _ = trace.installer.remove(&trace.foreign, Instant::now() + LEAVING);
                 let _ = trace.arena.go_on(Instant::now() + GLANCE);
                 trace.delivery.give_up();
                 Err(error)
@@ -160,19 +170,19 @@ impl Trace {
         }
     }
 
-    fn hook(&mut self, frida_threads: &[i32], deadline: Instant) -> Result<Report> {
+    fn hook(&mut self, deadline: Instant) -> Result<Report> {
         let serving = self.host.serve();
         if self.arena.wait_told(deadline) != Some(Told::Ready) {
             serving.wait(Instant::now() + GLANCE)?;
             return Err(anyhow!("not ready in time: the library in the program does not answer"));
         }
-        self.installer.ignore(frida_threads, deadline)?;
+        self.installer.ignore(&self.foreign, deadline)?;
         let Self { installer, delivery, .. } = self;
         let report = installer.install(deadline, &mut |report| delivery.tell(report))?;
         self.arena.go_on(deadline)?;
         serving.wait(deadline)?;
         // What cannot be masked takes the program's signals now and then, which is told with the rest.
-        let unmasked = self.host.mask_threads(frida_threads)?;
+        let unmasked = self.host.mask_threads(&self.foreign)?;
         self.delivery.limit("frida-threads-take-signals", unmasked.len() as u64, "");
         let gum = self.host.attach_gum(&report.for_gum, deadline)?;
         self.delivery.limit("refused-by-frida", gum.failed.len() as u64, "");
@@ -276,10 +286,18 @@ impl Trace {
         while !unwatching.is_done() && Instant::now() < deadline {
             self.look();
         }
-        let removed = self.installer.remove(deadline);
+        let serving = self.host.serve();
+        while !matches!(self.arena.wait_told(deadline), Some(Told::Ready) | None) {
+            self.look();
+        }
+        let removed = self.installer.remove(&self.foreign, deadline);
+        let _ = self.arena.go_on(deadline);
+        let removed = removed.and(serving.wait(deadline).map(drop).map_err(Into::into));
         let removed = removed.and(self.host.detach_gum(deadline).map_err(Into::into));
         self.delivery.end(End::Detached);
         self.delivery.finish(settings, signals);
+        // ORDERING: whoever still waits for room in a ring sees it sooner or later.
+        self.arena.control().recording.store(0, Ordering::Relaxed);
         self.arena.release();
         removed.context("cannot take all hooks out of the program")?;
         Ok(ExitCode::SUCCESS)

@@ -32,10 +32,13 @@ impl Drain {
         if self.rings.len() < used {
             self.rings.resize_with(used, || None);
         }
-        for ring in 0..used {
-            if self.rings[ring].is_none() && self.arena.head(ring).is_live() {
-                self.meet(ring, shipper);
-            }
+        let is_new = |ring: &usize| self.rings[*ring].is_none() && self.arena.head(*ring).is_live();
+        let mut new: Vec<_> = (0..used).filter(is_new).collect();
+        // In the order in which they began: a handle may have been another thread's before.
+        // ORDERING: written before the ring became live.
+        new.sort_by_key(|ring| self.arena.head(*ring).taken.load(std::sync::atomic::Ordering::Relaxed));
+        for ring in new {
+            self.meet(ring, shipper);
         }
     }
 

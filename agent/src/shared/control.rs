@@ -99,11 +99,15 @@ pub enum Command {
     Ignore = 2,
     /// The [`Landmark`](super::Landmark) whose number is argument 0 is at argument 1, and ends before argument 2.
     Landmark = 3,
+    /// Put the real return addresses back on all stacks: nothing is hooked any more.
+    Restore = 4,
 }
 
 impl Command {
     /// The command with this number.
     pub fn from_number(number: u32) -> Option<Self> {
-        [Self::GoOn, Self::Map, Self::Ignore, Self::Landmark].into_iter().find(|command| *command as u32 == number)
+        [Self::GoOn, Self::Map, Self::Ignore, Self::Landmark, Self::Restore]
+            .into_iter()
+            .find(|command| *command as u32 == number)
     }
 }

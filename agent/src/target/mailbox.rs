@@ -49,6 +49,10 @@ pub(super) fn serve(control: &'static Control, subject: u32, module: u64) {
                 landmark::learn(argument(0), argument(1), argument(2));
                 0
             }
+            Some(Command::Restore) => {
+                thread::restore_all();
+                0
+            }
             Some(Command::GoOn) | None => break,
         };
         mailbox.answer.store(answer as u64, Ordering::Relaxed);

@@ -113,6 +113,8 @@ pub(super) struct Shadow {
     /// The last entry that may be the youngest, and how many there is memory for.
     pub(super) limit: *mut Entry,
     pub(super) entries: usize,
+    /// Whether the program has said where the stack is.
+    pub(super) is_learned: bool,
 }
 
 impl Shadow {
@@ -140,7 +142,7 @@ impl Shadow {
             // SAFETY: fresh memory that is large enough, aligned to a page.
             unsafe { (*self.base).slot = usize::MAX };
         }
-        (self.low, self.size, self.top) = (low, high - low, self.base);
+        (self.low, self.size, self.top, self.is_learned) = (low, high - low, self.base, false);
         // SAFETY: there are two entries more than `entries`.
         self.limit = unsafe { self.base.add(self.entries.min(most_depth)) };
         true

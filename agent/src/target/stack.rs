@@ -2,14 +2,15 @@
 
 use super::sys;
 
-/// How far a main thread's stack may grow. It is larger only where its limit was raised.
-const MAIN_STACK_BYTES: usize = 64 << 20;
+/// What stays free below a main thread's stack when it has grown as far as it can.
+const GAP_BYTES: usize = 1 << 20;
 
-/// The mapping that holds an address: from where to where. Where it cannot be found, the 64 KiB around the address.
-pub(super) fn around(address: usize, scratch: &mut [u8]) -> (usize, usize) {
-    let mut found = (address & !0xFFFF, (address & !0xFFFF) + 0x1_0000);
-    let Some(file) = sys::open(b"/proc/self/maps\0") else { return found };
-    let mut line = Line::default();
+/// The mapping that holds an address: from where to where. Of the stack that grows: up to where it can. `None` where it
+/// cannot be found.
+pub(super) fn around(address: usize, scratch: &mut [u8]) -> Option<(usize, usize)> {
+    let mut found = None;
+    let file = sys::open(b"/proc/self/maps\0")?;
+    let (mut line, mut below) = (Line::default(), 0);
     'file: loop {
         let count = sys::read(file, scratch);
         if count == 0 {
@@ -17,12 +18,12 @@ pub(super) fn around(address: usize, scratch: &mut [u8]) -> (usize, usize) {
         }
         let mut at = 0;
         while at < count.min(scratch.len()) {
-            if let Some(whole) = line.take(scratch[at])
-                && whole.low <= address
-                && address < whole.high
-            {
-                found = whole.bounds();
-                break 'file;
+            if let Some(whole) = line.take(scratch[at]) {
+                if whole.low <= address && address < whole.high {
+                    found = Some(whole.bounds(below));
+                    break 'file;
+                }
+                below = whole.high;
             }
             at += 1;
         }
@@ -71,9 +72,10 @@ impl Line {
         None
     }
 
-    fn bounds(&self) -> (usize, usize) {
+    /// From where to where, where `below` is the end of the mapping before it.
+    fn bounds(&self, below: usize) -> (usize, usize) {
         match self.is_main_stack {
-            true => (self.high.saturating_sub(MAIN_STACK_BYTES).min(self.low), self.high),
+            true => (self.low.min(below + GAP_BYTES), self.high),
             false => (self.low, self.high),
         }
     }
@@ -96,7 +98,7 @@ mod tests {
         let check = || {
             let (local, mut scratch) = (0_u8, [0; 64]);
             let address = &raw const local as usize;
-            let (low, high) = around(address, &mut scratch);
+            let (low, high) = around(address, &mut scratch).expect("it is mapped");
             assert!(low <= address && address < high);
             assert!(high - low >= 0x1_0000, "{low:x} {high:x}");
             low
@@ -112,6 +114,6 @@ mod tests {
         let text = b"7ffd1000-7ffd3000 rw-p 00000000 00:00 0   [stack]\n";
         let whole = text.iter().filter_map(|byte| line.take(*byte)).next().expect("a line");
         assert_eq!((whole.low, whole.high, whole.is_main_stack), (0x7FFD_1000, 0x7FFD_3000, true));
-        assert_eq!(whole.bounds().1 - whole.bounds().0, MAIN_STACK_BYTES);
+        assert_eq!(whole.bounds(0x1000_0000), (0x1010_0000, 0x7FFD_3000));
     }
 }

@@ -82,6 +82,27 @@ pub(super) unsafe fn keep_here(at: *mut u8, bytes: usize) {
     }
 }
 
+/// The word at an address, if there is memory.
+pub(super) fn peek(address: usize) -> Option<usize> {
+    const PROCESS_VM_READ: usize = 310;
+    let mut word = 0_usize;
+    let (local, remote) = ([&raw mut word as usize, 8], [address, 8]);
+    let arguments = [getpid() as usize, local.as_ptr() as usize, 1, remote.as_ptr() as usize, 1, 0];
+    // SAFETY: it writes one word, and fails where there is nothing to read.
+    (unsafe { call(PROCESS_VM_READ, arguments) } == 8).then_some(word)
+}
+
+/// Replaces the word at an address, if there is memory that may be written to, and if it is this one.
+pub(super) fn replace(address: usize, old: usize, new: usize) {
+    const PROCESS_VM_WRITE: usize = 311;
+    if peek(address) == Some(old) {
+        let (local, remote) = ([&raw const new as usize, 8], [address, 8]);
+        let arguments = [getpid() as usize, local.as_ptr() as usize, 1, remote.as_ptr() as usize, 1, 0];
+        // SAFETY: it writes one word where the caller wants it, and fails where there is no memory.
+        unsafe { call(PROCESS_VM_WRITE, arguments) };
+    }
+}
+
 /// Opens a file to read. `path` ends with a zero byte.
 pub(super) fn open(path: &[u8]) -> Option<usize> {
     const AT_FDCWD: usize = -100_isize as usize;

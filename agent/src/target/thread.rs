@@ -40,6 +40,8 @@ pub(super) struct Thread {
     /// Which shadow is the current one, and how many there are.
     pub(super) current: usize,
     pub(super) count: usize,
+    /// Whether there are more stacks than can be told apart. Then what is on an unknown one is passed through.
+    crowded: bool,
     /// How many were ever buried.
     buried: usize,
     /// Which [`GENERATION`] its ring is of.
@@ -109,6 +111,18 @@ pub(super) fn prepare(control: &'static Control, here: &'static AtomicU32) {
     CONTROL.store(ptr::from_ref(control).cast_mut(), Ordering::Release);
 }
 
+/// Puts the real return addresses back on all stacks of all threads. They stand still, and nothing is hooked any more;
+/// a thread that is just in one of our routines still finds its entries.
+pub(super) fn restore_all() {
+    for state in &THREADS {
+        // ORDERING: pairs with the release when it was made.
+        // SAFETY: states are never unmapped.
+        if let Some(thread) = unsafe { (state.load(Ordering::Acquire) as *const Thread).as_ref() } {
+            thread.restore_stacks();
+        }
+    }
+}
+
 /// Never traces this thread.
 pub(super) fn ignore(tid: u32) {
     for place in &FOREIGN {
@@ -158,7 +172,9 @@ impl Thread {
                 // SAFETY: it is a state that belongs to this thread alone, never unmapped.
                 let thread = unsafe { &mut *(state as *mut Self) };
                 if !thread.writer().is_open() {
+                    // A forked child. It walks its own way from here on, and may unwind what it has inherited.
                     *words() = [IGNORED, state];
+                    super::unwind::restore(thread);
                     return None;
                 }
                 // ORDERING: as in `prepare`.
@@ -202,11 +218,13 @@ impl Thread {
         Some(thread)
     }
 
-    /// Takes another ring: the outside has left, and is here again. What is on the stack stays known.
+    /// Takes another ring: the outside has left, and is here again.
     #[cold]
     fn begin_again(&mut self) -> bool {
         let Some((control, ring)) = take_ring() else { return false };
         let (head, start) = ring_at(control, ring);
+        // What was on its stacks returns by itself since the outside has left.
+        self.reset();
         // ORDERING: other threads may look for return addresses in it.
         THREADS[ring].store(ptr::from_mut(self) as usize, Ordering::Release);
         self.open(control, head, start, sys::thread_name());
@@ -228,7 +246,7 @@ impl Thread {
 
     fn reset(&mut self) {
         (self.low, self.size, self.busy, self.restored) = (0, 0, 0, false);
-        (self.current, self.count, self.buried) = (0, 0, 0);
+        (self.current, self.count, self.buried, self.crowded) = (0, 0, 0, false);
         for shadow in &mut self.shadows {
             (shadow.low, shadow.size, shadow.top) = (0, 0, shadow.base);
         }

@@ -70,6 +70,12 @@ impl Writer {
         !self.head.is_null()
     }
 
+    /// Whether the thread that took the ring is the one that calls.
+    pub(super) fn is_of_this_thread(&self) -> bool {
+        // ORDERING: written by this thread, or by the one whose memory it has.
+        self.head().tid.load(Ordering::Relaxed) == sys::gettid()
+    }
+
     pub(super) fn head(&self) -> &RingHead {
         // SAFETY: rings are never unmapped, and without one nobody asks.
         unsafe { &*self.head }

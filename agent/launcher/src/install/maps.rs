@@ -8,6 +8,8 @@ struct Mapping {
     start: u64,
     end: u64,
     executable: bool,
+    /// Whether what is written to it is written to the file.
+    shared: bool,
     offset: u64,
     /// As the kernel tells it: a path, a name in brackets, or nothing.
     name: String,
@@ -32,8 +34,9 @@ pub(super) struct Maps {
 
 impl Maps {
     pub(super) fn read(pid: i32) -> io::Result<Self> {
-        let text = fs::read_to_string(format!("/proc/{pid}/maps"))?;
-        Ok(Self { pid, mappings: text.lines().filter_map(parse).collect() })
+        // A path need not be text. What is cut in it cannot be opened, and is told.
+        let text = fs::read(format!("/proc/{pid}/maps"))?;
+        Ok(Self { pid, mappings: String::from_utf8_lossy(&text).lines().filter_map(parse).collect() })
     }
 
     /// The files that the target runs code of, by address.
@@ -50,7 +53,11 @@ impl Maps {
             let parts: Vec<_> =
                 behind.iter().take_while(same).take_while(|next| next.offset != 0 || next.name.is_empty()).collect();
             let last = parts.iter().rfind(|mapping| mapping.name == first.name).map_or(first, |last| last);
-            if first.executable || parts.iter().any(|mapping| mapping.executable && mapping.name == first.name) {
+            // A program that maps a library to look at it has one mapping; the loader makes several, with and without
+            // code, and shares none.
+            let of_file = || parts.iter().copied().chain([first]).filter(|mapping| mapping.name == first.name);
+            let has_code = of_file().any(|mapping| mapping.executable);
+            if has_code && of_file().any(|mapping| !mapping.executable) && !of_file().any(|mapping| mapping.shared) {
                 modules.push(Mapped { base: first.start, end: last.end, path: first.name.clone() });
             }
         }
@@ -102,6 +109,7 @@ fn parse(line: &str) -> Option<Mapping> {
         start: u64::from_str_radix(start, 16).ok()?,
         end: u64::from_str_radix(end, 16).ok()?,
         executable: permissions.contains('x'),
+        shared: permissions.contains('s'),
         offset: u64::from_str_radix(offset, 16).ok()?,
         name: name.into(),
     })

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, path::Path};
 
 use agent::{
-    plan::{Action, Function, Hook, Image, ModulePlan, Reason, plan},
+    plan::{Action, Function, Hook, Image, Kind, ModulePlan, Reason, plan},
     shared::{Landmark, Watched},
 };
 
@@ -20,17 +20,19 @@ pub(super) struct Planned {
     size: u64,
     bias: u64,
     build_id: Vec<u8>,
+    /// Whether the module has a garbage collector that walks stacks by their return addresses.
+    walks_stacks: bool,
     plan: ModulePlan,
 }
 
 /// A function that gets a stub.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Target<'a> {
+pub(super) struct Target {
     /// Its address in the target.
     pub(super) address: u64,
     pub(super) watched: Option<Watched>,
     /// None where Gum is to hook it.
-    pub(super) hook: Option<&'a Hook>,
+    pub(super) hook: Option<Hook>,
 }
 
 /// A module that is hooked, to be told of.
@@ -88,7 +90,14 @@ impl Planned {
         let loaded = ModuleMemory { memory, bias };
         let whole = exclude.module(file_name(&mapped.path));
         let plan = plan(&image, Some(&loaded), &|names: &[&str]| whole || exclude.function(names));
-        Ok(Self { mapped: mapped.clone(), size: image.size(), bias, build_id: image.build_id().to_vec(), plan })
+        Ok(Self {
+            mapped: mapped.clone(),
+            size: image.size(),
+            bias,
+            build_id: image.build_id().to_vec(),
+            walks_stacks: walks_stacks(&plan),
+            plan,
+        })
     }
 
     pub(super) fn mapped(&self) -> &Mapped {
@@ -109,7 +118,7 @@ impl Planned {
     }
 
     /// The functions that get a stub, by their index in the module.
-    pub(super) fn targets(&self) -> impl Iterator<Item = (u32, Target<'_>)> {
+    pub(super) fn targets(&self) -> impl Iterator<Item = (u32, Target)> {
         let library = file_name(&self.mapped.path);
         let is_runtime = Watched::may_be_in(library);
         (0_u32..).zip(&self.plan.functions).filter_map(move |(index, function)| {
@@ -120,6 +129,11 @@ impl Planned {
             };
             let names = [&function.name].into_iter().chain(&function.aliases);
             let watched = is_runtime.then(|| names.into_iter().find_map(|name| Watched::by_name(name))).flatten();
+            // What a garbage collector walks over must find real return addresses: only entries are recorded then.
+            let hook = hook.map(|hook| match self.walks_stacks && hook.kind == Kind::Frame {
+                true => Hook { kind: Kind::Probe, ..*hook },
+                false => *hook,
+            });
             Some((index, Target { address: function.address.wrapping_add(self.bias), watched, hook }))
         })
     }
@@ -157,7 +171,7 @@ impl Planned {
         let (mut hooked, mut probed, mut left) = (0, 0, BTreeMap::<_, Left>::new());
         for function in &self.plan.functions {
             match &function.action {
-                Action::Hook(hook) if hook.kind == agent::plan::Kind::Frame => hooked += 1,
+                Action::Hook(hook) if hook.kind == Kind::Frame && !self.walks_stacks => hooked += 1,
                 Action::Hook(_) | Action::Leave(Reason::AlreadyPatched) => probed += 1,
                 Action::Leave(reason) => {
                     let left = left.entry(reason.as_str()).or_default();
@@ -180,6 +194,14 @@ impl Planned {
             left,
         }
     }
+}
+
+/// Whether a module has V8 or the Java virtual machine in it. Their garbage collectors look up return addresses of
+/// functions that compiled code has called, and no rule tells which those are.
+fn walks_stacks(plan: &ModulePlan) -> bool {
+    plan.functions
+        .iter()
+        .any(|function| function.name == "JNI_CreateJavaVM" || function.name.starts_with("_ZN2v88internal"))
 }
 
 /// The last part of a path.

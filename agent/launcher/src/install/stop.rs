@@ -27,13 +27,13 @@ pub(super) struct Stopped {
 }
 
 impl Stopped {
-    /// Stops all threads, those too that are started meanwhile.
-    pub(super) fn stop(pid: i32, deadline: Instant) -> Result<Self> {
+    /// Stops all threads but these, those too that are started meanwhile.
+    pub(super) fn stop(pid: i32, but: &[i32], deadline: Instant) -> Result<Self> {
         let mut stopped = Self { threads: BTreeMap::new() };
         loop {
             let tasks = fs::read_dir(format!("/proc/{pid}/task")).context("the program is gone")?;
             let tasks = tasks.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
-            let new: Vec<i32> = tasks.filter(|tid| !stopped.threads.contains_key(tid)).collect();
+            let new: Vec<i32> = tasks.filter(|tid| !stopped.threads.contains_key(tid) && !but.contains(tid)).collect();
             if new.is_empty() {
                 return Ok(stopped);
             }

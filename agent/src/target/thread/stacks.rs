@@ -6,7 +6,10 @@ use core::{
 };
 
 use super::{SCRATCH_AT, SCRATCH_BYTES, Thread, control};
-use crate::target::{shadow::STACKS, stack, sys};
+use crate::target::{
+    shadow::{STACKS, Shadow},
+    stack, sys,
+};
 
 impl Thread {
     /// Whether an address is on the stack that was last run on.
@@ -19,10 +22,17 @@ impl Thread {
         if slot.wrapping_sub(self.low) < self.size {
             return true;
         }
+        // A child that `posix_spawn` has made has our memory, and a stack of its own, until it is another program.
+        if self.writer().is_open() && !self.writer().is_of_this_thread() {
+            return false;
+        }
         // A handler that jumps out in the middle of this would leave it torn.
         let signals = sys::block_signals();
         self.save();
-        let found = (0..self.count).find(|at| self.shadows[*at].holds(slot)).or_else(|| self.new_shadow(slot));
+        // What was found in the map, and is not run on, may be gone, and another stack be in its place.
+        let is_there = |at: usize, shadow: &Shadow| at == self.current || shadow.is_learned || !shadow.is_empty();
+        let holds = |at: &usize| self.shadows[*at].holds(slot) && is_there(*at, &self.shadows[*at]);
+        let found = (0..self.count).find(holds).or_else(|| self.new_shadow(slot));
         if let Some(at) = found {
             self.current = at;
             self.load();
@@ -46,10 +56,13 @@ impl Thread {
 
     /// Finds the stack that holds this slot, and a shadow for it.
     fn new_shadow(&mut self, slot: usize) -> Option<usize> {
+        if self.crowded {
+            return None;
+        }
         // SAFETY: the scratch memory lies there, see the type.
         let scratch = unsafe { ptr::from_mut(self).cast::<u8>().add(SCRATCH_AT).cast::<[u8; SCRATCH_BYTES]>() };
         // SAFETY: nobody else uses it.
-        let (mut low, mut high) = stack::around(slot, unsafe { &mut *scratch });
+        let (mut low, mut high) = stack::around(slot, unsafe { &mut *scratch })?;
         // Stacks that are known more closely may lie in the same mapping.
         for shadow in &self.shadows[..self.count] {
             let end = shadow.low + shadow.size;
@@ -63,8 +76,21 @@ impl Thread {
                 high = shadow.low;
             }
         }
-        let at = self.shadow_for(low, high);
+        let at = self.shadow_for(low, high)?;
         self.shade(at, low, high).then_some(at)
+    }
+
+    /// Puts the real return addresses back on all its stacks.
+    pub(super) fn restore_stacks(&self) {
+        for (at, shadow) in self.shadows.iter().enumerate().take(self.count.min(STACKS)) {
+            let mut entry = if at == self.current { self.top } else { shadow.top };
+            while entry > shadow.base {
+                // SAFETY: entries above the base are initialised.
+                let this = unsafe { &*entry };
+                sys::replace(this.slot(), this.armed(), this.real);
+                entry = entry.wrapping_sub(1);
+            }
+        }
     }
 
     /// Tells that a stack lies there, before it is run on.
@@ -81,7 +107,11 @@ impl Thread {
         self.save();
         let current = self.current;
         let at = self.shadow_for(low, high);
-        if at != current && self.shade(at, low, high) {
+        self.crowded |= at.is_none();
+        if let Some(at) = at.filter(|at| *at != current)
+            && self.shade(at, low, high)
+        {
+            self.shadows[at].is_learned = true;
             // Others that claim a part of it are cut back to what is above, or below, or lose it.
             for other in (0..self.count).filter(|other| *other != at) {
                 let shadow = &mut self.shadows[other];
@@ -110,22 +140,24 @@ impl Thread {
         self.shadows[at].shade(low, high, depth)
     }
 
-    /// A shadow to use for a stack: that of one that lay in the same place and is gone, or an unused one, or that of
-    /// the stack that seems least alive.
-    fn shadow_for(&mut self, low: usize, high: usize) -> usize {
-        let same = (0..self.count).find(|at| self.shadows[*at].low == low && self.shadows[*at].overlaps(low, high));
+    /// A shadow to use for a stack: that of one that lay in the same place and is gone, or one with nothing on it. None
+    /// where there are too many stacks: what runs on the others is passed through.
+    fn shadow_for(&mut self, low: usize, high: usize) -> Option<usize> {
+        let same = (0..self.count).find(|at| {
+            let shadow = &self.shadows[*at];
+            shadow.low == low && shadow.size > 0
+                || shadow.overlaps(low, high) && shadow.is_empty() && !shadow.is_learned
+        });
         if let Some(at) = same.or_else(|| (0..self.count).find(|at| self.shadows[*at].size == 0)) {
             self.bury_all(at);
-            return at;
+            return Some(at);
         }
         if self.count < STACKS {
             self.count += 1;
-            return self.count - 1;
+            return Some(self.count - 1);
         }
-        let at = (0..STACKS).find(|at| *at != self.current && self.shadows[*at].is_empty());
-        let at = at.unwrap_or(if self.current == 0 { 1 } else { 0 });
-        self.bury_all(at);
-        at
+        let is_unused = |shadow: &Shadow| shadow.is_empty() && !shadow.is_learned;
+        (0..STACKS).find(|at| *at != self.current && is_unused(&self.shadows[*at]))
     }
 
     fn bury_all(&mut self, at: usize) {
@@ -133,7 +165,8 @@ impl Thread {
             // SAFETY: entries above the base are initialised.
             let entry = unsafe { *self.shadows[at].top };
             self.shadows[at].top = self.shadows[at].top.wrapping_sub(1);
-            self.remember(&entry);
+            // Whether that stack is still there nobody knows. If it is, its functions return unseen.
+            sys::replace(entry.slot(), entry.armed(), entry.real);
         }
     }
 }

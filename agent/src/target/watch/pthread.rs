@@ -88,15 +88,18 @@ pub(super) fn entered(thread: &mut Thread, watched: Watched, arguments: [u64; 6]
         Watched::PthreadJoin | Watched::PthreadCancel | Watched::PthreadDetach => tell(&[(Key::Pthread, first)]),
         Watched::MakeContext => {
             // Where a context says which stack it is to have: behind two words.
-            // SAFETY: the program passes a context that it has filled in.
-            let [low, _, size] = unsafe { *(first as usize as *const [usize; 5]) }[2..] else { return };
-            thread.learn_stack(low, low.saturating_add(size));
+            let word = |place: usize| sys::peek(first as usize + 8 * place);
+            if let (Some(low), Some(size)) = (word(2), word(4)) {
+                thread.learn_stack(low, low.saturating_add(size));
+            }
         }
         Watched::SigAltStack if first != 0 => {
-            // SAFETY: the program passes a description of the stack: where, flags, size.
-            let [low, flags, size] = unsafe { *(first as usize as *const [usize; 3]) };
+            // A description of the stack, if the program's pointer is good: where, flags, size.
             const DISABLE: usize = 2;
-            if flags & DISABLE == 0 {
+            let word = |place: usize| sys::peek(first as usize + 8 * place);
+            if let (Some(low), Some(flags), Some(size)) = (word(0), word(1), word(2))
+                && flags & DISABLE == 0
+            {
                 thread.learn_stack(low, low.saturating_add(size));
             }
         }
@@ -154,6 +157,5 @@ pub(super) fn left(thread: &mut Thread, watched: Watched, arguments: [u64; 6], r
 /// parameter and policy, there is a word of flags.
 fn is_detached(attributes: usize) -> bool {
     const DETACHED: u32 = 1;
-    // SAFETY: the program passes none, or attributes that are initialised.
-    attributes != 0 && unsafe { *((attributes + 8) as *const u32) } & DETACHED != 0
+    attributes != 0 && sys::peek(attributes + 8).is_some_and(|flags| flags as u32 & DETACHED != 0)
 }
