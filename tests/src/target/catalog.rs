@@ -17,6 +17,7 @@ pub const TARGETS: &[Target] = &[
     c("contexts", "contexts.c"),
     c("signals", "signals.c"),
     c("fork", "fork.c"),
+    c("fork_throws", "fork_throws.cpp"),
     c("vfork_exec", "vfork_exec.c"),
     c("spawn", "spawn.c"),
     c("exec", "exec.c"),

@@ -84,6 +84,7 @@ targets! {
     contexts { stacks: Stacks::Many }
     signals { stacks: Stacks::Many }
     fork
+    fork_throws
     vfork_exec
     // The child has a stack of its own in the parent's memory until it executes.
     spawn { stacks: Stacks::Many }

@@ -128,6 +128,9 @@ mod tests {
 7f0000001000-7f0000002000 r-xp 00001000 fe:00 12                         /usr/lib/a b.so
 7f0000002000-7f0000003000 rw-p 00000000 00:00 0
 7f0000003000-7f0000004000 r--p 00000000 fe:00 13                         /usr/share/data
+7f0000005000-7f0000006000 r-xp 00000000 fe:00 14                         /usr/lib/looked-at.so
+7f0000007000-7f0000008000 r--s 00000000 fe:00 15                         /usr/lib/shared.so
+7f0000008000-7f0000009000 rwxs 00001000 fe:00 15                         /usr/lib/shared.so
 7ffffffde000-7ffffffff000 rw-p 00000000 00:00 0                          [stack]
 ";
 
@@ -136,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn modules_are_files_with_code() {
+    fn modules_are_files_that_the_loader_has_mapped() {
         let modules = maps().modules();
         let shown: Vec<_> = modules.iter().map(|module| (module.base, module.end, module.path.as_str())).collect();
         let expected =
