@@ -122,16 +122,18 @@ impl Drain {
     }
 
     /// Takes everything that is left, whether its threads are gone or not, and ends the session: the process is gone, or
-    /// nothing is hooked any more. Waits for the collector for at most `linger`; what it has not taken by then is told to
-    /// be dropped.
+    /// nothing is hooked any more. Waits for the collector for at most `linger` in which it takes nothing; what it has not
+    /// taken by then is told to be dropped.
     pub fn finish(&mut self, shipper: &mut Shipper, reason: EndReason, linger: Duration) -> Report {
-        let deadline = Instant::now() + linger;
+        let mut deadline = Instant::now() + linger;
         self.clock.tick();
         self.find_threads(shipper);
         while !self.is_empty() && Instant::now() < deadline {
             self.arena.heartbeat();
-            if (0..self.rings.len()).map(|ring| self.take(ring, WORDS_PER_TURN, shipper)).sum::<usize>() == 0 {
-                shipper.turn(GLANCE);
+            match (0..self.rings.len()).map(|ring| self.take(ring, WORDS_PER_TURN, shipper)).sum::<usize>() {
+                0 => drop(shipper.turn(GLANCE)),
+                // As long as the collector takes something, there is no reason to give up.
+                _ => deadline = Instant::now() + linger,
             }
             self.join_creators(shipper);
             shipper.flush();

@@ -203,14 +203,20 @@ impl Shipper {
         self.is_connected()
     }
 
-    /// Ends the session: waits until everything is settled and acknowledged, or `linger` is over. What could not even
+    /// Ends the session: waits until everything is settled and acknowledged, or nothing was for as long as `linger`. What could not even
     /// be sent by then is dropped, and told to be.
     pub fn finish(&mut self, reason: EndReason, at: SessionNs, linger: Duration) -> Report {
         self.replay.seal();
-        let deadline = Instant::now() + linger;
+        let mut deadline = Instant::now() + linger;
         let failures = self.contact.failures();
+        let mut unsettled = self.replay.unsettled_events();
         while Instant::now() < deadline && !self.is_over(reason, at) {
             self.turn(GLANCE);
+            // As long as the collector takes something, there is no reason to give up.
+            let left = self.replay.unsettled_events();
+            if left < unsettled {
+                (unsettled, deadline) = (left, Instant::now() + linger);
+            }
             // A collector that has everything and is gone will confirm nothing more.
             if self.ended && self.replay.is_settled() && self.contact.failures() > failures {
                 break;

@@ -111,7 +111,7 @@ pub(crate) struct TraceArgs {
     #[arg(long, short, conflicts_with = "verbose")]
     pub(crate) quiet: bool,
     /// Say more
-    #[arg(long)]
+    #[arg(long, short)]
     pub(crate) verbose: bool,
 }
 
