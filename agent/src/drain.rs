@@ -37,7 +37,7 @@ use crate::{
     shared::{Arena, tsc},
     ship::{Report, Shipper},
 };
-use creations::{Creation, Creations};
+use creations::{AllCreations, Creation, Creations};
 use queues::Queues;
 use ring::{Around, Ring, Taken};
 use thread::Seen;
@@ -63,8 +63,9 @@ pub struct Drain {
     queues: Queues,
     creations: Creations,
     created: Vec<(u64, Creation)>,
-    /// Threads that have ended and whose creators are not known.
-    orphans: Vec<Seen>,
+    /// Threads that have ended: who created them may only be known at the end.
+    ended: Vec<Seen>,
+    all_creations: AllCreations,
     counts: Counts,
     words: Vec<u64>,
     ids: Vec<u32>,
@@ -87,7 +88,8 @@ impl Drain {
             queues: Queues::default(),
             creations: Creations::default(),
             created: Vec::new(),
-            orphans: Vec::new(),
+            ended: Vec::new(),
+            all_creations: AllCreations::default(),
             counts: Counts::default(),
             words: Vec::new(),
             ids: Vec::new(),
@@ -146,6 +148,7 @@ impl Drain {
             self.give_up(ring, shipper);
             self.part(ring, end, shipper);
         }
+        self.settle_creators(shipper);
         self.tell_limits(shipper);
         shipper.finish(reason, at, deadline.saturating_duration_since(Instant::now()))
     }

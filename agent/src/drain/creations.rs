@@ -14,6 +14,30 @@ const MOST_HANDLES: usize = 65_536;
 #[derive(Debug, Default)]
 pub(super) struct Creations(HashMap<u64, VecDeque<Creation>>);
 
+/// All calls of `pthread_create`, to look at once no more can come: until then, one that has not come yet may be taken
+/// for another.
+#[derive(Debug, Default)]
+pub(super) struct AllCreations {
+    by_handle: HashMap<u64, Vec<Creation>>,
+    count: usize,
+}
+
+impl AllCreations {
+    /// Adds one, as long as there is room.
+    pub(super) fn add(&mut self, handle: u64, creation: Creation) {
+        if self.count < MOST_HANDLES {
+            self.count += 1;
+            self.by_handle.entry(handle).or_default().push(creation);
+        }
+    }
+
+    /// Who created the thread with this handle that was first seen then: the last one before.
+    pub(super) fn creator(&self, handle: u64, seen: u64) -> Option<StreamId> {
+        let before = self.by_handle.get(&handle)?.iter().filter(|creation| creation.entered <= seen);
+        before.max_by_key(|creation| creation.entered).map(|creation| creation.by)
+    }
+}
+
 /// A call of `pthread_create`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Creation {
@@ -53,6 +77,18 @@ impl Creations {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn when_all_are_known_none_is_taken_for_another() {
+        let mut all = AllCreations::default();
+        for (by, entered) in [(3, 300), (1, 100), (2, 200)] {
+            all.add(7, Creation { by: StreamId(by), entered });
+        }
+        for (seen, creator) in [(50, None), (150, Some(1)), (200, Some(2)), (299, Some(2)), (900, Some(3))] {
+            assert_eq!(all.creator(7, seen), creator.map(StreamId), "{seen}");
+        }
+        assert_eq!(all.creator(8, 900), None);
+    }
 
     #[test]
     fn the_last_creation_before_a_thread_was_seen_made_it() {

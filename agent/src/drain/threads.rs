@@ -23,7 +23,7 @@ const NAMES_EVERY: Duration = Duration::from_millis(250);
 const NAMES_AT_ONCE: usize = 64;
 
 /// How many threads that have ended without a known creator are remembered, since it may become known.
-const MOST_ORPHANS: usize = 1_024;
+const MOST_ENDED: usize = 16_384;
 
 impl Drain {
     /// Finds rings that have been taken since the last time.
@@ -113,8 +113,9 @@ impl Drain {
     /// Joins threads to those that created them.
     pub(super) fn join_creators(&mut self, shipper: &mut Shipper) {
         for (handle, creation) in self.created.drain(..) {
+            self.all_creations.add(handle, creation);
             self.creations.add(handle, creation);
-            let threads = self.rings.iter_mut().flatten().map(|ring| &mut ring.thread).chain(&mut self.orphans);
+            let threads = self.rings.iter_mut().flatten().map(|ring| &mut ring.thread).chain(&mut self.ended);
             let made = |thread: &&mut Seen| {
                 thread.pthread == handle && thread.creator.is_none() && thread.taken >= creation.entered
             };
@@ -122,7 +123,17 @@ impl Drain {
             thread.creator = self.creations.take(handle, thread.taken);
             thread.tell(shipper);
         }
-        self.orphans.retain(|thread| thread.creator.is_none());
+    }
+
+    /// Everything is known: tells the creators of threads that were not known, or taken for others.
+    pub(super) fn settle_creators(&mut self, shipper: &mut Shipper) {
+        for thread in &mut self.ended {
+            let creator = self.all_creations.creator(thread.pthread, thread.taken);
+            if creator.is_some() && creator != thread.creator {
+                thread.creator = creator;
+                thread.tell(shipper);
+            }
+        }
     }
 
     /// A thread is gone and its ring is empty: it is told to have ended, and the ring may be taken by another.
@@ -141,11 +152,8 @@ impl Drain {
         self.counts.threads_now -= 1;
         gone.thread.end = end.map(|end| end.max(gone.latest()));
         gone.thread.tell(shipper);
-        if gone.thread.creator.is_none() && gone.thread.pthread != 0 {
-            if self.orphans.len() >= MOST_ORPHANS {
-                self.orphans.remove(0);
-            }
-            self.orphans.push(gone.thread);
+        if gone.thread.pthread != 0 && self.ended.len() < MOST_ENDED {
+            self.ended.push(gone.thread);
         }
         self.arena.free(ring);
     }
