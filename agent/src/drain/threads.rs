@@ -22,7 +22,7 @@ const LOOK_OFTEN: Duration = Duration::from_millis(5);
 const NAMES_EVERY: Duration = Duration::from_millis(250);
 const NAMES_AT_ONCE: usize = 64;
 
-/// How many threads that have ended without a known creator are remembered, since it may become known.
+/// How many threads that have ended are remembered, since who created them may become known.
 const MOST_ENDED: usize = 16_384;
 
 impl Drain {
