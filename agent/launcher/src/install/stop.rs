@@ -17,6 +17,9 @@ use nix::{
     unistd::Pid,
 };
 
+/// How long a thread may take to end.
+const EXITING: Duration = Duration::from_millis(300);
+
 /// All threads of a process, stopped. They go on when this is dropped.
 ///
 /// The system knows the thread that stopped them: only it can move them or let them go on.
@@ -45,11 +48,17 @@ impl Stopped {
 
     fn add(&mut self, tid: i32, deadline: Instant) -> Result<()> {
         let thread = Pid::from_raw(tid);
-        match ptrace::seize(thread, Options::empty()) {
-            Ok(()) => {}
-            // It has ended since.
-            Err(Errno::ESRCH) => return Ok(()),
-            Err(error) => bail!("cannot stop thread {tid} of the program: {error} (is a debugger attached to it?)"),
+        let patience = deadline.min(Instant::now() + EXITING);
+        loop {
+            match ptrace::seize(thread, Options::empty()) {
+                Ok(()) => break,
+                // It has ended since.
+                Err(Errno::ESRCH) => return Ok(()),
+                // So has one that the system does not let go of any more, or it is just about to.
+                Err(Errno::EPERM) if has_ended(tid) => return Ok(()),
+                Err(Errno::EPERM) if Instant::now() < patience => std::thread::sleep(Duration::from_millis(1)),
+                Err(error) => bail!("cannot stop thread {tid} of the program: {error} (is a debugger attached to it?)"),
+            }
         }
         // Threads that have ended meanwhile say so when they are waited for.
         let _ = ptrace::interrupt(thread);
@@ -100,4 +109,11 @@ impl Drop for Stopped {
             let _ = ptrace::detach(Pid::from_raw(*tid), *signal);
         }
     }
+}
+
+/// Whether a thread is gone, or only waits to be forgotten.
+fn has_ended(tid: i32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{tid}/stat")).unwrap_or_default();
+    let state = stat.rsplit_once(')').and_then(|(_, rest)| rest.trim_start().chars().next());
+    matches!(state, None | Some('Z' | 'X'))
 }
