@@ -1,10 +1,11 @@
 //! The bytes of Spoor: Heph packets on the wire, the profile our agent speaks, and ATF v2 on disk.
 //!
-//! Three layers, each standing on the one before it:
+//! Layers, each standing on the one before it:
 //!
 //! * [`heph`]: packets as any Heph sender writes them, and how they are framed in streams and datagrams;
 //! * [`profile`]: what our agent and collector say in those packets, as typed values;
-//! * [`atf`]: the trace format on disk (feature `atf`).
+//! * [`atf`]: the trace format on disk (feature `atf`);
+//! * [`span`]: what events are made into.
 //!
 //! The crate does no I/O and reads no clock. What comes from outside is checked once, when it is decoded;
 //! a decoded value cannot be invalid. What goes out is checked before the first byte is written, so a
@@ -34,6 +35,7 @@ mod id;
 pub mod layout;
 mod platform;
 pub mod profile;
+pub mod span;
 
 pub use id::{ClockNs, Counter, FunctionId, ModuleId, Position, SessionId, SessionNs, StreamId, SubstreamId};
 pub use platform::{Arch, ClockKind, EventKind, Os};

@@ -17,7 +17,6 @@ mod output;
 mod probe;
 mod session;
 mod sink;
-mod span;
 
 pub use batch::{Batch, Run, RunEvents};
 pub use catalog::{Applied, Catalog, CatalogLimits, CatalogModule, CatalogProcess, CatalogThread};
@@ -27,4 +26,3 @@ pub use gap::Gap;
 pub use heph::{HephCompatSink, HephSink};
 pub use session::{Ended, Session};
 pub use sink::{Sink, SinkError};
-pub use span::{Span, SpanStatus};

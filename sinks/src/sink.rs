@@ -2,9 +2,10 @@
 
 use std::{io, sync::Arc};
 
+use codec::span::Span;
 use thiserror::Error;
 
-use crate::{Batch, Ended, Gap, Session, Span};
+use crate::{Batch, Ended, Gap, Session};
 
 /// Something that takes a trace.
 ///
@@ -12,7 +13,7 @@ use crate::{Batch, Ended, Gap, Session, Span};
 /// its own queue. Calls for one session come in this order, and calls for different sessions may come in any:
 ///
 /// 1. [`start`](Self::start), once;
-/// 2. [`options`](Self::options), [`events`](Self::events), [`gap`](Self::gap) and [`span`](Self::span), any number.
+/// 2. [`options`](Self::options), [`events`](Self::events), [`gap`](Self::gap) and [`spans`](Self::spans), any number.
 ///    For each stream, the positions of events and gaps follow one another without a hole and without overlap: what
 ///    is not in an event is in a gap;
 /// 3. [`end`](Self::end), once. Nothing follows.
@@ -45,9 +46,10 @@ pub trait Sink: Send {
     /// Events are missing.
     fn gap(&mut self, session: &Arc<Session>, gap: &Gap) -> Result<(), SinkError>;
 
-    /// A span was closed, or is told to be still open. Sinks that do not write spans leave this as it is.
-    fn span(&mut self, session: &Arc<Session>, span: &Span) -> Result<(), SinkError> {
-        let _ = (session, span);
+    /// Spans were closed, or are told to be still open: a span that is told as [open](codec::span::SpanStatus::Open)
+    /// before the session's end comes again. Sinks that do not write spans leave this as it is.
+    fn spans(&mut self, session: &Arc<Session>, spans: &[Span]) -> Result<(), SinkError> {
+        let _ = (session, spans);
         Ok(())
     }
 

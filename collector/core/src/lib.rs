@@ -23,6 +23,7 @@ mod outbox;
 mod output;
 mod reply;
 mod session;
+pub mod spans;
 mod stream;
 
 pub use cause::Cause;

@@ -1,0 +1,26 @@
+//! What functions are called.
+
+use codec::{FunctionId, ModuleId};
+
+/// What is known of functions when the engine asks. It may know more later.
+pub trait Names {
+    /// The name of a function, as the symbol table has it.
+    fn function(&self, function: FunctionId) -> Option<&str>;
+
+    /// The path of a module.
+    fn module(&self, module: ModuleId) -> Option<&str>;
+}
+
+/// Knows nothing.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct NoNames;
+
+impl Names for NoNames {
+    fn function(&self, _: FunctionId) -> Option<&str> {
+        None
+    }
+
+    fn module(&self, _: ModuleId) -> Option<&str> {
+        None
+    }
+}
