@@ -17,12 +17,15 @@ pub struct SpanId(NonZeroU64);
 impl SpanId {
     const POSITION_BITS: u32 = 36;
 
+    /// The least of all.
+    pub const FIRST: Self = Self(NonZeroU64::MIN);
+
     /// The id of the span that begins with this event.
     #[inline]
     pub fn new(stream: StreamId, position: Position) -> Self {
         let low = position.0 & ((1 << Self::POSITION_BITS) - 1);
         let high = u64::from(stream.0).wrapping_add(1).wrapping_shl(Self::POSITION_BITS);
-        Self(NonZeroU64::new(high | low).unwrap_or(NonZeroU64::MIN))
+        NonZeroU64::new(high | low).map_or(Self::FIRST, Self)
     }
 
     /// The number.

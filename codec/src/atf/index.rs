@@ -87,6 +87,9 @@ pub struct IndexEvent {
 }
 
 impl IndexEvent {
+    /// How many bytes an event takes.
+    pub const BYTES: usize = IndexRecord::LEN;
+
     #[inline]
     fn to_record(self) -> IndexRecord {
         IndexRecord {

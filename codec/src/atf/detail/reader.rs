@@ -50,10 +50,7 @@ impl<'a> DetailReader<'a> {
         check_start(head.magic, HEADER_MAGIC, head.endian, head.version, (20, head.events_offset))?;
         let totals = [head.event_count, head.events_bytes, head.first_index, head.last_index];
         let promised = if totals == [0; 4] { 0 } else { head.events_bytes.saturating_add(EDGE_BYTES as u64) };
-        let (section, ending) = find_footer(file, promised, FOOTER_MAGIC, |footer, bytes| {
-            let foot = DetailFoot::from_bytes(footer);
-            foot.magic == FOOTER_MAGIC && foot.events_bytes == bytes
-        });
+        let (section, ending) = find_footer(file, promised, FOOTER_MAGIC, Self::is_footer);
         let mut walk = DetailEvents::new(section);
         let (mut count, mut marks, mut last) = (0_u64, Vec::new(), 0);
         let broken = loop {
@@ -89,6 +86,13 @@ impl<'a> DetailReader<'a> {
     /// The state of the file with these bytes, whether or not it can be opened. Reads every byte.
     pub fn check_file(file: &[u8]) -> Integrity {
         DetailReader::open(file).map_or_else(Integrity::from, |detail| detail.check())
+    }
+
+    /// Whether the last bytes of a file are its footer, if its events have this many bytes. For readers that do not
+    /// hold the file whole.
+    pub fn is_footer(bytes: &[u8; EDGE_BYTES], events_bytes: u64) -> bool {
+        let foot = DetailFoot::from_bytes(bytes);
+        foot.magic == FOOTER_MAGIC && foot.events_bytes == events_bytes
     }
 
     /// The thread's id with the operating system.
@@ -216,11 +220,28 @@ impl<'a> DetailReader<'a> {
 pub struct DetailEvents<'a> {
     events: &'a [u8],
     offset: usize,
+    /// Where in the file `events` start.
+    base: u64,
 }
 
 impl<'a> DetailEvents<'a> {
     fn new(events: &'a [u8]) -> Self {
-        Self { events, offset: 0 }
+        Self::at(events, EDGE_BYTES as u64)
+    }
+
+    /// The events in these bytes, which are whole ones and lie at `base` in their file: for readers that do not hold the
+    /// file whole.
+    pub fn at(events: &'a [u8], base: u64) -> Self {
+        Self { events, offset: 0, base }
+    }
+
+    /// The index event that the event belongs to that starts with these bytes, and its length. None where they are too
+    /// few or no event can start like that.
+    #[inline]
+    pub fn measure(start: &[u8]) -> Option<(u32, usize)> {
+        let record = DetailRecord::from_bytes(start.first_chunk()?);
+        let length = usize::try_from(record.length).ok()?;
+        (DetailRecord::LEN..=max_length(record.kind)).contains(&length).then_some((record.index, length))
     }
 
     /// The index event that the next event belongs to, if there is one.
@@ -269,8 +290,13 @@ impl<'a> DetailEvents<'a> {
     /// What is wrong `within` bytes into the event at `offset` of the section.
     #[cold]
     fn corrupt(&self, offset: usize, within: usize, what: Corruption) -> Corrupt {
-        Corrupt { offset: EDGE_BYTES.saturating_add(offset).saturating_add(within) as u64, what }
+        Corrupt { offset: self.base.saturating_add(offset.saturating_add(within) as u64), what }
     }
+}
+
+impl DetailEvent<'_> {
+    /// How many bytes every event has at least.
+    pub const LEAST_BYTES: usize = DetailRecord::LEN;
 }
 
 impl<'a> Iterator for DetailEvents<'a> {

@@ -40,12 +40,7 @@ impl<'a> IndexReader<'a> {
         if head.event_bytes != EVENT_BYTES {
             return Err(Corrupt { offset: 24, what: Corruption::EventSize { found: head.event_bytes } }.into());
         }
-        let (events, ending) = find_footer(file, head.footer_offset, FOOTER_MAGIC, |footer, bytes| {
-            let foot = IndexFoot::from_bytes(footer);
-            foot.magic == FOOTER_MAGIC
-                && foot.events_bytes == bytes
-                && foot.event_count.checked_mul(IndexRecord::LEN as u64) == Some(bytes)
-        });
+        let (events, ending) = find_footer(file, head.footer_offset, FOOTER_MAGIC, Self::is_footer);
         let (events, rest) = events.as_chunks();
         let events = if ending.is_cut() { without_tail(events) } else { events };
         let tail = file.get(EDGE_BYTES.saturating_add(events.as_flattened().len())..).unwrap_or_default();
@@ -67,6 +62,21 @@ impl<'a> IndexReader<'a> {
     /// The state of the file with these bytes, whether or not it can be opened. Reads every byte.
     pub fn check_file(file: &[u8]) -> Integrity {
         IndexReader::open(file).map_or_else(Integrity::from, |index| index.check())
+    }
+
+    /// Whether the last bytes of a file are its footer, if its events have this many bytes. For readers that do not
+    /// hold the file whole.
+    pub fn is_footer(bytes: &[u8; EDGE_BYTES], events_bytes: u64) -> bool {
+        let foot = IndexFoot::from_bytes(bytes);
+        foot.magic == FOOTER_MAGIC
+            && foot.events_bytes == events_bytes
+            && foot.event_count.checked_mul(IndexRecord::LEN as u64) == Some(events_bytes)
+    }
+
+    /// Whether what looks like the last event of a file that lacks its end is none, but the first half of a footer
+    /// behind so many events.
+    pub fn is_half_footer(bytes: &[u8; IndexEvent::BYTES], events: u64) -> bool {
+        is_half_footer(bytes, events)
     }
 
     /// Where the events come from.
@@ -214,6 +224,14 @@ impl Iterator for IndexEvents<'_> {
 }
 
 impl ExactSizeIterator for IndexEvents<'_> {}
+
+impl IndexEvent {
+    /// The event with this sequence number from its bytes in a file.
+    #[inline]
+    pub fn decode(bytes: &[u8; Self::BYTES], sequence: u32) -> Result<Self, Corrupt> {
+        decode(bytes, usize::try_from(sequence).unwrap_or(usize::MAX))
+    }
+}
 
 #[inline]
 fn decode(bytes: &[u8; IndexRecord::LEN], at: usize) -> Result<IndexEvent, Corrupt> {

@@ -1,26 +1,68 @@
 //! The engine.
 
+use std::{collections::HashMap, sync::Arc};
+
 use codec::{
-    Position, SessionNs, StreamId,
-    profile::{Message, ProfileOption},
-    span::Span,
+    EventKind, FunctionId, ModuleId, Position, SessionNs, StreamId,
+    profile::{FunctionEvent, Limits, Message, ProfileOption, RuntimeEvent},
+    span::{Reason, Span, SpanFlags, SpanId, SpanKind, SpanStatus, What},
 };
 
-use super::{Names, SpanConfig};
+use super::{
+    Names, SpanConfig,
+    callback::Watch,
+    frames::Frames,
+    logical::Logical,
+    order::Order,
+    out::Out,
+    plain::Plain,
+    stack::Ran,
+    store::{begin, more},
+    told::{Body, Runtime, Told},
+};
 
 /// Makes spans of the events of one session.
+///
+/// Frames are made of the events of their own thread, as those come. Whatever concerns several threads waits until the
+/// events before it are there, and is then taken in the order of time; so spans are the same however the threads'
+/// events are mixed.
 #[derive(Debug)]
 pub struct Engine {
-    config: SpanConfig,
-    ready: Vec<Span>,
+    threads: Vec<Thread>,
+    by_stream: HashMap<StreamId, usize>,
+    /// The thread of the event before: mostly the next is of the same.
+    last: usize,
+    order: Order,
+    logical: Logical,
+    watch: Watch,
+    out: Out,
 }
+
+/// What is known of one stream.
+#[derive(Debug)]
+struct Thread {
+    stream: StreamId,
+    frames: Frames,
+    plain: Plain,
+    /// When the last event was.
+    at: SessionNs,
+    /// The position of the event that comes next.
+    next: Position,
+    /// Gaps behind the last event.
+    gaps: Vec<Span>,
+    /// How many calls are still looked at for one that a job can be named by.
+    naming: u8,
+}
+
+/// In how many calls of a job a function of the program is looked for.
+const NAMING: u8 = 16;
 
 /// How the trace ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Finish {
-    /// The process ended: it exited, was replaced, or a signal ended it.
+    /// The process ended: it exited, was replaced, or was told to end.
     Exited,
-    /// A signal that tells of a defect ended the process.
+    /// The process ended by a signal that tells of a defect.
     Crashed,
     /// The trace ends, and the process may go on.
     Cut,
@@ -33,57 +75,327 @@ pub struct SpanCounts {
     pub made: u64,
     /// Spans that are open.
     pub open: u64,
-    /// Spans that were evicted so that memory stays bounded.
+    /// How often a span was reported to be open.
+    pub notices: u64,
+    /// Spans that were given up so that memory stays bounded.
     pub evicted: u64,
+    /// Resumptions of something that nobody saw suspended.
+    pub orphans: u64,
 }
 
 impl Finish {
-    /// From the words of a manifest: `exited`, `signaled` and so on.
+    /// From the words of a manifest: how it ended, and the exit code or signal.
     pub fn of(how: &str, code: Option<i32>) -> Self {
-        let _ = (how, code);
-        Self::Cut
+        /// SIGILL, SIGTRAP, SIGABRT, SIGBUS, SIGFPE, SIGSEGV, SIGSYS, as Linux numbers them.
+        const DEFECTS: [i32; 7] = [4, 5, 6, 7, 8, 11, 31];
+        match (how, code) {
+            ("signaled", Some(signal)) if DEFECTS.contains(&signal) => Self::Crashed,
+            ("exited" | "signaled" | "replaced", _) => Self::Exited,
+            _ => Self::Cut,
+        }
     }
 }
 
 impl Engine {
     /// An engine for one session.
     pub fn new(config: SpanConfig) -> Self {
-        Self { config, ready: Vec::new() }
+        Self {
+            threads: Vec::new(),
+            by_stream: HashMap::new(),
+            last: 0,
+            order: Order::new(config.max_open),
+            logical: Logical::default(),
+            out: Out::new(config.timeout_ns, config.max_open),
+            watch: Watch::new(config.callbacks),
+        }
+    }
+
+    #[inline]
+    fn thread(&mut self, stream: StreamId) -> usize {
+        if self.threads.get(self.last).is_some_and(|thread| thread.stream == stream) {
+            return self.last;
+        }
+        let next = self.threads.len();
+        let threads = &mut self.threads;
+        self.last = *self.by_stream.entry(stream).or_insert_with(|| {
+            threads.push(Thread {
+                stream,
+                frames: Frames::new(stream),
+                plain: Plain::default(),
+                at: SessionNs(0),
+                next: Position(0),
+                gaps: Vec::new(),
+                naming: 0,
+            });
+            next
+        });
+        self.last
     }
 
     /// An event. Those of one stream come in order, with rising positions.
+    #[inline]
     pub fn event(&mut self, stream: StreamId, position: Position, message: &Message<'_>, names: &dyn Names) {
-        let _ = (stream, position, message, names, &self.config);
+        let index = self.thread(stream);
+        let Some(thread) = self.threads.get_mut(index) else { return };
+        let at = match message {
+            Message::Function(event) => event.stamp.end,
+            Message::Runtime(event) => event.stamp.end,
+            Message::Event(event) => event.stamp.end,
+            Message::Option(_) | Message::Metadata(_) | Message::BadOption { .. } => return,
+        };
+        thread.next = Position(position.0.saturating_add(1));
+        if !thread.gaps.is_empty() {
+            thread.end_gaps(Some(at), &mut self.out);
+        }
+        thread.at = at;
+        match message {
+            Message::Function(event) => {
+                if event.kind == EventKind::Call {
+                    let frame = thread.frames.call(position, event, &mut self.out);
+                    if thread.naming > 0 || !self.watch.is_idle() {
+                        self.look_at(index, position, event, frame, names);
+                    }
+                } else {
+                    thread.frames.left(position, event, names, &mut self.out);
+                }
+            }
+            Message::Runtime(event) => self.runtime(index, position, event, names),
+            Message::Event(event) => thread.plain.event(stream, position, event, &mut self.out),
+            Message::Option(_) | Message::Metadata(_) | Message::BadOption { .. } => {}
+        }
+        if !self.out.told.is_empty() {
+            self.put_in_order();
+        }
+    }
+
+    /// A call that may have something to do with jobs or callbacks.
+    #[inline(never)]
+    fn look_at(
+        &mut self,
+        index: usize,
+        position: Position,
+        event: &FunctionEvent<'_>,
+        frame: SpanId,
+        names: &dyn Names,
+    ) {
+        let Some(thread) = self.threads.get_mut(index) else { return };
+        let (at, stream) = (event.stamp.start, thread.stream);
+        if let (Some(left), Some(function)) = (thread.naming.checked_sub(1), event.function) {
+            thread.naming = left;
+            if is_of_program(function, names) {
+                thread.naming = 0;
+                let body = Body::JobRuns(Ran::Function(function));
+                self.out.told.push(Told { at, stream, position, body });
+            }
+        }
+        if !self.watch.is_idle() {
+            let around = || thread.frames.around(at);
+            if let Some(body) = self.watch.call(event, frame, around, names) {
+                self.out.told.push(Told { at, stream, position, body });
+            }
+        }
+    }
+
+    #[inline(never)]
+    fn runtime(&mut self, index: usize, position: Position, event: &RuntimeEvent<'_>, names: &dyn Names) {
+        let Some(thread) = self.threads.get_mut(index) else { return };
+        let mut runtime = Runtime::new(event);
+        let around = thread.frames.around(event.stamp.start);
+        (runtime.own, runtime.own_function) = (around.own.map(|own| own.0), around.own.map(|own| own.1));
+        runtime.caller = around.caller;
+        if event.function == "swift_job_run" {
+            let entered = event.phase == EventKind::Call;
+            let named = runtime.own_function.filter(|ran| match ran {
+                Ran::Function(function) => is_of_program(*function, names),
+                Ran::Address(_) => false,
+            });
+            thread.naming = if entered && named.is_none() { NAMING } else { 0 };
+            if named.is_none() {
+                runtime.own_function = None;
+            }
+        }
+        let (at, stream) = (event.stamp.end, thread.stream);
+        self.out.told.push(Told { at, stream, position, body: Body::Runtime(Box::new(runtime)) });
     }
 
     /// Events of a stream are missing, between those before this call and those behind it.
     pub fn gap(&mut self, stream: StreamId, first: Position, count: u64, cause: &str) {
-        let _ = (stream, first, count, cause);
+        let index = self.thread(stream);
+        let cause = self.out.name(cause);
+        let Some(thread) = self.threads.get_mut(index) else { return };
+        let mut span = begin(SpanId::new(stream, first), SpanKind::Gap, stream, thread.at, Some(count));
+        span.what = What::Named(self.out.name("gap"));
+        more(&mut span).cause = Some(cause);
+        thread.gaps.push(span);
+        thread.next = Position(first.0.saturating_add(count));
+        thread.frames.gap(thread.next);
+        thread.naming = 0;
     }
 
     /// An option of the session.
     pub fn option(&mut self, option: &ProfileOption<'_>) {
-        let _ = option;
+        match option {
+            ProfileOption::Progress(progress) => {
+                let (threads, by_stream) = (&self.threads, &self.by_stream);
+                let reached = |stream: StreamId, next: Position| {
+                    let thread = by_stream.get(&stream).and_then(|index| threads.get(*index));
+                    thread.map_or(next == Position(0), |thread| thread.next >= next)
+                };
+                self.order.progress(progress, reached);
+                self.take_turns();
+            }
+            ProfileOption::Thread(thread) => self.logical.threads.lifetime(thread),
+            ProfileOption::Limits(limits) => self.limits(limits),
+            _ => {}
+        }
+    }
+
+    /// The limits that tell of functions whose returns are not watched: `functions 3,7-9`, or `all functions`.
+    fn limits(&mut self, limits: &Limits<'_>) {
+        for limit in limits.limits.iter().filter(|limit| limit.reason == "entry-only") {
+            if limit.detail == "all functions" {
+                self.out.add_entry_only_module(limit.module);
+            }
+            let Some(list) = limit.detail.strip_prefix("functions ") else { continue };
+            for (first, last) in list.split(',').filter_map(range) {
+                for index in (first..=last).take(MOST_ENTRY_ONLY) {
+                    self.out.add_entry_only(FunctionId::new(limit.module, index));
+                }
+            }
+        }
     }
 
     /// No event from before this time will come any more, of any stream. Spans of several threads are made only when
     /// that is known.
-    pub fn settle(&mut self, until: SessionNs, names: &dyn Names) {
-        let _ = (until, names);
+    pub fn settle(&mut self, until: SessionNs) {
+        self.order.settle(until);
+        self.take_turns();
     }
 
-    /// Nothing more will come. All that is open is told.
-    pub fn finish(&mut self, finish: Finish, at: Option<SessionNs>, names: &dyn Names) {
-        let _ = (finish, at, names);
+    fn put_in_order(&mut self) {
+        for told in self.out.told.drain(..) {
+            self.order.push(told);
+        }
+        if self.order.is_crowded() {
+            self.take_turns();
+        }
+    }
+
+    fn take_turns(&mut self) {
+        while let Some(told) = self.order.next() {
+            self.logical.take(told, &mut self.out);
+        }
+        let settled = self.order.settled();
+        self.logical.settled(settled, &mut self.out);
+        let since = SessionNs(settled.0.saturating_sub(self.out.timeout_ns()));
+        if since > SessionNs(0) {
+            for thread in &mut self.threads {
+                thread.frames.report_open(since, &mut self.out);
+            }
+        }
+    }
+
+    /// Nothing more will come. All that is open is told, for the last time.
+    pub fn finish(&mut self, finish: Finish, at: Option<SessionNs>) {
+        self.take_turns();
+        self.out.ends();
+        let last = self.threads.iter().map(|thread| thread.at).max().unwrap_or(SessionNs(0));
+        let at = at.unwrap_or(last).max(last);
+        let timeout = self.out.timeout_ns();
+        let why = |start: SessionNs| match finish {
+            Finish::Exited => (SpanStatus::Unmatched, Some(Reason::ProcessExit)),
+            Finish::Crashed => (SpanStatus::Unmatched, Some(Reason::Crash)),
+            Finish::Cut if at.0.saturating_sub(start.0) > timeout => (SpanStatus::Open, Some(Reason::Timeout)),
+            Finish::Cut => (SpanStatus::Open, None),
+        };
+        self.threads.sort_by_key(|thread| thread.stream);
+        for thread in &mut self.threads {
+            let ended = self.logical.threads.end_of(thread.stream).filter(|ended| *ended < at);
+            let of_frame = |frame: &super::stack::Frame| match ended {
+                Some(_) => (SpanStatus::Unmatched, Some(Reason::ThreadExit)),
+                None => why(frame.start),
+            };
+            thread.frames.finish(of_frame, &mut self.out);
+            thread.plain.finish(&mut self.out);
+            thread.end_gaps(None, &mut self.out);
+        }
+        for told in self.out.told.drain(..) {
+            self.order.push(told);
+        }
+        while let Some(told) = self.order.next_at_end() {
+            self.logical.take(told, &mut self.out);
+        }
+        self.logical.finish(at, why, &mut self.out);
+        self.threads.clear();
+        self.by_stream.clear();
     }
 
     /// The spans that are ready. The caller takes them out.
     pub fn spans(&mut self) -> &mut Vec<Span> {
-        &mut self.ready
+        &mut self.out.ready
     }
 
     /// What it has counted.
     pub fn counts(&self) -> SpanCounts {
-        SpanCounts::default()
+        self.out.counts
+    }
+}
+
+/// How many functions one range of a limit may name.
+const MOST_ENTRY_ONLY: usize = 1 << 20;
+
+impl Thread {
+    /// The gaps end with the next event, if there is one.
+    #[inline(never)]
+    fn end_gaps(&mut self, at: Option<SessionNs>, out: &mut Out) {
+        for mut gap in self.gaps.drain(..) {
+            gap.end = at;
+            // Before the first event of a stream there is no time.
+            if gap.start == SessionNs(0) {
+                gap.start = at.unwrap_or_default();
+            }
+            if at.is_none() {
+                gap.status = SpanStatus::Open;
+            }
+            gap.flags = SpanFlags::default();
+            out.made(gap);
+        }
+    }
+}
+
+/// Whether a function is the program's own, and not of a library that runs tasks.
+fn is_of_program(function: FunctionId, names: &dyn Names) -> bool {
+    const RUNTIMES: [&str; 8] =
+        ["libswift", "libdispatch", "libc.so", "libc-", "libpthread", "ld-linux", "libBlocksRuntime", "libstdc++"];
+    let Some(path) = names.module(function.module()) else { return false };
+    let file = path.rsplit('/').next().unwrap_or(path);
+    function.module() != ModuleId(0) && !RUNTIMES.iter().any(|runtime| file.starts_with(runtime))
+}
+
+/// `7` or `7-9`.
+fn range(text: &str) -> Option<(u32, u32)> {
+    let (first, last) = text.split_once('-').unwrap_or((text, text));
+    Some((first.trim().parse().ok()?, last.trim().parse().ok()?))
+}
+
+/// Names that come again and again, each kept once.
+#[derive(Debug, Default)]
+pub(super) struct Interned {
+    names: HashMap<Box<str>, Arc<str>>,
+}
+
+impl Interned {
+    /// How many names are kept; others are made anew each time.
+    const MOST: usize = 1 << 16;
+
+    pub(super) fn name(&mut self, name: &str) -> Arc<str> {
+        if let Some(known) = self.names.get(name) {
+            return Arc::clone(known);
+        }
+        let made: Arc<str> = name.into();
+        if self.names.len() < Self::MOST {
+            self.names.insert(name.into(), Arc::clone(&made));
+        }
+        made
     }
 }

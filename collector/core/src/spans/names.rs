@@ -1,6 +1,6 @@
 //! What functions are called.
 
-use codec::{FunctionId, ModuleId};
+use codec::{FunctionId, ModuleId, SessionNs};
 
 /// What is known of functions when the engine asks. It may know more later.
 pub trait Names {
@@ -9,6 +9,9 @@ pub trait Names {
 
     /// The path of a module.
     fn module(&self, module: ModuleId) -> Option<&str>;
+
+    /// The function that an address was in at that time.
+    fn function_at(&self, address: u64, at: SessionNs) -> Option<FunctionId>;
 }
 
 /// Knows nothing.
@@ -21,6 +24,10 @@ impl Names for NoNames {
     }
 
     fn module(&self, _: ModuleId) -> Option<&str> {
+        None
+    }
+
+    fn function_at(&self, _: u64, _: SessionNs) -> Option<FunctionId> {
         None
     }
 }

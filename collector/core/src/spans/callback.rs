@@ -1,0 +1,194 @@
+//! Callbacks: functions that were given to others, by the user's rules.
+//!
+//! A rule says which argument of which function is a callback. The address that is found there is a function of the
+//! program; from then on its calls are callbacks, on whatever thread, joined to what they were given by their context
+//! where the rule names one.
+
+use std::collections::{HashMap, HashSet};
+
+use codec::{
+    FunctionId, SessionNs,
+    profile::FunctionEvent,
+    span::{Ending, More, Reason, Span, SpanFlags, SpanId, SpanKind, SpanStatus},
+};
+
+use super::{
+    CallbackRule, Names,
+    frames::Around,
+    out::Out,
+    stack::Ran,
+    store::{Store, begin, more},
+    told::{Body, Told},
+};
+
+/// How many registrations of one callback are remembered.
+const MOST_REGISTERED: usize = 4096;
+
+/// What a call has to do with callbacks, seen from its own thread.
+#[derive(Debug)]
+pub(super) struct Watch {
+    rules: Vec<CallbackRule>,
+    /// The rule of a function, once its name is known.
+    takers: HashMap<FunctionId, Option<usize>>,
+    /// Functions that were given to others.
+    callbacks: HashSet<Ran>,
+}
+
+impl Watch {
+    pub(super) fn new(rules: Vec<CallbackRule>) -> Self {
+        Self { rules, takers: HashMap::new(), callbacks: HashSet::new() }
+    }
+
+    /// Whether there is anything to watch.
+    #[inline]
+    pub(super) fn is_idle(&self) -> bool {
+        self.rules.is_empty()
+    }
+
+    /// What a call has to tell: that it takes a callback, or that it is one. `around` links the frames.
+    pub(super) fn call(
+        &mut self,
+        event: &FunctionEvent<'_>,
+        frame: SpanId,
+        around: impl FnOnce() -> Around,
+        names: &dyn Names,
+    ) -> Option<Body> {
+        let function = event.function?;
+        let registers = event.detail.map(|detail| detail.registers().general);
+        let argument = |index: usize| registers.and_then(|general| general.get(index).copied());
+        if let Some(rule) = self.rule(function, names).and_then(|index| self.rules.get(index)) {
+            let address = argument(rule.callback).filter(|address| *address != 0)?;
+            let context = rule.context.and_then(argument);
+            let callback = names.function_at(address, event.stamp.start);
+            let callback = callback.map_or(Ran::Address(address), Ran::Function);
+            self.callbacks.insert(callback);
+            let around = around();
+            return Some(Body::Registered { callback, address, context, own: Some(frame), caller: around.caller });
+        }
+        let callback = Ran::Function(function);
+        self.callbacks.contains(&callback).then(|| {
+            around();
+            let arguments = registers.and_then(|general| general.first_chunk().copied());
+            Body::CallbackEntered { callback, frame, arguments }
+        })
+    }
+
+    fn rule(&mut self, function: FunctionId, names: &dyn Names) -> Option<usize> {
+        if let Some(known) = self.takers.get(&function) {
+            return *known;
+        }
+        let name = names.function(function)?;
+        let rule = self.rules.iter().position(|rule| rule.function == name);
+        self.takers.insert(function, rule);
+        rule
+    }
+}
+
+/// The callbacks of a session.
+#[derive(Debug, Default)]
+pub(super) struct Callbacks {
+    registered: HashMap<Ran, Vec<Registered>>,
+    /// Callbacks that run, by their frames.
+    running: HashMap<SpanId, SpanId>,
+}
+
+#[derive(Debug)]
+struct Registered {
+    id: SpanId,
+    context: Option<u64>,
+    has_run: bool,
+    parent: Option<SpanId>,
+    more: More,
+}
+
+impl Callbacks {
+    pub(super) fn registered(&mut self, told: &Told, store: &mut Store, out: &mut Out) {
+        let Body::Registered { callback, address, context, own, caller } = &told.body else { return };
+        let mut span = begin(told.second_id(), SpanKind::Callback, told.stream, told.at, Some(*address));
+        let logical = store.running(told.stream);
+        span.parent = logical.or(*caller);
+        span.what = (*callback).into();
+        let level = store.level_below(logical);
+        let parts = more(&mut span);
+        (parts.created, parts.creator, parts.origin) = (Some(told.at), Some(told.stream), *own);
+        (parts.argument, parts.level) = (*context, level);
+        let parts = parts.clone();
+        let all = self.registered.entry(*callback).or_default();
+        // One that is given again for the same context stands for the one before, if that has run.
+        all.retain(|before| !before.has_run || before.context != *context);
+        if all.len() >= MOST_REGISTERED {
+            all.remove(0);
+        }
+        all.push(Registered { id: span.id, context: *context, has_run: false, parent: span.parent, more: parts });
+        store.open(span, out);
+    }
+
+    pub(super) fn entered(&mut self, told: &Told, store: &mut Store, out: &mut Out) {
+        let Body::CallbackEntered { callback, frame, arguments } = &told.body else { return };
+        let Some(all) = self.registered.get_mut(callback) else { return };
+        let fits = |one: &Registered| match (one.context, arguments) {
+            (Some(context), Some(arguments)) => arguments.contains(&context),
+            _ => true,
+        };
+        let fitting = all.iter().filter(|one| fits(one)).count();
+        let waiting = all.iter().position(|one| fits(one) && !one.has_run);
+        let Some(place) = waiting.or_else(|| all.iter().rposition(fits)) else { return };
+        let Some(chosen) = all.get_mut(place) else { return };
+        let first = !std::mem::replace(&mut chosen.has_run, true);
+        let uncertain = fitting > 1 && chosen.context.is_none();
+        let id = if first && store.peek(chosen.id).is_some() {
+            chosen.id
+        } else {
+            let mut span = begin(told.second_id(), SpanKind::Callback, told.stream, told.at, None);
+            (span.parent, span.more) = (chosen.parent, Some(Box::new(chosen.more.clone())));
+            span.what = (*callback).into();
+            store.open(span, out);
+            told.second_id()
+        };
+        if let Some(span) = store.get(id, told.at, out) {
+            (span.start, span.stream) = (told.at, told.stream);
+            span.flags = span.flags.with(SpanFlags::UNCERTAIN, uncertain);
+            let more = more(span);
+            more.latency = more.created.map(|created| told.at.0.saturating_sub(created.0));
+            more.threads = vec![told.stream];
+        }
+        store.twins(*frame, id);
+        store.run(told.stream, id);
+        self.running.insert(*frame, id);
+    }
+
+    /// A frame was left: a callback, perhaps.
+    pub(super) fn frame_left(&mut self, frame: &Span, store: &mut Store, out: &mut Out) {
+        let Some(id) = self.running.remove(&frame.id) else { return };
+        store.stop(frame.stream, id);
+        let at = frame.end.unwrap_or(frame.start);
+        store.get(id, at, out);
+        let Some(mut span) = store.take(id, out) else { return };
+        (span.status, span.reason, span.end) = (frame.status, frame.reason, frame.end);
+        let more = more(&mut span);
+        more.end_stream = frame.end.map(|_| frame.stream);
+        more.ending = match (frame.status, frame.reason) {
+            (SpanStatus::Matched, _) | (_, Some(Reason::TailCall)) => Some(Ending::Returned),
+            (_, Some(Reason::Exception | Reason::Unwind | Reason::Longjmp)) => Some(Ending::Unwound),
+            _ => None,
+        };
+        store.emit(span, out);
+    }
+
+    /// Forgets a span that was evicted.
+    pub(super) fn forget(&mut self, span: &Span) {
+        self.running.retain(|_, id| *id != span.id);
+        for all in self.registered.values_mut() {
+            all.retain(|one| one.id != span.id);
+        }
+    }
+
+    /// Says of what has not run that it is pending.
+    pub(super) fn finish(&mut self, store: &mut Store, at: SessionNs, out: &mut Out) {
+        for one in std::mem::take(&mut self.registered).into_values().flatten().filter(|one| !one.has_run) {
+            if let Some(span) = store.get(one.id, at, out) {
+                span.reason = Some(Reason::Pending);
+            }
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! The way out of the frames, and what they share.
+
+use std::{collections::HashSet, sync::Arc};
+
+use codec::{
+    FunctionId, ModuleId, Position, SessionNs, StreamId,
+    span::{Reason, Span, SpanFlags, SpanId, SpanStatus},
+};
+
+use super::{
+    SpanCounts,
+    engine::Interned,
+    stack::{Frame, Ran},
+    told::{Body, Told},
+};
+
+/// Where spans go when they are made: to whoever wants them, or to be told in order where others point at them.
+#[derive(Debug)]
+pub(super) struct Out {
+    pub(super) ready: Vec<Span>,
+    /// What has to be put in order.
+    pub(super) told: Vec<Told>,
+    pub(super) counts: SpanCounts,
+    timeout_ns: u64,
+    most: u64,
+    entry_only: HashSet<FunctionId>,
+    entry_only_modules: HashSet<ModuleId>,
+    has_entry_only: bool,
+    names: Interned,
+    /// Whether nothing more comes: then there is nothing to be given notice of.
+    at_end: bool,
+}
+
+impl Out {
+    pub(super) fn new(timeout_ns: u64, most: usize) -> Self {
+        Self {
+            ready: Vec::new(),
+            told: Vec::new(),
+            counts: SpanCounts::default(),
+            timeout_ns,
+            most: most.max(2) as u64,
+            entry_only: HashSet::new(),
+            entry_only_modules: HashSet::new(),
+            has_entry_only: false,
+            names: Interned::default(),
+            at_end: false,
+        }
+    }
+
+    /// Only the entries of this function are watched.
+    pub(super) fn add_entry_only(&mut self, function: FunctionId) {
+        self.entry_only.insert(function);
+        self.has_entry_only = true;
+    }
+
+    /// Only the entries of a module's functions are watched.
+    pub(super) fn add_entry_only_module(&mut self, module: ModuleId) {
+        self.entry_only_modules.insert(module);
+        self.has_entry_only = true;
+    }
+
+    #[inline]
+    pub(super) fn is_entry_only(&self, ran: Ran) -> bool {
+        self.has_entry_only
+            && matches!(ran, Ran::Function(function)
+                if self.entry_only.contains(&function) || self.entry_only_modules.contains(&function.module()))
+    }
+
+    #[inline]
+    pub(super) fn is_full(&self) -> bool {
+        self.counts.open >= self.most
+    }
+
+    #[inline]
+    pub(super) fn opened(&mut self) {
+        self.counts.open += 1;
+    }
+
+    /// Something that was open is no more.
+    pub(super) fn gone(&mut self) {
+        self.counts.open = self.counts.open.saturating_sub(1);
+    }
+
+    /// A frame was left.
+    #[inline]
+    pub(super) fn closed(&mut self, frame: &Frame, mut span: Span) {
+        self.counts.open = self.counts.open.saturating_sub(1);
+        if let Some(end) = span.end
+            && end.0.saturating_sub(span.start.0) > self.timeout_ns
+        {
+            span.flags.set(SpanFlags::TIMED_OUT);
+            span.more.get_or_insert_default().resumed = Some(end);
+        }
+        if frame.linked { self.tell(span) } else { self.made(span) }
+    }
+
+    /// A frame was left, or was not, in a way that tells why.
+    pub(super) fn unmatched(
+        &mut self,
+        frame: &Frame,
+        stream: StreamId,
+        parent: Option<SpanId>,
+        end: Option<SessionNs>,
+        reason: Reason,
+    ) {
+        let mut span = frame.span(stream, parent, end);
+        (span.status, span.reason) = (SpanStatus::Unmatched, Some(reason));
+        self.closed(frame, span);
+    }
+
+    pub(super) fn evicted(&mut self, frame: &Frame, stream: StreamId, parent: Option<SpanId>) {
+        self.counts.evicted += 1;
+        self.unmatched(frame, stream, parent, None, Reason::Evicted);
+    }
+
+    /// The span has to be told in the order of time: others point at it.
+    fn tell(&mut self, span: Span) {
+        let at = span.end.unwrap_or(span.start);
+        // Behind whatever else is told of that moment.
+        let position = Position(u64::MAX);
+        self.told.push(Told { at, stream: span.stream, position, body: Body::Frame(Box::new(span)) });
+    }
+
+    /// A span is ready.
+    #[inline]
+    pub(super) fn made(&mut self, span: Span) {
+        self.counts.made += 1;
+        self.ready.push(span);
+    }
+
+    /// A span is reported to be open: it will come again.
+    pub(super) fn notice(&mut self, span: Span) {
+        if !self.at_end {
+            self.counts.notices += 1;
+            self.ready.push(span);
+        }
+    }
+
+    /// From now on there are no notices.
+    pub(super) fn ends(&mut self) {
+        self.at_end = true;
+    }
+
+    /// A name that is kept once.
+    pub(super) fn name(&mut self, name: &str) -> Arc<str> {
+        self.names.name(name)
+    }
+
+    pub(super) fn timeout_ns(&self) -> u64 {
+        self.timeout_ns
+    }
+}

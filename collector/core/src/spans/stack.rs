@@ -1,0 +1,107 @@
+//! Functions that have been entered and not left, on one real stack of a thread.
+
+use codec::{
+    FunctionId, SessionNs, StreamId, SubstreamId,
+    span::{Span, SpanFlags, SpanId, SpanKind, SpanStatus, What},
+};
+
+/// A function that has been entered and not left.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Frame {
+    pub(super) id: SpanId,
+    /// The function, or the address where it has none.
+    pub(super) function: Ran,
+    pub(super) start: SessionNs,
+    pub(super) substream: SubstreamId,
+    pub(super) depth: u32,
+    /// Whether other spans point at it, so that its end has to be told in the order of time.
+    pub(super) linked: bool,
+    /// Whether it was reported open.
+    pub(super) reported: bool,
+}
+
+/// What a frame is of. Small, since there may be millions of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Ran {
+    Function(FunctionId),
+    Address(u64),
+}
+
+impl From<Ran> for What {
+    fn from(ran: Ran) -> Self {
+        match ran {
+            Ran::Function(function) => Self::Function(function),
+            Ran::Address(address) => Self::Address(address),
+        }
+    }
+}
+
+impl Frame {
+    /// The span of this frame, as far as the frame knows it.
+    #[inline]
+    pub(super) fn span(&self, stream: StreamId, parent: Option<SpanId>, end: Option<SessionNs>) -> Span {
+        Span {
+            id: self.id,
+            parent,
+            twin: None,
+            what: self.function.into(),
+            kind: SpanKind::Frame,
+            status: SpanStatus::Matched,
+            reason: None,
+            flags: SpanFlags::default(),
+            stream,
+            substream: self.substream,
+            depth: self.depth,
+            start: self.start,
+            end,
+            more: None,
+        }
+    }
+}
+
+/// The frames of one real stack, outermost first. Their depths rise, but for frames that were replaced by a tail call:
+/// the one that replaces another lies above it at the same depth.
+#[derive(Debug, Default)]
+pub(super) struct Stack {
+    pub(super) frames: Vec<Frame>,
+    /// How many of the outermost were reported open.
+    pub(super) reported: usize,
+}
+
+impl Stack {
+    /// The depth of the innermost frame.
+    #[inline]
+    pub(super) fn top_depth(&self) -> Option<u32> {
+        self.frames.last().map(|frame| frame.depth)
+    }
+
+    /// The frame that encloses the one at `index`: one that it replaced by a tail call does not.
+    pub(super) fn parent_of(&self, index: usize) -> Option<SpanId> {
+        let depth = self.frames.get(index)?.depth;
+        self.frames.get(..index)?.iter().rev().find(|frame| frame.depth < depth).map(|frame| frame.id)
+    }
+
+    /// The innermost frame that a function at this depth, entered at this time, can be in.
+    pub(super) fn enclosing(&self, depth: u32, start: SessionNs) -> Option<SpanId> {
+        self.frames.iter().rev().find(|frame| frame.depth < depth && frame.start <= start).map(|frame| frame.id)
+    }
+
+    /// The place of the frame that this return is of.
+    pub(super) fn find(&self, depth: u32, function: Ran, start: SessionNs) -> Option<usize> {
+        let is = |frame: &Frame| frame.depth == depth && frame.start == start && frame.function == function;
+        // Depths rise, so the search can end below the one that is looked for.
+        let from = self.frames.partition_point(|frame| frame.depth < depth);
+        let behind = self.frames.get(from..)?;
+        behind.iter().take_while(|frame| frame.depth == depth).position(is).map(|place| from + place)
+    }
+
+    /// The parent of what goes on top of the frames, at this depth.
+    #[inline]
+    pub(super) fn parent_for(&self, depth: u32) -> Option<SpanId> {
+        match self.frames.last() {
+            Some(top) if top.depth < depth => Some(top.id),
+            None => None,
+            Some(_) => self.frames.iter().rev().find(|frame| frame.depth < depth).map(|frame| frame.id),
+        }
+    }
+}

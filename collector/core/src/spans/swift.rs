@@ -1,0 +1,323 @@
+//! Swift concurrency: tasks, their turns on threads, their suspensions.
+//!
+//! All events of a task carry its id, whichever thread they are on. A continuation joins a suspension to what ends it.
+
+use std::collections::HashMap;
+
+use codec::{
+    EventKind, SessionNs, StreamId,
+    profile::Key,
+    span::{Ending, Reason, Span, SpanFlags, SpanId, SpanKind, SpanStatus, What},
+};
+
+use super::{
+    out::Out,
+    stack::Ran,
+    store::{Store, begin, more},
+    told::{Runtime, Told},
+};
+
+/// The tasks of a session.
+#[derive(Debug, Default)]
+pub(super) struct Tasks {
+    tasks: HashMap<u64, Task>,
+    /// Jobs that run, by the thread that runs them, the innermost last.
+    jobs: HashMap<StreamId, Vec<Job>>,
+    /// Tasks that are suspended, by continuation.
+    continuations: HashMap<u64, Suspended>,
+}
+
+/// A task that has not ended, or was canceled and may still run.
+#[derive(Debug)]
+struct Task {
+    id: SpanId,
+    /// What it waits for, and since when, if that may suspend it.
+    waits: Option<(u64, SessionNs, SpanId)>,
+    /// Whether the turn ended in which it began to wait.
+    suspended: bool,
+    has_run: bool,
+    closed: bool,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Job {
+    id: SpanId,
+    task: Option<u64>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Suspended {
+    id: SpanId,
+    task: Option<u64>,
+    since: SessionNs,
+}
+
+impl Tasks {
+    pub(super) fn event(&mut self, told: &Told, event: &Runtime, store: &mut Store, out: &mut Out) {
+        let task = event.key(Key::Task);
+        let name = &*event.function;
+        match (name, event.phase) {
+            ("swift_job_run", EventKind::Call) => self.run(told, event, store, out),
+            ("swift_job_run", phase) => self.stop(told, phase, store, out),
+            (_, EventKind::Return | EventKind::Exception) => {}
+            ("swift_task_create", _) => self.create(told, event, store, out),
+            ("swift_continuation_init", _) => self.suspend(told, event, store, out),
+            ("swift_task_cancel", _) => self.cancel(told, task, store, out),
+            ("swift_task_future_complete", _) => self.complete(told, event, store, out),
+            _ if name.starts_with("swift_continuation_") && name.to_ascii_lowercase().contains("resume") => {
+                self.resume(told, event, store, out);
+            }
+            _ if name.starts_with("swift_task_future_wait") || name.starts_with("swift_taskGroup_wait") => {
+                let awaited = event.key(Key::Job).or(event.key(Key::Group)).unwrap_or(0);
+                if let Some(known) = task.and_then(|task| self.tasks.get_mut(&task)) {
+                    (known.waits, known.suspended) = (Some((awaited, told.at, told.id())), false);
+                }
+            }
+            // Whatever else a task does shows that it did not wait.
+            _ => {
+                if let Some(known) = task.and_then(|task| self.tasks.get_mut(&task))
+                    && !known.suspended
+                    && !name.starts_with("swift_task_enqueue")
+                {
+                    known.waits = None;
+                }
+            }
+        }
+    }
+
+    fn create(&mut self, told: &Told, event: &Runtime, store: &mut Store, out: &mut Out) {
+        let Some(task) = event.key(Key::Task) else { return };
+        let creator = store.running(told.stream);
+        let by_key = event.key(Key::Parent).and_then(|parent| self.tasks.get(&parent)).map(|parent| parent.id);
+        let mut span = begin(told.id(), SpanKind::Task, told.stream, told.at, Some(task));
+        span.parent = by_key.or_else(|| self.task_of(creator, store)).or(creator).or(event.caller);
+        let level = store.level_below(span.parent);
+        let more = more(&mut span);
+        (more.created, more.creator, more.origin) = (Some(told.at), Some(told.stream), event.own.or(event.caller));
+        more.level = level;
+        self.enter(task, span, told.at, store, out);
+    }
+
+    /// The task of a job.
+    fn task_of(&self, running: Option<SpanId>, store: &Store) -> Option<SpanId> {
+        let running = store.peek(running?)?;
+        if running.kind == SpanKind::Job { running.parent } else { None }
+    }
+
+    fn enter(&mut self, task: u64, span: Span, at: SessionNs, store: &mut Store, out: &mut Out) {
+        let known = Task { id: span.id, waits: None, suspended: false, has_run: false, closed: false };
+        store.open(span, out);
+        if let Some(before) = self.tasks.insert(task, known).filter(|before| !before.closed)
+            && let Some(mut span) = store.take(before.id, out)
+        {
+            // The id is used again: the end of the one before was not seen.
+            (span.status, span.reason) = (SpanStatus::Unmatched, Some(Reason::Gap));
+            span.flags.set(SpanFlags::UNCERTAIN);
+            more(&mut span).resumed = Some(at);
+            store.emit(span, out);
+        }
+    }
+
+    fn run(&mut self, told: &Told, event: &Runtime, store: &mut Store, out: &mut Out) {
+        let task = event.key(Key::Task);
+        if let Some(task) = task {
+            if !self.tasks.contains_key(&task) {
+                // It was created before the trace began.
+                let mut span = begin(told.second_id(), SpanKind::Task, told.stream, told.at, Some(task));
+                span.flags.set(SpanFlags::ORPHAN);
+                self.enter(task, span, told.at, store, out);
+            }
+            self.started(told, task, store, out);
+        }
+        let parent = task.and_then(|task| self.tasks.get(&task)).map(|task| task.id);
+        let mut span = begin(told.id(), SpanKind::Job, told.stream, told.at, event.key(Key::Job).or(task));
+        span.parent = parent;
+        span.what = event.own_function.map_or(What::Named("swift_job_run".into()), What::from);
+        more(&mut span).threads = vec![told.stream];
+        let id = span.id;
+        store.open(span, out);
+        if let Some(own) = event.own {
+            store.twins(own, id);
+        }
+        store.run(told.stream, id);
+        self.jobs.entry(told.stream).or_default().push(Job { id, task });
+    }
+
+    /// A task gets a turn.
+    fn started(&mut self, told: &Told, task: u64, store: &mut Store, out: &mut Out) {
+        let Some(known) = self.tasks.get_mut(&task) else { return };
+        let first = !known.has_run;
+        known.has_run = true;
+        let waited = known.waits.take().filter(|_| known.suspended);
+        known.suspended = false;
+        let parent = known.id;
+        if let Some(span) = store.get(parent, told.at, out) {
+            if first {
+                (span.start, span.stream) = (told.at, told.stream);
+                let more = more(span);
+                more.latency = more.created.map(|created| told.at.0.saturating_sub(created.0));
+            }
+            if !more(span).threads.contains(&told.stream) {
+                more(span).threads.push(told.stream);
+            }
+        }
+        if let Some((awaited, since, id)) = waited {
+            let mut span = begin(id, SpanKind::Suspension, told.stream, since, Some(awaited));
+            (span.parent, span.end) = (Some(parent), Some(told.at));
+            span.what = What::Named("swift_task_future_wait".into());
+            more(&mut span).end_stream = Some(told.stream);
+            self.resumed(task, told.at.0.saturating_sub(since.0), told.at, store, out);
+            out.made(span);
+        }
+    }
+
+    /// A task was suspended for so long, and goes on.
+    fn resumed(&self, task: u64, suspended: u64, at: SessionNs, store: &mut Store, out: &Out) {
+        let known = self.tasks.get(&task).map(|known| known.id);
+        if let Some(span) = known.and_then(|id| store.get(id, at, out)) {
+            let more = more(span);
+            more.suspended = more.suspended.saturating_add(suspended);
+            more.suspensions = more.suspensions.saturating_add(1);
+        }
+    }
+
+    fn stop(&mut self, told: &Told, phase: EventKind, store: &mut Store, out: &mut Out) {
+        let Some(job) = self.jobs.get_mut(&told.stream).and_then(Vec::pop) else { return };
+        store.stop(told.stream, job.id);
+        if let Some(span) = store.get(job.id, told.at, out)
+            && phase == EventKind::Exception
+        {
+            (span.status, span.reason) = (SpanStatus::Unmatched, Some(Reason::Unwind));
+        }
+        store.close(job.id, told.at, out);
+        if let Some(known) = job.task.and_then(|task| self.tasks.get_mut(&task)) {
+            known.suspended = known.waits.is_some();
+        }
+    }
+
+    /// The first function of the program that a job calls: the task is named by it, and the job.
+    pub(super) fn named(&mut self, told: &Told, ran: Ran, store: &mut Store, out: &Out) {
+        let Some(job) = self.jobs.get(&told.stream).and_then(|jobs| jobs.last()).copied() else { return };
+        if let Some(span) = store.get(job.id, told.at, out) {
+            span.what = ran.into();
+        }
+        let task = job.task.and_then(|task| self.tasks.get(&task)).map(|task| task.id);
+        if let Some(span) = task.and_then(|id| store.get(id, told.at, out))
+            && span.what == What::Unknown
+        {
+            span.what = ran.into();
+        }
+    }
+
+    fn suspend(&mut self, told: &Told, event: &Runtime, store: &mut Store, out: &mut Out) {
+        let Some(continuation) = event.key(Key::Continuation) else { return };
+        let task = event.key(Key::Task);
+        let mut span = begin(told.id(), SpanKind::Suspension, told.stream, told.at, Some(continuation));
+        let known = task.and_then(|task| self.tasks.get_mut(&task));
+        if let Some(known) = known {
+            known.waits = None;
+            span.parent = Some(known.id);
+        }
+        span.what = What::Named("swift_continuation".into());
+        more(&mut span).threads = vec![told.stream];
+        let suspended = Suspended { id: span.id, task, since: told.at };
+        store.open(span, out);
+        if let Some(before) = self.continuations.insert(continuation, suspended)
+            && let Some(mut span) = store.take(before.id, out)
+        {
+            // It was never seen to be resumed, and its place is used again.
+            (span.status, span.reason) = (SpanStatus::Unmatched, Some(Reason::Gap));
+            span.flags.set(SpanFlags::UNCERTAIN);
+            store.emit(span, out);
+        }
+    }
+
+    fn resume(&mut self, told: &Told, event: &Runtime, store: &mut Store, out: &mut Out) {
+        let Some(continuation) = event.key(Key::Continuation) else { return };
+        let Some(suspended) = self.continuations.remove(&continuation) else {
+            // Nobody saw the suspension: it is told, and kept.
+            let mut span = begin(told.id(), SpanKind::Suspension, told.stream, told.at, Some(continuation));
+            (span.status, span.reason) = (SpanStatus::Unmatched, Some(Reason::Orphan));
+            span.end = Some(told.at);
+            span.flags.set(SpanFlags::ORPHAN);
+            span.what = What::Named("swift_continuation".into());
+            span.parent = event.key(Key::Task).and_then(|task| self.tasks.get(&task)).map(|task| task.id);
+            out.counts.orphans += 1;
+            return out.made(span);
+        };
+        if let Some(task) = suspended.task {
+            self.resumed(task, told.at.0.saturating_sub(suspended.since.0), told.at, store, out);
+        }
+        if let Some(span) = store.get(suspended.id, told.at, out) {
+            let more = more(span);
+            more.end_stream = Some(told.stream);
+            if !more.threads.contains(&told.stream) {
+                more.threads.push(told.stream);
+            }
+        }
+        store.close(suspended.id, told.at, out);
+    }
+
+    /// Closes the span of a task at once, with what it waits for. It may still run, and be told to complete.
+    fn cancel(&mut self, told: &Told, task: Option<u64>, store: &mut Store, out: &mut Out) {
+        let Some(task) = task else { return };
+        let Some(known) = self.tasks.get_mut(&task).filter(|known| !known.closed) else { return };
+        known.closed = true;
+        let id = known.id;
+        let mut waiting: Vec<u64> =
+            self.continuations.iter().filter(|(_, at)| at.task == Some(task)).map(|(key, _)| *key).collect();
+        waiting.sort_unstable();
+        for continuation in waiting {
+            let Some(suspended) = self.continuations.remove(&continuation) else { continue };
+            self.resumed(task, told.at.0.saturating_sub(suspended.since.0), told.at, store, out);
+            if let Some(span) = store.get(suspended.id, told.at, out) {
+                (span.status, span.reason) = (SpanStatus::Canceled, Some(Reason::Canceled));
+            }
+            store.close(suspended.id, told.at, out);
+        }
+        if let Some(span) = store.get(id, told.at, out) {
+            (span.status, span.reason) = (SpanStatus::Canceled, Some(Reason::Canceled));
+            let more = more(span);
+            (more.ending, more.end_stream) = (Some(Ending::Canceled), Some(told.stream));
+        }
+        self.name(id, told.at, store, out);
+        store.close(id, told.at, out);
+    }
+
+    fn complete(&mut self, told: &Told, event: &Runtime, store: &mut Store, out: &mut Out) {
+        let Some(task) = event.key(Key::Task) else { return };
+        let Some(known) = self.tasks.remove(&task) else { return };
+        let error = event.key(Key::Error).filter(|error| *error != 0);
+        if let Some(span) = store.get(known.id, told.at, out) {
+            let more = more(span);
+            more.ending = Some(if error.is_some() { Ending::Failed } else { Ending::Returned });
+            (more.result, more.end_stream) = (error, Some(told.stream));
+        }
+        self.name(known.id, told.at, store, out);
+        store.close(known.id, told.at, out);
+    }
+
+    /// What nobody could name says so.
+    fn name(&self, id: SpanId, at: SessionNs, store: &mut Store, out: &Out) {
+        if let Some(span) = store.get(id, at, out)
+            && span.what == What::Unknown
+        {
+            span.what = What::Named("swift_task".into());
+            span.flags.set(SpanFlags::PLACEHOLDER);
+        }
+    }
+
+    /// Forgets a span that was evicted.
+    pub(super) fn forget(&mut self, span: &Span) {
+        let Some(key) = span.key() else { return };
+        match span.kind {
+            SpanKind::Task if self.tasks.get(&key).is_some_and(|task| task.id == span.id) => {
+                self.tasks.remove(&key);
+            }
+            SpanKind::Suspension if self.continuations.get(&key).is_some_and(|at| at.id == span.id) => {
+                self.continuations.remove(&key);
+            }
+            _ => {}
+        }
+    }
+}
