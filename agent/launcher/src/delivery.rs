@@ -263,7 +263,8 @@ impl Worker {
             functions: &functions,
         });
         let left = module.left.iter().map(|(reason, left)| (*reason, left.count, left.why));
-        let probed = (module.probed > 0).then_some(("entry-only", module.probed, "their returns are not seen"));
+        let probed = module.probed.details();
+        let probed = probed.iter().map(|(count, which)| ("entry-only", *count, which.as_str()));
         let limits = left.chain(probed).map(|(reason, count, detail)| Limit {
             module: ModuleId(module.id),
             count: count as u64,
@@ -276,7 +277,7 @@ impl Worker {
 
     fn end(mut self, reason: EndReason) -> Outcome {
         let report = self.drain.finish(&mut self.shipper, reason, self.linger);
-        let hooked = self.modules.iter().map(|(module, _)| module.hooked + module.probed).sum();
+        let hooked = self.modules.iter().map(|(module, _)| module.hooked + module.probed.len()).sum();
         Outcome { counts: self.drain.counts(), report, hooked }
     }
 }

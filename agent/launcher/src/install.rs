@@ -4,6 +4,7 @@
 //! memory. The target only maps the memory for the stubs. Jumps are written while all threads stand still; for a module
 //! that is just being loaded it is enough that the thread that loads it does.
 
+mod entry_only;
 mod maps;
 mod memory;
 mod module;

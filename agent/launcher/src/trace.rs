@@ -317,7 +317,7 @@ fn open_rings(host: &Host, settings: &Settings, flags: u32) -> Result<i32> {
 
 /// How long everything took before the program could start.
 fn timing(report: &Report, entered: Duration, all: Duration) -> String {
-    let functions: usize = report.modules.iter().map(|module| module.hooked + module.probed).sum();
+    let functions: usize = report.modules.iter().map(|module| module.hooked + module.probed.len()).sum();
     let [planning, installing, entered, all] =
         [report.planning, report.installing, entered, all].map(|time| time.as_millis());
     format!(

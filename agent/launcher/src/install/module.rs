@@ -8,6 +8,7 @@ use agent::{
 };
 
 use super::{
+    entry_only::EntryOnly,
     maps::{Mapped, Maps},
     memory::{ModuleMemory, TargetMemory},
 };
@@ -45,9 +46,10 @@ pub(crate) struct Hooked {
     pub(crate) path: String,
     /// The offset of each function from the base, and its name.
     pub(crate) functions: Vec<(u64, String)>,
-    /// How many functions are hooked, and how many only at their entry.
+    /// How many functions are hooked at both ends.
     pub(crate) hooked: usize,
-    pub(crate) probed: usize,
+    /// Which are hooked only at their entry.
+    pub(crate) probed: EntryOnly,
     /// How many are not, by reason.
     pub(crate) left: BTreeMap<&'static str, Left>,
 }
@@ -168,11 +170,11 @@ impl Planned {
     }
 
     pub(super) fn hooked(self, id: u32) -> Hooked {
-        let (mut hooked, mut probed, mut left) = (0, 0, BTreeMap::<_, Left>::new());
-        for function in &self.plan.functions {
+        let (mut hooked, mut probed, mut left) = (0, EntryOnly::new(self.walks_stacks), BTreeMap::<_, Left>::new());
+        for (index, function) in (0..).zip(&self.plan.functions) {
             match &function.action {
                 Action::Hook(hook) if hook.kind == Kind::Frame && !self.walks_stacks => hooked += 1,
-                Action::Hook(_) | Action::Leave(Reason::AlreadyPatched) => probed += 1,
+                Action::Hook(_) | Action::Leave(Reason::AlreadyPatched) => probed.add(index),
                 Action::Leave(reason) => {
                     let left = left.entry(reason.as_str()).or_default();
                     left.count += 1;
