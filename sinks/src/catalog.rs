@@ -1,6 +1,7 @@
 //! What the options of a session have told.
 
 mod entry;
+mod from_manifest;
 mod functions;
 
 use std::{
@@ -9,7 +10,7 @@ use std::{
 };
 
 use codec::{
-    FunctionId, ModuleId, StreamId,
+    FunctionId, ModuleId, SessionNs, StreamId,
     atf::{FunctionEntry, LimitEntry, Manifest, ModuleEntry, ProcessEntry, QueueEntry},
     profile::{Clock, Epoch, Limit, ProfileOption, Session},
 };
@@ -195,6 +196,39 @@ impl Catalog {
     /// The name of a function, where its module's table has come that far.
     pub fn function_name(&self, function: FunctionId) -> Option<&str> {
         self.functions.name(function)
+    }
+
+    /// The function at an address of the program at this time: the last that starts at or before it in its module.
+    pub fn function_at(&self, address: u64, at: SessionNs) -> Option<FunctionId> {
+        self.function_near(address, Some(at))
+    }
+
+    /// The same; without a time, in whatever module was there at any time.
+    pub(crate) fn function_near(&self, address: u64, at: Option<SessionNs>) -> Option<FunctionId> {
+        let id = self.module_at(address, at)?;
+        self.function_in(id, address.checked_sub(self.module(id)?.base)?)
+    }
+
+    /// The module at an address. One that was there at this time comes before others: modules may be seen late.
+    pub(crate) fn module_at(&self, address: u64, at: Option<SessionNs>) -> Option<ModuleId> {
+        let holds =
+            |module: &CatalogModule| address.checked_sub(module.base).is_some_and(|offset| offset < module.size);
+        let there = |module: &CatalogModule| {
+            at.is_some_and(|at| module.loaded <= at && module.unloaded.is_none_or(|unloaded| at <= unloaded))
+        };
+        let found = self.modules.iter().filter(|(_, module)| holds(module));
+        found.max_by_key(|(_, module)| (there(module), module.loaded)).map(|(id, _)| *id)
+    }
+
+    /// The last function of a module that starts at or before this offset.
+    pub(crate) fn function_in(&self, module: ModuleId, offset: u64) -> Option<FunctionId> {
+        let of_module = self.functions.of_module(module).filter(|(_, start)| *start <= offset);
+        of_module.max_by_key(|(id, start)| (*start, std::cmp::Reverse(*id))).map(|(id, _)| id)
+    }
+
+    /// The label of a dispatch queue.
+    pub fn queue_label(&self, queue: u64) -> Option<&str> {
+        self.queues.get(&queue).map(|label| &**label)
     }
 
     /// How many functions are known.

@@ -13,6 +13,7 @@ mod repair;
 mod room;
 mod session;
 mod shared;
+mod spans;
 mod standin;
 mod starts;
 mod summary;
@@ -22,7 +23,7 @@ mod volume;
 
 use std::{collections::HashMap, fs, path::PathBuf, sync::Arc, time::Duration};
 
-use codec::atf::EndEntry;
+use codec::{atf::EndEntry, span::Span};
 
 pub use counters::DiskCounters;
 pub use directory::sessions_in;
@@ -179,6 +180,14 @@ impl Sink for DiskSink {
     fn gap(&mut self, session: &Arc<Session>, gap: &Gap) -> Result<(), SinkError> {
         let (open, volume) = self.session(session);
         open.gap(volume, gap)
+    }
+
+    /// Spans wait in memory until there are many, and are of use only once the part is finished.
+    fn spans(&mut self, session: &Arc<Session>, spans: &[Span]) -> Result<(), SinkError> {
+        let (open, volume) = self.session(session);
+        let result = open.spans(volume, spans);
+        open.rotate_if_due(volume);
+        result
     }
 
     fn end(&mut self, session: &Arc<Session>, ended: &Ended) -> Result<(), SinkError> {

@@ -2,12 +2,9 @@
 
 mod line;
 
-use std::{collections::HashMap, io::Write, sync::Arc};
+use std::{io::Write, sync::Arc};
 
-use codec::heph::{MAX_PACKET_BYTES, Metadata, Packets};
-
-use crate::{Batch, Ended, Gap, Session, Sink, SinkError, output::Output};
-use line::Line;
+use crate::{Batch, Ended, Gap, Session, Sink, SinkError, line::Line, output::Output, said::Said};
 
 /// Writes one JSON object a line: sessions, events, gaps and ends, told apart by `type`.
 ///
@@ -16,25 +13,13 @@ use line::Line;
 #[derive(Debug)]
 pub struct EventsSink<W> {
     out: Output<W>,
-    /// What was said last of each session that goes on.
-    said: HashMap<String, Vec<u8>>,
+    said: Said,
 }
 
 impl<W: Write> EventsSink<W> {
     /// Writes to `out`.
     pub fn new(out: W) -> Self {
-        Self { out: Output::new(out), said: HashMap::new() }
-    }
-
-    /// Says what a session is, unless just that was said.
-    fn introduce(&mut self, session: &Session) -> Result<(), SinkError> {
-        let mut line = Vec::new();
-        Line::session(&mut line, session);
-        if self.said.get(&session.name) != Some(&line) {
-            self.out.buffer()?.extend_from_slice(&line);
-            self.said.insert(session.name.clone(), line);
-        }
-        Ok(())
+        Self { out: Output::new(out), said: Said::default() }
     }
 
     /// Tells of what was lost here before.
@@ -54,20 +39,14 @@ impl<W: Write> EventsSink<W> {
 
 impl<W: Write + Send> Sink for EventsSink<W> {
     fn start(&mut self, session: &Arc<Session>) -> Result<(), SinkError> {
-        self.introduce(session)?;
+        self.said.introduce(&mut self.out, session)?;
         self.out.relieve()
     }
 
     /// What options tell is in the lines of the events. Only who is traced gets another line of its own, if it
     /// says more than the one before.
     fn options(&mut self, session: &Arc<Session>, packets: &[u8]) -> Result<(), SinkError> {
-        let mut packets = Packets::new(packets, MAX_PACKET_BYTES);
-        let named = |packet| Metadata::decode(packet).map(|metadata| metadata.name);
-        while let Some(Ok(name)) = packets.next_with(named) {
-            if name == "session" {
-                self.introduce(session)?;
-            }
-        }
+        self.said.options(&mut self.out, session, packets)?;
         self.out.relieve()
     }
 
@@ -97,7 +76,7 @@ impl<W: Write + Send> Sink for EventsSink<W> {
     }
 
     fn end(&mut self, session: &Arc<Session>, ended: &Ended) -> Result<(), SinkError> {
-        self.said.remove(&session.name);
+        self.said.forget(session);
         self.pay()?;
         Line::end(self.out.buffer()?, session, ended);
         self.out.relieve()

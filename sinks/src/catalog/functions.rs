@@ -77,6 +77,20 @@ impl FunctionTable {
         true
     }
 
+    /// Enters a function of a table that was kept before, of module 0 too.
+    pub(super) fn add(&mut self, id: FunctionId, offset: u64, name: &str, budget: &mut Budget) {
+        self.set(id, Function { offset, name: name.into() }, usize::MAX, budget);
+    }
+
+    /// The functions of a module, each with its offset.
+    pub(super) fn of_module(&self, module: ModuleId) -> impl Iterator<Item = (FunctionId, u64)> {
+        let (first, last) = (FunctionId::new(module, 0), FunctionId::new(module, u32::MAX));
+        self.blocks.range(place(first).0..=place(last).0).flat_map(|(number, block)| {
+            let first = number.saturating_mul(BLOCK as u64);
+            (first..=u64::MAX).zip(block.iter()).filter_map(|(id, slot)| Some((FunctionId(id), slot.as_ref()?.offset)))
+        })
+    }
+
     fn get(&self, id: FunctionId) -> Option<&Function> {
         let (block, at) = place(id);
         self.blocks.get(&block)?.get(at)?.as_ref()

@@ -14,6 +14,7 @@ use std::{
 pub struct DiskCounters {
     bytes_written: AtomicU64,
     lost_events: AtomicU64,
+    lost_spans: AtomicU64,
     removed_bytes: AtomicU64,
     removed_sessions: AtomicU64,
     places: Mutex<BTreeMap<String, PathBuf>>,
@@ -31,6 +32,11 @@ impl DiskCounters {
     /// Events that could not be kept. Each is in a gap of its session too, where there is one for its stream.
     pub fn lost_events(&self) -> u64 {
         read(&self.lost_events)
+    }
+
+    /// Spans that could not be kept. Each is counted in a limit of its session too, where its manifest could be written.
+    pub fn lost_spans(&self) -> u64 {
+        read(&self.lost_spans)
     }
 
     /// Bytes of sessions that were removed to make room.
@@ -54,6 +60,10 @@ impl DiskCounters {
 
     pub(super) fn lost(&self, events: u64) {
         add(&self.lost_events, events);
+    }
+
+    pub(super) fn lose_spans(&self, spans: u64) {
+        add(&self.lost_spans, spans);
     }
 
     pub(super) fn removed(&self, bytes: u64) {

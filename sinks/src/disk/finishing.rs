@@ -2,24 +2,29 @@
 
 use std::{cmp::Reverse, collections::VecDeque, fs, io, path::PathBuf};
 
-use codec::atf::{EDGE_BYTES, Sealed};
+use codec::atf::{EDGE_BYTES, Manifest, Sealed};
 
 use super::{
-    files::replace,
+    files::{is_full, replace},
     handles::Handles,
     journal::{JOURNAL, Journal, ROOM_BYTES, StreamEnd},
     room::MANIFEST,
+    spans::{LIMIT, PARTIAL, SealedSpans},
+    summary::spans_limit,
     thread::OpenThread,
     volume::Volume,
 };
 
-/// Footers first, then the manifest, then the journal goes: whenever it stops, what is there can be repaired.
+/// Footers first, then the spans, then the manifest, then the journal goes: whenever it stops, what is there can be
+/// repaired.
 pub(super) struct Finishing {
     pub(super) id: u64,
     pub(super) dir: PathBuf,
     /// The name of the session, as `dir` without suffixes, as long as it goes on.
     pub(super) session: Option<String>,
     pub(super) threads: VecDeque<SealedThread>,
+    /// Its spans, if there are any.
+    pub(super) spans: Option<SealedSpans>,
     /// The manifest as it will be written.
     pub(super) manifest: Option<Vec<u8>>,
     pub(super) journal: Journal,
@@ -74,7 +79,8 @@ impl Finishing {
     pub(super) fn memory_bytes(&self) -> usize {
         let threads = self.threads.len().saturating_mul(THREAD_BYTES).saturating_add(self.pending_bytes());
         let manifest = self.manifest.as_ref().map_or(0, Vec::len);
-        threads.saturating_add(manifest).saturating_add(self.journal.pending_bytes())
+        let spans = self.spans.as_ref().map_or(0, SealedSpans::pending_bytes);
+        threads.saturating_add(manifest).saturating_add(self.journal.pending_bytes()).saturating_add(spans)
     }
 
     /// How far its threads have come, those that lose most first; and how many of their events are in no file.
@@ -100,21 +106,8 @@ impl Finishing {
         // All that may still have to be said is how far they have come.
         let keep = (self.threads.len() as u64).saturating_mul(END_BYTES).saturating_add(END_BYTES);
         volume.flush_journal(&mut self.journal, keep.min(ROOM_BYTES))?;
-        while let Some(thread) = self.threads.front_mut() {
-            let key = (self.id, thread.stream);
-            let detail_bytes = thread.detail.as_ref().map(|_| thread.detail_bytes);
-            let result = volume.handles.get(key, &self.dir, thread.index_bytes, detail_bytes).and_then(|handle| {
-                if let (Some(sealed), Some(out)) = (&mut thread.detail, &mut handle.detail) {
-                    sealed.write_to(out)?;
-                }
-                thread.index.write_to(&mut handle.index)
-            });
-            volume.handles.close(key);
-            result?;
-            volume.pending = volume.pending.saturating_sub(thread.pending);
-            volume.count(thread.pending as u64);
-            self.threads.pop_front();
-        }
+        self.finish_threads(volume)?;
+        self.finish_spans(volume);
         if let Some(json) = &self.manifest {
             replace(&*volume.handles.files, &self.dir.join(MANIFEST), json)?;
             volume.count(json.len() as u64);
@@ -130,5 +123,66 @@ impl Finishing {
             room.add(&self.dir, self.session.as_deref());
         }
         Ok(())
+    }
+
+    /// Where the disk has no room for the events, the spans give theirs.
+    fn finish_threads(&mut self, volume: &mut Volume) -> io::Result<()> {
+        match self.write_threads(volume) {
+            Err(error) if is_full(error.kind()) && self.give_up_spans(volume) => self.write_threads(volume),
+            result => result,
+        }
+    }
+
+    fn write_threads(&mut self, volume: &mut Volume) -> io::Result<()> {
+        while let Some(thread) = self.threads.front_mut() {
+            let key = (self.id, thread.stream);
+            let detail_bytes = thread.detail.as_ref().map(|_| thread.detail_bytes);
+            let result = volume.handles.get(key, &self.dir, thread.index_bytes, detail_bytes).and_then(|handle| {
+                if let (Some(sealed), Some(out)) = (&mut thread.detail, &mut handle.detail) {
+                    sealed.write_to(out)?;
+                }
+                thread.index.write_to(&mut handle.index)
+            });
+            volume.handles.close(key);
+            result?;
+            volume.pending = volume.pending.saturating_sub(thread.pending);
+            volume.count(thread.pending as u64);
+            self.threads.pop_front();
+        }
+        Ok(())
+    }
+
+    /// Spans that cannot be written to their end are not worth waiting for: they can be made again of the events.
+    fn finish_spans(&mut self, volume: &mut Volume) {
+        let Some(spans) = &mut self.spans else {
+            // Spans that were given up before may have left something.
+            let _ = volume.handles.files.remove(&self.dir.join(PARTIAL));
+            return;
+        };
+        let (written, result) = spans.write(&*volume.handles.files, &self.dir);
+        volume.wrote(written);
+        self.bytes = self.bytes.saturating_add(written);
+        match result {
+            Ok(()) => self.spans = None,
+            Err(_) => {
+                self.give_up_spans(volume);
+            }
+        }
+    }
+
+    /// There will be no file of spans, and the manifest says so. Tells whether there would have been one.
+    pub(super) fn give_up_spans(&mut self, volume: &mut Volume) -> bool {
+        let Some(spans) = self.spans.take() else { return false };
+        spans.remove(&*volume.handles.files, &self.dir);
+        volume.counters.lose_spans(spans.rows);
+        let manifest = self.manifest.as_deref().and_then(|json| Manifest::parse(json).ok());
+        if let Some(mut manifest) = manifest {
+            match manifest.limits.iter_mut().find(|limit| limit.reason == LIMIT) {
+                Some(limit) => limit.count = limit.count.saturating_add(spans.rows),
+                None => manifest.limits.push(spans_limit(spans.rows)),
+            }
+            self.manifest = manifest.to_json().ok().or(self.manifest.take());
+        }
+        true
     }
 }

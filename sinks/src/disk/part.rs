@@ -13,6 +13,7 @@ use super::{
     ledger::{Ledger, Missing, short_cause},
     name::{another, part_name},
     room::MANIFEST,
+    spans::PartSpans,
     thread::OpenThread,
     volume::Volume,
 };
@@ -31,7 +32,8 @@ pub(super) struct Part {
     opened: bool,
     has_journal: bool,
     started: Instant,
-    /// Bytes on disk beside the journal, and how many of them are of threads.
+    pub(super) spans: PartSpans,
+    /// Bytes on disk beside the journal, and how many of them are of threads and spans.
     pub(super) bytes: u64,
     thread_bytes: u64,
     /// Events of streams that there was no room for.
@@ -64,6 +66,7 @@ impl Part {
             opened: false,
             has_journal: false,
             started: Instant::now(),
+            spans: PartSpans::new(volume.shared.spans.share()),
             bytes: 0,
             thread_bytes: 0,
             unlisted: 0,
@@ -155,6 +158,26 @@ impl Part {
             }
         }
         result
+    }
+
+    /// Writes what waits of the spans. What fails costs nothing yet.
+    pub(super) fn write_spans(&mut self, volume: &mut Volume) -> io::Result<()> {
+        let Some(dir) = self.dir.as_deref().filter(|_| self.opened && self.spans.waits()) else { return Ok(()) };
+        let (written, result) = self.spans.write(&*volume.handles.files, dir);
+        self.thread_bytes = self.thread_bytes.saturating_add(written);
+        self.wrote(volume, written);
+        result
+    }
+
+    /// The spans leave the disk to the events, and there will be no file of them.
+    pub(super) fn give_up_spans(&mut self, volume: &mut Volume) {
+        let Some(dir) = self.dir.as_deref().filter(|_| self.spans.written() > 0) else { return };
+        let before = self.spans.lost;
+        let bytes = self.spans.give_up(&*volume.handles.files, dir);
+        self.bytes = self.bytes.saturating_sub(bytes);
+        self.thread_bytes = self.thread_bytes.saturating_sub(bytes);
+        volume.gave_back(bytes);
+        volume.counters.lose_spans(self.spans.lost.saturating_sub(before));
     }
 
     /// How many bytes of events wait.

@@ -19,6 +19,7 @@ use super::{
     files::{OsFiles, lock, replace},
     journal::JOURNAL,
     room::MANIFEST,
+    spans::PARTIAL,
 };
 use rebuild::Rebuild;
 use restore::{Restored, restore, restore_empty};
@@ -117,6 +118,11 @@ fn repair_session(dir: &Path, force: bool) -> io::Result<RepairOutcome> {
             }
             Err(problem) => return Ok(RepairOutcome::Failed(problem)),
         }
+    }
+    // Spans can be made again of the events; the beginning of a file of them is of no use.
+    match std::fs::remove_file(dir.join(PARTIAL)) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
     }
     std::fs::remove_file(&journal_path)?;
     Ok(outcome)

@@ -8,7 +8,11 @@ use std::{
 
 use codec::atf::Manifest;
 
-use super::{journal::JOURNAL, name::is_session_name};
+use super::{
+    journal::JOURNAL,
+    name::is_session_name,
+    spans::{PARTIAL, SPANS},
+};
 
 /// The parts in a directory, and how much they take.
 #[derive(Debug)]
@@ -242,6 +246,8 @@ fn part_files(dir: &Path) -> Vec<(PathBuf, u64)> {
     }
     add(dir.join(MANIFEST));
     add(dir.join(JOURNAL));
+    add(dir.join(SPANS));
+    add(dir.join(PARTIAL));
     files
 }
 

@@ -9,13 +9,16 @@ use std::{
 use codec::{
     Arch, ClockKind, Os, StreamId,
     atf::{EndEntry, MAX_STACK_BYTES, Origin},
+    span::{Span, SpanStatus},
 };
 
 use super::{
+    files::is_full,
     finishing::{Finishing, SealedThread},
     journal::Note,
     name::inside,
     part::Part,
+    spans::Notices,
     standin::StandIns,
     starts::Starts,
     thread::{Appending, OpenThread, Stop},
@@ -32,10 +35,15 @@ pub(super) struct OpenSession {
     /// The session's zero by the trace's clock, and whether the clock was known: from the first event on it stays.
     pub(super) zero: Option<Zero>,
     pub(super) stand_ins: StandIns,
+    /// Spans that were told to be open.
+    pub(super) notices: Notices,
     stack: Box<[u8; MAX_STACK_BYTES]>,
     /// Where the streams of earlier parts have come to.
     pub(super) positions: HashMap<u32, u64>,
 }
+
+/// How many spans are taken while the catalog is held.
+const SPANS_AT_A_TIME: usize = 1024;
 
 /// The session's zero.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,6 +63,7 @@ impl OpenSession {
             part,
             zero: None,
             stand_ins: StandIns::new(volume.shared.names.share()),
+            notices: Notices::new(volume.shared.open_spans.share()),
             stack: Box::new([0; MAX_STACK_BYTES]),
             positions: HashMap::new(),
         }
@@ -69,7 +78,52 @@ impl OpenSession {
     pub(super) fn flush(&mut self, volume: &mut Volume) -> io::Result<()> {
         self.open(volume)?;
         self.note_functions();
-        self.part.flush(volume)
+        let flushed = self.part.flush(volume);
+        self.make_way(volume, &flushed);
+        // It is told when spans are lost over it.
+        let _ = self.part.write_spans(volume);
+        flushed
+    }
+
+    /// Where the disk has no room for events, spans give theirs.
+    fn make_way(&mut self, volume: &mut Volume, result: &io::Result<()>) {
+        if result.as_ref().is_err_and(|error| is_full(error.kind())) {
+            self.part.give_up_spans(volume);
+        }
+    }
+
+    /// Takes spans.
+    pub(super) fn spans(&mut self, volume: &mut Volume, spans: &[Span]) -> Result<(), SinkError> {
+        let mut lost = 0_u64;
+        for some in spans.chunks(SPANS_AT_A_TIME) {
+            let session = Arc::clone(&self.session);
+            let catalog = session.catalog();
+            for span in some {
+                let kept = match span.status {
+                    SpanStatus::Open if self.notices.keep(span) => true,
+                    SpanStatus::Open => {
+                        self.part.spans.refuse();
+                        false
+                    }
+                    _ => {
+                        self.notices.forget(span.id);
+                        self.part.spans.push(&catalog, span)
+                    }
+                };
+                lost += u64::from(!kept);
+            }
+            drop(catalog);
+            if self.part.spans.is_due() {
+                // It is told when spans are lost over it.
+                let _ = self.open(volume).and_then(|()| self.part.write_spans(volume));
+            }
+        }
+        if lost == 0 {
+            return Ok(());
+        }
+        volume.counters.lose_spans(lost);
+        let what = format!("{}: {lost} spans were not kept", volume.dir.join(&self.base).display());
+        Err(SinkError::Failed { what, source: self.part.spans.why() })
     }
 
     /// Takes events of one stream.
@@ -133,6 +187,7 @@ impl OpenSession {
         }
         let what = format!("cannot write {}", volume.dir.join(&self.base).display());
         let result = self.open(volume).and_then(|()| self.part.flush_thread(volume, stream.0));
+        self.make_way(volume, &result);
         volume.note(&what, result);
     }
 
@@ -256,7 +311,11 @@ impl OpenSession {
         let opened = self.open(volume);
         if last {
             self.list_silent_threads(volume);
+            self.keep_open_spans(volume);
         }
+        let before = self.part.spans.lost;
+        let spans = self.part.spans.seal(&self.session);
+        volume.counters.lose_spans(self.part.spans.lost.saturating_sub(before));
         let manifest = self.manifest(volume, ended);
         let Some(dir) = self.part.dir.clone() else {
             let what = format!("cannot make {}", volume.dir.join(&self.base).display());
@@ -265,6 +324,7 @@ impl OpenSession {
             let lost = lost.fold(0, u64::saturating_add);
             volume.pending = volume.pending.saturating_sub(self.part.pending_bytes());
             volume.counters.lost(lost);
+            volume.counters.lose_spans(spans.map_or(0, |spans| spans.rows));
             return;
         };
         let mut threads: Vec<_> = std::mem::take(&mut self.part.threads).into_iter().collect();
@@ -279,6 +339,7 @@ impl OpenSession {
             dir,
             session: Some(self.base.clone()).filter(|_| !last),
             threads: sealed,
+            spans,
             manifest: None,
             journal: std::mem::take(&mut self.part.journal),
             bytes: self.part.bytes,
@@ -291,6 +352,16 @@ impl OpenSession {
             }
         };
         volume.note(&format!("cannot finish {}", volume.dir.join(&self.base).display()), finished);
+    }
+
+    /// Spans that have not ended never will.
+    fn keep_open_spans(&mut self, volume: &Volume) {
+        let catalog = self.session.catalog();
+        let mut lost = 0_u64;
+        for span in self.notices.take() {
+            lost += u64::from(!self.part.spans.push(&catalog, &span));
+        }
+        volume.counters.lose_spans(lost);
     }
 
     /// Threads that were announced and never had an event are in the list of the last part, with an empty index.

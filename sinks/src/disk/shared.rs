@@ -16,6 +16,9 @@ pub(super) struct Shared {
     pub(super) gaps: Budget,
     /// What waits in journals.
     pub(super) journals: Budget,
+    /// Spans on their way to a file, and those that are open.
+    pub(super) spans: Budget,
+    pub(super) open_spans: Budget,
 }
 
 impl Shared {
@@ -26,6 +29,8 @@ impl Shared {
             names: budget(limits.name_bytes),
             gaps: budget(limits.gap_bytes),
             journals: budget(limits.journal_bytes),
+            spans: budget(limits.span_bytes),
+            open_spans: budget(limits.open_span_bytes),
         }
     }
 }

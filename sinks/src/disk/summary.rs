@@ -2,10 +2,10 @@
 
 use codec::{
     StreamId,
-    atf::{Manifest, ThreadEntry},
+    atf::{LimitEntry, Manifest, ThreadEntry},
 };
 
-use super::{session::OpenSession, thread::OpenThread, volume::Volume};
+use super::{session::OpenSession, spans::LIMIT, thread::OpenThread, volume::Volume};
 use crate::{Catalog, Ended};
 
 impl OpenSession {
@@ -39,6 +39,9 @@ impl OpenSession {
         manifest.part = split.then_some(self.part.number);
         manifest.end = Some(ended.end.clone());
         manifest.limits.extend(ended.limits.iter().cloned());
+        if self.part.spans.lost > 0 {
+            manifest.limits.push(spans_limit(self.part.spans.lost));
+        }
         if self.part.unlisted > 0 {
             manifest.extra.insert("unlisted_events".into(), self.part.unlisted.into());
         }
@@ -50,6 +53,11 @@ impl OpenSession {
         }
         manifest
     }
+}
+
+/// That so many spans are in no file.
+pub(super) fn spans_limit(count: u64) -> LimitEntry {
+    LimitEntry { reason: LIMIT.into(), count, ..LimitEntry::default() }
 }
 
 /// A thread with what the catalog knows of it.

@@ -20,6 +20,7 @@ use crate::{Catalog, CatalogLimits, Run};
 
 mod bounds;
 mod given_up;
+mod spans;
 
 /// How many bytes the disk takes before it is full, how often it refused, and whether it can keep room for a file.
 #[derive(Clone)]
@@ -97,8 +98,14 @@ impl Files for Small {
         OsFiles.rename(from, to)
     }
 
+    /// Spans are what is removed for the room that it gives.
     fn remove(&self, path: &Path) -> io::Result<()> {
-        OsFiles.remove(path)
+        let bytes = fs::metadata(path).map_or(0, |data| i64::try_from(data.len()).expect("small"));
+        OsFiles.remove(path)?;
+        if path.ends_with(super::spans::PARTIAL) {
+            self.0.store(self.0.load(Ordering::Relaxed).saturating_add(bytes), Ordering::Relaxed);
+        }
+        Ok(())
     }
 }
 

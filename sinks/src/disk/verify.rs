@@ -2,6 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    fs::File,
     io,
     path::{Path, PathBuf},
 };
@@ -12,7 +13,9 @@ use super::{
     directory::{read_if_there, sessions_in, threads_in},
     journal::JOURNAL,
     room::MANIFEST,
+    spans::SPANS,
 };
+use crate::parquet::table_rows;
 
 /// What was found in one session, or part of one.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -25,6 +28,8 @@ pub struct Verified {
     pub events: u64,
     /// Detail events.
     pub details: u64,
+    /// Spans in its table of spans, if it has one.
+    pub spans: u64,
     /// Events that its gaps say are missing.
     pub missing: u64,
     /// What is wrong. Nothing, if it is whole.
@@ -87,6 +92,20 @@ fn verify_session(found: &mut Verified) -> io::Result<()> {
         found.problems.push(format!("thread_{}: {problem}", thread.id));
     }
     verify_gaps(found, &manifest, &written);
+    verify_spans(found)
+}
+
+/// Checks that the table of spans can be read, if there is one.
+fn verify_spans(found: &mut Verified) -> io::Result<()> {
+    let file = match File::open(found.dir.join(SPANS)) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(error),
+    };
+    match table_rows(file) {
+        Ok(rows) => found.spans = rows,
+        Err(problem) => found.problems.push(format!("{SPANS}: {problem}")),
+    }
     Ok(())
 }
 

@@ -54,11 +54,14 @@ pub(super) struct Limits {
     pub(super) most_events: u32,
     /// Options in the journal of one part.
     pub(super) option_bytes: u64,
-    /// What all sessions share: tables of depths, names of functions, gaps, and what waits in journals.
+    /// What all sessions share: tables of depths, names of functions, gaps, what waits in journals, spans, and
+    /// spans that are open.
     pub(super) depth_bytes: u64,
     pub(super) name_bytes: u64,
     pub(super) gap_bytes: u64,
     pub(super) journal_bytes: u64,
+    pub(super) span_bytes: u64,
+    pub(super) open_span_bytes: u64,
     /// Parts that wait to be finished, and the memory of these.
     pub(super) most_finishing: usize,
     pub(super) finishing_bytes: usize,
@@ -80,6 +83,8 @@ impl Default for Limits {
             name_bytes: 32 << 20,
             gap_bytes: 32 << 20,
             journal_bytes: 32 << 20,
+            span_bytes: 128 << 20,
+            open_span_bytes: 64 << 20,
             most_finishing: 256,
             finishing_bytes: 64 << 20,
         }
@@ -200,6 +205,11 @@ impl Volume {
         result
     }
 
+    /// Bytes of a file of a part that goes on are gone.
+    pub(super) fn gave_back(&mut self, bytes: u64) {
+        self.open_bytes = self.open_bytes.saturating_sub(bytes);
+    }
+
     /// Finishes a part now, or keeps it until the disk lets it.
     pub(super) fn finish(&mut self, mut part: Finishing) -> io::Result<()> {
         let result = part.step(self);
@@ -235,6 +245,7 @@ impl Volume {
     /// says so.
     pub(super) fn leave(&mut self, part: &mut Finishing, cause: &str) {
         part.close_files(&mut self.handles);
+        part.give_up_spans(self);
         let (ends, lost) = part.ends();
         self.counters.lost(lost);
         self.write_journal(&mut part.journal, |journal| journal.give_up(&ends, cause));

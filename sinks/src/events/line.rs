@@ -1,4 +1,4 @@
-//! One line of JSON, written by hand: a serializer would need a value of each event first.
+//! Lines of events and gaps.
 
 use std::io::Write;
 
@@ -8,38 +8,13 @@ use codec::{
     profile::{FunctionEvent, Message, RuntimeEvent},
 };
 
-use crate::{Catalog, Ended, Gap, Session};
-
-/// A line that is being written: the object is open, and something is in it.
-pub(super) struct Line<'b> {
-    to: &'b mut Vec<u8>,
-}
+use crate::{Catalog, Gap, Session, line::Line};
 
 const HEX: [u8; 16] = *b"0123456789abcdef";
 
 impl<'b> Line<'b> {
-    /// What a session is.
-    pub(super) fn session(to: &'b mut Vec<u8>, session: &Session) {
-        let mut line = Self::start(to, "session", &session.name);
-        let catalog = session.catalog();
-        let process = catalog.session();
-        if let Some(id) = process.map(|process| process.id).or(session.id) {
-            line.text("id", &id.to_string());
-        }
-        line.text("source", &session.source);
-        line.number("seen_unix_ns", session.seen_unix_ns);
-        if let Some(process) = process {
-            line.number("pid", process.pid.into());
-            line.text("host", &process.host);
-            line.text("arch", process.arch.name());
-            line.text("os", process.os.name());
-            line.text("executable", &process.executable);
-        }
-        line.close();
-    }
-
     /// What is missing.
-    pub(super) fn gap(to: &'b mut Vec<u8>, session: &Session, gap: &Gap) {
+    pub(crate) fn gap(to: &'b mut Vec<u8>, session: &Session, gap: &Gap) {
         let mut line = Self::start(to, "gap", &session.name);
         line.number("stream", gap.stream.0.into());
         line.number("position", gap.first.0);
@@ -48,29 +23,15 @@ impl<'b> Line<'b> {
         line.close();
     }
 
-    /// How a session ended.
-    pub(super) fn end(to: &'b mut Vec<u8>, session: &Session, ended: &Ended) {
-        let mut line = Self::start(to, "end", &session.name);
-        line.text("how", &ended.end.how);
-        if let Some(code) = ended.end.code {
-            line.name("code");
-            line.integer(code);
-        }
-        if let Some(at) = ended.end.at_ns {
-            line.number("at_ns", at);
-        }
-        line.close();
-    }
-
     /// What all events of a session start with.
-    pub(super) fn start_of_events(session: &Session) -> Vec<u8> {
+    pub(crate) fn start_of_events(session: &Session) -> Vec<u8> {
         let mut start = Vec::new();
         Line::start(&mut start, "event", &session.name);
         start
     }
 
     /// An event. What is no event leaves no line.
-    pub(super) fn event(
+    pub(crate) fn event(
         to: &'b mut Vec<u8>,
         start: &[u8],
         stream: StreamId,
@@ -171,62 +132,5 @@ impl<'b> Line<'b> {
             Value::F64s(values) => self.list(values.iter(), |line, value| line.float(value)),
             Value::Strs(values) => self.list(values.iter(), |line, value| line.quoted(value)),
         }
-    }
-
-    fn list<T>(&mut self, values: impl IntoIterator<Item = T>, mut write: impl FnMut(&mut Self, T)) {
-        self.to.push(b'[');
-        for (at, value) in values.into_iter().enumerate() {
-            if at > 0 {
-                self.to.push(b',');
-            }
-            write(self, value);
-        }
-        self.to.push(b']');
-    }
-
-    fn float(&mut self, value: f64) {
-        if value.is_finite() {
-            // Nothing that is written to memory fails.
-            let _ = serde_json::to_writer(&mut *self.to, &value);
-        } else {
-            let _ = write!(self.to, "\"{value}\"");
-        }
-    }
-
-    fn start(to: &'b mut Vec<u8>, kind: &str, session: &str) -> Self {
-        to.extend_from_slice(b"{\"type\":");
-        let mut line = Self { to };
-        line.quoted(kind);
-        line.text("session", session);
-        line
-    }
-
-    fn close(self) {
-        self.to.extend_from_slice(b"}\n");
-    }
-
-    fn text(&mut self, name: &str, value: &str) {
-        self.name(name);
-        self.quoted(value);
-    }
-
-    fn number(&mut self, name: &str, value: u64) {
-        self.name(name);
-        self.integer(value);
-    }
-
-    /// The names are ours, and need no escapes.
-    fn name(&mut self, name: &str) {
-        self.to.extend_from_slice(b",\"");
-        self.to.extend_from_slice(name.as_bytes());
-        self.to.extend_from_slice(b"\":");
-    }
-
-    fn quoted(&mut self, text: &str) {
-        let _ = serde_json::to_writer(&mut *self.to, text);
-    }
-
-    fn integer(&mut self, value: impl Into<serde_json::Number>) {
-        let _ = serde_json::to_writer(&mut *self.to, &value.into());
     }
 }

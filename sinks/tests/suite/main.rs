@@ -2,8 +2,10 @@
 
 mod conformance;
 mod disk;
+mod documents;
 mod events;
 mod heph;
 mod killed;
 mod scene;
+mod spans;
 mod subject;

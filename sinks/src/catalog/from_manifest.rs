@@ -1,0 +1,87 @@
+//! A catalog of a session that is on disk.
+
+use std::sync::Arc;
+
+use codec::{
+    Arch, ClockKind, FunctionId, ModuleId, Os, SessionId, SessionNs, StreamId,
+    atf::{LimitEntry, Manifest, ModuleEntry, ProcessEntry, ThreadEntry},
+    profile::{Clock, Epoch},
+};
+
+use super::{Catalog, CatalogLimits, CatalogModule, CatalogProcess, CatalogThread};
+
+impl Catalog {
+    /// What a manifest tells of its session. Unlike one that listens, it knows the functions of module 0 too, those that
+    /// stand for other events.
+    pub fn from_manifest(manifest: &Manifest) -> Self {
+        let (most, bytes) = (usize::MAX, u64::MAX);
+        let bounds =
+            CatalogLimits { functions: most, modules: most, threads: most, others: most, name_bytes: most, bytes };
+        let mut catalog = Self::new(bounds, Arc::default());
+        let zero_ns = manifest.clock_zero_ns.unwrap_or(0);
+        let time = |ns: u64| SessionNs(ns.saturating_sub(zero_ns));
+        let clock = manifest.clock.as_ref().map(|name| named(name, ClockKind::name));
+        catalog.clock =
+            clock.or(manifest.clock_zero_ns.map(|_| ClockKind::from(0))).map(|clock| Clock { clock, zero_ns });
+        catalog.epoch = manifest.epoch_unix_ns.map(|unix_ns| Epoch { unix_ns });
+        catalog.process = manifest.process.as_ref().map(|process| process_of(process, manifest.session.as_deref()));
+        let thread = |entry: &ThreadEntry| (StreamId(entry.id), thread_of(entry, time));
+        catalog.threads = manifest.threads.iter().map(thread).collect();
+        let module = |entry: &ModuleEntry| (ModuleId(entry.id), module_of(entry, time));
+        catalog.modules = manifest.modules.iter().map(module).collect();
+        for entry in &manifest.functions {
+            catalog.functions.add(FunctionId(entry.id), entry.offset, &entry.name, &mut catalog.budget);
+        }
+        catalog.queues = manifest.queues.iter().map(|queue| (queue.id, queue.label.as_str().into())).collect();
+        let limit = |entry: &LimitEntry| {
+            ((ModuleId(entry.module), entry.reason.as_str().into(), entry.detail.as_str().into()), entry.count)
+        };
+        catalog.limits = manifest.limits.iter().map(limit).collect();
+        catalog
+    }
+}
+
+fn process_of(entry: &ProcessEntry, session: Option<&str>) -> CatalogProcess {
+    let id = session.and_then(|digits| u128::from_str_radix(digits, 16).ok()).unwrap_or(0);
+    CatalogProcess {
+        id: SessionId(id.to_be_bytes()),
+        arch: named(&entry.arch, Arch::name),
+        os: named(&entry.os, Os::name),
+        pid: entry.pid,
+        agent_version: entry.agent_version.as_str().into(),
+        host: entry.host.as_str().into(),
+        executable: entry.executable.as_str().into(),
+        argument_count: entry.argument_count,
+        arguments: entry.arguments.iter().map(|argument| argument.as_str().into()).collect(),
+    }
+}
+
+fn thread_of(entry: &ThreadEntry, time: impl Fn(u64) -> SessionNs) -> CatalogThread {
+    CatalogThread {
+        os_id: entry.os_id.unwrap_or(0),
+        start: entry.start_ns.map(&time).unwrap_or_default(),
+        end: entry.end_ns.map(&time),
+        creator: entry.creator.map(StreamId),
+        name: entry.name.as_deref().unwrap_or_default().into(),
+    }
+}
+
+fn module_of(entry: &ModuleEntry, time: impl Fn(u64) -> SessionNs) -> CatalogModule {
+    let digits = entry.build_id.as_bytes().chunks_exact(2);
+    let byte = |pair: &[u8]| std::str::from_utf8(pair).ok().and_then(|pair| u8::from_str_radix(pair, 16).ok());
+    CatalogModule {
+        base: entry.base,
+        size: entry.size,
+        loaded: entry.loaded_ns.map(&time).unwrap_or_default(),
+        unloaded: entry.unloaded_ns.map(&time),
+        function_count: entry.function_count,
+        table_hash: u64::from_str_radix(&entry.function_table_hash, 16).unwrap_or(0),
+        build_id: digits.filter_map(byte).collect(),
+        path: entry.path.as_str().into(),
+    }
+}
+
+/// The one with this name; number 0 is none that has one.
+fn named<T: Copy + From<u8>>(name: &str, name_of: impl Fn(T) -> &'static str) -> T {
+    (1..=u8::MAX).map(T::from).find(|one| name_of(*one) == name).unwrap_or(T::from(0))
+}

@@ -1,0 +1,250 @@
+//! The events of one session, as JSON.
+
+use std::{
+    collections::{HashMap, HashSet},
+    io::Write,
+};
+
+use codec::{
+    FunctionId, SessionNs, StreamId,
+    span::{Span, SpanKind, What},
+};
+
+use crate::{
+    Catalog, NameCache, Session,
+    nest::{Edge, Step},
+    picture::{self, Note, Point, Track},
+};
+
+/// What stands for the ids of processes, threads and rows that are not threads.
+const UNKNOWN_ID: u64 = 1 << 30;
+/// How many symbols are remembered to be told. Beyond that they are told again.
+const MOST_SYMBOLS: usize = 1 << 18;
+
+/// What was written of a session.
+#[derive(Debug)]
+pub(super) struct Draw {
+    /// The session's number in the file, from 1.
+    number: u32,
+    zero_ns: Option<u64>,
+    pid: u64,
+    /// The ids of rows.
+    rows: HashMap<(Track, usize), u64>,
+    names: NameCache,
+    /// The functions whose symbol was told, which is once.
+    told: HashSet<FunctionId>,
+}
+
+impl Draw {
+    pub(super) fn new(number: u32) -> Self {
+        let pid = UNKNOWN_ID + u64::from(number);
+        Self { number, zero_ns: None, pid, rows: HashMap::new(), names: NameCache::new(), told: HashSet::new() }
+    }
+
+    /// Writes a begin or an end.
+    pub(super) fn step(&mut self, session: &Session, catalog: &Catalog, step: &Step<Track>, out: &mut Vec<u8>) {
+        self.prepare(session, catalog, out);
+        let span = &step.span;
+        match (step.track, step.edge) {
+            (Track::Thread(_) | Track::Gaps(_), Edge::Begin) => {
+                let row = self.row(catalog, step.track, step.lane, out);
+                self.symbol(catalog, span, out);
+                match span.duration() {
+                    // Not everyone can tell apart what begins and ends at the same time. An instant has but one side.
+                    None | Some(0) if span.kind != SpanKind::Gap => {
+                        self.start(out, "i", row, span.start);
+                        out.extend_from_slice(br#","s":"t""#);
+                    }
+                    duration => {
+                        self.start(out, "X", row, span.start);
+                        out.extend_from_slice(br#","dur":"#);
+                        microseconds(out, duration.unwrap_or(0));
+                    }
+                }
+                self.describe(catalog, span, span.kind.name(), out);
+            }
+            (Track::Thread(_) | Track::Gaps(_), Edge::End) => {}
+            (_, edge) => {
+                let row = self.row(catalog, Track::Thread(span.stream), 0, out);
+                let (category, id) = asynchronous(span);
+                if edge == Edge::Begin {
+                    self.symbol(catalog, span, out);
+                    self.start(out, "b", row, span.start);
+                    put(out, format_args!(r#","id":"{id:#x}""#));
+                    self.describe(catalog, span, category, out);
+                } else {
+                    self.start(out, "e", row, span.end.unwrap_or(span.start));
+                    put(out, format_args!(r#","id":"{id:#x}","cat":"{category}""#));
+                    self.put_name(catalog, span, out);
+                    out.push(b'}');
+                }
+            }
+        }
+        if step.edge == Edge::Begin {
+            self.arrows(catalog, span, out);
+        }
+    }
+
+    /// Says that spans are missing from the file, which could not be written.
+    pub(super) fn lost(&mut self, session: &Session, catalog: &Catalog, count: u64, out: &mut Vec<u8>) {
+        if count > 0 {
+            self.prepare(session, catalog, out);
+            self.start(out, "i", self.pid, SessionNs(0));
+            let name = "spans that could not be written";
+            put(out, format_args!(r#","s":"p","cat":"gap","name":"{name}","args":{{"count":{count}}}}}"#));
+        }
+    }
+
+    fn prepare(&mut self, session: &Session, catalog: &Catalog, out: &mut Vec<u8>) {
+        if self.zero_ns.is_some() {
+            return;
+        }
+        self.zero_ns = Some(catalog.clock().map_or(0, |clock| clock.zero_ns));
+        let mut name = session.name.clone();
+        if let Some(known) = catalog.session() {
+            self.pid = known.pid.into();
+            name = known.executable.to_string();
+            for argument in &known.arguments {
+                name.push(' ');
+                name.push_str(argument);
+            }
+        }
+        self.name_row("process_name", self.pid, &name, out);
+    }
+
+    /// The id of a row, named if it was not: the thread's own, or one that stands beside the threads.
+    fn row(&mut self, catalog: &Catalog, track: Track, lane: usize, out: &mut Vec<u8>) -> u64 {
+        if let Some(row) = self.rows.get(&(track, lane)) {
+            return *row;
+        }
+        let thread = |stream: StreamId| {
+            let known = catalog.thread(stream);
+            let id = known.map_or(UNKNOWN_ID + u64::from(stream.0), |known| known.os_id);
+            match known.map_or("", |known| &*known.name) {
+                "" => (id, format!("thread {id}")),
+                name => (id, name.to_owned()),
+            }
+        };
+        let other = 2 * UNKNOWN_ID + self.rows.len() as u64;
+        let (id, name) = match (track, lane) {
+            (Track::Thread(stream), 0) => thread(stream),
+            (Track::Thread(stream), _) => (other, format!("{} (other stacks)", thread(stream).1)),
+            (Track::Gaps(stream), _) => (other, format!("{} (gaps)", thread(stream).1)),
+            _ => (other, String::new()),
+        };
+        self.rows.insert((track, lane), id);
+        self.name_row("thread_name", id, &name, out);
+        id
+    }
+
+    fn name_row(&self, what: &str, row: u64, name: &str, out: &mut Vec<u8>) {
+        let pid = self.pid;
+        put(
+            out,
+            format_args!(",\n{{\"ph\":\"M\",\"name\":\"{what}\",\"pid\":{pid},\"tid\":{row},\"args\":{{\"name\":"),
+        );
+        text(out, name);
+        out.extend_from_slice(b"}}");
+    }
+
+    /// What all events have. They are open still.
+    fn start(&self, out: &mut Vec<u8>, phase: &str, row: u64, at: SessionNs) {
+        let pid = self.pid;
+        put(out, format_args!(",\n{{\"ph\":\"{phase}\",\"pid\":{pid},\"tid\":{row},\"ts\":"));
+        microseconds(out, self.zero_ns.unwrap_or(0).saturating_add(at.0));
+    }
+
+    /// The rest of an event that begins a span.
+    fn describe(&mut self, catalog: &Catalog, span: &Span, category: &str, out: &mut Vec<u8>) {
+        put(out, format_args!(r#","cat":"{category}""#));
+        self.put_name(catalog, span, out);
+        let mut any = false;
+        picture::notes(span, |name, note| {
+            let start = if any { "," } else { ",\"args\":{" };
+            any = true;
+            put(out, format_args!("{start}\"{name}\":"));
+            match note {
+                Note::Number(number) => put(out, format_args!("{number}")),
+                // As text: numbers beyond 2⁵³ do not survive a browser.
+                Note::Address(address) => put(out, format_args!("\"{address:#x}\"")),
+                Note::Text(known) => text(out, &known),
+            }
+        });
+        out.extend_from_slice(if any { b"}}" } else { b"}" });
+    }
+
+    fn put_name(&mut self, catalog: &Catalog, span: &Span, out: &mut Vec<u8>) {
+        out.extend_from_slice(br#","name":"#);
+        match &*self.names.of(catalog, span).pretty {
+            "?" => text(out, span.kind.name()),
+            name => text(out, name),
+        }
+    }
+
+    /// Tells the symbol of a function, if it differs from the name and was not told yet. It is no argument of the
+    /// function's events, since some viewers take functions with other arguments for other functions.
+    fn symbol(&mut self, catalog: &Catalog, span: &Span, out: &mut Vec<u8>) {
+        let What::Function(function) = span.what else { return };
+        if self.told.contains(&function) {
+            return;
+        }
+        let known = self.names.of(catalog, span);
+        let Some(raw) = &known.raw else { return };
+        if **raw != *known.pretty {
+            let pid = self.pid;
+            put(
+                out,
+                format_args!(",\n{{\"ph\":\"M\",\"name\":\"symbol\",\"pid\":{pid},\"tid\":0,\"args\":{{\"name\":"),
+            );
+            text(out, &known.pretty);
+            out.extend_from_slice(br#","symbol":"#);
+            text(out, raw);
+            out.extend_from_slice(b"}}");
+        }
+        if self.told.len() >= MOST_SYMBOLS {
+            self.told.clear();
+        }
+        self.told.insert(function);
+    }
+
+    fn arrows(&mut self, catalog: &Catalog, span: &Span, out: &mut Vec<u8>) {
+        for arrow in picture::arrows(span) {
+            // Those of different sessions differ.
+            let id = arrow.id.wrapping_add(u64::from(self.number).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+            let to = arrow.to.unwrap_or(Point { name: "start", stream: span.stream, at: span.start });
+            let ends = [(arrow.from, "s", ""), (to, "f", r#","bp":"e""#)];
+            for (point, phase, binding) in ends {
+                let row = self.row(catalog, Track::Thread(point.stream), 0, out);
+                let (category, name) = (span.kind.name(), arrow.from.name);
+                self.start(out, "i", row, point.at);
+                put(out, format_args!(r#","s":"t","cat":"{category}","name":"{}"}}"#, point.name));
+                self.start(out, phase, row, point.at);
+                put(out, format_args!(r#","cat":"{category}","name":"{name}","id":"{id:#x}"{binding}}}"#));
+            }
+        }
+    }
+}
+
+/// What makes spans lie in one another that are no frames: a task with its turns is one, all others are themselves.
+fn asynchronous(span: &Span) -> (&'static str, u64) {
+    let number = span.id.number();
+    match span.kind {
+        SpanKind::Task => ("task", number),
+        SpanKind::Job | SpanKind::Suspension => ("task", span.parent.map_or(number, |task| task.number())),
+        kind => (kind.name(), span.key().unwrap_or(number)),
+    }
+}
+
+/// Three decimals, whatever the size.
+fn microseconds(out: &mut Vec<u8>, nanoseconds: u64) {
+    put(out, format_args!("{}.{:03}", nanoseconds / 1000, nanoseconds % 1000));
+}
+
+fn text(out: &mut Vec<u8>, text: &str) {
+    // Nothing fails that is written to memory.
+    let _ = serde_json::to_writer(out, text);
+}
+
+fn put(out: &mut Vec<u8>, text: std::fmt::Arguments<'_>) {
+    let _ = out.write_fmt(text);
+}

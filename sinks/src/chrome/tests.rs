@@ -1,0 +1,59 @@
+use codec::span::{More, SpanKind};
+use serde_json::Value;
+
+use super::*;
+use crate::spans_for_tests::{frame, named, session, tell};
+
+fn events(bytes: &[u8]) -> Vec<Value> {
+    let parsed: Value = serde_json::from_slice(bytes).expect("it is JSON");
+    parsed.as_array().expect("it is an array").clone()
+}
+
+#[test]
+fn times_are_microseconds_with_three_decimals() {
+    let mut bytes = Vec::new();
+    tell(&mut ChromeSink::new(&mut bytes), &[named(frame(0, 0, 1_234_567, 1_234_570), "a \"name\"\n")]);
+    let text = String::from_utf8(bytes.clone()).expect("it is text");
+    assert!(text.contains(r#""ts":1234.567,"dur":0.003"#), "{text}");
+    let last = events(&bytes).pop().expect("there are events");
+    assert_eq!(
+        (last["ph"].as_str(), last["name"].as_str(), last["tid"].as_u64()),
+        (Some("X"), Some("a \"name\"\n"), Some(7))
+    );
+}
+
+#[test]
+fn a_file_without_sessions_is_json_too() {
+    let mut bytes = Vec::new();
+    ChromeSink::new(&mut bytes).close().expect("it closes");
+    assert_eq!(events(&bytes).len(), 1);
+}
+
+#[test]
+fn a_file_that_was_cut_off_lacks_only_its_end() {
+    let mut bytes = Vec::new();
+    let mut sink = ChromeSink::new(&mut bytes);
+    let session = session();
+    sink.start(&session).expect("it starts");
+    sink.spans(&session, &[named(frame(0, 0, 1, 2), "f")]).expect("it takes spans");
+    sink.flush().expect("it is written");
+    drop(sink);
+    assert!(serde_json::from_slice::<Value>(&bytes).is_err());
+    bytes.push(b']');
+    assert_eq!(events(&bytes).len(), 4);
+}
+
+#[test]
+fn what_is_no_frame_is_asynchronous_and_a_gap_has_a_row_of_its_own() {
+    let more = |key| Some(Box::new(More { key: Some(key), ..More::default() }));
+    let block = Span { kind: SpanKind::Block, more: more(0xabc), ..named(frame(0, 0, 10, 20), "b") };
+    let gap = Span { kind: SpanKind::Gap, more: more(12), ..named(frame(0, 5, 15, 25), "gap") };
+    let mut bytes = Vec::new();
+    tell(&mut ChromeSink::new(&mut bytes), &[block, gap]);
+    let events = events(&bytes);
+    let of = |phase: &str| events.iter().filter(|event| event["ph"] == phase).collect::<Vec<_>>();
+    assert_eq!((of("b")[0]["id"].as_str(), of("e")[0]["id"].as_str()), (Some("0xabc"), Some("0xabc")));
+    let gap = of("X")[0];
+    assert_eq!((gap["cat"].as_str(), gap["args"]["count"].as_u64()), (Some("gap"), Some(12)));
+    assert_ne!(gap["tid"], of("b")[0]["tid"]);
+}

@@ -1,0 +1,258 @@
+//! The spans of a part, in `spans.parquet`.
+//!
+//! The file is of use only once all of it is there, so it has another name until then. Spans can be made again of the
+//! events, so they give way: whenever the disk is full, they go first.
+
+mod notices;
+
+use std::{
+    io::{self, Seek, SeekFrom, Write},
+    path::Path,
+};
+
+use codec::span::Span;
+
+pub(super) use notices::Notices;
+
+use super::files::Files;
+use crate::{Catalog, Session, budget::Budget, parquet::SpanTable};
+
+/// The file, once it is whole.
+pub(super) const SPANS: &str = "spans.parquet";
+/// The file until then.
+pub(super) const PARTIAL: &str = "spans.parquet.partial";
+/// The reason of the limit that tells how many spans are in no file.
+pub(super) const LIMIT: &str = "collector:spans";
+
+/// What a row is taken to need in memory until it is in a row group.
+const ROW_BYTES: u64 = 192;
+/// With this much it is time to write.
+const FLUSH_BYTES: usize = 1 << 20;
+
+/// The spans of a part that goes on.
+pub(super) struct PartSpans {
+    table: Option<Box<SpanTable>>,
+    /// Bytes that wait to be written, and how many are.
+    tail: Tail,
+    /// Spans that will be in no file.
+    pub(super) lost: u64,
+    given_up: bool,
+    /// Whether memory is short, so that it is time to write.
+    pressed: bool,
+    /// Why the last attempt to write failed, if it did.
+    failed: Option<(io::ErrorKind, String)>,
+    budget: Budget,
+    charged: u64,
+}
+
+/// The bytes of a file that are not on disk yet.
+#[derive(Default)]
+struct Tail {
+    waiting: Vec<u8>,
+    written: u64,
+}
+
+impl PartSpans {
+    /// No spans yet.
+    pub(super) fn new(budget: Budget) -> Self {
+        Self {
+            table: None,
+            tail: Tail::default(),
+            lost: 0,
+            given_up: false,
+            pressed: false,
+            failed: None,
+            budget,
+            charged: 0,
+        }
+    }
+
+    /// Takes a span, and tells whether it did.
+    pub(super) fn push(&mut self, catalog: &Catalog, span: &Span) -> bool {
+        let kept = self.try_push(catalog, span);
+        self.lost = self.lost.saturating_add(u64::from(!kept));
+        kept
+    }
+
+    fn try_push(&mut self, catalog: &Catalog, span: &Span) -> bool {
+        if self.given_up || !(self.charge() || self.compact()) {
+            return false;
+        }
+        if self.table.is_none() {
+            self.table = SpanTable::new().ok().map(Box::new);
+        }
+        let Some(table) = &mut self.table else { return false };
+        match table.push(catalog, span) {
+            Ok(()) if table.waiting_rows() == 0 => {
+                self.collect();
+                true
+            }
+            Ok(()) => true,
+            // Nothing was written to a disk, so it is the table itself that takes no more.
+            Err(_) => {
+                self.forsake();
+                false
+            }
+        }
+    }
+
+    /// Takes memory for another row.
+    fn charge(&mut self) -> bool {
+        let taken = self.budget.take(ROW_BYTES);
+        self.charged = self.charged.saturating_add(if taken { ROW_BYTES } else { 0 });
+        taken
+    }
+
+    /// Makes bytes of the rows, which are fewer, and takes memory for another row.
+    fn compact(&mut self) -> bool {
+        let ended = self.table.as_mut().is_some_and(|table| table.waiting_rows() > 0 && table.end_group().is_ok());
+        if ended {
+            self.collect();
+        }
+        self.pressed = true;
+        ended && self.charge()
+    }
+
+    /// Takes what the table has ready.
+    fn collect(&mut self) {
+        if let Some(table) = &mut self.table {
+            self.tail.waiting.append(&mut table.take_bytes());
+        }
+        self.settle();
+    }
+
+    /// Has as much of the budget as it needs.
+    fn settle(&mut self) {
+        let rows = self.table.as_ref().map_or(0, |table| table.waiting_rows() as u64);
+        let needed = rows.saturating_mul(ROW_BYTES).saturating_add(self.tail.waiting.len() as u64);
+        if self.budget.exchange(self.charged, needed) {
+            self.charged = needed;
+        }
+    }
+
+    /// Whether there is much to write.
+    pub(super) fn is_due(&self) -> bool {
+        self.tail.waiting.len() >= FLUSH_BYTES || (self.pressed && self.waits())
+    }
+
+    /// Whether there is anything to write.
+    pub(super) fn waits(&self) -> bool {
+        !self.tail.waiting.is_empty()
+    }
+
+    /// Writes what waits, and tells how many bytes it wrote.
+    pub(super) fn write(&mut self, files: &dyn Files, dir: &Path) -> (u64, io::Result<()>) {
+        let before = self.tail.written;
+        let result = self.tail.write(files, dir);
+        self.pressed = false;
+        self.failed = result.as_ref().err().map(|error| (error.kind(), error.to_string()));
+        self.settle();
+        (self.tail.written.saturating_sub(before), result)
+    }
+
+    /// There will be no file, and what there is of it goes. Tells how many bytes that was.
+    pub(super) fn give_up(&mut self, files: &dyn Files, dir: &Path) -> u64 {
+        // Where it cannot be removed, it is tried again at the end of the part.
+        let _ = files.remove(&dir.join(PARTIAL));
+        self.forsake()
+    }
+
+    /// A span that is open was not kept. It may still end, and is in the file then.
+    pub(super) fn refuse(&mut self) {
+        self.lost = self.lost.saturating_add(1);
+    }
+
+    /// Why spans are lost.
+    pub(super) fn why(&self) -> io::Error {
+        match &self.failed {
+            Some((kind, text)) => io::Error::new(*kind, text.clone()),
+            None if self.given_up => io::Error::new(io::ErrorKind::StorageFull, "spans have given way to events"),
+            None => io::Error::new(io::ErrorKind::QuotaExceeded, "there are too many in memory"),
+        }
+    }
+
+    /// How many bytes a file that is given up would leave to others.
+    pub(super) fn written(&self) -> u64 {
+        self.tail.written
+    }
+
+    fn forsake(&mut self) -> u64 {
+        let rows = self.table.take().map_or(0, |table| table.rows());
+        self.lost = self.lost.saturating_add(rows);
+        self.given_up = true;
+        let tail = std::mem::take(&mut self.tail);
+        self.settle();
+        tail.written
+    }
+
+    /// Ends the file. There is none without spans.
+    pub(super) fn seal(&mut self, session: &Session) -> Option<SealedSpans> {
+        let table = self.table.take()?;
+        let rows = table.rows();
+        match table.finish(session) {
+            Ok(mut bytes) => {
+                let mut tail = std::mem::take(&mut self.tail);
+                tail.waiting.append(&mut bytes);
+                Some(SealedSpans { tail, rows })
+            }
+            Err(_) => {
+                self.lost = self.lost.saturating_add(rows);
+                None
+            }
+        }
+    }
+}
+
+/// A file that has all its spans, but not all of it is on disk.
+pub(super) struct SealedSpans {
+    tail: Tail,
+    /// How many spans it has.
+    pub(super) rows: u64,
+}
+
+impl SealedSpans {
+    /// Writes the rest, gives the file its name, and tells how many bytes it wrote.
+    pub(super) fn write(&mut self, files: &dyn Files, dir: &Path) -> (u64, io::Result<()>) {
+        let before = self.tail.written;
+        let result = self.tail.write(files, dir);
+        let result = result.and_then(|()| files.rename(&dir.join(PARTIAL), &dir.join(SPANS)));
+        (self.tail.written.saturating_sub(before), result)
+    }
+
+    /// Removes what there is of it.
+    pub(super) fn remove(&self, files: &dyn Files, dir: &Path) {
+        let _ = files.remove(&dir.join(PARTIAL));
+    }
+
+    /// How many bytes wait.
+    pub(super) fn pending_bytes(&self) -> usize {
+        self.tail.waiting.len()
+    }
+}
+
+impl Tail {
+    /// Writes what waits. What could not be written still waits.
+    fn write(&mut self, files: &dyn Files, dir: &Path) -> io::Result<()> {
+        if self.waiting.is_empty() {
+            return Ok(());
+        }
+        // It is not open in between: there may be many sessions, and they write seldom.
+        let mut out = files.open(&dir.join(PARTIAL), true)?;
+        out.seek(SeekFrom::Start(self.written))?;
+        let mut done = 0;
+        let result = loop {
+            match self.waiting.get(done..) {
+                None | Some([]) => break out.flush(),
+                Some(rest) => match out.write(rest) {
+                    Ok(0) => break Err(io::ErrorKind::WriteZero.into()),
+                    Ok(count) => done += count,
+                    Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                    Err(error) => break Err(error),
+                },
+            }
+        };
+        self.waiting.drain(..done.min(self.waiting.len()));
+        self.written = self.written.saturating_add(done as u64);
+        result
+    }
+}

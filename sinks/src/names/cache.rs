@@ -1,0 +1,142 @@
+//! Names that were looked up before.
+
+use std::{collections::HashMap, sync::Arc};
+
+use codec::{
+    FunctionId, ModuleId, SessionNs,
+    span::{Span, What},
+};
+
+use super::{Named, UNKNOWN, of_function};
+use crate::Catalog;
+
+/// The names of one session's functions, for those who need them over and over. A name that was not known is asked
+/// for again.
+#[derive(Debug, Default)]
+pub struct NameCache {
+    functions: HashMap<FunctionId, KnownName>,
+    modules: HashMap<ModuleId, Arc<str>>,
+    addresses: HashMap<(ModuleId, u64), At>,
+    /// The last one that is in no table.
+    other: KnownName,
+    /// About how many bytes the names take.
+    bytes: usize,
+}
+
+/// What something is called: [`Named`], to keep.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct KnownName {
+    /// Its symbol.
+    pub raw: Option<Arc<str>>,
+    /// Its name for people.
+    pub pretty: Arc<str>,
+    /// The path of its module.
+    pub module: Option<Arc<str>>,
+}
+
+/// The function at an address, and how many functions were known when it was looked up.
+#[derive(Debug, Clone, Copy)]
+struct At {
+    function: Option<FunctionId>,
+    functions: usize,
+}
+
+/// With more than this it starts anew.
+const MOST_BYTES: usize = 64 << 20;
+
+/// What an entry is taken to need beside its names.
+const ENTRY_BYTES: usize = 128;
+
+impl NameCache {
+    /// One that knows nothing.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// What a span is called.
+    pub fn of(&mut self, catalog: &Catalog, span: &Span) -> &KnownName {
+        self.name(catalog, &span.what, span.start)
+    }
+
+    /// What `what` is called, which ran at this time.
+    pub fn name(&mut self, catalog: &Catalog, what: &What, at: SessionNs) -> &KnownName {
+        match what {
+            What::Function(function) => self.function(catalog, *function),
+            What::Address(address) => self.address(catalog, *address, at),
+            What::Named(name) if !name.is_empty() => self.other(None, Arc::clone(name), None),
+            What::Named(_) | What::Unknown => self.other(None, UNKNOWN.into(), None),
+        }
+    }
+
+    /// What a function is called.
+    pub fn function(&mut self, catalog: &Catalog, function: FunctionId) -> &KnownName {
+        // Looked up twice, since a borrow that may be returned would last until the end.
+        if !self.functions.contains_key(&function) {
+            let Named { raw, pretty, module } = of_function(catalog, function);
+            let known = raw.is_some() && (module.is_some() || function.module() == ModuleId(0));
+            let module = module.map(|path| self.module(function.module(), path));
+            let raw: Option<Arc<str>> = raw.map(Into::into);
+            // Mostly both are the same, and need be there only once.
+            let pretty = match &raw {
+                Some(raw) if **raw == *pretty => Arc::clone(raw),
+                _ => pretty.into(),
+            };
+            if !known {
+                return self.other(raw, pretty, module);
+            }
+            self.make_room(raw.as_ref().map_or(0, |raw| raw.len()).saturating_add(pretty.len()));
+            self.functions.insert(function, KnownName { raw, pretty, module });
+        }
+        self.functions.get(&function).unwrap_or(&self.other)
+    }
+
+    fn address(&mut self, catalog: &Catalog, address: u64, at: SessionNs) -> &KnownName {
+        let module = catalog.module_at(address, Some(at));
+        let place = module.and_then(|id| Some((id, address.wrapping_sub(catalog.module(id)?.base))));
+        let function = place.and_then(|place| self.function_in(catalog, place));
+        if let Some(function) = function {
+            return self.function(catalog, function);
+        }
+        let path = module.and_then(|id| Some(self.module(id, catalog.module_path(id)?)));
+        self.other(None, format!("{address:#x}").into(), path)
+    }
+
+    fn function_in(&mut self, catalog: &Catalog, place: (ModuleId, u64)) -> Option<FunctionId> {
+        let functions = catalog.function_count();
+        if let Some(found) = self.addresses.get(&place).filter(|found| found.functions == functions) {
+            return found.function;
+        }
+        let function = catalog.function_in(place.0, place.1);
+        self.make_room(0);
+        self.addresses.insert(place, At { function, functions });
+        function
+    }
+
+    fn module(&mut self, id: ModuleId, path: &str) -> Arc<str> {
+        match self.modules.get(&id) {
+            Some(known) if **known == *path => Arc::clone(known),
+            _ => {
+                let path: Arc<str> = path.into();
+                self.make_room(path.len());
+                self.modules.insert(id, Arc::clone(&path));
+                path
+            }
+        }
+    }
+
+    fn other(&mut self, raw: Option<Arc<str>>, pretty: Arc<str>, module: Option<Arc<str>>) -> &KnownName {
+        self.other = KnownName { raw, pretty, module };
+        &self.other
+    }
+
+    fn make_room(&mut self, bytes: usize) {
+        let bytes = bytes.saturating_add(ENTRY_BYTES);
+        self.bytes = self.bytes.saturating_add(bytes);
+        if self.bytes > MOST_BYTES {
+            self.functions.clear();
+            self.modules.clear();
+            self.addresses.clear();
+            self.bytes = bytes;
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! The order in which spans that close one by one begin and end on a picture's tracks.
+//!
+//! Viewers take begins and ends sorted by time, and those of one time in the order in which they were written. Spans
+//! close from the inside out, so where a function begins at the same time as what it calls, it would be drawn inside
+//! of it. Only the first calls of a function can begin when it does: these wait for it to close, and only their begins;
+//! everything else is passed on at once.
+//!
+//! Spans that overlap and do not nest, those of other stacks of a thread for instance, get lanes of their own.
+
+mod hulls;
+
+use std::{
+    cmp::Reverse,
+    collections::{BinaryHeap, HashMap},
+    hash::Hash,
+};
+
+use codec::span::{Span, SpanId};
+
+use hulls::Hulls;
+
+/// How many callers may be waited for. Beyond that, nobody is waited for any longer.
+const MOST_WAITING: usize = 1 << 20;
+/// How many begins may wait for one caller.
+const MOST_HELD: usize = 4096;
+
+/// One side of a span.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Edge {
+    /// It begins.
+    Begin,
+    /// It ends.
+    End,
+}
+
+/// A begin or an end, to be written on a lane of its track. Lane 0 is the track itself.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Step<T> {
+    pub(crate) edge: Edge,
+    pub(crate) track: T,
+    pub(crate) lane: usize,
+    pub(crate) span: Span,
+}
+
+/// Spans on tracks, where they nest.
+#[derive(Debug)]
+pub(crate) struct Nest<T> {
+    /// The steps that wait for a span to close.
+    waiting: HashMap<SpanId, Waiting<T>>,
+    tracks: HashMap<T, Track>,
+}
+
+/// The first that a span called, in the order in which they began.
+#[derive(Debug)]
+struct Waiting<T> {
+    start: u64,
+    steps: Vec<Step<T>>,
+}
+
+#[derive(Debug, Default)]
+struct Track {
+    hulls: Hulls,
+    lanes: Lanes,
+}
+
+impl<T> Default for Nest<T> {
+    fn default() -> Self {
+        Self { waiting: HashMap::new(), tracks: HashMap::new() }
+    }
+}
+
+impl<T: Copy + Eq + Hash> Nest<T> {
+    /// A span has closed that lies on `track`, there inside of `parent`. It must have an end. Passes on what is to be
+    /// written now.
+    pub(crate) fn close(&mut self, track: T, parent: Option<SpanId>, span: Span, mut pass: impl FnMut(Step<T>)) {
+        let (start, end) = (span.start.0, span.end.unwrap_or(span.start).0);
+        let place = self.tracks.entry(track).or_default();
+        let lane = match place.hulls.admit(parent, start, end) {
+            true => 0,
+            false => 1 + place.lanes.admit(start, end),
+        };
+        let mut inner = self.waiting.remove(&span.id).unwrap_or(Waiting { start, steps: Vec::new() });
+        if inner.start != start || lane > 0 {
+            inner.steps.drain(..).for_each(&mut pass);
+        }
+        let begin = Step { edge: Edge::Begin, track, lane, span: span.clone() };
+        let finish = Step { edge: Edge::End, track, lane, span };
+        let parent = parent.filter(|parent| lane == 0 && self.may_wait(*parent, start, &mut pass));
+        let Some(parent) = parent else {
+            pass(begin);
+            inner.steps.into_iter().for_each(&mut pass);
+            pass(finish);
+            return;
+        };
+        let waiting = self.waiting.entry(parent).or_insert(Waiting { start, steps: Vec::new() });
+        waiting.steps.push(begin);
+        waiting.steps.append(&mut inner.steps);
+        // Only what ends as it begins has an end that waits: all other ends come later than what waits.
+        if start == end {
+            waiting.steps.push(finish);
+        } else {
+            pass(finish);
+        }
+    }
+
+    /// Nothing more is inside of a span that lies on no track, or on another.
+    pub(crate) fn release(&mut self, span: SpanId, pass: impl FnMut(Step<T>)) {
+        if let Some(waiting) = self.waiting.remove(&span) {
+            waiting.steps.into_iter().for_each(pass);
+        }
+    }
+
+    /// Nothing more comes on a track.
+    pub(crate) fn forget(&mut self, track: T) {
+        self.tracks.remove(&track);
+    }
+
+    /// Nothing more comes.
+    pub(crate) fn finish(&mut self, mut pass: impl FnMut(Step<T>)) {
+        for (_, waiting) in std::mem::take(&mut self.waiting) {
+            waiting.steps.into_iter().for_each(&mut pass);
+        }
+    }
+
+    /// Whether a span with this start may begin when its caller does, which has not closed yet.
+    fn may_wait(&mut self, parent: SpanId, start: u64, mut pass: impl FnMut(Step<T>)) -> bool {
+        let Some(waiting) = self.waiting.get_mut(&parent) else {
+            if self.waiting.len() >= MOST_WAITING {
+                self.finish(pass);
+            }
+            return true;
+        };
+        if waiting.steps.len() >= MOST_HELD {
+            waiting.steps.drain(..).for_each(&mut pass);
+        }
+        waiting.start == start
+    }
+}
+
+/// Lanes for spans that overlap: on each, one span after the other.
+#[derive(Debug, Default)]
+pub(crate) struct Lanes {
+    /// When each is free again, the first to be so on top.
+    free: BinaryHeap<Reverse<(u64, usize)>>,
+}
+
+impl Lanes {
+    /// A lane that is free for so long.
+    pub(crate) fn admit(&mut self, start: u64, end: u64) -> usize {
+        let next = self.free.len();
+        let lane = match self.free.peek() {
+            Some(Reverse((free, lane))) if *free <= start => *lane,
+            _ => next,
+        };
+        if lane < next {
+            self.free.pop();
+        }
+        self.free.push(Reverse((end, lane)));
+        lane
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,131 @@
+use std::sync::Arc;
+
+use codec::{
+    FunctionId, ModuleId, Position, SessionNs, StreamId, SubstreamId,
+    atf::{FunctionEntry, Manifest},
+    span::{SpanFlags, SpanStatus, What},
+};
+use parquet::{
+    file::reader::{FileReader, SerializedFileReader},
+    record::Field,
+};
+
+use super::*;
+
+fn session(functions: u32) -> Session {
+    let function = |index: u32| {
+        let name = format!("work{index}");
+        let scopes = "4part".repeat(index as usize % 5);
+        let name = format!("_ZN7project9component{scopes}{}{name}Ei", name.len());
+        FunctionEntry { id: FunctionId::new(ModuleId(0), index).0, name, ..FunctionEntry::default() }
+    };
+    let manifest = Manifest {
+        functions: (0..functions).map(function).collect(),
+        clock: Some("boottime".into()),
+        clock_zero_ns: Some(77),
+        ..Manifest::default()
+    };
+    Session::new("s".into(), None, String::new(), 0, Catalog::from_manifest(&manifest))
+}
+
+fn frame(number: u64, functions: u64) -> Span {
+    // Numbers that look as if nobody had chosen them.
+    let mut random = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    random = (random ^ (random >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    random = (random ^ (random >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb) >> 54;
+    let (stream, depth) = (StreamId((number / 4096 % 8) as u32), (random % 24) as u32);
+    Span {
+        id: SpanId::new(stream, Position(2 * number)),
+        parent: Some(SpanId::new(stream, Position(2 * number - random % 16))),
+        twin: None,
+        what: What::Function(FunctionId::new(ModuleId(0), (random % functions) as u32)),
+        kind: SpanKind::Frame,
+        status: SpanStatus::Matched,
+        reason: None,
+        flags: SpanFlags::default(),
+        stream,
+        substream: SubstreamId(0),
+        depth,
+        start: SessionNs(1000 * number + random % 700),
+        end: Some(SessionNs(1000 * number + 1000 + random)),
+        more: None,
+    }
+}
+
+/// The bytes of a whole file.
+fn file(session: &Session, spans: &[Span], group: usize) -> Vec<u8> {
+    let mut table = SpanTable::new().expect("it starts");
+    let mut bytes = Vec::new();
+    for span in spans {
+        table.push(&session.catalog(), span).expect("it is taken");
+        if table.waiting_rows() >= group {
+            table.end_group().expect("it ends");
+            bytes.extend(table.take_bytes());
+        }
+    }
+    bytes.extend(table.finish(session).expect("it ends"));
+    bytes
+}
+
+#[test]
+fn rows_are_read_back_from_every_group() {
+    let session = session(10);
+    let mut spans: Vec<_> = (100..5100).map(|number| frame(number, 10)).collect();
+    let threads = vec![StreamId(4), StreamId(u32::MAX)];
+    let cause: Option<Arc<str>> = Some("network".into());
+    spans[3].more = Some(Box::new(More { threads, key: Some(u64::MAX), cause, ..More::default() }));
+    spans[3].flags = SpanFlags::SYNC.with(SpanFlags::ORPHAN, true);
+    spans[4].end = None;
+    for group in [1, 7, 4096, usize::MAX] {
+        let few = if group == 1 { 50 } else { spans.len() };
+        let reader =
+            SerializedFileReader::new(bytes::Bytes::from(file(&session, &spans[..few], group))).expect("a file");
+        assert_eq!(reader.metadata().num_row_groups(), few.div_ceil(group));
+        let rows: Vec<Vec<(String, Field)>> = reader
+            .get_row_iter(None)
+            .expect("rows")
+            .map(|row| {
+                row.expect("a row").get_column_iter().map(|(name, field)| (name.clone(), field.clone())).collect()
+            })
+            .collect();
+        assert_eq!(rows.len(), few);
+        let field = |row: usize, name: &str| -> String {
+            rows[row].iter().find(|(known, _)| known == name).map(|(_, field)| field.to_string()).expect("a column")
+        };
+        for (row, span) in spans[..few].iter().enumerate() {
+            assert_eq!(field(row, "id"), span.id.to_string());
+            assert_eq!(field(row, "start_ns"), span.start.0.to_string());
+            assert_eq!(field(row, "depth"), span.depth.to_string());
+            assert!(field(row, "function").starts_with("\"project::component"), "{}", field(row, "function"));
+        }
+        assert_eq!((field(3, "threads"), field(3, "key")), ("[4, 4294967295]".into(), u64::MAX.to_string()));
+        assert_eq!((field(3, "cause"), field(3, "flags")), ("\"network\"".into(), "\"sync,orphan\"".into()));
+        assert_eq!(
+            (field(4, "end_ns"), field(4, "threads"), field(4, "flags")),
+            ("null".into(), "null".into(), "\"\"".into())
+        );
+    }
+}
+
+#[test]
+fn a_file_says_whose_spans_it_has() {
+    let session = session(1);
+    let reader = SerializedFileReader::new(bytes::Bytes::from(file(&session, &[], 1))).expect("a file");
+    let told = reader.metadata().file_metadata().key_value_metadata().cloned().unwrap_or_default();
+    let told: Vec<_> = told.iter().map(|told| (&*told.key, told.value.as_deref().unwrap_or_default())).collect();
+    assert!(told.contains(&("session_name", "s")) && told.contains(&("clock_zero_ns", "77")), "{told:?}");
+    let columns: Vec<_> =
+        reader.metadata().file_metadata().schema().get_fields().iter().map(|field| field.name().to_owned()).collect();
+    assert!(columns.iter().eq(SPAN_COLUMNS.iter().map(|column| column.name)));
+}
+
+#[test]
+fn a_million_frames_take_few_bytes() {
+    let session = session(2000);
+    let spans: Vec<_> = (100..1_000_100).map(|number| frame(number, 2000)).collect();
+    let started = std::time::Instant::now();
+    let bytes = file(&session, &spans, usize::MAX);
+    let (per_span, took) = (bytes.len() as f64 / spans.len() as f64, started.elapsed());
+    println!("{per_span:.1} bytes a span, {:.0} spans a second", spans.len() as f64 / took.as_secs_f64());
+    assert!(per_span < 40.0, "{per_span}");
+}

@@ -1,0 +1,71 @@
+//! Texts that are written once and then called by a number.
+
+use std::{collections::HashMap, sync::Arc};
+
+use codec::FunctionId;
+
+use super::{fields::interned, proto::Message};
+
+/// With more than this all is forgotten, here and by the reader.
+const MOST_BYTES: usize = 32 << 20;
+/// What an entry is taken to need beside its text.
+const ENTRY_BYTES: usize = 96;
+
+/// What sort of text it is. Each sort has numbers of its own.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Sort {
+    Category,
+    Name,
+    NoteName,
+    Text,
+}
+
+/// What the reader knows, and what is to be told with the next packet.
+#[derive(Debug, Default)]
+pub(super) struct Intern {
+    categories: HashMap<Box<str>, u64>,
+    names: HashMap<Box<str>, u64>,
+    note_names: HashMap<Box<str>, u64>,
+    texts: HashMap<Box<str>, u64>,
+    functions: HashMap<FunctionId, (u64, Option<Arc<str>>)>,
+    bytes: usize,
+    pub(super) news: Message,
+}
+
+impl Intern {
+    /// The number of a text.
+    pub(super) fn text(&mut self, sort: Sort, text: &str) -> u64 {
+        let (known, field) = match sort {
+            Sort::Category => (&mut self.categories, interned::EVENT_CATEGORIES),
+            Sort::Name => (&mut self.names, interned::EVENT_NAMES),
+            Sort::NoteName => (&mut self.note_names, interned::DEBUG_ANNOTATION_NAMES),
+            Sort::Text => (&mut self.texts, interned::DEBUG_ANNOTATION_STRING_VALUES),
+        };
+        if let Some(number) = known.get(text) {
+            return *number;
+        }
+        let number = known.len() as u64 + 1;
+        known.insert(text.into(), number);
+        self.bytes = self.bytes.saturating_add(text.len()).saturating_add(ENTRY_BYTES);
+        let mut entry = Message::new();
+        entry.number(interned::IID, number).text(interned::NAME, text);
+        self.news.message(field, &entry);
+        number
+    }
+
+    /// The name of a function that was looked up before, and its symbol if that differs.
+    pub(super) fn function(&self, function: FunctionId) -> Option<(u64, Option<Arc<str>>)> {
+        self.functions.get(&function).cloned()
+    }
+
+    /// Remembers it.
+    pub(super) fn remember(&mut self, function: FunctionId, number: u64, symbol: Option<Arc<str>>) {
+        self.bytes = self.bytes.saturating_add(ENTRY_BYTES);
+        self.functions.insert(function, (number, symbol));
+    }
+
+    /// Whether there is too much of it.
+    pub(super) fn is_full(&self) -> bool {
+        self.bytes > MOST_BYTES
+    }
+}

@@ -1,0 +1,95 @@
+//! Messages in the encoding of protocol buffers, written field by field.
+
+/// A message that is being written.
+#[derive(Debug, Default)]
+pub(super) struct Message(Vec<u8>);
+
+const VARINT: u32 = 0;
+const FIXED64: u32 = 1;
+const BYTES: u32 = 2;
+
+impl Message {
+    /// A message with no field.
+    pub(super) fn new() -> Self {
+        Self::default()
+    }
+
+    /// A number: `uint64`, `uint32`, `int64` that is not negative, `bool` or an enumeration.
+    pub(super) fn number(&mut self, field: u32, value: u64) -> &mut Self {
+        self.tag(field, VARINT);
+        varint(&mut self.0, value);
+        self
+    }
+
+    /// A `fixed64`.
+    pub(super) fn fixed(&mut self, field: u32, value: u64) -> &mut Self {
+        self.tag(field, FIXED64);
+        self.0.extend_from_slice(&value.to_le_bytes());
+        self
+    }
+
+    /// A `string` or `bytes`.
+    pub(super) fn text(&mut self, field: u32, text: &str) -> &mut Self {
+        self.bytes(field, text.as_bytes())
+    }
+
+    /// A message inside of this one.
+    pub(super) fn message(&mut self, field: u32, inner: &Self) -> &mut Self {
+        self.bytes(field, &inner.0)
+    }
+
+    /// No field is there any longer.
+    pub(super) fn clear(&mut self) {
+        self.0.clear();
+    }
+
+    /// Whether no field is there.
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Writes the message as a field of another one that is written to `out`.
+    pub(super) fn write(&self, field: u32, out: &mut Vec<u8>) {
+        varint(out, u64::from(field << 3 | BYTES));
+        varint(out, self.0.len() as u64);
+        out.extend_from_slice(&self.0);
+    }
+
+    fn bytes(&mut self, field: u32, bytes: &[u8]) -> &mut Self {
+        self.tag(field, BYTES);
+        varint(&mut self.0, bytes.len() as u64);
+        self.0.extend_from_slice(bytes);
+        self
+    }
+
+    fn tag(&mut self, field: u32, wire: u32) {
+        varint(&mut self.0, u64::from(field << 3 | wire));
+    }
+}
+
+#[allow(clippy::cast_possible_truncation)] // seven bits at a time
+fn varint(out: &mut Vec<u8>, mut value: u64) {
+    while value >= 0x80 {
+        out.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    out.push(value as u8);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_are_written_as_protocol_buffers_are() {
+        let (mut inner, mut out) = (Message::new(), Vec::new());
+        inner.number(1, 150).text(2, "testing");
+        Message::new().number(1, 0).fixed(47, 1).message(3, &inner).write(1, &mut out);
+        let mut expected = vec![0x0a, 26, 0x08, 0, 0xf9, 0x02, 1, 0, 0, 0, 0, 0, 0, 0, 0x1a, 12, 0x08, 0x96, 0x01];
+        expected.extend_from_slice(b"\x12\x07testing");
+        assert_eq!(out, expected);
+        out.clear();
+        varint(&mut out, u64::MAX);
+        assert_eq!(out, [0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01]);
+    }
+}

@@ -1,0 +1,217 @@
+//! A session as a picture: which spans lie on which tracks, and which arrows lead from one to another.
+
+use std::{borrow::Cow, collections::HashMap};
+
+use codec::{
+    SessionNs, StreamId,
+    span::{Span, SpanId, SpanKind, SpanStatus},
+};
+
+use crate::{
+    held::Held,
+    nest::{Edge, Lanes, Nest, Step},
+};
+
+/// Where spans lie.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum Track {
+    /// The process: nothing but what stands for the whole trace.
+    Process,
+    /// What a thread called.
+    Thread(StreamId),
+    /// What is missing of a thread.
+    Gaps(StreamId),
+    /// The threads, each from its start to its end.
+    Threads,
+    /// All dispatch queues.
+    Queues,
+    /// What ran on a dispatch queue.
+    Queue(u64),
+    /// Blocks whose queue nobody knows.
+    Blocks,
+    /// Dispatch groups.
+    Groups,
+    /// All tasks.
+    Tasks,
+    /// A task with its turns and suspensions.
+    Task(SpanId),
+    /// Turns and suspensions whose task nobody knows.
+    Jobs,
+    /// Callbacks.
+    Callbacks,
+}
+
+impl Track {
+    /// Where a span lies.
+    fn of(span: &Span) -> Self {
+        match span.kind {
+            SpanKind::Frame | SpanKind::Event => Self::Thread(span.stream),
+            SpanKind::Gap => Self::Gaps(span.stream),
+            SpanKind::Thread => Self::Threads,
+            SpanKind::Block => span.more.as_ref().and_then(|more| more.queue).map_or(Self::Blocks, Self::Queue),
+            SpanKind::Group => Self::Groups,
+            SpanKind::Task => Self::Task(span.id),
+            SpanKind::Job | SpanKind::Suspension => span.parent.map_or(Self::Jobs, Self::Task),
+            SpanKind::Callback => Self::Callbacks,
+        }
+    }
+
+    /// Whether spans lie inside of one another there.
+    fn nests(self) -> bool {
+        matches!(self, Self::Thread(_) | Self::Task(_))
+    }
+}
+
+/// The spans of a session, on their tracks.
+#[derive(Debug, Default)]
+pub(crate) struct Picture {
+    held: Held,
+    nest: Nest<Track>,
+    lanes: HashMap<Track, Lanes>,
+}
+
+impl Picture {
+    /// Enters a span, and passes on what is to be written now. Of one that is only told to be open the end is awaited.
+    pub(crate) fn add(&mut self, span: &Span, pass: impl FnMut(Step<Track>)) {
+        if span.status == SpanStatus::Open {
+            self.held.hold(span);
+        } else {
+            self.held.settle(span);
+            let end = span.end.unwrap_or(span.start).max(span.start);
+            self.close(Span { end: Some(end), ..span.clone() }, pass);
+        }
+    }
+
+    /// Passes on all that is left: what never closed ends with the trace.
+    pub(crate) fn finish(&mut self, mut pass: impl FnMut(Step<Track>)) {
+        for span in self.held.finish() {
+            self.close(span, &mut pass);
+        }
+        self.nest.finish(pass);
+    }
+
+    fn close(&mut self, span: Span, mut pass: impl FnMut(Step<Track>)) {
+        let track = Track::of(&span);
+        if track.nests() {
+            let is_task = span.kind == SpanKind::Task;
+            // Whoever made a task is on another track.
+            let parent = span.parent.filter(|_| !is_task);
+            self.nest.close(track, parent, span, pass);
+            if is_task {
+                self.nest.forget(track);
+            }
+            return;
+        }
+        self.nest.release(span.id, &mut pass);
+        let end = span.end.unwrap_or(span.start);
+        let lane = self.lanes.entry(track).or_default().admit(span.start.0, end.0);
+        pass(Step { edge: Edge::Begin, track, lane, span: span.clone() });
+        pass(Step { edge: Edge::End, track, lane, span });
+    }
+}
+
+/// One end of an arrow that is not at a span: a point on a thread's track.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Point {
+    pub(crate) name: &'static str,
+    pub(crate) stream: StreamId,
+    pub(crate) at: SessionNs,
+}
+
+/// An arrow from what caused something to where that happened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Arrow {
+    /// Its number among the arrows of its session.
+    pub(crate) id: u64,
+    pub(crate) from: Point,
+    /// Where it ends, if that is not where the span begins.
+    pub(crate) to: Option<Point>,
+    /// Whether it leads through the span.
+    pub(crate) through: bool,
+}
+
+/// The arrows that belong to a span: to where it began, and, of a thread, to who joined it.
+pub(crate) fn arrows(span: &Span) -> impl Iterator<Item = Arrow> {
+    let more = span.more.as_deref();
+    let number = span.id.number();
+    let end_stream = more.and_then(|more| more.end_stream).unwrap_or(span.stream);
+    let first = match span.kind {
+        SpanKind::Suspension => {
+            let from = Point { name: "suspend", stream: span.stream, at: span.start };
+            let resumed = span.end.filter(|_| span.status == SpanStatus::Matched);
+            resumed.map(|at| {
+                let to = Some(Point { name: "resume", stream: end_stream, at });
+                Arrow { id: number << 1, from, to, through: true }
+            })
+        }
+        SpanKind::Thread | SpanKind::Block | SpanKind::Task | SpanKind::Callback => more.and_then(|more| {
+            let name = match span.kind {
+                SpanKind::Thread => "pthread_create",
+                SpanKind::Block => "submit",
+                SpanKind::Task => "create",
+                _ => "register",
+            };
+            // Nothing happens before what causes it; where clocks say so, they are wrong by that much.
+            let from = Point { name, stream: more.creator?, at: more.created?.min(span.start) };
+            Some(Arrow { id: number << 1, from, to: None, through: true })
+        }),
+        _ => None,
+    };
+    let joiner = more.and_then(|more| more.joiner).filter(|_| span.kind == SpanKind::Thread);
+    let join = joiner.zip(span.end).map(|(stream, at)| {
+        let from = Point { name: "thread end", stream: end_stream, at };
+        Arrow { id: number << 1 | 1, from, to: Some(Point { name: "pthread_join", stream, at }), through: false }
+    });
+    first.into_iter().chain(join)
+}
+
+/// Something that is known of a span beside its name and its time.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Note {
+    /// A number.
+    Number(u64),
+    /// An address, or what looks like one.
+    Address(u64),
+    /// A text.
+    Text(Cow<'static, str>),
+}
+
+/// What is known of a span. Of a frame that simply returned, nothing: there are too many of them.
+pub(crate) fn notes(span: &Span, mut note: impl FnMut(&'static str, Note)) {
+    let ordinary = span.status == SpanStatus::Matched && matches!(span.kind, SpanKind::Frame | SpanKind::Event);
+    if span.kind != SpanKind::Gap && !ordinary {
+        note("status", Note::Text(span.status.name().into()));
+    }
+    if let Some(reason) = span.reason {
+        note("reason", Note::Text(reason.name().into()));
+    }
+    if span.flags.0 != 0 {
+        note("flags", Note::Text(span.flags.to_string().into()));
+    }
+    let Some(more) = span.more.as_deref() else { return };
+    match more.key {
+        Some(count) if span.kind == SpanKind::Gap => note("count", Note::Number(count)),
+        Some(key) => note("key", Note::Address(key)),
+        None => {}
+    }
+    if let Some(cause) = &more.cause {
+        note("cause", Note::Text(cause.to_string().into()));
+    }
+    let numbers = [
+        ("latency_ns", more.latency),
+        ("suspended_ns", Some(more.suspended).filter(|_| more.suspensions > 0)),
+        ("suspensions", Some(u64::from(more.suspensions)).filter(|count| *count > 0)),
+        ("join_latency_ns", more.join_latency),
+    ];
+    for (name, number) in numbers {
+        number.into_iter().for_each(|number| note(name, Note::Number(number)));
+    }
+    let addresses =
+        [("queue", more.queue), ("group", more.group), ("argument", more.argument), ("result", more.result)];
+    for (name, address) in addresses {
+        address.into_iter().for_each(|address| note(name, Note::Address(address)));
+    }
+    if let Some(ending) = more.ending {
+        note("ending", Note::Text(ending.name().into()));
+    }
+}

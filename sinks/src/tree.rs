@@ -1,0 +1,263 @@
+//! The call tree: what called what, how often and for how long, made from spans as they close.
+//!
+//! ```text
+//! let mut tree = CallTree::new(Grouping::Threads);
+//! tree.add(&span);                                  // every span, in the order in which they close
+//! tree.finish();                                    // once, before it is read
+//! for (owner, root) in tree.roots() {               // a thread or a task
+//!     for node in root.children() {                 // its outermost functions, those that took longest first
+//!         (node.what(), node.count(), node.total_ns(), node.self_ns(), node.children());
+//!     }
+//! }
+//! ```
+//!
+//! Calls of the same function from the same place are one node. What waits for its caller to close is a subtree that is
+//! already folded, so memory grows with the number of different call paths and not with the number of calls.
+
+mod arena;
+
+use std::collections::{BTreeMap, HashMap};
+
+use codec::{
+    StreamId, SubstreamId,
+    span::{Span, SpanId, SpanKind, SpanStatus, What},
+};
+
+use crate::held::Held;
+use arena::{Arena, Index, Kind};
+
+/// How many nodes there may be. Beyond that, what a function called is counted as its own time.
+const MOST_NODES: usize = 4 << 20;
+/// Only subtrees with fewer nodes than this are given up so: what stands near the root is worth most.
+const SMALL_NODES: usize = 1024;
+/// How many callers may be waited for. Beyond that, what waits is taken to be called by nobody.
+const MOST_WAITING: usize = 1 << 20;
+
+/// What a call tree belongs to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Owner {
+    /// A thread.
+    Thread(StreamId),
+    /// A task, on whichever threads it ran.
+    Task(SubstreamId),
+}
+
+/// How many trees there are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Grouping {
+    /// One for each thread, with whatever it ran.
+    #[default]
+    Threads,
+    /// One for each task, and one for each thread with what it ran beside tasks.
+    Tasks,
+}
+
+/// The call trees of all threads, or of all tasks and threads.
+#[derive(Debug)]
+pub struct CallTree {
+    grouping: Grouping,
+    arena: Arena,
+    held: Held,
+    /// What was called by spans that have not closed yet.
+    waiting: HashMap<SpanId, Waiting>,
+    roots: BTreeMap<Owner, Index>,
+    most_nodes: usize,
+    cut: u64,
+}
+
+/// What a span that has not closed yet has called so far.
+#[derive(Debug, Default)]
+struct Waiting {
+    /// A node without a name for each thread or task that the calls belong to: mostly one.
+    nodes: Vec<(Owner, Index)>,
+    /// How long the calls took.
+    called_ns: u64,
+}
+
+impl CallTree {
+    /// A tree of nothing.
+    pub fn new(grouping: Grouping) -> Self {
+        Self {
+            grouping,
+            arena: Arena::default(),
+            held: Held::default(),
+            waiting: HashMap::new(),
+            roots: BTreeMap::new(),
+            most_nodes: MOST_NODES,
+            cut: 0,
+        }
+    }
+
+    /// Enters a span. Frames and events count; of a span that is only told to be open the end is awaited.
+    pub fn add(&mut self, span: &Span) {
+        if span.status == SpanStatus::Open {
+            self.held.hold(span);
+        } else {
+            self.held.settle(span);
+            self.close(span);
+        }
+    }
+
+    /// Enters those that never closed, as if they had at the end of the trace.
+    pub fn finish(&mut self) {
+        for span in self.held.finish() {
+            self.close(&span);
+        }
+        self.abandon();
+    }
+
+    /// The trees: under each root are the outermost functions.
+    pub fn roots(&self) -> impl Iterator<Item = (Owner, Node<'_>)> {
+        self.roots.iter().map(|(owner, index)| (*owner, Node { arena: &self.arena, index: *index }))
+    }
+
+    /// The tree of one thread or task.
+    pub fn root(&self, owner: Owner) -> Option<Node<'_>> {
+        self.roots.get(&owner).map(|index| Node { arena: &self.arena, index: *index })
+    }
+
+    /// All that ran, each once.
+    pub fn whats(&self) -> impl Iterator<Item = &What> {
+        self.arena.whats()
+    }
+
+    /// How many nodes were too many: what was called there is in their callers' own time.
+    pub fn cut(&self) -> u64 {
+        self.cut
+    }
+
+    fn close(&mut self, span: &Span) {
+        let waiting = self.waiting.remove(&span.id);
+        if !matches!(span.kind, SpanKind::Frame | SpanKind::Event) {
+            if let Some(waiting) = waiting {
+                self.promote(waiting, None);
+            }
+            return;
+        }
+        let owner = self.owner(span);
+        let total_ns = span.end.unwrap_or_default().0.saturating_sub(span.start.0);
+        let called_ns = waiting.as_ref().map_or(0, |waiting| waiting.called_ns);
+        let mut node = waiting.and_then(|waiting| self.promote(waiting, Some(owner)));
+        let mut self_ns = total_ns.saturating_sub(called_ns);
+        if let Some(callees) = node.filter(|_| self.arena.len() > self.most_nodes)
+            && let Some(removed) = self.arena.remove_if_small(callees, SMALL_NODES)
+        {
+            self.cut = self.cut.saturating_add(removed.saturating_sub(1));
+            (node, self_ns) = (None, total_ns);
+        }
+        let node = node.unwrap_or_else(|| self.arena.insert());
+        self.arena.count(node, total_ns, self_ns);
+        let kind = self.arena.kind(&span.what);
+        let above = match span.parent {
+            Some(parent) => self.caller(parent, owner, total_ns),
+            None => self.root_index(owner),
+        };
+        self.arena.attach(above, kind, node);
+    }
+
+    /// The node of a caller that has not closed yet.
+    fn caller(&mut self, parent: SpanId, owner: Owner, called_ns: u64) -> Index {
+        if self.waiting.len() >= MOST_WAITING && !self.waiting.contains_key(&parent) {
+            self.abandon();
+        }
+        let waiting = self.waiting.entry(parent).or_default();
+        waiting.called_ns = waiting.called_ns.saturating_add(called_ns);
+        match waiting.nodes.iter().find(|(known, _)| *known == owner) {
+            Some((_, node)) => *node,
+            None => {
+                let node = self.arena.insert();
+                waiting.nodes.push((owner, node));
+                node
+            }
+        }
+    }
+
+    /// Nobody is waited for any longer.
+    fn abandon(&mut self) {
+        for (_, waiting) in std::mem::take(&mut self.waiting) {
+            self.promote(waiting, None);
+        }
+    }
+
+    /// Of what a span called, that which belongs to its own thread or task; the rest was called by nobody there.
+    fn promote(&mut self, waiting: Waiting, own: Option<Owner>) -> Option<Index> {
+        let mut found = None;
+        for (owner, node) in waiting.nodes {
+            if Some(owner) == own {
+                found = Some(node);
+            } else {
+                let root = self.root_index(owner);
+                self.arena.merge(root, node);
+            }
+        }
+        found
+    }
+
+    fn root_index(&mut self, owner: Owner) -> Index {
+        let arena = &mut self.arena;
+        *self.roots.entry(owner).or_insert_with(|| arena.insert())
+    }
+
+    fn owner(&self, span: &Span) -> Owner {
+        match (self.grouping, span.substream) {
+            (Grouping::Threads, _) | (Grouping::Tasks, SubstreamId(0)) => Owner::Thread(span.stream),
+            (Grouping::Tasks, task) => Owner::Task(task),
+        }
+    }
+}
+
+/// A function, called from one place of the tree.
+#[derive(Debug, Clone, Copy)]
+pub struct Node<'tree> {
+    arena: &'tree Arena,
+    index: Index,
+}
+
+impl<'tree> Node<'tree> {
+    /// What ran. Of a root nobody knows.
+    pub fn what(&self) -> &'tree What {
+        self.arena.what(self.data().kind)
+    }
+
+    /// How often it was called. Of a root, 0.
+    pub fn count(&self) -> u64 {
+        self.data().count
+    }
+
+    /// How long it took, in nanoseconds, with all that it called. Of a root, all that its children took.
+    pub fn total_ns(&self) -> u64 {
+        match self.data().count {
+            0 => self.unordered().map(|node| node.data().total_ns).fold(0, u64::saturating_add),
+            _ => self.data().total_ns,
+        }
+    }
+
+    /// How long it took itself, in nanoseconds.
+    pub fn self_ns(&self) -> u64 {
+        self.data().self_ns
+    }
+
+    /// What it called, that which took longest first.
+    pub fn children(&self) -> Vec<Self> {
+        let mut children: Vec<Self> = self.unordered().collect();
+        children.sort_by_key(|node| (std::cmp::Reverse(node.data().total_ns), node.data().kind));
+        children
+    }
+
+    fn unordered(&self) -> impl Iterator<Item = Self> + use<'tree> {
+        let arena = self.arena;
+        arena.children(self.index).map(move |index| Node { arena, index })
+    }
+
+    fn data(&self) -> &'tree arena::Data {
+        self.arena.data(self.index)
+    }
+}
+
+impl Kind {
+    /// A node that stands for no function.
+    pub(crate) const NONE: Self = Self(u32::MAX);
+}
+
+#[cfg(test)]
+mod tests;
