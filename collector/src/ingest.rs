@@ -32,7 +32,7 @@ pub(crate) fn run(args: &IngestArgs) -> Result<ExitCode> {
         Box::new(File::open(&args.input).with_context(|| format!("cannot open {name}"))?)
     };
     let notices = Arc::new(Notices::new());
-    let tee = Tee::open(&sinks, args.limits.memory.0, &notices)?;
+    let tee = Tee::open(&sinks, &args.spans.config(), args.limits.memory.0, &notices)?;
     // A file is never silent, and nobody floods us with one. Where it has more sessions than may be open, the one that
     // was longest without a packet is over.
     let config = Config {

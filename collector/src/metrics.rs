@@ -131,6 +131,9 @@ fn sinks(text: &mut Text, hub: &Hub) {
     };
     each("sink_queue_bytes", "gauge", "Bytes that wait for a sink.", &|lane| lane.queued_bytes.load(Relaxed));
     each("sink_events_total", "counter", "Events that a sink took.", &|lane| lane.events.load(Relaxed));
+    each("sink_spans_total", "counter", "Spans that a sink took, notices of open ones included.", &|lane| {
+        lane.spans.load(Relaxed)
+    });
     each("sink_errors_total", "counter", "Calls of a sink that failed.", &|lane| lane.errors.load(Relaxed));
     each("sink_lost_option_bytes_total", "counter", "Options that a sink was not given, in bytes.", &|lane| {
         lane.lost_option_bytes.load(Relaxed)

@@ -1,11 +1,20 @@
 //! Looking at what was written.
 
 pub(crate) mod events;
+pub(crate) mod export;
 pub(crate) mod info;
 pub(crate) mod repair;
+pub(crate) mod spans;
+pub(crate) mod stats;
+pub(crate) mod top;
+pub(crate) mod tree;
 pub(crate) mod verify;
 
 mod glob;
+mod histogram;
+mod options;
+mod scan;
+mod spanning;
 mod trace;
 
 use std::io::{self, ErrorKind, Write};
@@ -18,12 +27,29 @@ pub(crate) fn ended_early(result: io::Result<()>) -> io::Result<()> {
     }
 }
 
+/// The same for an error that came a longer way.
+fn quiet(result: anyhow::Result<()>) -> anyhow::Result<()> {
+    let is_end = |error: &io::Error| error.kind() == ErrorKind::BrokenPipe;
+    result.or_else(|error| if error.downcast_ref().is_some_and(is_end) { Ok(()) } else { Err(error) })
+}
+
 /// Writes a text at once, and tells whether anybody still reads.
 fn tell(out: &mut impl Write, text: &str) -> io::Result<bool> {
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(false),
         result => result.map(|()| true),
     }
+}
+
+/// A number of nanoseconds for people, with what is left out of it less than a thousandth.
+fn duration(ns: u64) -> String {
+    let (unit, factor) = match ns {
+        0..1_000 => return format!("{ns} ns"),
+        1_000..1_000_000 => ("µs", 1_000),
+        1_000_000..1_000_000_000 => ("ms", 1_000_000),
+        _ => ("s", 1_000_000_000),
+    };
+    format!("{}.{:03} {unit}", ns / factor, ns % factor / (factor / 1000))
 }
 
 /// A text from a trace as a terminal may get it: what would move its cursor or turn its lines around is escaped.
@@ -42,6 +68,12 @@ fn printable(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn durations_are_short() {
+        let times = [0, 999, 1_000, 1_234_567, 999_999_999, 3_600_000_000_000].map(duration);
+        assert_eq!(times, ["0 ns", "999 ns", "1.000 µs", "1.234 ms", "999.999 ms", "3600.000 s"]);
+    }
 
     #[test]
     fn no_control_character_reaches_a_terminal() {

@@ -48,7 +48,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode> {
             None => None,
         };
         let notices = Arc::new(Notices::new());
-        let tee = Tee::open(&sinks, args.limits.memory.0, &notices)?;
+        let tee = Tee::open(&sinks, &args.spans.config(), args.limits.memory.0, &notices)?;
         let mut config = settings::core_config(&args.limits, args.session_timeout.0);
         if let Some(smallest) = listening.iter().filter(|one| one.udp.is_some()).map(|one| one.receive_buffer).min() {
             // Datagrams take more room in the system than they have bytes.

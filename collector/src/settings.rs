@@ -21,12 +21,23 @@ pub(crate) struct Shares {
     pub(crate) queues: u64,
     /// Packets of connections that have not arrived whole.
     pub(crate) connections: u64,
+    /// How many spans may be open, of all sessions and sinks together.
+    pub(crate) open_spans: u64,
 }
+
+/// What an open span is taken to need.
+const OPEN_SPAN_BYTES: u64 = 96;
 
 impl Shares {
     /// The rest is for what each stream and connection takes anyway, what the disk sink collects, and the program.
     pub(crate) fn of(memory: u64) -> Self {
-        Self { held: memory / 12, catalogs: memory / 5, queues: memory / 8, connections: memory / 8 }
+        Self {
+            held: memory / 12,
+            catalogs: memory / 5,
+            queues: memory / 8,
+            connections: memory / 8,
+            open_spans: memory / 8 / OPEN_SPAN_BYTES,
+        }
     }
 }
 
@@ -82,13 +93,13 @@ pub(crate) fn sinks(args: &SinkArgs) -> Result<Vec<SinkSetting>, String> {
     if args.rotate_every.is_some_and(|period| period.0 < Duration::from_secs(1)) {
         return Err("--rotate-every must be at least 1s".into());
     }
-    let on_disk = targets.iter().any(|target| matches!(target, Target::Disk(_)));
+    let on_disk = targets.iter().any(|target| matches!(target, Target::Disk { .. }));
     if !on_disk && (args.max_bytes.is_some() || args.rotate_bytes.is_some() || args.rotate_every.is_some()) {
         return Err("--max-bytes, --rotate-bytes and --rotate-every are for disk: sinks, and there is none".into());
     }
     let alone = args.sinks.len() == 1;
     let setting = |spec: &SinkSpec| {
-        let waits = alone || matches!(spec.target, Target::Disk(_));
+        let waits = alone || matches!(spec.target, Target::Disk { .. });
         let default = if waits { OnFull::Block } else { OnFull::Drop };
         SinkSetting {
             target: spec.target.clone(),
@@ -103,7 +114,10 @@ pub(crate) fn sinks(args: &SinkArgs) -> Result<Vec<SinkSetting>, String> {
 
 fn path(target: &Target) -> Option<&PathBuf> {
     match target {
-        Target::Disk(path) | Target::Heph { file: path, .. } => Some(path),
-        Target::StdoutEvents | Target::StdoutHeph => None,
+        Target::Disk { dir: path, .. }
+        | Target::Heph { file: path, .. }
+        | Target::Perfetto(path)
+        | Target::Chrome(path) => Some(path),
+        Target::StdoutEvents | Target::StdoutSpans | Target::StdoutHeph => None,
     }
 }

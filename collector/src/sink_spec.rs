@@ -2,8 +2,9 @@
 
 use std::{fmt, path::PathBuf, str::FromStr};
 
-/// A sink and how to treat it: `disk:DIR`, `stdout:events`, `stdout:heph`, `heph:FILE`, `heph:FILE,compat`, each with
-/// `,on-full=block` or `,on-full=drop` behind it if wanted.
+/// A sink and how to treat it: `disk:DIR`, `disk:DIR,spans=no`, `stdout:events`, `stdout:spans`, `stdout:heph`,
+/// `heph:FILE`, `heph:FILE,compat`, `perfetto:FILE`, `chrome:FILE`, each with `,on-full=block` or `,on-full=drop` behind
+/// it if wanted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct SinkSpec {
     pub(crate) target: Target,
@@ -13,10 +14,13 @@ pub(crate) struct SinkSpec {
 /// Where a sink writes, and what.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Target {
-    Disk(PathBuf),
+    Disk { dir: PathBuf, spans: bool },
     StdoutEvents,
+    StdoutSpans,
     StdoutHeph,
     Heph { file: PathBuf, compat: bool },
+    Perfetto(PathBuf),
+    Chrome(PathBuf),
 }
 
 /// What to do when a sink's queue is full.
@@ -37,6 +41,12 @@ impl OnFull {
     }
 }
 
+/// What says of a directory that no spans are to be written to it.
+const NO_SPANS: &str = ",spans=no";
+
+const EXPECTED: &str = "expected disk:DIR, disk:DIR,spans=no, stdout:events, stdout:spans, stdout:heph, heph:FILE, \
+                        heph:FILE,compat, perfetto:FILE or chrome:FILE";
+
 impl FromStr for SinkSpec {
     type Err = String;
 
@@ -51,7 +61,13 @@ impl FromStr for SinkSpec {
             return Err("expected ,on-full=block or ,on-full=drop at the end; ,compat is for heph: alone".into());
         }
         let target = match text.split_once(':') {
-            Some(("disk", dir)) if !dir.is_empty() => Target::Disk(dir.into()),
+            Some(("disk", dir)) if !dir.is_empty() && dir != NO_SPANS => match dir.strip_suffix(NO_SPANS) {
+                Some(dir) => Target::Disk { dir: dir.into(), spans: false },
+                None => Target::Disk { dir: dir.into(), spans: true },
+            },
+            Some(("perfetto", file)) if !file.is_empty() => Target::Perfetto(file.into()),
+            Some(("chrome", file)) if !file.is_empty() => Target::Chrome(file.into()),
+            Some(("stdout", "spans")) => Target::StdoutSpans,
             Some(("heph", file)) if !file.is_empty() && file != ",compat" => match file.strip_suffix(",compat") {
                 Some(file) => Target::Heph { file: file.into(), compat: true },
                 None => Target::Heph { file: file.into(), compat: false },
@@ -59,7 +75,7 @@ impl FromStr for SinkSpec {
             Some(("stdout", "events")) => Target::StdoutEvents,
             Some(("stdout", "heph")) => Target::StdoutHeph,
             None if text == "stdout" => Target::StdoutEvents,
-            _ => return Err("expected disk:DIR, stdout:events, stdout:heph, heph:FILE or heph:FILE,compat".into()),
+            _ => return Err(EXPECTED.into()),
         };
         Ok(Self { target, on_full })
     }
@@ -68,7 +84,11 @@ impl FromStr for SinkSpec {
 impl fmt::Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Disk(dir) => write!(f, "disk:{}", dir.display()),
+            Self::Disk { dir, spans: true } => write!(f, "disk:{}", dir.display()),
+            Self::Disk { dir, spans: false } => write!(f, "disk:{}{NO_SPANS}", dir.display()),
+            Self::StdoutSpans => f.write_str("stdout:spans"),
+            Self::Perfetto(file) => write!(f, "perfetto:{}", file.display()),
+            Self::Chrome(file) => write!(f, "chrome:{}", file.display()),
             Self::StdoutEvents => f.write_str("stdout:events"),
             Self::StdoutHeph => f.write_str("stdout:heph"),
             Self::Heph { file, compat: false } => write!(f, "heph:{}", file.display()),
@@ -80,7 +100,16 @@ impl fmt::Display for Target {
 impl Target {
     /// Whether it writes to standard output.
     pub(crate) fn is_stdout(&self) -> bool {
-        matches!(self, Self::StdoutEvents | Self::StdoutHeph)
+        matches!(self, Self::StdoutEvents | Self::StdoutSpans | Self::StdoutHeph)
+    }
+
+    /// Whether it writes spans.
+    pub(crate) fn wants_spans(&self) -> bool {
+        match self {
+            Self::Disk { spans, .. } => *spans,
+            Self::StdoutSpans | Self::Perfetto(_) | Self::Chrome(_) => true,
+            Self::StdoutEvents | Self::StdoutHeph | Self::Heph { .. } => false,
+        }
     }
 }
 
@@ -90,7 +119,18 @@ mod tests {
 
     #[test]
     fn specs_are_read_and_written() {
-        for text in ["disk:./traces", "stdout:events", "stdout:heph", "heph:a b.heph", "heph:x,y,compat", "disk:a:b"] {
+        for text in [
+            "disk:./traces",
+            "disk:a,spans=no",
+            "stdout:events",
+            "stdout:spans",
+            "stdout:heph",
+            "heph:a b.heph",
+            "heph:x,y,compat",
+            "disk:a:b",
+            "perfetto:trace.pftrace",
+            "chrome:trace.json",
+        ] {
             let spec: SinkSpec = text.parse().expect(text);
             assert_eq!((spec.target.to_string().as_str(), spec.on_full), (text, None));
             let spec: SinkSpec = format!("{text},on-full=drop").parse().expect(text);
@@ -103,8 +143,9 @@ mod tests {
             "disk:",
             "heph:",
             "heph:,compat",
-            "stdout:spans",
-            "perfetto:x",
+            "perfetto:",
+            "chrome:",
+            "disk:,spans=no",
             "tape:x",
             "disk:x,on-full=maybe",
             "disk:x,compat",

@@ -3,6 +3,7 @@
 mod ending;
 mod lane;
 mod owed;
+mod spanner;
 
 use std::{
     path::{Path, PathBuf},
@@ -11,9 +12,10 @@ use std::{
 
 use anyhow::{Result, anyhow};
 use bytes::Bytes;
+use collector_core::spans::SpanConfig;
 use sinks::{
-    Batch, DiskCounters, DiskOptions, DiskSink, Ended, EventsSink, Gap, HephCompatSink, HephSink, Session, Sink,
-    SinkError,
+    Batch, ChromeSink, DiskCounters, DiskOptions, DiskSink, Ended, EventsSink, Gap, HephCompatSink, HephSink,
+    PerfettoSink, Session, Sink, SinkError, SpansSink,
 };
 
 use self::lane::Lane;
@@ -66,8 +68,17 @@ pub(crate) struct Tee {
 
 impl Tee {
     /// Opens all sinks, or none.
-    pub(crate) fn open(settings: &[SinkSetting], memory: u64, notices: &Arc<Notices>) -> Result<Self> {
-        let queue_bytes = Shares::of(memory).queues / settings.len().max(1) as u64;
+    pub(crate) fn open(
+        settings: &[SinkSetting],
+        spans: &SpanConfig,
+        memory: u64,
+        notices: &Arc<Notices>,
+    ) -> Result<Self> {
+        let shares = Shares::of(memory);
+        let queue_bytes = shares.queues / settings.len().max(1) as u64;
+        let spanning = settings.iter().filter(|setting| setting.target.wants_spans()).count();
+        let max_open = shares.open_spans / (spanning.max(1) as u64);
+        let spans = SpanConfig { max_open: usize::try_from(max_open).unwrap_or(usize::MAX), ..spans.clone() };
         let mut disks = Vec::new();
         let mut opened = Vec::new();
         for setting in settings {
@@ -77,7 +88,8 @@ impl Tee {
         }
         let ending = Arc::new(Ending::default());
         let lanes = opened.into_iter().zip(settings).map(|((name, sink), setting)| {
-            Lane::start(name, sink, setting.on_full, queue_bytes, notices.clone(), ending.clone())
+            let spans = setting.target.wants_spans().then(|| spans.clone());
+            Lane::start(name, sink, setting.on_full, queue_bytes, spans, notices.clone(), ending.clone())
         });
         Ok(Self { lanes: lanes.collect::<Result<_>>()?, disks, ending })
     }
@@ -107,6 +119,7 @@ impl Tee {
     /// Where a session is written. A sink that has not come to it yet will take its name.
     pub(crate) fn places(&self, session: &Session) -> impl Iterator<Item = PathBuf> {
         self.disks.iter().map(|(name, disk)| {
+            let name = name.strip_suffix(",spans=no").unwrap_or(name);
             let dir = Path::new(name.strip_prefix("disk:").unwrap_or(name));
             disk.place(&session.name).unwrap_or_else(|| dir.join(&session.name))
         })
@@ -123,7 +136,7 @@ impl Tee {
 
 fn open(setting: &SinkSetting, disks: &mut Vec<(String, Arc<DiskCounters>)>) -> Result<Box<dyn Sink>, SinkError> {
     Ok(match &setting.target {
-        Target::Disk(dir) => {
+        Target::Disk { dir, .. } => {
             let options = DiskOptions {
                 max_bytes: setting.max_bytes,
                 rotate_bytes: setting.rotate_bytes,
@@ -135,6 +148,9 @@ fn open(setting: &SinkSetting, disks: &mut Vec<(String, Arc<DiskCounters>)>) -> 
             Box::new(sink)
         }
         Target::StdoutEvents => Box::new(EventsSink::new(std::io::stdout())),
+        Target::StdoutSpans => Box::new(SpansSink::new(std::io::stdout())),
+        Target::Perfetto(file) => Box::new(PerfettoSink::create(file)?),
+        Target::Chrome(file) => Box::new(ChromeSink::create(file)?),
         Target::StdoutHeph => Box::new(HephSink::new(std::io::stdout())),
         Target::Heph { file, compat: false } => Box::new(HephSink::create(file)?),
         Target::Heph { file, compat: true } => Box::new(HephCompatSink::open(file)?),

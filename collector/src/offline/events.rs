@@ -3,40 +3,34 @@
 mod line;
 
 use std::{
-    cmp::Reverse,
-    collections::BinaryHeap,
     io::{self, BufWriter, Write},
     process::ExitCode,
 };
 
-use anyhow::{Context, Result, bail};
-use codec::atf::{GapEntry, IndexEvent, ThreadEntry, ThreadReader};
+use anyhow::{Result, bail};
+use codec::atf::{GapEntry, ThreadEntry};
 
 use self::line::Line;
 use super::{
     glob::Glob,
-    trace::{ThreadFiles, Trace},
+    quiet,
+    scan::{Consumer, Raw, Scan},
+    trace::Trace,
 };
-use crate::{
-    args::{EventsArgs, Moment},
-    offline::ended_early,
-};
+use crate::args::EventsArgs;
 
 pub(crate) fn run(args: &EventsArgs) -> Result<ExitCode> {
     let trace = Trace::open(&args.dir)?;
     let threads = wanted_threads(&trace, args.thread.as_deref())?;
-    let files = threads.iter().map(|thread| trace.thread_files(thread.id)).collect::<Result<Vec<_>>>()?;
-    let mut readers = Vec::new();
-    for (thread, files) in threads.iter().zip(&files) {
-        readers.extend(ThreadEvents::open(&trace, thread, files)?);
-    }
     let mut out = BufWriter::with_capacity(64 << 10, io::stdout().lock());
-    let printed = print(&trace, args, &mut readers, &mut out)?;
-    ended_early(printed.and_then(|()| out.flush()))?;
+    let printed = print(&trace, args, &threads, &mut out);
+    // What could be read is printed, also before what cannot.
+    let flushed = out.flush();
+    quiet(printed.and(flushed.map_err(Into::into)))?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn wanted_threads(trace: &Trace, wanted: Option<&str>) -> Result<Vec<ThreadEntry>> {
+pub(super) fn wanted_threads(trace: &Trace, wanted: Option<&str>) -> Result<Vec<ThreadEntry>> {
     let mut threads = trace.threads();
     let Some(wanted) = wanted else { return Ok(threads) };
     let number: Option<u64> = wanted.parse().ok();
@@ -53,92 +47,49 @@ fn wanted_threads(trace: &Trace, wanted: Option<&str>) -> Result<Vec<ThreadEntry
     Ok(threads)
 }
 
-/// The events and gaps of a thread, one after the other.
-struct ThreadEvents<'a> {
-    stream: u32,
-    reader: ThreadReader<'a>,
-    gaps: Vec<&'a GapEntry>,
-    sequence: u32,
-    gap: usize,
-    position: u64,
-}
-
-/// What comes next in a thread.
-enum Next<'a> {
-    Event { sequence: u32, position: u64, event: IndexEvent },
-    Gap(&'a GapEntry),
-}
-
-impl<'a> ThreadEvents<'a> {
-    fn open(trace: &'a Trace, thread: &ThreadEntry, files: &'a ThreadFiles) -> Result<Option<Self>> {
-        let Some(reader) = files.reader()? else { return Ok(None) };
-        let (gaps, position) = (trace.gaps(thread.id), thread.first.unwrap_or(0));
-        Ok(Some(Self { stream: thread.id, reader, gaps, sequence: 0, gap: 0, position }))
-    }
-
-    fn next(&mut self) -> Result<Option<Next<'a>>> {
-        if let Some(gap) = self.gaps.get(self.gap)
-            && gap.at_index.is_some_and(|at| at <= self.sequence.into())
-        {
-            self.gap += 1;
-            self.position = self.position.saturating_add(gap.count);
-            return Ok(Some(Next::Gap(gap)));
-        }
-        let Some(event) = self.reader.index.get(self.sequence) else { return Ok(None) };
-        let event = event.with_context(|| format!("thread {}: index.atf", self.stream))?;
-        let (sequence, position) = (self.sequence, self.position);
-        self.sequence = self.sequence.saturating_add(1);
-        self.position = self.position.saturating_add(1);
-        Ok(Some(Next::Event { sequence, position, event }))
-    }
-
-    /// The time of the event that comes next.
-    fn time(&self) -> Option<u64> {
-        self.reader.index.get(self.sequence)?.ok().map(|event| event.timestamp.0)
-    }
-}
-
-/// Prints what is wanted. The inner result is that of writing.
-fn print(
-    trace: &Trace,
-    args: &EventsArgs,
-    threads: &mut [ThreadEvents<'_>],
-    out: &mut impl Write,
-) -> Result<io::Result<()>> {
-    let zero = trace.manifest.time_start_ns;
-    let zero = if zero > 0 { zero } else { threads.iter().filter_map(ThreadEvents::time).min().unwrap_or(0) };
-    let moment = |moment: Moment| match moment {
-        Moment::Since(period) => zero.saturating_add(u64::try_from(period.0.as_nanos()).unwrap_or(u64::MAX)),
-        Moment::Clock(nanoseconds) => nanoseconds,
-    };
-    let (from, to) = (args.from.map_or(0, moment), args.to.map_or(u64::MAX, moment));
+/// Prints the events and gaps of these threads that are wanted.
+fn print(trace: &Trace, args: &EventsArgs, threads: &[ThreadEntry], out: &mut impl Write) -> Result<()> {
+    let mut scan = Scan::open(trace, threads)?;
+    let zero = trace.start_ns(&scan);
+    let (from, to) = (args.from.map_or(0, |from| from.on(zero)), args.to.map_or(u64::MAX, |to| to.on(zero)));
     let glob = args.function.as_deref().map(Glob::new);
     let line = Line { trace, zero, json: args.json };
-    let mut heap: BinaryHeap<_> =
-        threads.iter().enumerate().map(|(index, thread)| Reverse((thread.time().unwrap_or(u64::MAX), index))).collect();
-    let mut text = Vec::new();
-    while let Some(Reverse((time, index))) = heap.pop() {
-        let Some(thread) = threads.get_mut(index) else { continue };
-        let Some(next) = thread.next()? else { continue };
-        text.clear();
-        match next {
-            Next::Gap(gap) if glob.is_none() && (time >= from || time == u64::MAX) && (time < to || to == u64::MAX) => {
-                line.gap(&mut text, gap)?;
-            }
-            Next::Event { sequence, position, event } if (from..to).contains(&event.timestamp.0) => {
-                let name = trace.function_name(event.function);
-                if glob.as_ref().is_none_or(|glob| name.is_some_and(|name| glob.matches(name))) {
-                    line.event(&mut text, thread.stream, position, &event, thread.reader.details_of(sequence))?;
-                }
-            }
-            _ => {}
+    scan.run(&mut Printer { line, from, to, glob, text: Vec::new(), out })
+}
+
+/// Prints what is wanted.
+struct Printer<'a, W> {
+    line: Line<'a>,
+    from: u64,
+    to: u64,
+    glob: Option<Glob>,
+    text: Vec<u8>,
+    out: &'a mut W,
+}
+
+impl<W: Write> Consumer for Printer<'_, W> {
+    fn event(&mut self, raw: Raw<'_>) -> Result<()> {
+        if !(self.from..self.to).contains(&raw.event.timestamp.0) {
+            return Ok(());
         }
-        if let Err(error) = out.write_all(&text) {
-            return Ok(Err(error));
+        let name = self.line.trace.function_name(raw.event.function);
+        if self.glob.as_ref().is_some_and(|glob| !name.is_some_and(|name| glob.matches(name))) {
+            return Ok(());
         }
-        heap.push(Reverse((thread.time().unwrap_or(u64::MAX), index)));
+        self.text.clear();
+        self.line.event(&mut self.text, raw)?;
+        Ok(self.out.write_all(&self.text)?)
     }
-    Ok(Ok(()))
+
+    fn gap(&mut self, gap: &GapEntry, time: u64) -> Result<()> {
+        let begun = time >= self.from || time == u64::MAX;
+        if self.glob.is_some() || !begun || (time >= self.to && self.to != u64::MAX) {
+            return Ok(());
+        }
+        self.text.clear();
+        self.line.gap(&mut self.text, gap)?;
+        Ok(self.out.write_all(&self.text)?)
+    }
 }
 
 #[cfg(test)]
@@ -147,7 +98,7 @@ mod tests {
 
     use codec::{
         Arch, ClockKind, ClockNs, EventKind, FunctionId, Os, SubstreamId,
-        atf::{DetailBody, Keys, Origin, ThreadWriter},
+        atf::{DetailBody, IndexEvent, Keys, Origin, ThreadWriter},
         heph::{Attribute, Value},
     };
 
@@ -182,12 +133,9 @@ mod tests {
         detail.expect("it has details").write_to(&mut file("detail.atf")).expect("written");
 
         let trace = Trace::open(&dir).expect("it is one");
-        let thread = &trace.threads()[0];
-        let files = trace.thread_files(1).expect("they are there");
-        let reader = ThreadEvents::open(&trace, thread, &files).expect("it is one").expect("it has events");
         let args = EventsArgs { dir: dir.clone(), thread: None, function: None, from: None, to: None, json: false };
         let mut out = Vec::new();
-        print(&trace, &args, &mut [reader], &mut out).expect("it is whole").expect("written");
+        print(&trace, &args, &trace.threads(), &mut out).expect("it is whole and written");
         let text = String::from_utf8(out).expect("text");
         assert_eq!(text.lines().count(), 4, "{text}");
         assert!(!text.chars().any(|c| c.is_control() && c != '\n'), "{text:?}");

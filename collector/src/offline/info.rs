@@ -11,7 +11,7 @@ use std::{
 
 use anyhow::{Context, Result};
 
-use super::trace::Trace;
+use super::{scan::Scan, trace::Trace};
 use crate::{
     args::InfoArgs,
     offline::{printable, tell},
@@ -111,9 +111,7 @@ fn describe_threads(trace: &Trace, out: &mut String) -> Result<()> {
     let threads = trace.threads();
     let written = |thread: &codec::atf::ThreadEntry| {
         // A session that is being written says nothing of it yet, but its files do.
-        let in_files =
-            || trace.thread_files(thread.id).ok().and_then(|files| Some(u64::from(files.reader().ok()??.index.len())));
-        thread.written.or_else(in_files).unwrap_or(0)
+        thread.written.or_else(|| Scan::events_of(trace, thread)).unwrap_or(0)
     };
     let total = threads.iter().map(written).fold(0, u64::saturating_add);
     let missing = trace.manifest.missing().into_values().fold(0, u64::saturating_add);

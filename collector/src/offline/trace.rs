@@ -1,16 +1,20 @@
 //! A session directory, read.
 
 use std::{
+    cell::OnceCell,
     collections::{HashMap, HashSet},
-    fs, io,
+    fs,
     path::{Path, PathBuf},
 };
 
 use anyhow::{Context, Result};
 use codec::{
-    FunctionId,
-    atf::{DetailReader, GapEntry, IndexReader, Manifest, ThreadEntry, ThreadReader},
+    FunctionId, ModuleId, SessionNs,
+    atf::{GapEntry, Manifest, ThreadEntry},
 };
+use collector_core::spans::Names;
+
+use super::scan::Scan;
 
 /// What the manifest of a session says, with what is looked up in it.
 #[derive(Debug)]
@@ -19,14 +23,8 @@ pub(super) struct Trace {
     pub(super) manifest: Manifest,
     functions: HashMap<u64, usize>,
     modules: HashMap<u32, usize>,
-}
-
-/// The files of a thread.
-#[derive(Debug)]
-pub(super) struct ThreadFiles {
-    index: Vec<u8>,
-    detail: Option<Vec<u8>>,
-    path: PathBuf,
+    /// The offset and id of every function of each module, in order. Made when it is asked for.
+    places: OnceCell<HashMap<u32, Vec<(u64, u64)>>>,
 }
 
 impl Trace {
@@ -37,7 +35,15 @@ impl Trace {
         let manifest = Manifest::parse(&json).with_context(|| format!("cannot read {}", path.display()))?;
         let functions = manifest.functions.iter().enumerate().map(|(index, function)| (function.id, index)).collect();
         let modules = manifest.modules.iter().enumerate().map(|(index, module)| (module.id, index)).collect();
-        Ok(Self { dir: dir.into(), manifest, functions, modules })
+        Ok(Self { dir: dir.into(), manifest, functions, modules, places: OnceCell::new() })
+    }
+
+    /// The name of its directory, which is that of the session.
+    pub(super) fn name(&self) -> String {
+        let name = self.dir.file_name().map(|name| name.to_string_lossy().into_owned());
+        // The path may end with dots.
+        let full = || Some(fs::canonicalize(&self.dir).ok()?.file_name()?.to_string_lossy().into_owned());
+        name.or_else(full).unwrap_or_default()
     }
 
     /// Whether its collector has not finished it.
@@ -49,6 +55,28 @@ impl Trace {
     pub(super) fn function_name(&self, function: FunctionId) -> Option<&str> {
         let entry = self.manifest.functions.get(*self.functions.get(&function.0)?)?;
         (!entry.name.is_empty()).then_some(entry.name.as_str())
+    }
+
+    /// The name and offset of a function of module 0, which stands for something else.
+    pub(super) fn stand_in(&self, function: FunctionId) -> Option<(&str, u64)> {
+        let entry = self.manifest.functions.get(*self.functions.get(&function.0)?)?;
+        Some((&entry.name, entry.offset))
+    }
+
+    /// What the trace's clock showed at the session's zero: times in the files count from there on.
+    pub(super) fn zero_ns(&self) -> u64 {
+        self.manifest.clock_zero_ns.unwrap_or(0)
+    }
+
+    /// When the first event was, by the trace's clock: the manifest of a session that is not finished does not say it.
+    pub(super) fn start_ns(&self, scan: &Scan<'_>) -> u64 {
+        let start = self.manifest.time_start_ns;
+        if start > 0 { start } else { scan.first_time().unwrap_or(0) }
+    }
+
+    /// Where the files of a thread are.
+    pub(super) fn thread_dir(&self, thread: u32) -> PathBuf {
+        self.dir.join(format!("thread_{thread}"))
     }
 
     /// The path of a function's module, where it is known.
@@ -71,42 +99,52 @@ impl Trace {
         threads
     }
 
-    /// What is missing of a thread, in the order of its events.
-    pub(super) fn gaps(&self, thread: u32) -> Vec<&GapEntry> {
-        let mut gaps: Vec<_> = self.manifest.gaps.iter().filter(|gap| gap.thread == thread).collect();
-        gaps.sort_by_key(|gap| (gap.at_index, gap.first));
+    /// What is missing of each thread, in the order of its events. What nobody knows the place of comes last.
+    pub(super) fn gaps_by_thread(&self) -> HashMap<u32, Vec<&GapEntry>> {
+        let mut gaps: HashMap<u32, Vec<&GapEntry>> = HashMap::new();
+        for gap in &self.manifest.gaps {
+            gaps.entry(gap.thread).or_default().push(gap);
+        }
+        gaps.values_mut().for_each(|gaps| gaps.sort_by_key(|gap| (gap.at_index.unwrap_or(u64::MAX), gap.first)));
         gaps
-    }
-
-    /// Reads the files of a thread.
-    pub(super) fn thread_files(&self, thread: u32) -> Result<ThreadFiles> {
-        let path = self.dir.join(format!("thread_{thread}"));
-        let index = path.join("index.atf");
-        let detail = path.join("detail.atf");
-        let index = fs::read(&index).with_context(|| format!("cannot read {}", index.display()))?;
-        let detail = match fs::read(&detail) {
-            Ok(bytes) => Some(bytes),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-            Err(error) => return Err(error).with_context(|| format!("cannot read {}", detail.display())),
-        };
-        Ok(ThreadFiles { index, detail, path })
     }
 }
 
-impl ThreadFiles {
-    /// The thread, or none where its collector was stopped before it wrote anything.
-    pub(super) fn reader(&self) -> Result<Option<ThreadReader<'_>>> {
-        let name = self.path.display();
-        let index = match IndexReader::open(&self.index) {
-            Ok(index) => index,
-            Err(codec::atf::OpenError::Short { .. }) => return Ok(None),
-            Err(error) => return Err(error).with_context(|| format!("{name}/index.atf")),
+/// Names as the options told them while the trace was made.
+impl Names for Trace {
+    fn function(&self, function: FunctionId) -> Option<&str> {
+        // What stands for something else is not called that.
+        self.function_name(function).filter(|_| function.module() != ModuleId(0))
+    }
+
+    fn module(&self, module: ModuleId) -> Option<&str> {
+        Some(&self.manifest.modules.get(*self.modules.get(&module.0)?)?.path)
+    }
+
+    fn function_at(&self, address: u64, at: SessionNs) -> Option<FunctionId> {
+        let at = self.zero_ns().saturating_add(at.0);
+        let holds = |base: u64, size: u64| address.checked_sub(base).is_some_and(|offset| offset < size);
+        let there = |loaded: Option<u64>, unloaded: Option<u64>| {
+            loaded.is_none_or(|loaded| loaded <= at) && unloaded.is_none_or(|unloaded| at <= unloaded)
         };
-        let detail = match self.detail.as_deref().map(DetailReader::open).transpose() {
-            Ok(detail) => detail,
-            Err(codec::atf::OpenError::Short { .. }) => None,
-            Err(error) => return Err(error).with_context(|| format!("{name}/detail.atf")),
-        };
-        Ok(Some(ThreadReader { index, detail }))
+        let modules = self.manifest.modules.iter().filter(|module| holds(module.base, module.size));
+        let module = modules.max_by_key(|module| (there(module.loaded_ns, module.unloaded_ns), module.loaded_ns))?;
+        let functions = self.places.get_or_init(|| self.make_places()).get(&module.id)?;
+        let offset = address.checked_sub(module.base)?;
+        let behind = functions.partition_point(|(start, _)| *start <= offset);
+        let (start, _) = functions.get(behind.checked_sub(1)?)?;
+        let first = functions.partition_point(|(other, _)| other < start);
+        functions.get(first).map(|(_, id)| FunctionId(*id))
+    }
+}
+
+impl Trace {
+    fn make_places(&self) -> HashMap<u32, Vec<(u64, u64)>> {
+        let mut places: HashMap<u32, Vec<(u64, u64)>> = HashMap::new();
+        for function in &self.manifest.functions {
+            places.entry(FunctionId(function.id).module().0).or_default().push((function.offset, function.id));
+        }
+        places.values_mut().for_each(|functions| functions.sort_unstable());
+        places
     }
 }

@@ -15,10 +15,12 @@ use std::{
 };
 
 use anyhow::{Context, Result};
+use codec::span::Span;
+use collector_core::spans::SpanConfig;
 use sinks::{Sink, SinkError};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::{Ending, Item, owed::Owed};
+use super::{Ending, Item, owed::Owed, spanner::Spanner};
 use crate::{notices::Notices, sink_spec::OnFull};
 
 /// How long a sink may keep something before it is flushed. The promise to users is 200 ms.
@@ -52,6 +54,12 @@ pub(super) struct Lane {
 /// What is in the queue, with the room that it takes there.
 type Queued = (Item, Option<OwnedSemaphorePermit>);
 
+/// The same with the spans that it completes.
+type Spanned = (Item, Vec<Span>, Option<OwnedSemaphorePermit>);
+
+/// How many items may be between the thread that makes spans and the sink's.
+const SPANNED: usize = 16;
+
 /// What is counted of a sink. Each number is read alone, so their order does not matter.
 #[derive(Debug, Default)]
 pub(crate) struct LaneCounters {
@@ -67,6 +75,8 @@ pub(crate) struct LaneCounters {
     pub(crate) not_kept: AtomicU64,
     /// Packets of options that it was not given.
     pub(crate) lost_option_bytes: AtomicU64,
+    /// Spans that it was given, notices included.
+    pub(crate) spans: AtomicU64,
     /// Calls that failed.
     pub(crate) errors: AtomicU64,
     /// Whether nobody reads it any more.
@@ -79,6 +89,7 @@ impl Lane {
         sink: Box<dyn Sink>,
         on_full: OnFull,
         queue_bytes: u64,
+        spans: Option<SpanConfig>,
         notices: Arc<Notices>,
         ending: Arc<Ending>,
     ) -> Result<Self> {
@@ -87,6 +98,10 @@ impl Lane {
         let counters = Arc::new(LaneCounters::default());
         let (said, told) = (notices.clone(), counters.clone());
         let worker = Worker { name: name.clone(), sink, counters: told, notices: said, failing: false };
+        let items = match spans {
+            Some(config) => make_spans(items, config, counters.clone())?,
+            None => Incoming::Items(items),
+        };
         let thread = thread::Builder::new().name("sink".into()).spawn(move || worker.run(&items));
         Ok(Self {
             name,
@@ -215,6 +230,39 @@ fn bytes(item: &Item) -> usize {
     }
 }
 
+/// What a sink's thread gets.
+enum Incoming {
+    Items(Receiver<Queued>),
+    Spanned(Receiver<Spanned>),
+}
+
+impl Incoming {
+    fn next(&self, patience: Duration) -> Result<Spanned, RecvTimeoutError> {
+        match self {
+            Self::Items(items) => items.recv_timeout(patience).map(|(item, room)| (item, Vec::new(), room)),
+            Self::Spanned(items) => items.recv_timeout(patience),
+        }
+    }
+}
+
+/// Starts a thread that makes spans of the items on their way to the sink, beside the sink's own: both are work.
+fn make_spans(items: Receiver<Queued>, config: SpanConfig, counters: Arc<LaneCounters>) -> Result<Incoming> {
+    let (onward, spanned) = mpsc::sync_channel(SPANNED);
+    let mut spanner = Spanner::new(config);
+    let work = move || {
+        while let Ok((mut item, room)) = items.recv() {
+            let closed = counters.closed.load(Relaxed);
+            let spans = if closed { Vec::new() } else { spanner.take(&mut item) };
+            // The sink's thread ends only after this one, or by a defect.
+            if onward.send((item, spans, room)).is_err() {
+                return;
+            }
+        }
+    };
+    thread::Builder::new().name("spans".into()).spawn(work).context("cannot start a thread for spans")?;
+    Ok(Incoming::Spanned(spanned))
+}
+
 /// The thread of a sink.
 struct Worker {
     name: String,
@@ -225,13 +273,21 @@ struct Worker {
 }
 
 impl Worker {
-    fn run(mut self, items: &Receiver<Queued>) -> bool {
+    fn run(mut self, items: &Incoming) -> bool {
         let mut flushed = Instant::now();
         let mut dirty = false;
         loop {
-            match items.recv_timeout(FLUSH_TIME.saturating_sub(flushed.elapsed())) {
-                Ok((item, room)) => {
+            match items.next(FLUSH_TIME.saturating_sub(flushed.elapsed())) {
+                Ok((item, spans, room)) => {
+                    // What a session's end completes belongs before it, and what events complete behind them.
+                    let ends = matches!(item, Item::Ended(..));
+                    if ends {
+                        self.offer_spans(&item, &spans);
+                    }
                     self.offer(&item);
+                    if !ends {
+                        self.offer_spans(&item, &spans);
+                    }
                     self.counters.taken.fetch_add(1, Relaxed);
                     self.counters.queued_bytes.fetch_sub(bytes(&item) as u64, Relaxed);
                     drop(room);
@@ -275,6 +331,15 @@ impl Worker {
         };
         let counter = if taken { &self.counters.events } else { &self.counters.not_kept };
         counter.fetch_add(events, Relaxed);
+    }
+
+    fn offer_spans(&mut self, item: &Item, spans: &[Span]) {
+        if !spans.is_empty() && !self.is_closed() {
+            let result = self.sink.spans(item.session(), spans);
+            if self.judge(result) {
+                self.counters.spans.fetch_add(spans.len() as u64, Relaxed);
+            }
+        }
     }
 
     /// Counts what went wrong, and tells it once until it goes right again. Returns whether it went right.

@@ -2,15 +2,15 @@
 
 use std::io::Write;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use codec::{
     EventKind,
-    atf::{BrokenLink, DetailBody, DetailEvent, GapEntry, IndexEvent},
+    atf::{DetailBody, GapEntry},
     heph::{Attributes, Value},
 };
 use serde_json::{Map, Value as Json, json};
 
-use crate::offline::{printable, trace::Trace};
+use crate::offline::{printable, scan::Raw, trace::Trace};
 
 /// Writes lines.
 pub(super) struct Line<'a> {
@@ -21,17 +21,12 @@ pub(super) struct Line<'a> {
 }
 
 impl Line<'_> {
-    pub(super) fn event<'d>(
-        &self,
-        out: &mut Vec<u8>,
-        stream: u32,
-        position: u64,
-        event: &IndexEvent,
-        details: impl Iterator<Item = Result<DetailEvent<'d>, BrokenLink>>,
-    ) -> Result<()> {
+    pub(super) fn event(&self, out: &mut Vec<u8>, raw: Raw<'_>) -> Result<()> {
+        let Raw { stream, position, event, details } = raw;
         let mut more = Map::new();
         for detail in details {
-            enter(&mut more, &detail?.body);
+            let file = || self.trace.thread_dir(stream).join("detail.atf").display().to_string();
+            enter(&mut more, &detail.with_context(file)?.body);
         }
         let name = self.trace.function_name(event.function);
         if self.json {

@@ -63,7 +63,7 @@ fn scene() -> Scene {
     let (hold, held) = mpsc::sync_channel(0);
     let sink = Box::new(Told { story: story.clone(), held });
     let (notices, ending) = (Arc::new(Notices::new()), Arc::new(Ending::default()));
-    let lane = Lane::start("test".into(), sink, OnFull::Drop, 64 << 10, notices, ending).expect("a thread");
+    let lane = Lane::start("test".into(), sink, OnFull::Drop, 64 << 10, None, notices, ending).expect("a thread");
     Scene { lane, story, hold }
 }
 

@@ -1,0 +1,254 @@
+//! What can be said on the command line of spans.
+
+use std::path::PathBuf;
+
+use clap::{
+    Args, ValueEnum,
+    builder::{PossibleValuesParser, TypedValueParser},
+};
+use codec::span::{Reason, SpanKind, SpanRuntime, SpanStatus};
+use collector_core::spans::{CallbackRule, SpanConfig};
+
+use super::Moment;
+use crate::quantity::Period;
+
+/// How spans are made.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Making spans")]
+pub(crate) struct MakingArgs {
+    /// Take a span to be late that has not ended after so long
+    #[arg(long, value_name = "TIME", default_value = "5s")]
+    pub(crate) span_timeout: Period,
+    /// A function that takes a callback: FUNCTION:argN, or FUNCTION:argN:argM where M is the context that the callback is
+    /// given. Arguments are counted from 0. May be given more than once
+    #[arg(long = "callback", value_name = "RULE")]
+    pub(crate) callbacks: Vec<CallbackRule>,
+}
+
+impl MakingArgs {
+    pub(crate) fn config(&self) -> SpanConfig {
+        let timeout_ns = u64::try_from(self.span_timeout.0.as_nanos()).unwrap_or(u64::MAX);
+        SpanConfig { timeout_ns, callbacks: self.callbacks.clone(), ..SpanConfig::default() }
+    }
+}
+
+/// The session that spans are made of.
+#[derive(Debug, Args)]
+pub(crate) struct SessionArgs {
+    /// A session directory
+    #[arg(value_name = "DIR")]
+    pub(crate) dir: PathBuf,
+    #[command(flatten)]
+    pub(crate) making: MakingArgs,
+}
+
+/// How a table is written.
+#[derive(Debug, Args)]
+pub(crate) struct TableArgs {
+    /// Print one JSON object a line
+    #[arg(long, conflicts_with = "csv")]
+    pub(crate) json: bool,
+    /// Print comma-separated values (RFC 4180), with a line of names first
+    #[arg(long)]
+    pub(crate) csv: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct SpansArgs {
+    #[command(flatten)]
+    pub(crate) session: SessionArgs,
+    #[command(flatten)]
+    pub(crate) which: WhichArgs,
+    /// In this order; those that took longest or waited longest come first. Without it, as they end
+    #[arg(long, value_enum, value_name = "ORDER")]
+    pub(crate) sort: Option<SpanOrder>,
+    /// At most so many
+    #[arg(long, value_name = "N")]
+    pub(crate) limit: Option<usize>,
+    #[command(flatten)]
+    pub(crate) table: TableArgs,
+}
+
+/// Which spans are wanted.
+#[derive(Debug, Default, Args)]
+pub(crate) struct WhichArgs {
+    /// Only spans of this runtime. This and the next three may be given more than once
+    #[arg(long, value_name = "RUNTIME", value_parser = runtime())]
+    pub(crate) runtime: Vec<SpanRuntime>,
+    /// Only spans of this kind
+    #[arg(long, value_name = "KIND", value_parser = kind())]
+    pub(crate) kind: Vec<SpanKind>,
+    /// Only spans that stand like this
+    #[arg(long, value_name = "STATUS", value_parser = status())]
+    pub(crate) status: Vec<SpanStatus>,
+    /// Only spans that are not simply matched for this reason
+    #[arg(long, value_name = "REASON", value_parser = reason())]
+    pub(crate) reason: Vec<Reason>,
+    /// Only functions whose names match, demangled or not: * stands for any characters, ? for one
+    #[arg(long, value_name = "GLOB")]
+    pub(crate) function: Option<String>,
+    /// Only spans that ran on this thread: its stream, its id with the operating system, or its name
+    #[arg(long, value_name = "THREAD")]
+    pub(crate) thread: Option<String>,
+    /// Only spans that took at least so long
+    #[arg(long, value_name = "TIME")]
+    pub(crate) min_duration: Option<Period>,
+    /// Only what ran at this time or later: since the session's start (1.5s), or in nanoseconds of its clock (123456789ns)
+    #[arg(long, value_name = "TIME")]
+    pub(crate) from: Option<Moment>,
+    /// Only what had started before this time
+    #[arg(long, value_name = "TIME")]
+    pub(crate) to: Option<Moment>,
+}
+
+/// An order of spans.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum SpanOrder {
+    /// The first first
+    Start,
+    /// The longest first
+    Duration,
+    /// That which waited longest for its start first
+    Latency,
+    /// That which was suspended longest first
+    Suspended,
+    /// By name
+    Function,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct TopArgs {
+    #[command(flatten)]
+    pub(crate) session: SessionArgs,
+    /// Only what ran on this thread: its stream, its id with the operating system, or its name
+    #[arg(long, value_name = "THREAD")]
+    pub(crate) thread: Option<String>,
+    /// Only functions whose names match, demangled or not: * stands for any characters, ? for one
+    #[arg(long, value_name = "GLOB")]
+    pub(crate) function: Option<String>,
+    /// The spans of this runtime, by what ran, instead of all functions
+    #[arg(long, value_name = "RUNTIME", value_parser = runtime(), default_value = "native")]
+    pub(crate) runtime: SpanRuntime,
+    /// Those with the most of this first
+    #[arg(long, value_enum, value_name = "BY", default_value = "total")]
+    pub(crate) sort: TopOrder,
+    /// At most so many
+    #[arg(long, value_name = "N", default_value_t = 50)]
+    pub(crate) limit: usize,
+    #[command(flatten)]
+    pub(crate) table: TableArgs,
+}
+
+/// An order of functions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum TopOrder {
+    /// Time from entry to return; where a function calls itself, that of the outermost call
+    Total,
+    /// Time without that of the functions it called
+    #[value(name = "self")]
+    Own,
+    /// Calls
+    Count,
+    /// The duration that half of the calls stay below
+    P50,
+    /// The duration that 95 % of the calls stay below
+    P95,
+    /// The duration that 99 % of the calls stay below
+    P99,
+    /// The longest call
+    Max,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct TreeArgs {
+    #[command(flatten)]
+    pub(crate) session: SessionArgs,
+    /// The calls of this thread alone: its stream, its id with the operating system, or its name
+    #[arg(long, value_name = "THREAD", conflicts_with = "task")]
+    pub(crate) thread: Option<String>,
+    /// The calls of this task alone, on whichever threads it ran
+    #[arg(long, value_name = "ID", value_parser = number)]
+    pub(crate) task: Option<u64>,
+    /// So many levels
+    #[arg(long, value_name = "N")]
+    pub(crate) depth: Option<usize>,
+    /// Leave out what took less of the whole
+    #[arg(long, value_name = "PERCENT", default_value_t = 0.1, value_parser = percent)]
+    pub(crate) min_percent: f64,
+    /// Print one JSON object a line, one for each node; `parent` is the number of the node above it
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct StatsArgs {
+    #[command(flatten)]
+    pub(crate) session: SessionArgs,
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ExportArgs {
+    #[command(flatten)]
+    pub(crate) session: SessionArgs,
+    /// Where to, over what is there; - for standard output
+    #[arg(long, short, value_name = "FILE|-")]
+    pub(crate) output: PathBuf,
+    /// What to write
+    #[arg(long, value_enum, value_name = "FORMAT")]
+    pub(crate) format: ExportFormat,
+}
+
+/// What a trace is made into.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ExportFormat {
+    /// A Perfetto trace
+    Perfetto,
+    /// Chrome's JSON, which many viewers read
+    Chrome,
+    /// Folded stacks, for flame graphs
+    Folded,
+    /// Heph packets, for `collector ingest`
+    Heph,
+}
+
+fn named<T: Copy + Send + Sync + 'static>(
+    all: &'static [T],
+    name: fn(T) -> &'static str,
+) -> impl TypedValueParser<Value = T> {
+    let parser = PossibleValuesParser::new(all.iter().map(move |one| name(*one)));
+    let find = move |text: String| all.iter().copied().find(|one| name(*one) == text).ok_or("it has no such name");
+    parser.try_map(find)
+}
+
+fn runtime() -> impl TypedValueParser<Value = SpanRuntime> {
+    named(SpanRuntime::ALL, SpanRuntime::name)
+}
+
+fn kind() -> impl TypedValueParser<Value = SpanKind> {
+    named(SpanKind::ALL, SpanKind::name)
+}
+
+fn status() -> impl TypedValueParser<Value = SpanStatus> {
+    named(SpanStatus::ALL, SpanStatus::name)
+}
+
+fn reason() -> impl TypedValueParser<Value = Reason> {
+    named(Reason::ALL, Reason::name)
+}
+
+/// A number, also in hexadecimal digits.
+fn number(text: &str) -> Result<u64, String> {
+    let number = match text.strip_prefix("0x") {
+        Some(digits) => u64::from_str_radix(digits, 16),
+        None => text.parse(),
+    };
+    number.map_err(|_| "expected a number such as 17 or 0x7f00".into())
+}
+
+fn percent(text: &str) -> Result<f64, String> {
+    let number = text.parse().ok().filter(|number| (0.0..=100.0).contains(number));
+    number.ok_or_else(|| "expected a number from 0 to 100".into())
+}

@@ -1,0 +1,93 @@
+//! `collector export`: a session, made into what other programs read.
+
+mod heph;
+
+use std::{
+    fs::File,
+    io::{self, Write},
+    path::Path,
+    process::ExitCode,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+};
+
+use anyhow::{Context, Result};
+use codec::SessionId;
+use sinks::{Catalog, ChromeSink, Ended, FoldedSink, PerfettoSink, Session, Sink, SinkError};
+
+use super::{spanning, trace::Trace};
+use crate::{
+    args::{ExportArgs, ExportFormat},
+    quantity::{Size, counted},
+};
+
+pub(crate) fn run(args: &ExportArgs) -> Result<ExitCode> {
+    let trace = Trace::open(&args.session.dir)?;
+    let name = args.output.display();
+    let bytes = Arc::new(AtomicU64::new(0));
+    let out: Box<dyn Write + Send> = match args.output == Path::new("-") {
+        true => Box::new(io::stdout()),
+        false => Box::new(File::create(&args.output).with_context(|| format!("cannot make {name}"))?),
+    };
+    let out = Counting { out, bytes: Arc::clone(&bytes) };
+    let written = match args.format {
+        ExportFormat::Perfetto => write_spans(&trace, args, &mut PerfettoSink::new(out)),
+        ExportFormat::Chrome => write_spans(&trace, args, &mut ChromeSink::new(out)),
+        ExportFormat::Folded => write_spans(&trace, args, &mut FoldedSink::new(out)),
+        ExportFormat::Heph => heph::write(&trace, out).map(|events| counted(events, "event")),
+    };
+    match written {
+        Ok(what) => eprintln!("{name}: {what}, {}", Size(bytes.load(Relaxed))),
+        Err(error) if matches!(error.downcast_ref(), Some(SinkError::Closed)) => {}
+        Err(error) => return Err(error).with_context(|| format!("cannot write {name}")),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Writes all spans of a session, and tells how many there are.
+fn write_spans(trace: &Trace, args: &ExportArgs, sink: &mut impl Sink) -> Result<String> {
+    let session = session(trace);
+    sink.start(&session)?;
+    let engine = spanning::engine(trace, &session.catalog(), args.session.making.config());
+    let mut count = 0_u64;
+    spanning::spans(trace, engine, |spans| {
+        count = count.saturating_add(spans.len() as u64);
+        Ok(sink.spans(&session, spans)?)
+    })?;
+    end(trace, &session, sink)?;
+    Ok(counted(count, "span"))
+}
+
+/// The session as it was when it was recorded.
+fn session(trace: &Trace) -> Arc<Session> {
+    let catalog = Catalog::from_manifest(&trace.manifest);
+    let id: Option<SessionId> = catalog.session().map(|process| process.id);
+    let seen_unix_ns = trace.manifest.epoch_unix_ns.unwrap_or(0);
+    Arc::new(Session::new(trace.name(), id, trace.dir.display().to_string(), seen_unix_ns, catalog))
+}
+
+fn end(trace: &Trace, session: &Arc<Session>, sink: &mut impl Sink) -> Result<()> {
+    let end = trace.manifest.end.clone().unwrap_or_default();
+    sink.end(session, &Ended { end, limits: Vec::new() })?;
+    Ok(sink.close()?)
+}
+
+/// Counts what is written.
+struct Counting {
+    out: Box<dyn Write + Send>,
+    bytes: Arc<AtomicU64>,
+}
+
+impl Write for Counting {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let written = self.out.write(bytes)?;
+        self.bytes.fetch_add(written as u64, Relaxed);
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
+}

@@ -1,0 +1,138 @@
+//! A session as Heph packets: what `collector ingest` makes the same trace of.
+
+use std::{collections::BTreeMap, io::Write, sync::Arc};
+
+use anyhow::{Context, Result};
+use bytes::Bytes;
+use codec::{
+    Position, SessionNs, StreamId,
+    atf::GapEntry,
+    heph::{Encode, List},
+    profile::{Dropped, Drops, End, EndReason, Message, ProfileOption, StreamPosition},
+};
+use sinks::{Batch, HephSink, Run, Session, Sink};
+
+use super::{end, session};
+use crate::offline::{
+    options,
+    scan::{MessageConsumer, Messages, Scan},
+    trace::Trace,
+};
+
+/// Events are handed over when their packets have so many bytes.
+const BATCH_BYTES: usize = 256 << 10;
+
+/// What the list of an `end` may take.
+const LIST_BYTES: usize = 32 << 10;
+
+/// Writes the options, events and gaps of a session, and tells how many events there are.
+pub(super) fn write(trace: &Trace, out: impl Write + Send) -> Result<u64> {
+    let session = session(trace);
+    let mut sink = HephSink::new(out);
+    sink.start(&session)?;
+    let mut packets = Vec::new();
+    options::each(trace, &session.catalog(), &mut |option| {
+        // What came in a packet fits into one.
+        let _ = option.encode(&mut packets);
+    });
+    sink.options(&session, &packets)?;
+    let replay = Replay { session, sink, bytes: Vec::new(), runs: Vec::new(), next: BTreeMap::new(), events: 0 };
+    let mut messages = Messages::new(trace, replay);
+    Scan::open(trace, &trace.threads())?.run(&mut messages)?;
+    messages.consumer.finish(trace)
+}
+
+/// Sends events again.
+struct Replay<W> {
+    session: Arc<Session>,
+    sink: HephSink<W>,
+    bytes: Vec<u8>,
+    runs: Vec<Run>,
+    /// The position that comes next, of each stream.
+    next: BTreeMap<StreamId, Position>,
+    events: u64,
+}
+
+impl<W: Write + Send> Replay<W> {
+    fn hand_over(&mut self) -> Result<()> {
+        if self.runs.is_empty() {
+            return Ok(());
+        }
+        let (bytes, runs) = (Bytes::from(std::mem::take(&mut self.bytes)), std::mem::take(&mut self.runs));
+        Ok(self.sink.events(&Arc::new(Batch { session: Arc::clone(&self.session), bytes, runs }))?)
+    }
+
+    fn option(&mut self, option: &ProfileOption<'_>) -> Result<()> {
+        self.hand_over()?;
+        let mut packet = Vec::new();
+        option.encode(&mut packet).with_context(|| format!("the option {:?} has no room", option.name()))?;
+        Ok(self.sink.options(&self.session, &packet)?)
+    }
+
+    fn finish(mut self, trace: &Trace) -> Result<u64> {
+        self.hand_over()?;
+        if let Some((reason, at)) = ending(trace) {
+            let streams: Vec<_> = self.next.iter().map(|(stream, next)| (*stream, *next)).collect();
+            let streams: Vec<_> = streams.into_iter().map(|(stream, next)| StreamPosition { stream, next }).collect();
+            let stream_count = u32::try_from(streams.len()).unwrap_or(u32::MAX);
+            let mut rest = streams.as_slice();
+            loop {
+                let fitting = List::fitting(rest, LIST_BYTES);
+                let (part, more) = rest.split_at_checked(fitting).unwrap_or((rest, &[]));
+                self.option(&ProfileOption::End(End { reason, at, stream_count, streams: part.into() }))?;
+                rest = more;
+                if rest.is_empty() || fitting == 0 {
+                    break;
+                }
+            }
+        }
+        end(trace, &self.session, &mut self.sink)?;
+        Ok(self.events)
+    }
+}
+
+impl<W: Write + Send> MessageConsumer for Replay<W> {
+    fn message(&mut self, stream: StreamId, position: Position, message: &Message<'_>) -> Result<()> {
+        let before = self.bytes.len();
+        let wrong = || format!("thread {}: event {} cannot be sent", stream.0, position.0);
+        message.encode(&mut self.bytes).with_context(wrong)?;
+        let bytes = u32::try_from(self.bytes.len() - before)?;
+        match self.runs.last_mut() {
+            Some(run) if run.stream == stream => {
+                run.events += 1;
+                run.bytes += bytes;
+            }
+            _ => self.runs.push(Run { stream, first: position, events: 1, bytes }),
+        }
+        self.next.insert(stream, Position(position.0.saturating_add(1)));
+        self.events += 1;
+        if self.bytes.len() >= BATCH_BYTES {
+            self.hand_over()?;
+        }
+        Ok(())
+    }
+
+    fn gap(&mut self, gap: &GapEntry) -> Result<()> {
+        let stream = StreamId(gap.thread);
+        let first = self.next.get(&stream).copied().unwrap_or(Position(gap.first));
+        self.next.insert(stream, Position(first.0.saturating_add(gap.count)));
+        // What the agent dropped it says itself; what others lost is told by the whole name.
+        let reason = gap.cause.strip_prefix("agent:").unwrap_or(&gap.cause);
+        let drops = [Dropped { stream, first, count: gap.count, reason }];
+        self.option(&ProfileOption::Drops(Drops { drops: (&drops).into() }))
+    }
+}
+
+/// How the session ended and when, where its agent said so.
+fn ending(trace: &Trace) -> Option<(EndReason, SessionNs)> {
+    let end = trace.manifest.end.as_ref()?;
+    let code = end.code.unwrap_or(0);
+    let reason = match end.how.as_str() {
+        "exited" => EndReason::Exited(code),
+        "signaled" => EndReason::Signaled(code),
+        "detached" => EndReason::Detached,
+        "replaced" => EndReason::Replaced,
+        _ => return None,
+    };
+    Some((reason, SessionNs(end.at_ns?.saturating_sub(trace.zero_ns()))))
+}

@@ -1,0 +1,110 @@
+//! The options that a session was described by, made again from its manifest.
+
+use std::collections::BTreeMap;
+
+use codec::{
+    FunctionId, ModuleId, StreamId,
+    atf::FunctionEntry,
+    heph::List,
+    profile::{FunctionName, Functions, Limit, Limits, Module, PROFILE_VERSION, ProfileOption, Queue, Session, Thread},
+};
+use sinks::Catalog;
+
+use super::trace::Trace;
+
+/// What the lists of one option may take, so that it fits into a datagram.
+const LIST_BYTES: usize = 32 << 10;
+
+/// Tells of the session: who it is first, then its clock, threads, modules, functions, queues and limits.
+pub(super) fn each(trace: &Trace, catalog: &Catalog, tell: &mut dyn FnMut(&ProfileOption<'_>)) {
+    let manifest = &trace.manifest;
+    if let Some(process) = catalog.session() {
+        let arguments: Vec<&str> = process.arguments.iter().map(|argument| &**argument).collect();
+        tell(&ProfileOption::Session(Session {
+            id: process.id,
+            profile: PROFILE_VERSION,
+            arch: process.arch,
+            os: process.os,
+            pid: process.pid,
+            agent_version: &process.agent_version,
+            host: &process.host,
+            executable: &process.executable,
+            argument_count: process.argument_count,
+            arguments: arguments.as_slice().into(),
+        }));
+    }
+    if let Some(clock) = catalog.clock() {
+        tell(&ProfileOption::Clock(clock));
+    }
+    if let Some(epoch) = catalog.epoch() {
+        tell(&ProfileOption::Epoch(epoch));
+    }
+    // A thread of which nobody told has events, but no id.
+    for thread in manifest.threads.iter().filter(|thread| thread.os_id.is_some()) {
+        let stream = StreamId(thread.id);
+        let Some(known) = catalog.thread(stream) else { continue };
+        let (os_id, start, end, creator) = (known.os_id, known.start, known.end, known.creator);
+        tell(&ProfileOption::Thread(Thread { stream, os_id, start, end, creator, name: &known.name }));
+    }
+    for entry in &manifest.modules {
+        let id = ModuleId(entry.id);
+        let Some(known) = catalog.module(id) else { continue };
+        tell(&ProfileOption::Module(Module {
+            id,
+            base: known.base,
+            size: known.size,
+            loaded: known.loaded,
+            unloaded: known.unloaded,
+            function_count: known.function_count,
+            table_hash: known.table_hash,
+            build_id: &known.build_id,
+            path: &known.path,
+        }));
+    }
+    functions(&manifest.functions, tell);
+    for queue in &manifest.queues {
+        tell(&ProfileOption::Queue(Queue { id: queue.id, label: &queue.label }));
+    }
+    let limit = |limit: &'_ codec::atf::LimitEntry| (ModuleId(limit.module), limit.count);
+    for entry in &manifest.limits {
+        let (module, count) = limit(entry);
+        let limits = [Limit { module, count, reason: &entry.reason, detail: &entry.detail }];
+        tell(&ProfileOption::Limits(Limits { limits: (&limits).into() }));
+    }
+}
+
+/// The function tables. Those of module 0 stand for something else, and are made anew by whoever needs them.
+fn functions(entries: &[FunctionEntry], tell: &mut dyn FnMut(&ProfileOption<'_>)) {
+    let sorted: BTreeMap<u64, &FunctionEntry> = entries.iter().map(|entry| (entry.id, entry)).collect();
+    let mut run: Vec<FunctionName<'_>> = Vec::new();
+    let mut next = 0;
+    let mut first = FunctionId(0);
+    for (id, entry) in sorted {
+        if FunctionId(id).module() == ModuleId(0) {
+            continue;
+        }
+        if id != next || FunctionId(id).module() != first.module() || run.len() >= 1024 {
+            tell_run(first, &run, tell);
+            run.clear();
+            first = FunctionId(id);
+        }
+        run.push(FunctionName { offset: entry.offset, name: &entry.name });
+        next = id.saturating_add(1);
+    }
+    tell_run(first, &run, tell);
+}
+
+fn tell_run(first: FunctionId, mut run: &[FunctionName<'_>], tell: &mut dyn FnMut(&ProfileOption<'_>)) {
+    let mut first_index = first.index();
+    while !run.is_empty() {
+        // One that fits nowhere is passed over.
+        let fitting = List::fitting(run, LIST_BYTES);
+        let (part, rest) = run.split_at_checked(fitting.max(1)).unwrap_or((run, &[]));
+        if fitting > 0 {
+            let functions = Functions { module: first.module(), first_index, functions: part.into() };
+            tell(&ProfileOption::Functions(functions));
+        }
+        first_index = first_index.saturating_add(u32::try_from(part.len()).unwrap_or(u32::MAX));
+        run = rest;
+    }
+}

@@ -1,0 +1,115 @@
+//! The events of a session, read from its files a page at a time, in the order of time.
+
+mod message;
+mod pages;
+mod thread;
+
+use std::{cmp::Reverse, collections::BinaryHeap};
+
+use anyhow::Result;
+use codec::atf::{DetailEvents, GapEntry, IndexEvent, ThreadEntry};
+
+pub(super) use self::message::{MessageConsumer, Messages};
+use self::thread::ThreadScan;
+use super::trace::Trace;
+
+/// What takes the events of a session.
+pub(super) trait Consumer {
+    /// An event. Those of one thread come in order.
+    fn event(&mut self, raw: Raw<'_>) -> Result<()>;
+
+    /// Events of a thread are missing; `time` is that of its next event, or the last there is.
+    fn gap(&mut self, gap: &GapEntry, time: u64) -> Result<()>;
+
+    /// Nothing from before this time comes any more. It is told now and then.
+    fn settle(&mut self, until: u64) -> Result<()> {
+        let _ = until;
+        Ok(())
+    }
+}
+
+/// An event as it is on disk.
+#[derive(Debug)]
+pub(super) struct Raw<'a> {
+    /// The thread.
+    pub(super) stream: u32,
+    /// Its place in what the thread produced.
+    pub(super) position: u64,
+    /// The event.
+    pub(super) event: IndexEvent,
+    /// What was captured with it.
+    pub(super) details: DetailEvents<'a>,
+}
+
+/// Threads that are read together.
+#[derive(Debug)]
+pub(super) struct Scan<'a> {
+    threads: Vec<ThreadScan<'a>>,
+}
+
+/// What all pages of all threads together may take. A thread has pages only from its first event to its last.
+const PAGES_BYTES: usize = 64 << 20;
+const LARGEST_PAGE: usize = 256 << 10;
+const SMALLEST_PAGE: usize = 4 << 10;
+
+/// After how many events it is told how far all threads have come: of one thread, and where another has its turn.
+const EVENTS_PER_SETTLE: u32 = 1 << 16;
+const SWITCHED_PER_SETTLE: u32 = 1 << 10;
+
+impl<'a> Scan<'a> {
+    /// Looks at the two ends of each thread's files.
+    pub(super) fn open(trace: &'a Trace, threads: &[ThreadEntry]) -> Result<Self> {
+        // Two files each.
+        let page = (PAGES_BYTES / threads.len().saturating_mul(2).max(1)).clamp(SMALLEST_PAGE, LARGEST_PAGE);
+        let mut gaps = trace.gaps_by_thread();
+        let mut open = Vec::with_capacity(threads.len());
+        for thread in threads {
+            let gaps = gaps.remove(&thread.id).unwrap_or_default();
+            open.extend(ThreadScan::open(trace, thread, gaps, page)?);
+        }
+        Ok(Self { threads: open })
+    }
+
+    /// How many events the index of a thread has, if it can be read.
+    pub(super) fn events_of(trace: &Trace, thread: &ThreadEntry) -> Option<u64> {
+        let thread = ThreadScan::open(trace, thread, Vec::new(), SMALLEST_PAGE).ok()??;
+        Some(thread.events())
+    }
+
+    /// The time of the first event of all.
+    pub(super) fn first_time(&self) -> Option<u64> {
+        self.threads.iter().map(ThreadScan::time).min().filter(|time| *time != u64::MAX)
+    }
+
+    /// Hands over all events. Stops at the first error, be it the consumer's.
+    pub(super) fn run(&mut self, consumer: &mut impl Consumer) -> Result<()> {
+        let mut order: BinaryHeap<_> =
+            self.threads.iter().enumerate().map(|(index, thread)| Reverse((thread.time(), index))).collect();
+        let mut since_settle = 0;
+        while let Some(Reverse((time, index))) = order.pop() {
+            let Some(thread) = self.threads.get_mut(index) else { continue };
+            if since_settle >= SWITCHED_PER_SETTLE && time != u64::MAX {
+                consumer.settle(time)?;
+                since_settle = 0;
+            }
+            let limit = order.peek().map_or((u64::MAX, usize::MAX), |Reverse(next)| *next);
+            // Stays with one thread for as long as no other is earlier.
+            while thread.next(consumer)? {
+                since_settle += 1;
+                let next = (thread.time(), index);
+                if next > limit {
+                    order.push(Reverse(next));
+                    break;
+                }
+                if since_settle >= EVENTS_PER_SETTLE && next.0 != u64::MAX {
+                    consumer.settle(next.0)?;
+                    since_settle = 0;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,131 @@
+//! A file, read from front to back a page at a time.
+
+use std::{
+    fs::File,
+    io::{self, ErrorKind},
+    os::unix::fs::FileExt,
+    path::{Path, PathBuf},
+};
+
+/// The part of a file that is being looked at.
+///
+/// The file is opened for every page and closed again: a trace may have more threads than a process may have files.
+#[derive(Debug)]
+pub(super) struct Pages {
+    path: PathBuf,
+    page: usize,
+    buffer: Vec<u8>,
+    /// How much of the buffer is done with.
+    at: usize,
+    /// Where in the file the buffer ends.
+    read: u64,
+    /// Where what is to be read ends.
+    end: u64,
+}
+
+impl Pages {
+    /// The bytes from `start` to `end`.
+    pub(super) fn new(path: PathBuf, start: u64, end: u64, page: usize) -> Self {
+        Self { path, page, buffer: Vec::new(), at: 0, read: start, end: end.max(start) }
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Where what is to be read ends.
+    pub(super) fn end(&self) -> u64 {
+        self.end
+    }
+
+    /// Where in the file the next byte is.
+    pub(super) fn offset(&self) -> u64 {
+        self.read.saturating_sub(self.rest().len() as u64)
+    }
+
+    /// So many bytes from here on, or more; fewer where the file has no more.
+    #[inline]
+    pub(super) fn have(&mut self, bytes: usize) -> io::Result<&[u8]> {
+        if self.rest().len() < bytes && self.read < self.end {
+            self.turn(bytes)?;
+        }
+        Ok(self.rest())
+    }
+
+    /// The same, without the rest of the page: for a look at a file whose turn has not come.
+    pub(super) fn have_only(&mut self, bytes: usize) -> io::Result<&[u8]> {
+        let page = std::mem::replace(&mut self.page, bytes);
+        let turned = self.have(bytes).map(drop);
+        self.page = page;
+        turned?;
+        Ok(self.rest())
+    }
+
+    /// Where in the buffer the next byte is.
+    pub(super) fn at(&self) -> usize {
+        self.at
+    }
+
+    /// Bytes that were passed over just now.
+    pub(super) fn between(&self, start: usize, bytes: usize) -> &[u8] {
+        self.buffer.get(start..start.saturating_add(bytes)).unwrap_or_default()
+    }
+
+    /// What is there already.
+    #[inline]
+    pub(super) fn rest(&self) -> &[u8] {
+        self.buffer.get(self.at..).unwrap_or_default()
+    }
+
+    /// Goes on behind bytes that are there.
+    #[inline]
+    pub(super) fn skip(&mut self, bytes: usize) {
+        self.at = self.at.saturating_add(bytes).min(self.buffer.len());
+    }
+
+    /// Gives back the memory: nothing more is read.
+    pub(super) fn close(&mut self) {
+        *self = Self::new(std::mem::take(&mut self.path), 0, 0, 0);
+    }
+
+    #[cold]
+    fn turn(&mut self, bytes: usize) -> io::Result<()> {
+        self.buffer.drain(..self.at);
+        self.at = 0;
+        let kept = self.buffer.len();
+        let left = usize::try_from(self.end.saturating_sub(self.read)).unwrap_or(usize::MAX);
+        let wanted = self.page.max(bytes).saturating_sub(kept).min(left);
+        // One that was large for the sake of one event is not kept.
+        if self.buffer.capacity() > self.page.saturating_mul(4) && kept.saturating_add(wanted) <= self.page {
+            self.buffer.shrink_to(self.page);
+        }
+        self.buffer.reserve_exact(wanted);
+        self.buffer.resize(kept.saturating_add(wanted), 0);
+        let read = read_at(&self.path, self.buffer.get_mut(kept..).unwrap_or_default(), self.read);
+        let read = read.inspect_err(|_| self.buffer.truncate(kept))?;
+        self.buffer.truncate(kept.saturating_add(read));
+        self.read = self.read.saturating_add(read as u64);
+        if read < wanted {
+            return Err(io::Error::new(ErrorKind::UnexpectedEof, "it has become shorter"));
+        }
+        Ok(())
+    }
+}
+
+/// Reads bytes of a file from a place on, fewer only where it ends.
+pub(super) fn read_at(path: &Path, buffer: &mut [u8], mut offset: u64) -> io::Result<usize> {
+    let file = File::open(path)?;
+    let mut done = 0;
+    while let Some(rest) = buffer.get_mut(done..).filter(|rest| !rest.is_empty()) {
+        match file.read_at(rest, offset) {
+            Ok(0) => break,
+            Ok(count) => {
+                done = done.saturating_add(count);
+                offset = offset.saturating_add(count as u64);
+            }
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(done)
+}

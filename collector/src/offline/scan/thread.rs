@@ -1,0 +1,287 @@
+//! The events and gaps of one thread, one after the other.
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context, Result};
+use codec::atf::{
+    BrokenLink, Corrupt, DetailEvent, DetailEvents, DetailReader, EDGE_BYTES, GapEntry, IndexEvent, IndexReader,
+    OpenError, ThreadEntry,
+};
+
+use super::{
+    Consumer, Raw,
+    pages::{Pages, read_at},
+};
+use crate::offline::trace::Trace;
+
+/// A thread that is being read.
+#[derive(Debug)]
+pub(super) struct ThreadScan<'a> {
+    stream: u32,
+    index: Pages,
+    details: Option<Details>,
+    gaps: Vec<&'a GapEntry>,
+    gap: usize,
+    sequence: u32,
+    position: u64,
+    /// The event that comes next.
+    next: Next,
+}
+
+/// What comes next in an index.
+#[derive(Debug, Clone, Copy)]
+enum Next {
+    Event(IndexEvent),
+    Wrong(Corrupt),
+    End,
+}
+
+const FIRST: u64 = EDGE_BYTES as u64;
+
+impl<'a> ThreadScan<'a> {
+    /// Opens the files of a thread: none where its collector was stopped before it wrote anything.
+    pub(super) fn open(
+        trace: &Trace,
+        thread: &ThreadEntry,
+        gaps: Vec<&'a GapEntry>,
+        page: usize,
+    ) -> Result<Option<Self>> {
+        let dir = trace.thread_dir(thread.id);
+        let index = dir.join("index.atf");
+        let ends = Ends::look(&index).with_context(|| format!("cannot read {}", index.display()))?;
+        let head = match IndexReader::open(&ends.head) {
+            Ok(head) => head,
+            Err(OpenError::Short { .. }) => return Ok(None),
+            Err(error) => return Err(error).with_context(|| index.display().to_string()),
+        };
+        let finished = ends.footer().is_some_and(|(footer, bytes)| IndexReader::is_footer(footer, bytes));
+        let end = match finished {
+            true => ends.length.saturating_sub(FIRST),
+            // A header that promises a footer where there is none is damage: all behind it is looked at.
+            false if head.has_detail().is_some() && ends.length > FIRST => ends.length,
+            false => events_end(&index, ends.length).with_context(|| format!("cannot read {}", index.display()))?,
+        };
+        let details = Details::open(dir.join("detail.atf"), page)?;
+        let (index, position) = (Pages::new(index, FIRST, end, page), thread.first.unwrap_or(0));
+        let mut scan = Self { stream: thread.id, index, details, gaps, gap: 0, sequence: 0, position, next: Next::End };
+        // One event is enough to know where the thread begins.
+        scan.peek(IndexEvent::BYTES)?;
+        Ok(Some(scan))
+    }
+
+    /// How many events it has.
+    pub(super) fn events(&self) -> u64 {
+        self.index.end().saturating_sub(FIRST) / IndexEvent::BYTES as u64
+    }
+
+    /// When the next event was. The last time there is where none comes any more, or none that can be read.
+    #[inline]
+    pub(super) fn time(&self) -> u64 {
+        match &self.next {
+            Next::Event(event) => event.timestamp.0,
+            Next::Wrong(_) | Next::End => u64::MAX,
+        }
+    }
+
+    /// Hands over what comes next, and tells whether something did.
+    #[inline]
+    pub(super) fn next(&mut self, consumer: &mut impl Consumer) -> Result<bool> {
+        if let Some(gap) = self.gaps.get(self.gap)
+            && (matches!(self.next, Next::End) || gap.at_index.is_some_and(|at| at <= self.sequence.into()))
+        {
+            self.gap += 1;
+            self.position = self.position.saturating_add(gap.count);
+            consumer.gap(gap, self.time())?;
+            return Ok(true);
+        }
+        let event = match self.next {
+            Next::Event(event) => event,
+            Next::Wrong(corrupt) => {
+                return Err(corrupt)
+                    .with_context(|| format!("thread {}: {}", self.stream, self.index.path().display()));
+            }
+            Next::End => {
+                self.index.close();
+                self.details = None;
+                return Ok(false);
+            }
+        };
+        let details = match event.detail {
+            None => DetailEvents::at(&[], FIRST),
+            Some(position) => Details::of(self.details.as_mut(), self.sequence, position)
+                .with_context(|| format!("thread {}: event {}", self.stream, self.sequence))?,
+        };
+        consumer.event(Raw { stream: self.stream, position: self.position, event, details })?;
+        self.sequence = self.sequence.saturating_add(1);
+        self.position = self.position.saturating_add(1);
+        self.peek(usize::MAX)?;
+        Ok(true)
+    }
+
+    /// Looks at the event that comes next. At most `page` bytes are read for it, if any.
+    #[inline]
+    fn peek(&mut self, page: usize) -> Result<()> {
+        if self.sequence > 0 {
+            self.index.skip(IndexEvent::BYTES);
+        }
+        let bytes = match page {
+            // The page itself waits until the thread has its turn.
+            IndexEvent::BYTES => self.index.have_only(IndexEvent::BYTES),
+            _ => self.index.have(IndexEvent::BYTES),
+        };
+        let bytes = bytes.map(|bytes| bytes.first_chunk().map(|bytes| IndexEvent::decode(bytes, self.sequence)));
+        self.next = match bytes {
+            Ok(None) => Next::End,
+            Ok(Some(Ok(event))) => Next::Event(event),
+            Ok(Some(Err(corrupt))) => Next::Wrong(corrupt),
+            Err(error) => {
+                return Err(error).with_context(|| format!("cannot read {}", self.index.path().display()));
+            }
+        };
+        Ok(())
+    }
+}
+
+/// The details of a thread.
+#[derive(Debug)]
+struct Details {
+    pages: Pages,
+    /// The position of the detail event that comes next.
+    position: u32,
+    /// Whether the file lacks its end, so that zeros may lie there.
+    is_cut: bool,
+}
+
+impl Details {
+    fn open(path: PathBuf, page: usize) -> Result<Option<Self>> {
+        let ends = match Ends::look(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            ends => ends.with_context(|| format!("cannot read {}", path.display()))?,
+        };
+        match DetailReader::open(&ends.head) {
+            Ok(_) => {}
+            Err(OpenError::Short { .. }) => return Ok(None),
+            Err(error) => return Err(error).with_context(|| path.display().to_string()),
+        }
+        let is_cut = !ends.footer().is_some_and(|(footer, bytes)| DetailReader::is_footer(footer, bytes));
+        let end = if is_cut { ends.length } else { ends.length.saturating_sub(FIRST) };
+        Ok(Some(Self { pages: Pages::new(path, FIRST, end, page), position: 0, is_cut }))
+    }
+
+    /// The details of the event with this sequence number, which the index says are at this position.
+    fn of(details: Option<&mut Self>, sequence: u32, position: u32) -> Result<DetailEvents<'_>> {
+        let forward = BrokenLink::Forward { sequence, position };
+        let Some(details) = details.filter(|details| details.position <= position) else { return Err(forward.into()) };
+        let path = details.pages.path().to_owned();
+        let found = details.find(sequence, position).with_context(|| format!("cannot read {}", path.display()))?;
+        let Some(bytes) = found else { return Err(forward).with_context(|| path.display().to_string()) };
+        let base = details.pages.offset();
+        let start = details.pages.at();
+        details.pages.skip(bytes);
+        Ok(DetailEvents::at(details.pages.between(start, bytes), base))
+    }
+
+    /// How many bytes the details of an event have, which come next once those before it were passed over. None where
+    /// there are none of it.
+    fn find(&mut self, sequence: u32, position: u32) -> io::Result<Option<usize>> {
+        while self.position < position {
+            let Some((_, length)) = self.measure(0)? else { return Ok(None) };
+            self.pages.skip(length);
+            self.position = self.position.saturating_add(1);
+        }
+        let mut bytes = 0;
+        while let Some((index, length)) = self.measure(bytes)?
+            && index == sequence
+        {
+            bytes = bytes.saturating_add(length);
+            self.position = self.position.saturating_add(1);
+        }
+        Ok((bytes > 0).then_some(bytes))
+    }
+
+    /// The index event and the length of the detail event so many bytes from here, if there is a whole one.
+    fn measure(&mut self, ahead: usize) -> io::Result<Option<(u32, usize)>> {
+        let start = |bytes: &[u8]| bytes.get(ahead..).and_then(DetailEvents::measure);
+        let Some((index, length)) = start(self.pages.have(ahead.saturating_add(DetailEvent::LEAST_BYTES))?) else {
+            return Ok(None);
+        };
+        let end = ahead.saturating_add(length);
+        // Four more, which are the length of the one behind it.
+        let bytes = self.pages.have(end.saturating_add(4))?;
+        if bytes.len() < end {
+            return Ok(None);
+        }
+        let behind = bytes.get(end..).unwrap_or_default();
+        let may_be_cut = self.is_cut && !behind.is_empty() && bytes.get(end.saturating_sub(1)) == Some(&0);
+        if may_be_cut && behind.iter().take(4).all(|byte| *byte == 0) && self.only_zeros_from(end)? {
+            // The zeros that a machine leaves when it stops may start anywhere: they are the end of this one too.
+            return Ok(None);
+        }
+        Ok(Some((index, length)))
+    }
+
+    /// Whether the file has only zeros from here on.
+    fn only_zeros_from(&mut self, ahead: usize) -> io::Result<bool> {
+        let from = self.pages.offset().saturating_add(ahead as u64);
+        let end = fs::metadata(self.pages.path())?.len();
+        Ok(last_that_is_not_zero(self.pages.path(), from, end)? <= from)
+    }
+}
+
+/// The two ends of a file.
+struct Ends {
+    head: Vec<u8>,
+    tail: Vec<u8>,
+    length: u64,
+}
+
+impl Ends {
+    fn look(path: &Path) -> io::Result<Self> {
+        let length = fs::metadata(path)?.len();
+        let (mut head, mut tail) = (vec![0; EDGE_BYTES], vec![0; EDGE_BYTES]);
+        let read = read_at(path, &mut head, 0)?;
+        head.truncate(read);
+        let read = read_at(path, &mut tail, length.saturating_sub(FIRST))?;
+        tail.truncate(read);
+        Ok(Self { head, tail, length })
+    }
+
+    /// What is the footer if there is one, and how many bytes of events there are then.
+    fn footer(&self) -> Option<(&[u8; EDGE_BYTES], u64)> {
+        Some((self.tail.first_chunk()?, self.length.checked_sub(FIRST * 2)?))
+    }
+}
+
+/// Where the events of an index end that lacks its end. A machine that stopped may have left zeros there, and a writer
+/// that was killed half a footer.
+fn events_end(path: &Path, length: u64) -> io::Result<u64> {
+    const EVENT: u64 = IndexEvent::BYTES as u64;
+    let whole = |end: u64| FIRST + end.saturating_sub(FIRST) / EVENT * EVENT;
+    let last = last_that_is_not_zero(path, FIRST, whole(length))?;
+    // An event that has anything but zeros in it counts to its end.
+    let end = whole(last.saturating_add(EVENT - 1)).min(whole(length));
+    let (Some(start), mut bytes) = (end.checked_sub(EVENT).filter(|start| *start >= FIRST), [0; IndexEvent::BYTES])
+    else {
+        return Ok(end);
+    };
+    read_at(path, &mut bytes, start)?;
+    Ok(if IndexReader::is_half_footer(&bytes, (start - FIRST) / EVENT) { start } else { end })
+}
+
+/// Where the zeros begin that this part of a file ends with.
+fn last_that_is_not_zero(path: &Path, from: u64, mut end: u64) -> io::Result<u64> {
+    let mut block = vec![0; 64 << 10];
+    while end > from {
+        let start = end.saturating_sub(block.len() as u64).max(from);
+        let bytes = usize::try_from(end - start).unwrap_or(0);
+        let read = read_at(path, block.get_mut(..bytes).unwrap_or_default(), start)?;
+        if let Some(last) = block.iter().take(read).rposition(|byte| *byte != 0) {
+            return Ok(start.saturating_add(last as u64).saturating_add(1));
+        }
+        end = start;
+    }
+    Ok(from)
+}

@@ -1,0 +1,162 @@
+//! `collector spans`: the spans of a session.
+
+mod csv;
+mod filter;
+mod row;
+mod spill;
+
+use std::{
+    io::{self, BufWriter, Write},
+    process::ExitCode,
+};
+
+use anyhow::Result;
+use codec::span::Span;
+use sinks::{Catalog, NameCache, span_line};
+
+pub(super) use self::csv::field;
+use self::{filter::Filter, row::Row, spill::Sorter};
+use super::{quiet, scan::Scan, spanning, trace::Trace};
+use crate::args::{SpanOrder, SpansArgs, TableArgs};
+
+pub(crate) fn run(args: &SpansArgs) -> Result<ExitCode> {
+    let trace = Trace::open(&args.session.dir)?;
+    let mut out = BufWriter::with_capacity(64 << 10, io::stdout().lock());
+    let printed = print(&trace, args, &mut out);
+    let flushed = out.flush();
+    quiet(printed.and(flushed.map_err(Into::into)))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Enough was printed. It is handed up as an error, and is none.
+#[derive(Debug)]
+struct Enough;
+
+impl std::fmt::Display for Enough {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("enough was printed")
+    }
+}
+
+impl std::error::Error for Enough {}
+
+fn print(trace: &Trace, args: &SpansArgs, out: &mut impl Write) -> Result<()> {
+    let catalog = Catalog::from_manifest(&trace.manifest);
+    let start_ns = match trace.manifest.time_start_ns {
+        // A session that is not finished says nothing of it yet, but its files do.
+        0 => trace.start_ns(&Scan::open(trace, &trace.threads())?),
+        start => start,
+    };
+    let start_ns = start_ns.saturating_sub(trace.zero_ns());
+    let mut filter = Filter::new(trace, &args.which, start_ns)?;
+    let mut lines = Lines::new(trace, &args.table, start_ns);
+    let mut sorter = args.sort.map(|_| Sorter::new(args.limit));
+    let mut left = args.limit.unwrap_or(usize::MAX);
+    out.write_all(lines.head())?;
+    let mut line = Vec::new();
+    let engine = spanning::engine(trace, &catalog, args.session.making.config());
+    let result = spanning::spans(trace, engine, |spans| {
+        for span in spans {
+            if !filter.matches(&catalog, &mut lines.names, span) {
+                continue;
+            }
+            let (Some(sorter), Some(order)) = (&mut sorter, args.sort) else {
+                if left == 0 {
+                    return Err(Enough.into());
+                }
+                left -= 1;
+                line.clear();
+                lines.line(&mut line, &catalog, span);
+                out.write_all(&line)?;
+                continue;
+            };
+            let key = key(order, &catalog, &mut lines.names, span);
+            if sorter.wants(&key) {
+                line.clear();
+                lines.line(&mut line, &catalog, span);
+                sorter.add(&key, &line)?;
+            }
+        }
+        Ok(())
+    });
+    // What could be read is printed, also before what cannot.
+    let printed = sorter.map_or(Ok(()), |sorter| sorter.write(out));
+    match result {
+        Err(error) if error.is::<Enough>() => printed,
+        result => result.and(printed),
+    }
+}
+
+/// What spans are sorted by, as bytes: start and id decide where it is the same.
+fn key(order: SpanOrder, catalog: &Catalog, names: &mut NameCache, span: &Span) -> Vec<u8> {
+    let more = span.more.as_deref();
+    // The most comes first, and what has none of it last.
+    let most = |value: Option<u64>| {
+        value.map_or([u8::MAX; 9], |value| {
+            let [a, b, c, d, e, f, g, h] = (!value).to_be_bytes();
+            [0, a, b, c, d, e, f, g, h]
+        })
+    };
+    let mut key = Vec::with_capacity(32);
+    match order {
+        SpanOrder::Start => {}
+        SpanOrder::Duration => key.extend(most(span.duration())),
+        SpanOrder::Latency => key.extend(most(more.and_then(|more| more.latency))),
+        SpanOrder::Suspended => {
+            let suspended = more.filter(|more| more.suspensions > 0).map(|more| more.suspended);
+            key.extend(most(suspended));
+        }
+        SpanOrder::Function => {
+            key.extend_from_slice(names.of(catalog, span).pretty.as_bytes());
+            key.push(0);
+        }
+    }
+    key.extend(span.start.0.to_be_bytes());
+    key.extend(span.id.number().to_be_bytes());
+    key
+}
+
+/// Makes lines of spans.
+struct Lines {
+    session: String,
+    names: NameCache,
+    form: Form,
+    /// When the first event was, counted from the session's zero: people's times start there.
+    start_ns: u64,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Form {
+    Text,
+    Json,
+    Csv,
+}
+
+impl Lines {
+    fn new(trace: &Trace, table: &TableArgs, start_ns: u64) -> Self {
+        let session = trace.name();
+        let form = match (table.json, table.csv) {
+            (true, _) => Form::Json,
+            (_, true) => Form::Csv,
+            _ => Form::Text,
+        };
+        Self { session, names: NameCache::new(), form, start_ns }
+    }
+
+    /// What comes before the first line.
+    fn head(&self) -> &'static [u8] {
+        match self.form {
+            Form::Text => Row::HEAD.as_bytes(),
+            Form::Json => b"",
+            Form::Csv => csv::HEAD.as_bytes(),
+        }
+    }
+
+    fn line(&mut self, to: &mut Vec<u8>, catalog: &Catalog, span: &Span) {
+        match self.form {
+            Form::Json => span_line(to, &self.session, catalog, &mut self.names, span),
+            Form::Csv => csv::line(to, self.names.of(catalog, span), span),
+            Form::Text => Row { span, name: self.names.of(catalog, span), start_ns: self.start_ns }.write(to),
+        }
+    }
+}

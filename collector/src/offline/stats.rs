@@ -1,0 +1,169 @@
+//! `collector stats`: how well the spans of a session fit together.
+
+use std::{collections::BTreeMap, fmt::Write as _, io, process::ExitCode};
+
+use anyhow::{Context, Result};
+use codec::span::{Reason, Span, SpanFlags, SpanKind, SpanRuntime, SpanStatus};
+use serde_json::{Map, Value as Json, json};
+use sinks::Catalog;
+
+use super::{duration, histogram::Histogram, printable, spanning, tell, trace::Trace};
+use crate::{
+    args::StatsArgs,
+    quantity::{count, counted},
+};
+
+pub(crate) fn run(args: &StatsArgs) -> Result<ExitCode> {
+    let trace = Trace::open(&args.session.dir)?;
+    let catalog = Catalog::from_manifest(&trace.manifest);
+    let mut stats: BTreeMap<SpanRuntime, Stats> = BTreeMap::new();
+    let engine = spanning::engine(&trace, &catalog, args.session.making.config());
+    spanning::spans(&trace, engine, |spans| {
+        spans.iter().for_each(|span| stats.entry(span.kind.runtime()).or_default().add(span));
+        Ok(())
+    })?;
+    let text = if args.json { format!("{}\n", json(&trace, &stats)) } else { describe(&trace, &stats)? };
+    tell(&mut io::stdout().lock(), &text).context("cannot write to standard output")?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What the spans of one runtime come to.
+#[derive(Debug, Default)]
+struct Stats {
+    kinds: BTreeMap<SpanKind, u64>,
+    statuses: BTreeMap<SpanStatus, u64>,
+    reasons: BTreeMap<Reason, u64>,
+    with_parent: u64,
+    outside_parent: u64,
+    cross_thread: u64,
+    uncertain: u64,
+    orphans: u64,
+    duration: Histogram,
+    latency: Histogram,
+    suspended: Histogram,
+}
+
+impl Stats {
+    fn add(&mut self, span: &Span) {
+        let more = |count: &mut u64, so: bool| *count = count.saturating_add(so.into());
+        more(self.kinds.entry(span.kind).or_default(), true);
+        more(self.statuses.entry(span.status).or_default(), true);
+        if let Some(reason) = span.reason {
+            more(self.reasons.entry(reason).or_default(), true);
+        }
+        more(&mut self.with_parent, span.parent.is_some());
+        more(&mut self.outside_parent, span.flags.has(SpanFlags::OUTSIDE_PARENT));
+        more(&mut self.cross_thread, span.flags.has(SpanFlags::CROSS_THREAD));
+        more(&mut self.uncertain, span.flags.has(SpanFlags::UNCERTAIN));
+        more(&mut self.orphans, span.flags.has(SpanFlags::ORPHAN) || span.reason == Some(Reason::Orphan));
+        if let Some(took) = span.duration() {
+            self.duration.add(took);
+        }
+        if let Some(more) = &span.more {
+            more.latency.iter().for_each(|latency| self.latency.add(*latency));
+            if more.suspensions > 0 {
+                self.suspended.add(more.suspended);
+            }
+        }
+    }
+
+    fn spans(&self) -> u64 {
+        self.kinds.values().fold(0, |sum, count| sum.saturating_add(*count))
+    }
+
+    fn status(&self, status: SpanStatus) -> u64 {
+        self.statuses.get(&status).copied().unwrap_or(0)
+    }
+
+    /// What is counted beside how spans stand, with its name.
+    fn counts(&self) -> [(&'static str, u64); 5] {
+        [
+            ("with_parent", self.with_parent),
+            ("outside_parent", self.outside_parent),
+            ("cross_thread", self.cross_thread),
+            ("uncertain", self.uncertain),
+            ("orphans", self.orphans),
+        ]
+    }
+
+    fn spreads(&self) -> [(&'static str, &Histogram); 3] {
+        [("duration", &self.duration), ("latency", &self.latency), ("suspended", &self.suspended)]
+    }
+}
+
+const PERCENTILES: [(&str, u64); 3] = [("p50", 500), ("p95", 950), ("p99", 990)];
+
+fn json(trace: &Trace, stats: &BTreeMap<SpanRuntime, Stats>) -> Json {
+    let runtime = |stats: &Stats| {
+        let mut object = Map::new();
+        object.insert("spans".into(), stats.spans().into());
+        for status in SpanStatus::ALL {
+            object.insert(status.name().into(), stats.status(*status).into());
+        }
+        let kinds = stats.kinds.iter().map(|(kind, count)| (kind.name().to_owned(), Json::from(*count)));
+        object.insert("kinds".into(), Json::Object(kinds.collect()));
+        let reasons = stats.reasons.iter().map(|(reason, count)| (reason.name().to_owned(), Json::from(*count)));
+        object.insert("reasons".into(), Json::Object(reasons.collect()));
+        object.extend(stats.counts().map(|(name, count)| (name.to_owned(), count.into())));
+        for (name, spread) in stats.spreads() {
+            if spread.count() > 0 {
+                let mut values: Map<String, Json> =
+                    PERCENTILES.iter().map(|(name, at)| ((*name).to_owned(), spread.percentile(*at).into())).collect();
+                values.insert("count".into(), spread.count().into());
+                values.insert("max".into(), spread.max().into());
+                object.insert(format!("{name}_ns"), Json::Object(values));
+            }
+        }
+        Json::Object(object)
+    };
+    let runtimes: Map<_, _> = stats.iter().map(|(name, stats)| (name.name().to_owned(), runtime(stats))).collect();
+    let gaps: Vec<Json> = trace
+        .manifest
+        .gaps
+        .iter()
+        .map(|gap| json!({"thread": gap.thread, "first": gap.first, "count": gap.count, "cause": gap.cause}))
+        .collect();
+    json!({"session": trace.name(), "unfinished": trace.is_unfinished(), "runtimes": runtimes, "gaps": gaps})
+}
+
+fn describe(trace: &Trace, stats: &BTreeMap<SpanRuntime, Stats>) -> Result<String> {
+    let mut out = format!("{}\n", trace.dir.display());
+    if stats.is_empty() {
+        writeln!(out, "  no spans")?;
+    }
+    for (runtime, stats) in stats {
+        let kinds: Vec<_> = stats.kinds.iter().map(|(kind, number)| format!("{} {kind}", count(*number))).collect();
+        writeln!(out, "  {runtime}: {}: {}", counted(stats.spans(), "span"), kinds.join(", "))?;
+        let statuses = SpanStatus::ALL.iter().map(|status| (status.name(), stats.status(*status)));
+        let reasons = stats.reasons.iter().map(|(reason, count)| (reason.name(), *count));
+        for (title, counts) in
+            [("status", statuses.collect::<Vec<_>>()), ("reason", reasons.collect()), ("also", stats.counts().to_vec())]
+        {
+            let parts: Vec<_> = counts.iter().filter(|(_, number)| *number > 0).collect();
+            let parts: Vec<_> = parts.iter().map(|(name, number)| format!("{} {name}", count(*number))).collect();
+            if !parts.is_empty() {
+                writeln!(out, "    {title:<10} {}", parts.join(", "))?;
+            }
+        }
+        for (name, spread) in stats.spreads() {
+            if spread.count() > 0 {
+                let parts = PERCENTILES.map(|(name, at)| format!("{name} {}", duration(spread.percentile(at))));
+                writeln!(out, "    {name:<10} {}, max {}", parts.join(", "), duration(spread.max()))?;
+            }
+        }
+    }
+    let mut gaps: BTreeMap<&str, (u64, u64)> = BTreeMap::new();
+    for gap in &trace.manifest.gaps {
+        let (number, missing) = gaps.entry(&gap.cause).or_default();
+        *number = number.saturating_add(gap.ranges.unwrap_or(1));
+        *missing = missing.saturating_add(gap.count);
+    }
+    for (cause, (number, missing)) in gaps {
+        let (number, missing) = (counted(number, "gap"), counted(missing, "event"));
+        writeln!(out, "  missing    {missing} in {number}: {}", printable(cause))?;
+    }
+    if trace.is_unfinished() {
+        writeln!(out, "  not finished: it is being written, or its collector was killed (see `collector repair`)")?;
+    }
+    Ok(out)
+}

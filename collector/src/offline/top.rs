@@ -1,0 +1,132 @@
+//! `collector top`: the functions of a session, by how long they took.
+
+mod ranking;
+
+use std::{
+    collections::BTreeSet,
+    fmt::Write as _,
+    io::{self, BufWriter, Write},
+    process::ExitCode,
+};
+
+use anyhow::Result;
+use codec::StreamId;
+use serde_json::json;
+use sinks::{Catalog, NameCache};
+
+use self::ranking::{Function, Ranking};
+use super::{duration, events::wanted_threads, glob::Glob, printable, quiet, spanning, spans::field, trace::Trace};
+use crate::{
+    args::{TopArgs, TopOrder},
+    quantity::count,
+};
+
+pub(crate) fn run(args: &TopArgs) -> Result<ExitCode> {
+    let trace = Trace::open(&args.session.dir)?;
+    let catalog = Catalog::from_manifest(&trace.manifest);
+    let threads: Option<BTreeSet<StreamId>> = match &args.thread {
+        Some(thread) => Some(wanted_threads(&trace, Some(thread))?.iter().map(|thread| StreamId(thread.id)).collect()),
+        None => None,
+    };
+    let mut ranking = Ranking::default();
+    let engine = spanning::engine(&trace, &catalog, args.session.making.config());
+    spanning::spans(&trace, engine, |spans| {
+        let wanted = spans.iter().filter(|span| span.kind.runtime() == args.runtime);
+        wanted
+            .filter(|span| threads.as_ref().is_none_or(|threads| threads.contains(&span.stream)))
+            .for_each(|span| ranking.add(span));
+        Ok(())
+    })?;
+    let rows = rows(args, &catalog, ranking);
+    let mut out = BufWriter::new(io::stdout().lock());
+    let printed = print(args, &rows, &mut out).and_then(|()| out.flush());
+    quiet(printed.map_err(Into::into))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A function with its names.
+struct Row {
+    name: String,
+    symbol: Option<String>,
+    module: Option<String>,
+    function: Function,
+}
+
+/// The functions that are wanted, in the order that is wanted.
+fn rows(args: &TopArgs, catalog: &Catalog, ranking: Ranking) -> Vec<Row> {
+    let glob = args.function.as_deref().map(Glob::new);
+    let mut names = NameCache::new();
+    let mut rows = Vec::new();
+    for (what, function) in ranking.finish() {
+        let name = names.name(catalog, &what, function.last_start);
+        let matches =
+            |glob: &Glob| glob.matches(&name.pretty) || name.raw.as_deref().is_some_and(|raw| glob.matches(raw));
+        if glob.as_ref().is_none_or(matches) {
+            let text = |text: &std::sync::Arc<str>| text.to_string();
+            let (symbol, module) = (name.raw.as_ref().map(text), name.module.as_ref().map(text));
+            rows.push(Row { name: name.pretty.to_string(), symbol, module, function });
+        }
+    }
+    rows.sort_by(|a, b| {
+        let value = |row: &Row| match args.sort {
+            TopOrder::Total => row.function.total_ns,
+            TopOrder::Own => row.function.self_ns,
+            TopOrder::Count => row.function.calls.count(),
+            TopOrder::P50 => row.function.calls.percentile(500),
+            TopOrder::P95 => row.function.calls.percentile(950),
+            TopOrder::P99 => row.function.calls.percentile(990),
+            TopOrder::Max => row.function.calls.max(),
+        };
+        value(b).cmp(&value(a)).then_with(|| (&a.name, &a.module).cmp(&(&b.name, &b.module)))
+    });
+    rows.truncate(args.limit);
+    rows
+}
+
+fn print(args: &TopArgs, rows: &[Row], out: &mut impl Write) -> io::Result<()> {
+    if args.table.csv {
+        out.write_all(b"function,symbol,module,count,total_ns,self_ns,p50_ns,p95_ns,p99_ns,max_ns\r\n")?;
+    } else if !args.table.json {
+        let [total, own, p50, p95, p99, max] = ["total", "self", "p50", "p95", "p99", "max"];
+        writeln!(out, "{:>13} {total:>12} {own:>12} {p50:>12} {p95:>12} {p99:>12} {max:>12}  function", "count")?;
+    }
+    for row in rows {
+        let (function, calls) = (&row.function, &row.function.calls);
+        let [p50, p95, p99] = [500, 950, 990].map(|thousandths| calls.percentile(thousandths));
+        if args.table.json {
+            let object = json!({
+                "function": row.name,
+                "symbol": row.symbol,
+                "module": row.module,
+                "count": calls.count(),
+                "total_ns": function.total_ns,
+                "self_ns": function.self_ns,
+                "p50_ns": p50,
+                "p95_ns": p95,
+                "p99_ns": p99,
+                "max_ns": calls.max(),
+            });
+            writeln!(out, "{object}")?;
+        } else if args.table.csv {
+            let mut line = Vec::new();
+            field(&mut line, &row.name);
+            line.push(b',');
+            field(&mut line, row.symbol.as_deref().unwrap_or_default());
+            line.push(b',');
+            field(&mut line, row.module.as_deref().unwrap_or_default());
+            for value in [calls.count(), function.total_ns, function.self_ns, p50, p95, p99, calls.max()] {
+                write!(line, ",{value}")?;
+            }
+            line.extend_from_slice(b"\r\n");
+            out.write_all(&line)?;
+        } else {
+            let mut line = format!("{:>13}", count(calls.count()));
+            for value in [function.total_ns, function.self_ns, p50, p95, p99, calls.max()] {
+                // Nothing that is written to memory fails.
+                let _ = write!(line, " {:>12}", duration(value));
+            }
+            writeln!(out, "{line}  {}", printable(&row.name))?;
+        }
+    }
+    Ok(())
+}

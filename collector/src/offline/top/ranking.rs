@@ -1,0 +1,160 @@
+//! What the calls of each function come to.
+
+use std::{
+    collections::{HashMap, hash_map::Entry},
+    mem,
+};
+
+use codec::{
+    SessionNs,
+    span::{Span, SpanId, What},
+};
+
+use crate::offline::histogram::Histogram;
+
+/// What the calls of all functions come to, told from spans as they end: what was called ends before its caller.
+#[derive(Debug, Default)]
+pub(super) struct Ranking {
+    numbers: HashMap<What, usize>,
+    functions: Vec<Function>,
+    /// What was called by spans that have not ended.
+    waiting: HashMap<SpanId, Called>,
+}
+
+/// What the calls of one function come to.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Function {
+    /// How long each of them took.
+    pub(super) calls: Histogram,
+    /// How long they took together. Where it was called by itself, directly or not, only the outermost call counts.
+    pub(super) total_ns: u64,
+    /// The same without what it called.
+    pub(super) self_ns: u64,
+    /// When the last of them began.
+    pub(super) last_start: SessionNs,
+}
+
+/// What a span that has not ended has called so far.
+#[derive(Debug, Default)]
+struct Called {
+    /// How long that took.
+    ns: u64,
+    /// How long each function took below it, where it is the outermost so far.
+    outermost: HashMap<usize, u64>,
+}
+
+/// How many callers are waited for. Beyond that, what was called counts as if it had no caller.
+const MOST_WAITING: usize = 1 << 20;
+
+impl Ranking {
+    pub(super) fn add(&mut self, span: &Span) {
+        let Called { ns, mut outermost } = self.waiting.remove(&span.id).unwrap_or_default();
+        // What has not ended took no time that anybody knows.
+        let took = span.duration().unwrap_or(0);
+        let number = self.number(&span.what);
+        if let Some(function) = self.functions.get_mut(number) {
+            function.calls.add(took);
+            function.self_ns = function.self_ns.saturating_add(took.saturating_sub(ns));
+            function.last_start = span.start;
+        }
+        // Whatever it took below itself, it took here already.
+        outermost.insert(number, took);
+        let Some(parent) = span.parent else { return self.settle(outermost) };
+        if self.waiting.len() >= MOST_WAITING && !self.waiting.contains_key(&parent) {
+            mem::take(&mut self.waiting).into_values().for_each(|called| self.settle(called.outermost));
+        }
+        match self.waiting.entry(parent) {
+            Entry::Vacant(entry) => _ = entry.insert(Called { ns: took, outermost }),
+            Entry::Occupied(mut entry) => {
+                let called = entry.get_mut();
+                called.ns = called.ns.saturating_add(took);
+                // The fewer go to the more.
+                if outermost.len() > called.outermost.len() {
+                    mem::swap(&mut outermost, &mut called.outermost);
+                }
+                for (number, ns) in outermost {
+                    let sum = called.outermost.entry(number).or_default();
+                    *sum = sum.saturating_add(ns);
+                }
+            }
+        }
+    }
+
+    /// What ran, and what it comes to.
+    pub(super) fn finish(mut self) -> impl Iterator<Item = (What, Function)> {
+        mem::take(&mut self.waiting).into_values().for_each(|called| self.settle(called.outermost));
+        let mut functions = self.functions;
+        self.numbers.into_iter().filter_map(move |(what, number)| Some((what, mem::take(functions.get_mut(number)?))))
+    }
+
+    fn settle(&mut self, outermost: HashMap<usize, u64>) {
+        for (number, ns) in outermost {
+            if let Some(function) = self.functions.get_mut(number) {
+                function.total_ns = function.total_ns.saturating_add(ns);
+            }
+        }
+    }
+
+    fn number(&mut self, what: &What) -> usize {
+        if let Some(number) = self.numbers.get(what) {
+            return *number;
+        }
+        let number = self.functions.len();
+        self.numbers.insert(what.clone(), number);
+        self.functions.push(Function::default());
+        number
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use codec::{
+        FunctionId, Position, StreamId, SubstreamId,
+        span::{SpanFlags, SpanKind, SpanStatus},
+    };
+
+    use super::*;
+
+    fn frame(id: u64, parent: Option<u64>, function: u64, start: u64, end: u64) -> Span {
+        let number = |position: u64| SpanId::new(StreamId(0), Position(position));
+        Span {
+            id: number(id),
+            parent: parent.map(number),
+            twin: None,
+            what: What::Function(FunctionId(function)),
+            kind: SpanKind::Frame,
+            status: SpanStatus::Matched,
+            reason: None,
+            flags: SpanFlags::default(),
+            stream: StreamId(0),
+            substream: SubstreamId(0),
+            depth: 0,
+            start: SessionNs(start),
+            end: Some(SessionNs(end)),
+            more: None,
+        }
+    }
+
+    #[test]
+    fn recursion_counts_once_and_children_are_not_self() {
+        let mut ranking = Ranking::default();
+        // f(0..100) calls g(10..90), which calls f(20..60) and f(60..80); f(20..60) calls g(30..40).
+        for span in [
+            frame(3, Some(2), 2, 30, 40),
+            frame(2, Some(1), 1, 20, 60),
+            frame(4, Some(1), 1, 60, 80),
+            frame(1, Some(0), 2, 10, 90),
+            frame(0, None, 1, 0, 100),
+            // A caller that never ends.
+            frame(6, Some(5), 2, 200, 207),
+        ] {
+            ranking.add(&span);
+        }
+        let found: HashMap<_, _> = ranking
+            .finish()
+            .map(|(what, function)| (what, (function.calls.count(), function.total_ns, function.self_ns)))
+            .collect();
+        assert_eq!(found[&What::Function(FunctionId(1))], (3, 100, 20 + 30 + 20));
+        assert_eq!(found[&What::Function(FunctionId(2))], (3, 80 + 7, 20 + 10 + 7));
+    }
+}
