@@ -10,6 +10,7 @@ pub mod running;
 pub mod samples;
 pub mod sender;
 pub mod uftrace;
+pub mod walk;
 
 use std::{
     env,

@@ -1,7 +1,7 @@
 //! A command that runs to its end, with a deadline.
 
 use std::{
-    io,
+    fs, io,
     os::unix::process::CommandExt,
     process::{Child, Command, Stdio},
     sync::mpsc::{RecvTimeoutError, channel},
@@ -14,6 +14,9 @@ use rustix::process::{Pid, Signal, kill_process_group};
 /// How long a measured command may take.
 const LIMIT: Duration = Duration::from_secs(180);
 
+/// How often its memory is looked at.
+const GLANCE: Duration = Duration::from_millis(5);
+
 /// How a command ran.
 #[derive(Debug)]
 pub struct Ran {
@@ -23,6 +26,8 @@ pub struct Ran {
     pub code: Option<i32>,
     /// What it and its children printed to stderr.
     pub stderr: String,
+    /// The most memory that it had, as it was seen every few milliseconds.
+    pub peak_bytes: u64,
 }
 
 impl Ran {
@@ -40,17 +45,22 @@ impl Ran {
         let (done, waited) = channel::<()>();
         let group = Pid::from_child(&child);
         let watchdog = thread::spawn(move || {
-            if waited.recv_timeout(LIMIT) == Err(RecvTimeoutError::Timeout) {
-                _ = kill_process_group(group, Signal::KILL);
+            let mut peak = 0;
+            while waited.recv_timeout(GLANCE) == Err(RecvTimeoutError::Timeout) {
+                peak = peak_bytes(group).unwrap_or(peak);
+                if started.elapsed() > LIMIT {
+                    _ = kill_process_group(group, Signal::KILL);
+                }
             }
+            peak
         });
         let status = child.wait().expect("a child");
         let seconds = started.elapsed().as_secs_f64();
         // What it leaves running would keep the pipe open.
         let stderr = reader.join().expect("a reader");
         drop(done);
-        watchdog.join().expect("a watchdog");
-        Self { seconds, code: status.code(), stderr }
+        let peak_bytes = watchdog.join().expect("a watchdog");
+        Self { seconds, code: status.code(), stderr, peak_bytes }
     }
 
     /// The same, and it must succeed.
@@ -69,6 +79,13 @@ impl Ran {
     pub fn number(&self, word: &str) -> Option<f64> {
         self.lines(word).find_map(|rest| rest.split_whitespace().next()?.parse().ok())
     }
+}
+
+/// The most memory that a process has had so far.
+fn peak_bytes(process: Pid) -> Option<u64> {
+    let status = fs::read_to_string(format!("/proc/{}/status", process.as_raw_nonzero())).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    Some(line.split_whitespace().next()?.parse::<u64>().ok()? << 10)
 }
 
 fn start(command: &mut Command) -> Child {

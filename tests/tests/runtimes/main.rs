@@ -4,6 +4,7 @@
 //! The programs are in `fixtures/runtimes`, and `build.sh` there makes them and the runtimes. `SPOOR_RUNTIMES` says where.
 
 mod dispatch;
+mod spans;
 mod swift;
 mod told;
 

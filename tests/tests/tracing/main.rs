@@ -14,6 +14,7 @@ mod local_server;
 mod programs;
 mod reader;
 mod redis;
+mod spans;
 mod targets;
 mod threads;
 

@@ -3,6 +3,8 @@
 
 use tests::{Run, Transport, depths::Stacks};
 
+use crate::spans;
+
 /// A target program and what is particular about it.
 struct Case {
     target: &'static str,
@@ -27,6 +29,9 @@ impl Case {
         let run = Run::target(self.target).arguments(self.arguments).stdin(self.stdin);
         let traced = run.over(transport).with(options).trace();
         traced.sound().exact_counts().depths(self.stacks);
+        if !self.large {
+            spans::agree(&traced);
+        }
         match self.end {
             Some(how) => traced.ended(how, None),
             None => traced.ended_as_it_did(),

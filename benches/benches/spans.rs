@@ -1,0 +1,340 @@
+//! Spans: `cargo bench -p benches --bench spans -- [WORDS] [events=MILLIONS]`.
+
+use std::{
+    env, fs, hint,
+    path::{Path, PathBuf},
+    process::Command,
+    time::Instant,
+};
+
+use benches::{
+    load::Carries,
+    ran::Ran,
+    running::{binary, only_session},
+    walk::{FUNCTIONS, Walk},
+};
+use codec::{
+    Arch, ClockKind, ModuleId, Os, Position, SessionId, SessionNs, StreamId, SubstreamId,
+    heph::{Attribute, Attributes, Encode, MAX_PACKET_BYTES, Packets, Stamp, Value},
+    profile::{Clock, FunctionName, Functions, Message, Module, PROFILE_VERSION, ProfileOption, RuntimeEvent, Session},
+    span::Span,
+};
+use collector_core::spans::{Engine, Finish, NoNames, SpanConfig};
+use sinks::{Catalog, SpanTable};
+
+fn main() {
+    let arguments: Vec<_> = env::args().skip(1).filter(|argument| !argument.starts_with('-')).collect();
+    let millions = arguments.iter().find_map(|argument| argument.strip_prefix("events=")?.parse().ok()).unwrap_or(10);
+    let words: Vec<_> = arguments.iter().filter(|argument| !argument.contains('=')).cloned().collect();
+    let wanted = |name: &str| name.contains(&words.join(" "));
+
+    if wanted("live") {
+        println!("\n### From packets to frame spans, on one core\n");
+        println!("| case | M events | decode alone, ns/event | decode and make spans, ns/event | M spans/s |");
+        println!("|---|---:|---:|---:|---:|");
+        live("one thread, index-only", 1, Carries::Index, millions);
+        live("16 threads by turns, index-only", 16, Carries::Index, millions);
+        live("one thread, full detail", 1, Carries::Detail, millions / 4);
+    }
+    if wanted("parquet") {
+        println!("\n### Parquet\n");
+        println!("| M spans | bytes/span | as JSON lines, bytes/span | M spans/s |");
+        println!("|---:|---:|---:|---:|");
+        parquet(millions);
+    }
+    if wanted("memory") {
+        println!("\n### A million open spans\n");
+        println!("| case | MiB | bytes/span |");
+        println!("|---|---:|---:|");
+        memory("frames, 1000 threads of 1000 each", open_frames);
+        memory("blocks that wait in a queue", open_blocks);
+    }
+    if wanted("offline") {
+        println!("\n### From disk\n");
+        println!("| command | M events | s | M events/s | peak memory, MiB |");
+        println!("|---|---:|---:|---:|---:|");
+        offline(millions);
+    }
+}
+
+/// Events of some threads, a few hundred of each at a time, as they arrive.
+fn events(threads: u32, carries: Carries, millions: u64) -> Vec<Vec<u8>> {
+    let mut walks: Vec<Walk> = (0..threads).map(|stream| Walk::new(stream, carries)).collect();
+    let mut batches = Vec::new();
+    let mut left = millions * 1_000_000;
+    while left > 0 {
+        for walk in &mut walks {
+            let mut bytes = Vec::new();
+            let count = left.min(256);
+            (0..count).for_each(|_| walk.step(&mut bytes));
+            left -= count;
+            batches.push(bytes);
+        }
+    }
+    for walk in &mut walks {
+        let mut bytes = Vec::new();
+        walk.climb_down(&mut bytes);
+        batches.push(bytes);
+    }
+    batches
+}
+
+fn live(name: &str, threads: u32, carries: Carries, millions: u64) {
+    let batches = events(threads, carries, millions);
+    let mut count = 0_u64;
+    let decode = best_of(3, || {
+        count = 0;
+        let started = Instant::now();
+        for batch in &batches {
+            let mut packets = Packets::new(batch, MAX_PACKET_BYTES);
+            while let Some(message) = packets.next_with(Message::decode) {
+                hint::black_box(message.expect("it is one"));
+                count += 1;
+            }
+        }
+        started.elapsed().as_secs_f64()
+    });
+    let mut made = 0;
+    let whole = best_of(3, || {
+        let started = Instant::now();
+        made = spans_of(&batches, |spans| _ = hint::black_box(spans));
+        started.elapsed().as_secs_f64()
+    });
+    assert_eq!(made * 2, count, "every call has its return");
+    let per_event = |seconds: f64| seconds * 1e9 / count as f64;
+    println!(
+        "| {name} | {:.1} | {:.1} | {:.1} | {:.2} |",
+        count as f64 / 1e6,
+        per_event(decode),
+        per_event(whole),
+        made as f64 / whole / 1e6
+    );
+}
+
+/// Makes spans of the events, batch by batch, and returns how many.
+fn spans_of(batches: &[Vec<u8>], mut take: impl FnMut(&[Span])) -> u64 {
+    let mut engine = Engine::new(SpanConfig::default());
+    let mut positions = std::collections::HashMap::new();
+    for batch in batches {
+        let mut packets = Packets::new(batch, MAX_PACKET_BYTES);
+        let mut stream = None;
+        let mut position = 0;
+        while let Some(Ok(message)) = packets.next_with(Message::decode) {
+            let Message::Function(event) = &message else { unreachable!("only those were made") };
+            if stream.is_none() {
+                stream = Some(event.stamp.stream);
+                position = positions.get(&event.stamp.stream).copied().unwrap_or(0);
+            }
+            engine.event(event.stamp.stream, Position(position), &message, &NoNames);
+            position += 1;
+        }
+        if let Some(stream) = stream {
+            positions.insert(stream, position);
+        }
+        take(engine.spans());
+        engine.spans().clear();
+    }
+    engine.finish(Finish::Exited, None);
+    take(engine.spans());
+    engine.counts().made
+}
+
+fn best_of(times: usize, mut run: impl FnMut() -> f64) -> f64 {
+    (0..times).map(|_| run()).fold(f64::INFINITY, f64::min)
+}
+
+/// A catalog that knows the names of the functions.
+fn catalog() -> Catalog {
+    let mut catalog = Catalog::new(sinks::CatalogLimits::default(), std::sync::Arc::default());
+    for option in options() {
+        let mut packets = Packets::new(&option, MAX_PACKET_BYTES);
+        while let Some(Ok(Message::Option(known))) = packets.next_with(Message::decode) {
+            catalog.apply(&known.option);
+        }
+    }
+    catalog
+}
+
+/// What an agent says before its first event, as packets.
+fn options() -> Vec<Vec<u8>> {
+    let names: Vec<String> = (0..FUNCTIONS).map(|index| format!("function_number_{index}")).collect();
+    let functions: Vec<FunctionName<'_>> =
+        (0..).zip(&names).map(|(index, name)| FunctionName { offset: index * 64, name }).collect();
+    let session = Session {
+        id: SessionId([9; 16]),
+        profile: PROFILE_VERSION,
+        arch: Arch::X86_64,
+        os: Os::Linux,
+        pid: 1,
+        agent_version: "bench",
+        host: "here",
+        executable: "/usr/bin/program",
+        argument_count: 0,
+        arguments: [].as_slice().into(),
+    };
+    let module = Module {
+        id: ModuleId(1),
+        base: 0x10000,
+        size: 0x100000,
+        loaded: SessionNs(0),
+        unloaded: None,
+        function_count: FUNCTIONS,
+        table_hash: 0,
+        build_id: &[],
+        path: "/usr/bin/program",
+    };
+    let clock = Clock { clock: ClockKind::Boottime, zero_ns: 1_000_000 };
+    let mut all: Vec<ProfileOption<'_>> = vec![session.into(), clock.into(), module.into()];
+    for (part, first) in functions.chunks(100).zip((0..).step_by(100)) {
+        all.push(Functions { module: ModuleId(1), first_index: first, functions: part.into() }.into());
+    }
+    let packet = |option: &ProfileOption<'_>| {
+        let mut bytes = Vec::new();
+        option.encode(&mut bytes).expect("it fits");
+        bytes
+    };
+    all.iter().map(packet).collect()
+}
+
+fn parquet(millions: u64) {
+    let batches = events(4, Carries::Index, millions);
+    let mut all = Vec::new();
+    spans_of(&batches, |spans| all.extend_from_slice(spans));
+    let catalog = catalog();
+    let session = sinks::Session::new("bench".into(), None, "here".into(), 0, catalog);
+    let mut bytes = 0;
+    let seconds = best_of(3, || {
+        let started = Instant::now();
+        bytes = 0;
+        let mut table = SpanTable::new().expect("a table");
+        let catalog = session.catalog();
+        for span in &all {
+            table.push(&catalog, span).expect("a row");
+            if table.waiting_rows() == 0 {
+                bytes += table.take_bytes().len();
+            }
+        }
+        drop(catalog);
+        bytes += table.finish(&session).expect("an end").len();
+        started.elapsed().as_secs_f64()
+    });
+    let mut line = Vec::new();
+    let mut lines = 0;
+    let mut names = sinks::NameCache::default();
+    let catalog = session.catalog();
+    for span in all.iter().step_by(100) {
+        line.clear();
+        sinks::span_line(&mut line, &session.name, &catalog, &mut names, span);
+        lines += line.len();
+    }
+    let count = all.len() as f64;
+    println!(
+        "| {:.1} | {:.1} | {:.0} | {:.2} |",
+        count / 1e6,
+        bytes as f64 / count,
+        lines as f64 / (count / 100.0),
+        count / seconds / 1e6
+    );
+}
+
+/// What a million open spans take, beside what the process has anyway.
+fn memory(name: &str, open: impl FnOnce() -> Engine) {
+    let before = resident();
+    let engine = open();
+    let bytes = resident().saturating_sub(before);
+    let count = engine.counts().open;
+    assert!(count >= 1_000_000, "{count} are open");
+    println!("| {name} | {:.0} | {:.0} |", bytes as f64 / f64::from(1 << 20), bytes as f64 / count as f64);
+}
+
+fn resident() -> u64 {
+    let status = fs::read_to_string("/proc/self/statm").expect("it is there");
+    let pages: u64 = status.split(' ').nth(1).and_then(|pages| pages.parse().ok()).expect("a number");
+    pages * 4096
+}
+
+fn open_frames() -> Engine {
+    let mut engine = Engine::new(SpanConfig::default());
+    for stream in 0..1000 {
+        for depth in 0..1000_u32 {
+            let stamp = stamp(stream, depth.into());
+            let event = codec::profile::FunctionEvent {
+                stamp,
+                kind: codec::EventKind::Call,
+                function: Some(codec::FunctionId(1 << 32)),
+                ip: None,
+                depth,
+                detail: None,
+                extra: Attributes::default(),
+            };
+            engine.event(StreamId(stream), Position(depth.into()), &Message::Function(event), &NoNames);
+        }
+    }
+    engine
+}
+
+fn open_blocks() -> Engine {
+    let mut engine = Engine::new(SpanConfig::default());
+    for block in 0..1_000_000_u64 {
+        let keys = [("block", 0x1000 + block * 64), ("invoke", 0x400), ("queue", 1)];
+        let keys = keys.map(|(name, value)| Attribute { name, value: Value::U64(value) });
+        let event = RuntimeEvent {
+            stamp: stamp(0, block),
+            function: "dispatch_async",
+            phase: codec::EventKind::Call,
+            keys: keys.as_slice().into(),
+        };
+        engine.event(StreamId(0), Position(block), &Message::Runtime(event), &NoNames);
+        if block % 1024 == 0 {
+            engine.settle(SessionNs(block));
+        }
+    }
+    engine.settle(SessionNs(1_000_001));
+    engine
+}
+
+fn stamp(stream: u32, at: u64) -> Stamp {
+    let (stream, counter, substream) = (StreamId(stream), Position(at).counter(), SubstreamId(0));
+    Stamp { stream, counter, substream, start: SessionNs(at), end: SessionNs(at) }
+}
+
+fn offline(millions: u64) {
+    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("spans-bench");
+    _ = fs::remove_dir_all(&folder);
+    fs::create_dir_all(&folder).expect("a folder");
+    let file = folder.join("events.heph");
+    let batches = events(4, Carries::Index, millions);
+    let mut bytes: Vec<u8> = options().concat();
+    batches.iter().for_each(|batch| bytes.extend_from_slice(batch));
+    fs::write(&file, &bytes).expect("room");
+    drop((batches, bytes));
+    let sink = |kind: &str| format!("disk:{}{kind}", folder.join("traces").display());
+    let count = millions as f64;
+    let line = |name: &str, mut command: Command| {
+        let ran = Ran::well(&mut command);
+        let peak = ran.peak_bytes as f64 / f64::from(1 << 20);
+        println!("| {name} | {count:.0} | {:.2} | {:.2} | {peak:.0} |", ran.seconds, count / ran.seconds);
+    };
+    let collector = |arguments: &[&str]| {
+        let mut command = Command::new(binary());
+        command.args(arguments);
+        command
+    };
+    let input = file.display().to_string();
+    line("`ingest`, spans and all", collector(&["ingest", &input, "--sink", &sink("")]));
+    let session = only_session(&folder.join("traces"));
+    let size = |path: &Path| fs::metadata(path).map_or(0, |data| data.len());
+    println!("\n`spans.parquet` has {} bytes.\n", size(&session.join("spans.parquet")));
+    let dir = session.display().to_string();
+    let output = folder.join("export").display().to_string();
+    line("`verify`, for comparison", collector(&["verify", &dir]));
+    line("`stats`", collector(&["stats", &dir]));
+    line("`top`", collector(&["top", &dir]));
+    line("`spans --sort duration --limit 10`", collector(&["spans", &dir, "--sort", "duration", "--limit", "10"]));
+    line("`spans --json`", collector(&["spans", &dir, "--json"]));
+    for format in ["perfetto", "chrome", "folded"] {
+        let name = format!("`export --format {format}`");
+        line(&name, collector(&["export", &dir, "-o", &output, "--format", format]));
+    }
+    _ = fs::remove_dir_all(&folder);
+}

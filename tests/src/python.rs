@@ -1,0 +1,66 @@
+//! Python with packages, for tests that read what we write with the programs of others.
+
+use std::{
+    env,
+    fs::{self, File},
+    io,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use rustix::fs::{FlockOperation, flock};
+
+/// A Python that has these packages, in an environment of its own below the target directory. It is made when it is
+/// first asked for; whoever asks meanwhile waits.
+///
+/// Where it cannot be made, the test that asked is over, and says so. With `SPOOR_REQUIRE_PROGRAMS=1` it fails.
+pub fn python_with(packages: &[&str]) -> Option<PathBuf> {
+    match environment(packages) {
+        Ok(python) => Some(python),
+        Err(problem) => {
+            let packages = packages.join(" ");
+            let required = env::var_os("SPOOR_REQUIRE_PROGRAMS").is_some_and(|value| value == "1");
+            assert!(!required, "there is no python3 with {packages}: {problem}");
+            // What a test prints is shown only if it fails; this is to be seen.
+            eprintln!("SKIPPED a test that needs python3 with {packages}: {problem}");
+            None
+        }
+    }
+}
+
+fn environment(packages: &[&str]) -> Result<PathBuf, String> {
+    let mut packages = packages.to_vec();
+    packages.sort_unstable();
+    let place = target_tmp().join(format!("python-{}", packages.join("-")));
+    let failed = |error: io::Error| format!("{}: {error}", place.display());
+    fs::create_dir_all(&place).map_err(failed)?;
+    let lock = File::create(place.join("lock")).map_err(failed)?;
+    // Held until the file is closed, at the end of this function.
+    flock(&lock, FlockOperation::LockExclusive).map_err(|error| failed(error.into()))?;
+    let (venv, ready) = (place.join("venv"), place.join("ready"));
+    let python = venv.join("bin/python");
+    if ready.exists() && python.exists() {
+        return Ok(python);
+    }
+    run(Command::new("python3").args(["-m", "venv", "--clear"]).arg(&venv))?;
+    let pip = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--retries", "2", "--timeout", "30"];
+    run(Command::new(&python).args(pip).args(&packages))?;
+    fs::write(&ready, "").map_err(failed)?;
+    Ok(python)
+}
+
+/// The folder for temporary files in the target directory, `target/tmp`: tests are in `target/<profile>/deps`.
+fn target_tmp() -> PathBuf {
+    let exe = env::current_exe().ok();
+    let target = exe.as_deref().and_then(|exe| exe.ancestors().nth(3)).map(Path::to_path_buf);
+    target.unwrap_or_else(env::temp_dir).join("tmp")
+}
+
+fn run(command: &mut Command) -> Result<(), String> {
+    let output = command.output().map_err(|error| format!("python3 cannot be started: {error}"))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&output.stderr).into_owned() + &String::from_utf8_lossy(&output.stdout);
+    Err(said.lines().rfind(|line| !line.trim().is_empty()).unwrap_or("it failed without a word").trim().to_owned())
+}

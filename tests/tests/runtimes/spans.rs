@@ -1,0 +1,120 @@
+//! The spans of real Dispatch and real Swift, held against what the programs say that they did.
+
+use std::collections::BTreeMap;
+
+use tests::{
+    Traced,
+    spans::{self, SpanLine, by_id, count_by},
+};
+
+use crate::{did, program, trace};
+
+#[test]
+fn every_execution_of_a_block_is_a_span() {
+    let Some(program) = program("dispatch-O0") else { return };
+    blocks_are_spans(&trace(program, 20, &["--no-detail"]), 20);
+}
+
+#[test]
+fn blocks_are_spans_where_calls_are_jumps() {
+    let Some(program) = program("dispatch-O2") else { return };
+    blocks_are_spans(&trace(program, 20, &[]), 20);
+}
+
+#[track_caller]
+fn blocks_are_spans(traced: &Traced, rounds: u64) {
+    let did = did(traced);
+    let all = spans::of(&traced.trace.folder, &[]);
+    let all_by_id = by_id(&all);
+    let blocks: Vec<&SpanLine> = all.iter().filter(|span| span.word("kind") == "block").collect();
+    assert_eq!(blocks.len() as u64, did["execute"]);
+    assert_eq!(count_by(blocks.iter().copied(), "status"), [("matched".to_owned(), blocks.len())].into());
+    let sum = |name: &str| did.iter().filter(|(did, _)| did.contains(name)).map(|(_, times)| times).sum::<u64>();
+    let flagged = |flag: &str| blocks.iter().filter(|block| block.has(flag)).count() as u64;
+    assert_eq!(flagged("orphan"), 0);
+    assert_eq!(flagged("barrier"), sum("barrier"));
+    assert_eq!(flagged("after"), sum("after"));
+    assert_eq!(flagged("notify"), sum("notify"));
+    // One call of `dispatch_apply` runs eight times.
+    assert_eq!(flagged("sync"), sum("_sync") + 8 * sum("apply"));
+    for block in &blocks {
+        let frame = all_by_id[&block.number("twin")];
+        assert_eq!((frame.word("kind"), frame.number("twin")), ("frame", block.number("id")));
+        assert_eq!(frame.word("function"), block.word("function"));
+        assert_eq!(block.number("start_ns"), block.number("created_ns") + block.number("latency_ns"), "{}", block.0);
+        assert!(!block.word("queue_label").is_empty(), "{}", block.0);
+    }
+    // In each round, a block waits for another and gives away a third.
+    let nested = blocks.iter().filter(|block| {
+        let parent = block.find("parent").and_then(|parent| all_by_id.get(&parent));
+        parent.is_some_and(|parent| parent.word("kind") == "block")
+    });
+    assert_eq!(nested.count() as u64, 2 * rounds);
+    let groups: Vec<&SpanLine> = all.iter().filter(|span| span.word("kind") == "group").collect();
+    assert!(groups.len() as u64 >= rounds && groups.iter().all(|group| group.word("status") == "matched"));
+    // A block that is told when a group is empty is not run before.
+    for notified in blocks.iter().filter(|block| block.has("notify")) {
+        let (group, start) = (notified.number("group"), notified.number("start_ns"));
+        let of_group = groups.iter().filter(|one| one.number("key") == group);
+        assert!(
+            of_group.clone().count() > 0 && of_group.clone().any(|one| one.number("end_ns") <= start),
+            "{}",
+            notified.0
+        );
+    }
+}
+
+#[test]
+fn every_task_is_a_span_over_all_its_threads() {
+    let Some(program) = program("tasks-O") else { return };
+    tasks_are_spans(&trace(program, 10, &["--no-detail"]));
+}
+
+#[test]
+fn tasks_are_spans_without_optimization() {
+    let Some(program) = program("tasks-Onone") else { return };
+    tasks_are_spans(&trace(program, 3, &[]));
+}
+
+#[track_caller]
+fn tasks_are_spans(traced: &Traced) {
+    let did = did(traced);
+    let all = spans::of(&traced.trace.folder, &["--runtime", "swift"]);
+    let all_by_id = by_id(&all);
+    let of_kind = |kind: &'static str| all.iter().filter(move |span| span.word("kind") == kind);
+    let tasks: Vec<&SpanLine> = of_kind("task").collect();
+    let created = 1 + did["task"] + did["async-let"] + did["group-child"] + did["sleep"];
+    assert_eq!(tasks.len() as u64, created);
+    let statuses = count_by(tasks.iter().copied(), "status");
+    // The program ends in its first task.
+    let canceled = usize::try_from(did["cancel"]).expect("few");
+    let expected = [("canceled", canceled), ("matched", tasks.len() - canceled - 1), ("unmatched", 1)];
+    assert_eq!(statuses, expected.map(|(name, count)| (name.to_owned(), count)).into(), "{tasks:#?}");
+    let endings = count_by(tasks.iter().copied(), "ending");
+    assert_eq!(endings["failed"] as u64, did["failed"]);
+    assert!(tasks.iter().all(|task| !task.has("orphan") && !task.has("uncertain")));
+    let parents = tasks.iter().filter_map(|task| task.find("parent")).filter_map(|id| all_by_id.get(&id));
+    assert_eq!(parents.filter(|parent| parent.word("kind") == "task").count(), tasks.len() - 1);
+    // All that a task does is under it: its turns, and when it was suspended.
+    let mut suspended: BTreeMap<u64, (u64, u64)> = BTreeMap::new();
+    for suspension in of_kind("suspension").filter(|span| span.word("status") != "unmatched") {
+        let (count, time) = suspended.entry(suspension.number("parent")).or_default();
+        *count += 1;
+        *time += suspension.number("duration_ns");
+    }
+    for task in tasks.iter().filter(|task| task.word("status") == "matched") {
+        let (count, time) = suspended.get(&task.number("id")).copied().unwrap_or_default();
+        let (told, told_time) = (task.find("suspensions").unwrap_or(0), task.find("suspended_ns").unwrap_or(0));
+        assert_eq!((told, told_time), (count, time), "{}", task.0);
+        assert!(told_time <= task.number("duration_ns"), "{}", task.0);
+    }
+    let resumed = of_kind("suspension").filter(|span| span.word("function") == "swift_continuation");
+    let resumed = resumed.filter(|span| span.word("status") == "matched").count() as u64;
+    assert_eq!(resumed, did["continuation"] + did["sleep"]);
+    let jobs: Vec<&SpanLine> = of_kind("job").collect();
+    assert!(jobs.len() >= tasks.len());
+    let of_tasks = jobs.iter().filter(|job| job.find("parent").is_some_and(|id| all_by_id.contains_key(&id)));
+    assert!(of_tasks.count() >= tasks.len());
+    let named = tasks.iter().filter(|task| !task.has("placeholder")).count();
+    assert!(named * 2 > tasks.len(), "{named} of {} tasks have the name of a function", tasks.len());
+}

@@ -1,0 +1,11 @@
+//! Spans as their readers see them: the files that sinks write, read by the programs of others.
+
+#![forbid(unsafe_code)]
+
+mod chrome;
+mod folded;
+mod offline;
+mod parquet;
+mod perfetto;
+mod picture;
+mod viewer;

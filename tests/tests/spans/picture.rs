@@ -1,0 +1,197 @@
+//! A session with spans of every kind, as the sinks that make pictures are told of it.
+
+use std::sync::{Arc, atomic::AtomicU64};
+
+use codec::{
+    Arch, ClockKind, FunctionId, ModuleId, Os, Position, SessionId, SessionNs, StreamId, SubstreamId,
+    heph::Encode,
+    profile::{
+        Clock, Epoch, FunctionName, Functions, Message, Module, PROFILE_VERSION, ProfileOption, Queue,
+        Session as SessionOption, Thread,
+    },
+    span::{More, Reason, Span, SpanFlags, SpanId, SpanKind, SpanStatus, What},
+};
+use sinks::{Catalog, CatalogLimits, Ended, Session, Sink};
+
+/// The session's zero by its clock.
+pub(crate) const ZERO_NS: u64 = 1_000_000_000_000;
+
+/// The main thread, one that it creates, and one of a pool.
+pub(crate) const MAIN: u32 = 0;
+pub(crate) const WORKER: u32 = 1;
+pub(crate) const POOL: u32 = 2;
+
+/// The functions, by their index in the table.
+const FUNCTIONS: &[&str] = &["main", "_ZN4demo4workEi", "leaf", "coroutine", "routine", "run \"quoted\""];
+
+pub(crate) fn session() -> Arc<Session> {
+    let mut catalog = Catalog::new(CatalogLimits::default(), Arc::new(AtomicU64::new(0)));
+    let arguments = ["--fast"];
+    let process = SessionOption {
+        id: SessionId([7; 16]),
+        profile: PROFILE_VERSION,
+        arch: Arch::X86_64,
+        os: Os::Linux,
+        pid: 4242,
+        agent_version: "1",
+        host: "here",
+        executable: "/usr/bin/demo",
+        argument_count: 1,
+        arguments: arguments.as_slice().into(),
+    };
+    catalog.apply(&process.into());
+    catalog.apply(&Clock { clock: ClockKind::Boottime, zero_ns: ZERO_NS }.into());
+    catalog.apply(&Epoch { unix_ns: 1_700_000_000_000_000_000 }.into());
+    for (stream, name) in [(MAIN, "main"), (WORKER, "worker"), (POOL, "pool")] {
+        let (os_id, start) = (4242 + u64::from(stream), SessionNs(0));
+        catalog.apply(&Thread { stream: StreamId(stream), os_id, start, end: None, creator: None, name }.into());
+    }
+    catalog.apply(&Queue { id: 0x77, label: "com.demo.queue" }.into());
+    let module = Module {
+        id: ModuleId(1),
+        base: 0x1000,
+        size: 0x1000,
+        loaded: SessionNs(0),
+        unloaded: None,
+        function_count: 6,
+        table_hash: 0,
+        build_id: b"",
+        path: "/usr/bin/demo",
+    };
+    catalog.apply(&module.into());
+    let names: Vec<_> = FUNCTIONS.iter().map(|name| FunctionName { offset: 8, name }).collect();
+    let part = Functions { module: ModuleId(1), first_index: 0, functions: names.as_slice().into() };
+    let mut packet = Vec::new();
+    ProfileOption::from(part).encode(&mut packet).expect("it can be written");
+    match Message::decode(&packet) {
+        Ok(Message::Option(known)) => drop(catalog.apply(&known.option)),
+        other => panic!("not an option: {other:?}"),
+    }
+    Arc::new(Session::new("demo".into(), None, String::new(), 0, catalog))
+}
+
+fn id(stream: u32, position: u64) -> SpanId {
+    SpanId::new(StreamId(stream), Position(position))
+}
+
+/// A span that nothing called, of a stream, beginning with the event at this position.
+fn span(kind: SpanKind, stream: u32, position: u64, start: u64, end: u64) -> Span {
+    Span {
+        id: id(stream, position),
+        parent: None,
+        twin: None,
+        what: What::Unknown,
+        kind,
+        status: SpanStatus::Matched,
+        reason: None,
+        flags: SpanFlags::default(),
+        stream: StreamId(stream),
+        substream: SubstreamId(0),
+        depth: 0,
+        start: SessionNs(start),
+        end: Some(SessionNs(end)),
+        more: None,
+    }
+}
+
+/// A function of a stream that another called.
+fn frame(function: u32, stream: u32, position: u64, parent: Option<u64>, start: u64, end: u64) -> Span {
+    let what = What::Function(FunctionId::new(ModuleId(1), function));
+    let parent = parent.map(|parent| id(stream, parent));
+    Span { parent, what, ..span(SpanKind::Frame, stream, position, start, end) }
+}
+
+/// Something that another thread caused, with a key.
+fn caused(of: Span, name: &str, key: u64, creator: u32, created: u64) -> Span {
+    let latency = of.start.0 - created;
+    let more = More {
+        key: Some(key),
+        created: Some(SessionNs(created)),
+        creator: Some(StreamId(creator)),
+        latency: Some(latency),
+        ..More::default()
+    };
+    let flags = of.flags.with(SpanFlags::CROSS_THREAD, true);
+    Span { what: What::Named(name.into()), flags, more: Some(Box::new(more)), ..of }
+}
+
+fn with(mut span: Span, change: impl FnOnce(&mut Span, &mut More)) -> Span {
+    let mut more = span.more.take().unwrap_or_default();
+    change(&mut span, &mut more);
+    Span { more: Some(more), ..span }
+}
+
+/// All spans, in the order in which they close.
+pub(crate) fn spans() -> Vec<Span> {
+    let (main, work, leaf, coroutine, routine) = (0, 1, 2, 3, 4);
+    let task = id(MAIN, 20);
+    let in_task = |span: Span| Span { parent: Some(task), substream: SubstreamId(0xabc), ..span };
+    vec![
+        // Equal times and no time at all: `work` begins with `main`, and the first `leaf` with both.
+        frame(leaf, MAIN, 2, Some(1), 1000, 1000),
+        frame(leaf, MAIN, 3, Some(1), 1000, 1000),
+        frame(leaf, MAIN, 4, Some(1), 2000, 3000),
+        frame(leaf, MAIN, 5, Some(1), 3000, 3000),
+        frame(leaf, MAIN, 6, Some(1), 3000, 4000),
+        Span { status: SpanStatus::Open, end: None, ..frame(work, MAIN, 1, Some(0), 1000, 0) },
+        frame(work, MAIN, 1, Some(0), 1000, 50_000),
+        // A block each on two threads, at the same time on the same queue.
+        with(caused(span(SpanKind::Block, WORKER, 30, 12_000, 18_000), "one block", 0xb1, MAIN, 11_000), |_, more| {
+            more.queue = Some(0x77);
+        }),
+        with(
+            caused(span(SpanKind::Block, POOL, 30, 13_000, 19_000), "another block", 0xb2, MAIN, 11_500),
+            |_, more| {
+                more.queue = Some(0x77);
+                more.group = Some(0x99);
+            },
+        ),
+        with(span(SpanKind::Group, MAIN, 12, 11_500, 19_000), |_, more| more.key = Some(0x99)),
+        with(Span { what: What::Named("gap".into()), ..span(SpanKind::Gap, WORKER, 40, 20_000, 30_000) }, |_, more| {
+            more.key = Some(12);
+            more.cause = Some("network".into());
+        }),
+        // A task in two turns, on two threads, suspended between them.
+        in_task(Span { what: What::Named("first turn".into()), ..span(SpanKind::Job, WORKER, 50, 31_000, 35_000) }),
+        in_task(with(span(SpanKind::Suspension, WORKER, 52, 35_000, 40_000), |_, more| {
+            more.key = Some(0xc0);
+            more.end_stream = Some(StreamId(POOL));
+        })),
+        in_task(Span { what: What::Named("second turn".into()), ..span(SpanKind::Job, POOL, 50, 40_000, 45_000) }),
+        with(caused(span(SpanKind::Task, MAIN, 20, 31_000, 45_000), "a task", 0xabc, MAIN, 30_500), |span, more| {
+            span.stream = StreamId(WORKER);
+            (more.suspended, more.suspensions) = (5000, 1);
+        }),
+        caused(span(SpanKind::Callback, POOL, 60, 46_000, 47_000), "a callback", 0xcb, MAIN, 3500),
+        Span { what: What::Named("an event".into()), ..span(SpanKind::Event, POOL, 70, 48_000, 49_000) },
+        frame(routine, WORKER, 0, None, 6000, 90_000),
+        with(caused(span(SpanKind::Thread, MAIN, 8, 6000, 90_000), "routine", 0xf00, MAIN, 5000), |span, more| {
+            (span.stream, span.twin) = (StreamId(WORKER), Some(id(WORKER, 0)));
+            (more.joiner, more.join_latency) = (Some(StreamId(MAIN)), Some(400));
+        }),
+        // Ends with its caller.
+        frame(work, MAIN, 9, Some(0), 50_000, 100_000),
+        frame(main, MAIN, 0, None, 1000, 100_000),
+        // On another stack of the main thread: lies across what was called there.
+        frame(coroutine, MAIN, 10, None, 60_500, 120_000),
+        Span {
+            status: SpanStatus::Unmatched,
+            reason: Some(Reason::TailCall),
+            ..frame(5, POOL, 80, Some(79), 110_000, 115_000)
+        },
+        // Never ends.
+        Span { status: SpanStatus::Open, end: None, ..frame(work, POOL, 79, None, 105_000, 0) },
+    ]
+}
+
+/// Tells a sink of the whole session.
+pub(crate) fn tell(sink: &mut dyn Sink) {
+    let session = session();
+    sink.start(&session).expect("it starts");
+    for part in spans().chunks(5) {
+        sink.spans(&session, part).expect("it takes spans");
+        sink.flush().expect("it is written");
+    }
+    sink.end(&session, &Ended::default()).expect("it ends");
+    sink.close().expect("it closes");
+}

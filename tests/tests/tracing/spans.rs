@@ -1,0 +1,160 @@
+//! Spans of programs that were really traced, held against what the programs say that they did.
+
+use std::{collections::BTreeMap, fs};
+
+use tests::{
+    Collector, Folder, Process, Run, Target, Traced, Transport, agent_command,
+    collector::disk,
+    process::Stdout,
+    spans::{self, SpanLine, by_id, count_by},
+    trace,
+};
+
+/// Every counted function: a frame for each call, matched for each return, and for whatever left it otherwise not.
+#[track_caller]
+pub(crate) fn agree(traced: &Traced) {
+    let frames = spans::of(&traced.trace.folder, &["--kind", "frame"]);
+    by_id(&frames);
+    let mut by_name: BTreeMap<&str, Vec<&SpanLine>> = BTreeMap::new();
+    for frame in &frames {
+        assert!(!frame.has("no_call"), "nothing is missing, and {} has no call", frame.0);
+        assert!(!matches!(frame.word("reason"), "gap" | "evicted"), "nothing is missing: {}", frame.0);
+        let name = frame.0["symbol"].as_str().unwrap_or(frame.word("function"));
+        by_name.entry(name).or_default().push(frame);
+    }
+    // Those that are known only by their address are counted as events elsewhere.
+    for (name, count) in traced.counts.iter().filter(|(name, _)| !name.starts_with('+')) {
+        let Some(frames) = by_name.get(name.as_str()) else {
+            assert_eq!(count.calls, 0, "{name}");
+            continue;
+        };
+        let matched = frames.iter().filter(|frame| frame.word("status") == "matched").count() as u64;
+        let unwound = ["exception", "unwind", "longjmp", "thread_exit", "canceled"];
+        let left = frames.iter().filter(|frame| unwound.contains(&frame.word("reason"))).count() as u64;
+        let told = count_by(frames.iter().copied(), "reason");
+        assert_eq!(
+            (frames.len() as u64, matched, left),
+            (count.calls, count.returns, count.unwound),
+            "{name}: {told:?}"
+        );
+    }
+}
+
+#[test]
+fn the_life_of_every_thread_is_a_span() {
+    let traced = Run::target("pthreads").trace();
+    traced.sound();
+    agree(&traced);
+    let all = spans::of(&traced.trace.folder, &[]);
+    let all_by_id = by_id(&all);
+    let threads: Vec<&SpanLine> = all.iter().filter(|span| span.word("kind") == "thread").collect();
+    let expected = [("cancelled", 10), ("detached", 20), ("exits", 10), ("named", 2), ("parent", 1), ("returns", 10)];
+    assert_eq!(count_by(threads.iter().copied(), "function"), expected.map(|(name, n)| (name.into(), n)).into());
+    for thread in &threads {
+        let (name, flag) = (thread.word("function"), |flag| thread.has(flag));
+        let (status, ending) = match name {
+            "cancelled" => ("canceled", "canceled"),
+            "exits" => ("matched", "exited"),
+            _ => ("matched", "returned"),
+        };
+        assert_eq!((thread.word("status"), thread.word("ending")), (status, ending), "{}", thread.0);
+        assert_eq!((flag("detached"), flag("joined")), (name == "detached", name != "detached"), "{}", thread.0);
+        assert!(!flag("uncertain") && !flag("orphan") && flag("cross_thread"), "{}", thread.0);
+        assert!(thread.number("latency_ns") > 0 && thread.number("duration_ns") > 0, "{}", thread.0);
+        assert_eq!(thread.number("start_ns"), thread.number("created_ns") + thread.number("latency_ns"));
+        // The frame of the start routine and the thread know each other.
+        let frame = all_by_id[&thread.number("twin")];
+        assert_eq!((frame.word("kind"), frame.word("function")), ("frame", name));
+        assert_eq!(frame.number("twin"), thread.number("id"));
+        let origin = all_by_id[&thread.number("origin")];
+        assert_eq!(origin.number("thread"), thread.number("creator"));
+    }
+    let results = |name: &str| {
+        let mut results: Vec<u64> = threads
+            .iter()
+            .filter(|thread| thread.word("function") == name)
+            .map(|thread| thread.number("result"))
+            .collect();
+        results.sort_unstable();
+        results
+    };
+    assert_eq!(results("returns"), (1..=10).collect::<Vec<_>>());
+    assert_eq!(results("exits"), (1..=10).map(|i| 2 * i).collect::<Vec<_>>());
+    // One thread creates another.
+    let parent = threads.iter().find(|thread| thread.word("function") == "parent").expect("it is there");
+    let children: Vec<_> = threads.iter().filter(|thread| thread.find("parent") == parent.find("id")).collect();
+    assert_eq!(children.len(), 1);
+    assert_eq!((children[0].word("function"), children[0].number("level")), ("named", parent.number("level") + 1));
+    assert!(children[0].number("join_latency_ns") > 0);
+}
+
+#[test]
+fn threads_that_end_at_once_are_told_apart() {
+    let traced = Run::target("short_threads").with(&["--no-detail"]).trace();
+    let threads = spans::of(&traced.trace.folder, &["--runtime", "pthread"]);
+    assert_eq!(threads.len(), 400);
+    for thread in &threads {
+        assert_eq!((thread.word("status"), thread.word("function")), ("matched", "brief"), "{}", thread.0);
+        assert!(!thread.has("uncertain") && !thread.has("orphan"), "{}", thread.0);
+        // The program gives each a number, and gets it back with three added.
+        assert_eq!(thread.number("result"), thread.find("argument").unwrap_or(0) + 3, "{}", thread.0);
+    }
+}
+
+#[test]
+fn callbacks_are_joined_to_what_took_them() {
+    let traced = Run::target("callbacks").trace();
+    let rules = ["--callback", "qsort_r:arg3:arg4", "--callback", "twalk:arg1", "--kind", "callback"];
+    let callbacks = spans::of(&traced.trace.folder, &rules);
+    let counted = count_by(&callbacks, "function");
+    let calls = |name: &str| traced.counts[name].calls as usize;
+    assert_eq!(
+        counted,
+        [("compares_with", calls("compares_with")), ("visits", calls("visits"))].map(|(a, b)| (a.into(), b)).into()
+    );
+    for callback in &callbacks {
+        assert_eq!((callback.word("status"), callback.word("ending")), ("matched", "returned"), "{}", callback.0);
+        assert!(callback.find("twin").is_some() && callback.find("origin").is_some(), "{}", callback.0);
+    }
+}
+
+#[test]
+fn what_is_made_live_is_what_is_made_from_disk() {
+    agent_command::prepare();
+    for (transport, name) in
+        [(Transport::Tcp, "pthreads"), (Transport::Udp, "contexts"), (Transport::Tcp, "exceptions")]
+    {
+        let folder = Folder::new("live");
+        let sink = disk(&folder.join("traces"));
+        let arguments = ["--listen", "127.0.0.1:0", "--sink", &sink, "--sink", "stdout:spans,on-full=block"];
+        let collector = Collector::start_with(&arguments, Stdout::Collect);
+        let address = if transport == Transport::Udp { collector.udp() } else { collector.tcp() };
+        let mut command = agent_command::run_to(address, transport, &["--on-full", "block"]);
+        command.arg(Target::named(name).program()).current_dir(folder.path());
+        agent_command::private(&mut command);
+        let traced = Process::start(command, Stdout::Collect).exit(agent_command::PATIENCE);
+        assert!(traced.stderr.contains("nothing lost"), "{}", traced.stderr);
+        let lines = collector.stop().success().stdout;
+        let live: Vec<SpanLine> = SpanLine::read(&lines);
+        let session = trace::folders(&folder.join("traces")).remove(0);
+        let offline = spans::of(&session, &[]);
+        let (live, offline) = (finals(&live), finals(&offline));
+        assert!(live.len() > 100, "{} spans", live.len());
+        for (id, span) in &live {
+            assert_eq!(Some(span), offline.get(id), "{name}");
+        }
+        assert_eq!(live.len(), offline.len(), "{name}");
+        assert!(fs::metadata(session.join("spans.parquet")).is_ok_and(|data| data.len() > 1000));
+    }
+}
+
+/// The last that is said of each span, without what names the session.
+fn finals(spans: &[SpanLine]) -> BTreeMap<u64, String> {
+    let mut finals = BTreeMap::new();
+    for span in spans {
+        let mut value = span.0.clone();
+        value.as_object_mut().expect("an object").remove("session");
+        finals.insert(span.number("id"), value.to_string());
+    }
+    finals
+}
