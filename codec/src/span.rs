@@ -287,7 +287,7 @@ named! {
     Evicted = "evicted",
     /// It was submitted and has not run.
     Pending = "pending",
-    /// It runs, and nobody was seen to submit it.
+    /// Something was resumed that nobody saw suspended.
     Orphan = "orphan",
 }
 

@@ -9,7 +9,7 @@ use std::collections::{HashMap, HashSet};
 use codec::{
     FunctionId, SessionNs,
     profile::FunctionEvent,
-    span::{Ending, More, Reason, Span, SpanFlags, SpanId, SpanKind, SpanStatus},
+    span::{Ending, More, Reason, Span, SpanFlags, SpanId, SpanKind, SpanStatus, What},
 };
 
 use super::{
@@ -21,8 +21,9 @@ use super::{
     told::{Body, Told},
 };
 
-/// How many registrations of one callback are remembered.
+/// How many registrations of one callback are remembered, and how many callbacks.
 const MOST_REGISTERED: usize = 4096;
+const MOST_CALLBACKS: usize = 1 << 16;
 
 /// What a call has to do with callbacks, seen from its own thread.
 #[derive(Debug)]
@@ -61,7 +62,9 @@ impl Watch {
             let context = rule.context.and_then(argument);
             let callback = names.function_at(address, event.stamp.start);
             let callback = callback.map_or(Ran::Address(address), Ran::Function);
-            self.callbacks.insert(callback);
+            if self.callbacks.len() < MOST_CALLBACKS {
+                self.callbacks.insert(callback);
+            }
             let around = around();
             return Some(Body::Registered { callback, address, context, own: Some(frame), caller: around.caller });
         }
@@ -113,6 +116,9 @@ impl Callbacks {
         (parts.created, parts.creator, parts.origin) = (Some(told.at), Some(told.stream), *own);
         (parts.argument, parts.level) = (*context, level);
         let parts = parts.clone();
+        if self.registered.len() >= MOST_CALLBACKS && !self.registered.contains_key(callback) {
+            return store.open(span, out);
+        }
         let all = self.registered.entry(*callback).or_default();
         // One that is given again for the same context stands for the one before, if that has run.
         all.retain(|before| !before.has_run || before.context != *context);
@@ -177,9 +183,21 @@ impl Callbacks {
 
     /// Forgets a span that was evicted.
     pub(super) fn forget(&mut self, span: &Span) {
-        self.running.retain(|_, id| *id != span.id);
-        for all in self.registered.values_mut() {
-            all.retain(|one| one.id != span.id);
+        if let Some(frame) = span.twin {
+            self.running.remove(&frame);
+        }
+        let ran = match span.what {
+            What::Function(function) => Ran::Function(function),
+            What::Address(address) => Ran::Address(address),
+            _ => return,
+        };
+        if let Some(all) = self.registered.get_mut(&ran) {
+            if let Some(place) = all.iter().position(|one| one.id == span.id) {
+                all.remove(place);
+            }
+            if all.is_empty() {
+                self.registered.remove(&ran);
+            }
         }
     }
 

@@ -14,7 +14,7 @@ use codec::{
 
 use super::{
     out::Out,
-    store::{Store, begin, more},
+    store::{Store, begin, more, push_bounded},
     told::{Runtime, Told},
 };
 
@@ -25,24 +25,104 @@ type BlockKey = (u64, u64);
 #[derive(Debug, Default)]
 pub(super) struct Blocks {
     /// Submissions that have not run, the oldest first.
-    submitted: HashMap<BlockKey, VecDeque<Submitted>>,
+    submitted: HashMap<BlockKey, Waiting>,
     /// Blocks that run, by the thread that runs them, the innermost last.
-    executing: HashMap<StreamId, Vec<SpanId>>,
+    executing: HashMap<StreamId, Vec<Executing>>,
     groups: HashMap<u64, Group>,
     /// Calls that run one block many times, by the frame of the call.
-    repeated: HashMap<SpanId, BlockKey>,
+    repeated: HashMap<SpanId, (BlockKey, SpanId)>,
     /// Whether an execution was ever seen.
     has_executed: bool,
 }
 
-#[derive(Debug, Clone)]
+/// The submissions of one block that have not run, each the oldest first.
+#[derive(Debug, Default)]
+struct Waiting {
+    /// Those whose callers wait: there are at most as many as threads.
+    sync: VecDeque<Submitted>,
+    others: VecDeque<Submitted>,
+    /// How many there are of each queue.
+    queues: HashMap<Option<u64>, u64>,
+}
+
+/// How many submissions of one block have callers that wait.
+const MOST_SYNC: usize = 4096;
+
+#[derive(Debug, Clone, Copy)]
 struct Submitted {
     id: SpanId,
+    at: SessionNs,
     queue: Option<u64>,
     stream: StreamId,
-    is_sync: bool,
     /// How often it has run, of those that run many times.
     runs: Option<u64>,
+}
+
+/// A block that runs.
+#[derive(Debug, Clone, Copy)]
+struct Executing {
+    id: SpanId,
+    entered: SessionNs,
+}
+
+impl Waiting {
+    fn add(&mut self, submitted: Submitted, is_sync: bool) {
+        let count = self.queues.entry(submitted.queue).or_default();
+        *count = count.saturating_add(1);
+        if !is_sync {
+            return self.others.push_back(submitted);
+        }
+        if self.sync.len() >= MOST_SYNC {
+            self.sync.pop_front();
+        }
+        self.sync.push_back(submitted);
+    }
+
+    /// The one that runs on this thread now, and whether that is a guess.
+    fn next(&mut self, stream: StreamId) -> Option<(Submitted, bool)> {
+        // What its caller waits for may be run by the caller itself.
+        let own = self.sync.iter().position(|submitted| submitted.stream == stream);
+        let uncertain = own.is_none() && self.queues.len() > 1;
+        let is_sync = match (self.sync.front(), self.others.front()) {
+            _ if own.is_some() => true,
+            (Some(sync), Some(other)) => sync.at <= other.at,
+            (sync, _) => sync.is_some(),
+        };
+        let from = if is_sync { &mut self.sync } else { &mut self.others };
+        let place = own.unwrap_or(0);
+        let chosen = from.get_mut(place)?;
+        let before = *chosen;
+        if let Some(runs) = &mut chosen.runs {
+            *runs = runs.saturating_add(1);
+            return Some((before, uncertain));
+        }
+        from.remove(place);
+        self.one_less(before.queue);
+        Some((before, uncertain))
+    }
+
+    fn remove(&mut self, id: SpanId) -> Option<Submitted> {
+        let from = [&mut self.sync, &mut self.others];
+        let removed = from.into_iter().find_map(|from| {
+            let place = from.iter().position(|submitted| submitted.id == id)?;
+            from.remove(place)
+        })?;
+        self.one_less(removed.queue);
+        Some(removed)
+    }
+
+    fn one_less(&mut self, queue: Option<u64>) {
+        if let Some(count) = self.queues.get_mut(&queue) {
+            *count = count.saturating_sub(1);
+            if *count == 0 {
+                self.queues.remove(&queue);
+            }
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.sync.is_empty() && self.others.is_empty()
+    }
 }
 
 /// A group that has been entered.
@@ -56,10 +136,10 @@ impl Blocks {
     pub(super) fn event(&mut self, told: &Told, event: &Runtime, store: &mut Store, out: &mut Out) {
         match (&*event.function, event.phase) {
             ("_dispatch_client_callout" | "_dispatch_client_callout2", EventKind::Call) => {
-                self.execute(told, event, store, out);
+                self.execute(told, event, told.at, store, out);
             }
             ("_dispatch_client_callout" | "_dispatch_client_callout2", phase) => {
-                self.complete(told, phase, store, out);
+                self.complete(told, event, phase, store, out);
             }
             ("dispatch_group_enter", EventKind::Call) => self.enter(told, event.key(Key::Group), store, out),
             ("dispatch_group_leave", EventKind::Call) => self.leave(told, event.key(Key::Group), store, out),
@@ -72,7 +152,9 @@ impl Blocks {
         let Some(block) = event.key(Key::Block) else { return };
         let name = event.function.trim_end_matches("_f");
         let invoke = event.key(Key::Invoke).unwrap_or(0);
-        let mut span = begin(told.id(), SpanKind::Block, told.stream, told.at, Some(block));
+        // It may be told only when the function has done its work.
+        let at = event.entered.min(told.at);
+        let mut span = begin(told.id(), SpanKind::Block, told.stream, at, Some(block));
         let logical = store.running(told.stream);
         span.parent = logical.or(event.caller);
         let is_sync = name.ends_with("sync") && !name.ends_with("async") || name.ends_with("_and_wait");
@@ -87,30 +169,36 @@ impl Blocks {
         let group = event.key(Key::Group);
         let queue = event.key(Key::Queue);
         let more = more(&mut span);
-        (more.created, more.creator, more.origin) = (Some(told.at), Some(told.stream), event.own.or(event.caller));
+        (more.created, more.creator, more.origin) = (Some(at), Some(told.stream), event.own.or(event.caller));
         (more.queue, more.group, more.level) = (queue, group, level);
         if name == "dispatch_group_async" {
             self.enter(told, group, store, out);
         }
         let runs = (name == "dispatch_apply").then_some(0);
         if let (Some(own), Some(_)) = (event.own, runs) {
-            self.repeated.insert(own, (block, invoke));
+            self.repeated.insert(own, ((block, invoke), span.id));
         }
-        let submitted = Submitted { id: span.id, queue, stream: told.stream, is_sync, runs };
-        self.submitted.entry((block, invoke)).or_default().push_back(submitted);
-        store.open(span, out);
+        let submitted = Submitted { id: span.id, at: told.at, queue, stream: told.stream, runs };
+        self.submitted.entry((block, invoke)).or_default().add(submitted, is_sync);
+        if runs.is_some() { store.open_silently(span, out) } else { store.open(span, out) }
     }
 
-    fn execute(&mut self, told: &Told, event: &Runtime, store: &mut Store, out: &mut Out) {
+    /// A block has run since `at`.
+    fn execute(&mut self, told: &Told, event: &Runtime, at: SessionNs, store: &mut Store, out: &mut Out) {
         self.has_executed = true;
         let (block, invoke) = (event.key(Key::Block).unwrap_or(0), event.key(Key::Invoke).unwrap_or(0));
-        let (id, uncertain) = self.which((block, invoke), told.stream);
-        let id = match id {
+        let mut which = self.which((block, invoke), told.stream);
+        if which.0.is_none() {
+            // Of some submissions the function is not known.
+            which = self.which((block, 0), told.stream);
+        }
+        let (found, uncertain) = which;
+        let id = match found.map(|submitted| (submitted.id, submitted.runs)) {
             Some((id, None)) if store.peek(id).is_some() => id,
             // One of the many runs of one submission: each is a span of its own.
             Some((id, Some(_))) if store.peek(id).is_some() => {
                 let submission = store.peek(id).cloned();
-                let mut span = begin(told.id(), SpanKind::Block, told.stream, told.at, Some(block));
+                let mut span = begin(told.id(), SpanKind::Block, told.stream, at, Some(block));
                 if let Some(submission) = submission {
                     (span.parent, span.flags, span.more) = (submission.parent, submission.flags, submission.more);
                 }
@@ -118,7 +206,7 @@ impl Blocks {
                 told.id()
             }
             _ => {
-                let mut span = begin(told.id(), SpanKind::Block, told.stream, told.at, Some(block));
+                let mut span = begin(told.id(), SpanKind::Block, told.stream, at, Some(block));
                 span.flags.set(SpanFlags::ORPHAN);
                 span.parent = store.running(told.stream);
                 store.open(span, out);
@@ -126,52 +214,61 @@ impl Blocks {
             }
         };
         if let Some(span) = store.get(id, told.at, out) {
-            (span.start, span.stream) = (told.at, told.stream);
+            (span.start, span.stream) = (at, told.stream);
             span.flags = span.flags.with(SpanFlags::UNCERTAIN, uncertain);
             span.what = event.own_function.map_or(What::Address(invoke), What::from);
             let more = more(span);
-            more.latency = more.created.map(|created| told.at.0.saturating_sub(created.0));
+            more.latency = more.created.map(|created| at.0.saturating_sub(created.0));
             more.threads = vec![told.stream];
         }
         if let Some(own) = event.own {
             store.twins(own, id);
         }
-        self.executing.entry(told.stream).or_default().push(id);
+        push_bounded(self.executing.entry(told.stream).or_default(), Executing { id, entered: event.entered });
         store.run(told.stream, id);
     }
 
     /// The submission that an execution belongs to, and whether that is a guess.
-    fn which(&mut self, key: BlockKey, stream: StreamId) -> (Option<(SpanId, Option<u64>)>, bool) {
+    fn which(&mut self, key: BlockKey, stream: StreamId) -> (Option<Submitted>, bool) {
         let Some(waiting) = self.submitted.get_mut(&key) else { return (None, false) };
-        // What its caller waits for may be run by the caller itself.
-        let own = waiting.iter().position(|submitted| submitted.is_sync && submitted.stream == stream);
-        let Some(chosen) = waiting.get(own.unwrap_or(0)).cloned() else { return (None, false) };
-        let others = waiting.iter().filter(|other| other.id != chosen.id);
-        let uncertain = own.is_none() && others.clone().any(|other| other.queue != chosen.queue);
-        match chosen.runs {
-            Some(_) => {
-                for submitted in waiting.iter_mut().filter(|submitted| submitted.id == chosen.id) {
-                    submitted.runs = submitted.runs.map(|runs| runs.saturating_add(1));
-                }
-            }
-            None => {
-                waiting.retain(|submitted| submitted.id != chosen.id);
-                if waiting.is_empty() {
-                    self.submitted.remove(&key);
-                }
-            }
+        let next = waiting.next(stream);
+        if waiting.is_empty() {
+            self.submitted.remove(&key);
         }
-        (Some((chosen.id, chosen.runs)), uncertain)
+        next.map_or((None, false), |(submitted, uncertain)| (Some(submitted), uncertain))
     }
 
-    fn complete(&mut self, told: &Told, phase: EventKind, store: &mut Store, out: &mut Out) {
-        let Some(id) = self.executing.get_mut(&told.stream).and_then(Vec::pop) else { return };
+    fn complete(&mut self, told: &Told, event: &Runtime, phase: EventKind, store: &mut Store, out: &mut Out) {
+        let of = |executing: &Executing| executing.entered == event.entered;
+        let place = self.executing.get(&told.stream).and_then(|all| all.iter().rposition(of));
+        if place.is_none() {
+            // It was not seen to start; its end tells when it did.
+            self.execute(told, event, event.entered.min(told.at), store, out);
+        }
+        let Some(all) = self.executing.get_mut(&told.stream) else { return };
+        let inner = all.split_off(place.map_or(all.len(), |place| place.saturating_add(1)));
+        let Some(Executing { id, .. }) = all.pop() else { return };
+        if all.is_empty() {
+            self.executing.remove(&told.stream);
+        }
+        for lost in inner.into_iter().rev().filter(|lost| lost.id != id) {
+            if let Some(mut span) = store.take(lost.id, out) {
+                (span.status, span.reason) = (SpanStatus::Unmatched, Some(Reason::Gap));
+                store.emit(span, out);
+            }
+        }
+        if place.is_none()
+            && let Some(span) = store.get(id, told.at, out)
+        {
+            span.flags.set(SpanFlags::NO_CALL);
+            span.flags.set(SpanFlags::ACROSS_GAP);
+        }
         store.stop(told.stream, id);
         let mut group = None;
         if let Some(span) = store.get(id, told.at, out) {
             let notify = span.flags.has(SpanFlags::NOTIFY);
             if phase == EventKind::Exception {
-                (span.status, span.reason) = (SpanStatus::Unmatched, Some(Reason::Unwind));
+                (span.status, span.reason) = (SpanStatus::Unmatched, event.why.or(Some(Reason::Unwind)));
             }
             let more = more(span);
             more.ending = Some(if phase == EventKind::Exception { Ending::Unwound } else { Ending::Returned });
@@ -222,10 +319,9 @@ impl Blocks {
 
     /// A call that runs one block many times has returned: what stood for it did all its runs.
     pub(super) fn frame_left(&mut self, frame: SpanId, end: Option<SessionNs>, store: &mut Store, out: &mut Out) {
-        let Some(key) = self.repeated.remove(&frame) else { return };
+        let Some((key, id)) = self.repeated.remove(&frame) else { return };
         let Some(waiting) = self.submitted.get_mut(&key) else { return };
-        let Some(place) = waiting.iter().position(|submitted| submitted.runs.is_some()) else { return };
-        let Some(submitted) = waiting.remove(place) else { return };
+        let Some(submitted) = waiting.remove(id) else { return };
         if waiting.is_empty() {
             self.submitted.remove(&key);
         }
@@ -243,12 +339,18 @@ impl Blocks {
     /// Forgets a span that was evicted.
     pub(super) fn forget(&mut self, span: &Span) {
         match span.kind {
-            SpanKind::Group => self.groups.retain(|_, group| group.id != span.id),
+            SpanKind::Group => {
+                if let Some(key) =
+                    span.key().filter(|key| self.groups.get(key).is_some_and(|group| group.id == span.id))
+                {
+                    self.groups.remove(&key);
+                }
+            }
             _ => {
                 let Some(block) = span.key() else { return };
                 let What::Address(invoke) = span.what else { return };
                 if let Some(waiting) = self.submitted.get_mut(&(block, invoke)) {
-                    waiting.retain(|submitted| submitted.id != span.id);
+                    waiting.remove(span.id);
                     if waiting.is_empty() {
                         self.submitted.remove(&(block, invoke));
                     }
@@ -257,11 +359,19 @@ impl Blocks {
         }
     }
 
+    /// A block was left, and the event that says so is missing.
+    pub(super) fn lost(&mut self, stream: StreamId, id: SpanId) {
+        if let Some(all) = self.executing.get_mut(&stream) {
+            all.retain(|executing| executing.id != id);
+        }
+    }
+
     /// Says of what has been submitted and has not run that it is pending; and of all of it that its execution is not
     /// watched, if none ever was.
     pub(super) fn finish(&mut self, store: &mut Store, at: SessionNs, out: &mut Out) {
         let unwatched = !self.has_executed;
-        for submitted in std::mem::take(&mut self.submitted).into_values().flatten() {
+        let waiting = std::mem::take(&mut self.submitted).into_values();
+        for submitted in waiting.flat_map(|waiting| waiting.sync.into_iter().chain(waiting.others)) {
             if submitted.runs.is_some_and(|runs| runs > 0) {
                 store.drop_unstarted(submitted.id, out);
             } else if let Some(span) = store.get(submitted.id, at, out) {

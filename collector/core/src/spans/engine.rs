@@ -12,9 +12,9 @@ use super::{
     Names, SpanConfig,
     callback::Watch,
     frames::Frames,
-    logical::Logical,
+    logical::{Ending, Logical},
     order::Order,
-    out::Out,
+    out::{MOST_ENTRY_ONLY, Out},
     plain::Plain,
     stack::Ran,
     store::{begin, more},
@@ -50,6 +50,10 @@ struct Thread {
     next: Position,
     /// Gaps behind the last event.
     gaps: Vec<Span>,
+    /// When the latest gap ended.
+    gap_end: Option<SessionNs>,
+    /// When the latest thing was that was told of it in the order of time.
+    told: SessionNs,
     /// How many calls are still looked at for one that a job can be named by.
     naming: u8,
 }
@@ -73,7 +77,7 @@ pub enum Finish {
 pub struct SpanCounts {
     /// Spans made.
     pub made: u64,
-    /// Spans that are open.
+    /// Spans that are open, and events that wait for one that they lie within.
     pub open: u64,
     /// How often a span was reported to be open.
     pub notices: u64,
@@ -125,6 +129,8 @@ impl Engine {
                 at: SessionNs(0),
                 next: Position(0),
                 gaps: Vec::new(),
+                gap_end: None,
+                told: SessionNs(0),
                 naming: 0,
             });
             next
@@ -148,6 +154,7 @@ impl Engine {
             thread.end_gaps(Some(at), &mut self.out);
         }
         thread.at = at;
+        (self.out.now, self.out.position) = (at, position);
         match message {
             Message::Function(event) => {
                 if event.kind == EventKind::Call {
@@ -164,7 +171,7 @@ impl Engine {
             Message::Option(_) | Message::Metadata(_) | Message::BadOption { .. } => {}
         }
         if !self.out.told.is_empty() {
-            self.put_in_order();
+            self.put_in_order(index);
         }
     }
 
@@ -185,13 +192,13 @@ impl Engine {
             if is_of_program(function, names) {
                 thread.naming = 0;
                 let body = Body::JobRuns(Ran::Function(function));
-                self.out.told.push(Told { at, stream, position, body });
+                self.out.told.push(Told { at, stream, position, rank: 0, body });
             }
         }
         if !self.watch.is_idle() {
             let around = || thread.frames.around(at);
             if let Some(body) = self.watch.call(event, frame, around, names) {
-                self.out.told.push(Told { at, stream, position, body });
+                self.out.told.push(Told { at, stream, position, rank: 0, body });
             }
         }
     }
@@ -203,6 +210,9 @@ impl Engine {
         let around = thread.frames.around(event.stamp.start);
         (runtime.own, runtime.own_function) = (around.own.map(|own| own.0), around.own.map(|own| own.1));
         runtime.caller = around.caller;
+        if event.phase == EventKind::Exception {
+            runtime.why = Some(thread.frames.why_left(names));
+        }
         if event.function == "swift_job_run" {
             let entered = event.phase == EventKind::Call;
             let named = runtime.own_function.filter(|ran| match ran {
@@ -215,7 +225,8 @@ impl Engine {
             }
         }
         let (at, stream) = (event.stamp.end, thread.stream);
-        self.out.told.push(Told { at, stream, position, body: Body::Runtime(Box::new(runtime)) });
+        let body = Body::Runtime(Box::new(runtime));
+        self.out.told.push(Told { at, stream, position, rank: 0, body });
     }
 
     /// Events of a stream are missing, between those before this call and those behind it.
@@ -272,8 +283,13 @@ impl Engine {
         self.take_turns();
     }
 
-    fn put_in_order(&mut self) {
-        for told in self.out.told.drain(..) {
+    /// Puts what the latest event of a thread tells among what the others tell. Each thread's own order stays, whatever
+    /// its clock says.
+    fn put_in_order(&mut self, index: usize) {
+        let Some(thread) = self.threads.get_mut(index) else { return };
+        for (rank, mut told) in (0..).zip(self.out.told.drain(..)) {
+            thread.told = thread.told.max(told.at);
+            (told.at, told.rank) = (thread.told, rank);
             self.order.push(told);
         }
         if self.order.is_crowded() {
@@ -298,9 +314,9 @@ impl Engine {
     /// Nothing more will come. All that is open is told, for the last time.
     pub fn finish(&mut self, finish: Finish, at: Option<SessionNs>) {
         self.take_turns();
-        self.out.ends();
-        let last = self.threads.iter().map(|thread| thread.at).max().unwrap_or(SessionNs(0));
+        let last = self.threads.iter().map(|thread| thread.at.max(thread.told)).max().unwrap_or(SessionNs(0));
         let at = at.unwrap_or(last).max(last);
+        self.out.ends(at);
         let timeout = self.out.timeout_ns();
         let why = |start: SessionNs| match finish {
             Finish::Exited => (SpanStatus::Unmatched, Some(Reason::ProcessExit)),
@@ -308,8 +324,10 @@ impl Engine {
             Finish::Cut if at.0.saturating_sub(start.0) > timeout => (SpanStatus::Open, Some(Reason::Timeout)),
             Finish::Cut => (SpanStatus::Open, None),
         };
-        self.threads.sort_by_key(|thread| thread.stream);
-        for thread in &mut self.threads {
+        let mut places: Vec<usize> = (0..self.threads.len()).collect();
+        places.sort_by_key(|place| self.threads.get(*place).map(|thread| thread.stream));
+        for place in places {
+            let Some(thread) = self.threads.get_mut(place) else { continue };
             let ended = self.logical.threads.end_of(thread.stream).filter(|ended| *ended < at);
             let of_frame = |frame: &super::stack::Frame| match ended {
                 Some(_) => (SpanStatus::Unmatched, Some(Reason::ThreadExit)),
@@ -319,13 +337,18 @@ impl Engine {
             thread.plain.finish(&mut self.out);
             thread.end_gaps(None, &mut self.out);
         }
-        for told in self.out.told.drain(..) {
-            self.order.push(told);
+        for (rank, told) in (0..).zip(self.out.told.drain(..)) {
+            self.order.push(Told { rank, ..told });
         }
         while let Some(told) = self.order.next_at_end() {
             self.logical.take(told, &mut self.out);
         }
-        self.logical.finish(at, why, &mut self.out);
+        let (threads, by_stream) = (&self.threads, &self.by_stream);
+        let gap_end = |stream: Option<StreamId>| match stream {
+            Some(stream) => by_stream.get(&stream).and_then(|index| threads.get(*index)).and_then(|at| at.gap_end),
+            None => threads.iter().filter_map(|thread| thread.gap_end).max(),
+        };
+        self.logical.finish(&Ending { at, why: &why, gap_end: &gap_end }, &mut self.out);
         self.threads.clear();
         self.by_stream.clear();
     }
@@ -335,14 +358,16 @@ impl Engine {
         &mut self.out.ready
     }
 
+    /// How many spans may be open from now on: engines that share memory share it out.
+    pub fn set_max_open(&mut self, most: usize) {
+        self.out.set_most(most);
+    }
+
     /// What it has counted.
     pub fn counts(&self) -> SpanCounts {
         self.out.counts
     }
 }
-
-/// How many functions one range of a limit may name.
-const MOST_ENTRY_ONLY: usize = 1 << 20;
 
 impl Thread {
     /// The gaps end with the next event, if there is one.
@@ -359,6 +384,7 @@ impl Thread {
             }
             gap.flags = SpanFlags::default();
             out.made(gap);
+            self.gap_end = Some(at.unwrap_or(SessionNs(u64::MAX)));
         }
     }
 }

@@ -3,10 +3,15 @@
 //! A call goes on top of the thread's stack; a return takes off the frame of the same function, depth and start. What
 //! lies in between has no event of its own and is told from the depths:
 //!
-//! - a call at the depth of the innermost frame: that one was replaced by a tail call, or only its entry is watched;
-//! - a call that is less deep than frames that should still be open: the thread runs on another of its stacks, unless
-//!   events are missing, which then were the returns of those frames;
+//! - a call at the depth of the innermost frame: that one was replaced by a tail call, or only its entry is watched, or
+//!   the thread runs on another stack: which of these, what comes behind it tells;
+//! - a call that is less deep than frames that should still be open, or deeper than can be: the thread runs on another of
+//!   its stacks, unless events are missing, which then were the returns of those frames;
 //! - a return of something that is not open: its call is missing.
+
+mod around;
+
+pub(super) use around::Around;
 
 use codec::{
     EventKind, Position, SessionNs, StreamId,
@@ -17,11 +22,14 @@ use codec::{
 use super::{
     Names, leaving,
     out::Out,
-    stack::{Frame, Ran, Stack},
+    stack::{Frame, NOT_REPLACED, Ran, Stack},
 };
 
 /// How many frames may wait below the one that replaced them: a loop of tail calls must not grow without end.
 const MOST_REPLACED: usize = 64;
+
+/// How many stacks a thread may be on. The agent follows fewer.
+const MOST_STACKS: usize = 32;
 
 /// The stacks of one thread.
 #[derive(Debug)]
@@ -35,21 +43,14 @@ pub(super) struct Frames {
     ends_in_gap: bool,
     /// Why frames are being left just now.
     leaving: Option<Reason>,
-}
-
-/// The frames around an event that is no function's.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Around {
-    /// The frame that the event is about, which was entered at its very time.
-    pub(super) own: Option<(SpanId, Ran)>,
-    /// The frame outside that, or the innermost.
-    pub(super) caller: Option<SpanId>,
+    /// A function of which only the entry is watched, and what it is in, if nothing else has come behind it.
+    probe: Option<(Frame, Option<SpanId>)>,
 }
 
 impl Frames {
     pub(super) fn new(stream: StreamId) -> Self {
         let stacks = vec![Stack::default()];
-        Self { stream, stacks, current: 0, gap: 0, ends_in_gap: false, leaving: None }
+        Self { stream, stacks, current: 0, gap: 0, ends_in_gap: false, leaving: None, probe: None }
     }
 
     fn stack(&mut self) -> &mut Stack {
@@ -75,8 +76,16 @@ impl Frames {
             depth: event.depth,
             linked: false,
             reported: false,
+            replaced: NOT_REPLACED,
         };
-        if self.stack().top_depth().is_some_and(|top| top >= event.depth) {
+        if self.probe.is_some() {
+            self.end_probe(out);
+        }
+        if out.is_entry_only(frame.function) {
+            self.begin_probe(&frame, out);
+            return frame.id;
+        }
+        if !self.stack().goes_on_at(event.depth) {
             self.make_way(&frame, out);
         }
         if out.is_full() {
@@ -87,31 +96,112 @@ impl Frames {
         frame.id
     }
 
-    /// A call comes where frames are open: decides what became of them.
+    /// A function is entered of which nothing else is seen: what it calls is as deep as itself.
+    #[inline(never)]
+    fn begin_probe(&mut self, frame: &Frame, out: &mut Out) {
+        let depth = frame.depth;
+        let is_here = |stack: &Stack| stack.goes_on_at(depth) || stack.top_depth() == Some(depth);
+        if !is_here(self.stack())
+            && let Some(place) = self.stacks.iter().rposition(|stack| stack.goes_on_at(depth))
+        {
+            self.current = place;
+        }
+        let is_other = self.stack().top_depth().is_some_and(|top| top > depth);
+        let parent = self.stack().parent_for(depth).filter(|_| !is_other || self.gap > 0);
+        if !is_other {
+            self.replaced_by(frame);
+        }
+        out.opened();
+        self.probe = Some((*frame, parent));
+    }
+
+    #[inline(never)]
+    fn end_probe(&mut self, out: &mut Out) {
+        if let Some((frame, parent)) = self.probe.take() {
+            out.unmatched(&frame, self.stream, parent, None, Reason::EntryOnly);
+        }
+    }
+
+    /// A call comes where frames are open that it cannot be in, or from a frame that is not there: decides what became
+    /// of them.
     #[inline(never)]
     fn make_way(&mut self, frame: &Frame, out: &mut Out) {
         let depth = frame.depth;
         self.close_lost(depth, out);
-        // What has no returns is gone when something else is at its depth.
-        while let Some(top) = self.stack().frames.last().copied()
-            && top.depth >= depth
-            && out.is_entry_only(top.function)
-        {
-            self.close_top(None, Reason::EntryOnly, out);
-        }
-        match self.stack().top_depth() {
-            Some(top) if top > depth => self.switch(depth),
+        self.close_finished(depth, out);
+        let stack = self.stack();
+        match stack.top_depth() {
             Some(top) if top == depth => {
-                let stack = self.stack();
                 let from = stack.frames.partition_point(|frame| frame.depth < depth);
-                if stack.frames.len() - from >= MOST_REPLACED {
+                if stack.frames.len().saturating_sub(from) >= MOST_REPLACED {
                     let replaced: Vec<Frame> = stack.frames.drain(from..).collect();
                     let parent = stack.frames.last().map(|frame| frame.id);
                     self.replaced(&replaced, Some(frame.start), parent, out);
                 }
             }
-            _ => {}
+            _ if stack.goes_on_at(depth) => {}
+            top => {
+                let fits = |(index, stack): &(usize, &Stack)| *index != self.current && stack.goes_on_at(depth);
+                match self.stacks.iter().enumerate().rev().find(fits) {
+                    Some((index, _)) => self.current = index,
+                    None if top.is_some_and(|top| top > depth) => self.new_stack(out),
+                    // Nothing is left here: it goes on on another stack, in the place of what is on top there.
+                    None if top.is_none()
+                        && let Some(other) = self.stacks.iter().rposition(|other| other.top_depth() == Some(depth)) =>
+                    {
+                        self.current = other;
+                        self.make_way(frame, out);
+                    }
+                    // Whatever lies between is not in the trace.
+                    None => {}
+                }
+            }
         }
+    }
+
+    /// Closes frames of the current stack, at this depth and deeper, that have ended without saying so: what has no
+    /// returns, and what another took the place of.
+    fn close_finished(&mut self, depth: u32, out: &mut Out) {
+        while let Some(top) = self.stack().frames.last().copied()
+            && top.depth >= depth
+        {
+            if out.is_entry_only(top.function) {
+                self.close_top(None, Reason::EntryOnly, out);
+                self.replaced_by(&top);
+            } else if let Some(at) = top.replaced() {
+                self.close_top(Some(at), Reason::TailCall, out);
+            } else {
+                return;
+            }
+        }
+    }
+
+    /// A frame is gone: those that lie below it at the same depth were replaced by it, or so it seems.
+    fn replaced_by(&mut self, frame: &Frame) {
+        let mut next = frame.start;
+        for before in self.stack().frames.iter_mut().rev().take_while(|before| before.depth == frame.depth) {
+            if before.replaced == NOT_REPLACED {
+                before.replaced = next;
+            }
+            next = before.start;
+        }
+    }
+
+    /// The thread goes on on a stack that it was not on before.
+    fn new_stack(&mut self, out: &mut Out) {
+        if let Some(empty) = self.stacks.iter().position(|stack| stack.frames.is_empty()) {
+            self.current = empty;
+            return;
+        }
+        if self.stacks.len() >= MOST_STACKS {
+            let age = |stack: &Stack| stack.frames.last().map(|top| top.start);
+            let oldest = self.stacks.iter().enumerate().min_by_key(|(_, stack)| age(stack)).map(|(index, _)| index);
+            self.current = oldest.unwrap_or(0);
+            let count = self.stack().frames.len();
+            self.evict_from(self.current, count, out);
+            return;
+        }
+        self.current = self.stacks.len();
     }
 
     /// Closes frames that ended in tail calls: each when the next one at its depth was entered.
@@ -141,20 +231,13 @@ impl Frames {
         out.unmatched(&frame, stream, parent, end, reason);
     }
 
-    /// The thread goes on on another stack, where something at this depth can be called.
-    fn switch(&mut self, depth: u32) {
-        let fits = |stack: &Stack| match stack.top_depth() {
-            Some(top) => top.checked_add(1) == Some(depth),
-            None => depth == 0,
-        };
-        let found = self.stacks.iter().enumerate().rev().find(|(index, stack)| *index != self.current && fits(stack));
-        self.current = found.map_or(self.stacks.len(), |(index, _)| index);
-    }
-
     #[inline]
     pub(super) fn left(&mut self, position: Position, event: &FunctionEvent<'_>, names: &dyn Names, out: &mut Out) {
         let (function, depth, start) = (ran(event), event.depth, event.stamp.start);
         self.ends_in_gap = false;
+        if self.probe.is_some() {
+            self.end_probe(out);
+        }
         let gap = self.gap;
         let stream = self.stream;
         let returned = event.kind == EventKind::Return;
@@ -193,18 +276,18 @@ impl Frames {
         let above: Vec<Frame> = stack.frames.drain(index + 1..).collect();
         let parent = stack.parent_of(index);
         let Some(frame) = stack.frames.pop() else { return };
-        let depth = frame.depth;
-        let from = stack.frames.partition_point(|frame| frame.depth < depth);
-        let replaced: Vec<Frame> = stack.frames.drain(from..).collect();
         for (place, inner) in above.iter().enumerate().rev() {
-            let why = match () {
-                () if out.is_entry_only(inner.function) => Reason::EntryOnly,
-                () if inner.id.number() < gap || frame.id.number() < gap => Reason::Gap,
-                () => reason.unwrap_or(Reason::Unwind),
+            let next = above.get(place.saturating_add(1)).filter(|next| next.depth == inner.depth);
+            let replaced = next.map(|next| next.start).or(inner.replaced());
+            let (end, why) = match replaced {
+                _ if out.is_entry_only(inner.function) => (None, Reason::EntryOnly),
+                Some(at) => (Some(at), Reason::TailCall),
+                None if inner.id.number() < gap || frame.id.number() < gap => (None, Reason::Gap),
+                None => (None, reason.unwrap_or(Reason::Unwind)),
             };
             let outside = above.get(..place).unwrap_or_default();
             let around = outside.iter().rev().find(|outer| outer.depth < inner.depth).unwrap_or(&frame);
-            out.unmatched(inner, stream, Some(around.id), None, why);
+            out.unmatched(inner, stream, Some(around.id), end, why);
         }
         let mut span = frame.span(stream, parent, Some(event.stamp.end));
         span.flags = SpanFlags::default().with(SpanFlags::ACROSS_GAP, frame.id.number() < gap);
@@ -212,23 +295,23 @@ impl Frames {
             (span.status, span.reason) = (SpanStatus::Unmatched, Some(reason));
         }
         out.closed(&frame, span);
-        self.replaced(&replaced, Some(frame.start), parent, out);
+        self.replaced_by(&frame);
     }
 
     /// Where the frame is that an event is the end of. Turns to the stack it is on.
     fn find(&mut self, function: Ran, event: &FunctionEvent<'_>) -> Option<usize> {
         let (depth, start, gap) = (event.depth, event.stamp.start, self.gap);
-        let exact = self.stack().find(depth, function, start);
-        // A sender that does not know when the call was says something else; then function and depth decide, unless
-        // events are missing since.
-        let like = |frame: &Frame| frame.depth == depth && frame.function == function && frame.id.number() >= gap;
-        let frames = &self.stack().frames;
-        let top = frames.len().checked_sub(1).filter(|_| frames.last().is_some_and(like));
-        if let Some(index) = exact.or(top) {
+        if let Some(index) = self.stack().find(depth, function, start) {
             return Some(index);
         }
         let place = |(stack, other): (usize, &Stack)| other.find(depth, function, start).map(|index| (stack, index));
-        let (stack, index) = self.stacks.iter().enumerate().rev().find_map(place)?;
+        let Some((stack, index)) = self.stacks.iter().enumerate().rev().find_map(place) else {
+            // A sender that does not know when the call was says something else; then function and depth decide, unless
+            // events are missing since.
+            let like = |frame: &Frame| frame.depth == depth && frame.function == function && frame.id.number() >= gap;
+            let frames = &self.stack().frames;
+            return frames.len().checked_sub(1).filter(|_| frames.last().is_some_and(like));
+        };
         // The stack that it comes from is gone if nothing is open there.
         self.current = stack;
         self.forget_empty();
@@ -252,7 +335,7 @@ impl Frames {
     }
 
     /// Why frames are left. All that follow at once are left for the same reason as the first.
-    fn why_left(&mut self, names: &dyn Names) -> Reason {
+    pub(super) fn why_left(&mut self, names: &dyn Names) -> Reason {
         if let Some(reason) = self.leaving {
             return reason;
         }
@@ -273,6 +356,7 @@ impl Frames {
             depth: event.depth,
             linked: false,
             reported: false,
+            replaced: NOT_REPLACED,
         };
         let parent = self.stack().enclosing(event.depth, start);
         let mut span = frame.span(self.stream, parent, Some(event.stamp.end));
@@ -293,29 +377,17 @@ impl Frames {
         self.leaving = None;
     }
 
-    /// The frames around an event of a runtime that happened at this time, or that is about a frame entered then.
-    /// Those are linked: their ends will be told in order.
-    pub(super) fn around(&mut self, entered: SessionNs) -> Around {
-        let stack = self.stack();
-        let is_own = stack.frames.last().is_some_and(|top| top.start == entered);
-        let own = stack.frames.last_mut().filter(|_| is_own).map(|top| {
-            top.linked = true;
-            (top.id, top.function)
-        });
-        let below = stack.frames.len().saturating_sub(if is_own { 2 } else { 1 });
-        let caller = stack.frames.get_mut(below).filter(|frame| own.is_none_or(|own| own.0 != frame.id));
-        let caller = caller.map(|frame| {
-            frame.linked = true;
-            frame.id
-        });
-        Around { own, caller }
-    }
-
     /// Reports frames that were entered before `since` and are open.
     pub(super) fn report_open(&mut self, since: SessionNs, out: &mut Out) {
         let stream = self.stream;
         for stack in &mut self.stacks {
             stack.reported = stack.reported.min(stack.frames.len());
+            // Some of them may have gone since, and others come.
+            while let Some(last) = stack.reported.checked_sub(1)
+                && stack.frames.get(last).is_some_and(|frame| !frame.reported)
+            {
+                stack.reported = last;
+            }
             while let Some(frame) = stack.frames.get_mut(stack.reported)
                 && frame.start < since
             {
@@ -332,30 +404,40 @@ impl Frames {
         }
     }
 
-    /// Closes the outer half of the current stack so that memory stays bounded.
+    /// Closes the outer half of the largest stack so that memory stays bounded.
     #[inline(never)]
     fn evict(&mut self, out: &mut Out) {
+        let largest = self.stacks.iter().enumerate().max_by_key(|(_, stack)| stack.frames.len());
+        let Some((index, count)) = largest.map(|(index, stack)| (index, stack.frames.len().div_ceil(2))) else {
+            return;
+        };
+        self.evict_from(index, count, out);
+    }
+
+    fn evict_from(&mut self, index: usize, count: usize, out: &mut Out) {
         let stream = self.stream;
-        let stack = self.stack();
-        let count = stack.frames.len().div_ceil(2);
-        let mut parent = None;
-        for frame in stack.frames.drain(..count) {
-            out.evicted(&frame, stream, parent);
-            parent = Some(frame.id);
+        let Some(stack) = self.stacks.get_mut(index) else { return };
+        let mut outside: Vec<(u32, SpanId)> = Vec::new();
+        for frame in stack.frames.drain(..count.min(stack.frames.len())) {
+            while outside.pop_if(|(depth, _)| *depth >= frame.depth).is_some() {}
+            out.evicted(&frame, stream, outside.last().map(|(_, id)| *id));
+            outside.push((frame.depth, frame.id));
         }
         stack.reported = stack.reported.saturating_sub(count);
     }
 
     /// Nothing more comes. `why` is told of all that is open, with its end if it has one.
     pub(super) fn finish(&mut self, why: impl Fn(&Frame) -> (SpanStatus, Option<Reason>), out: &mut Out) {
+        self.end_probe(out);
         let (stream, gap, ends_in_gap) = (self.stream, self.gap, self.ends_in_gap);
         for stack in std::mem::take(&mut self.stacks).into_iter().rev() {
             for index in (0..stack.frames.len()).rev() {
                 let Some(frame) = stack.frames.get(index) else { continue };
                 let parent = stack.parent_of(index);
-                let replaced = stack.frames.get(index + 1).filter(|next| next.depth == frame.depth);
-                if let Some(next) = replaced {
-                    out.unmatched(frame, stream, parent, Some(next.start), Reason::TailCall);
+                let next = stack.frames.get(index.saturating_add(1)).filter(|next| next.depth == frame.depth);
+                let replaced = next.map(|next| next.start).or(frame.replaced());
+                if let Some(at) = replaced.filter(|_| !out.is_entry_only(frame.function)) {
+                    out.unmatched(frame, stream, parent, Some(at), Reason::TailCall);
                     continue;
                 }
                 let mut span = frame.span(stream, parent, None);

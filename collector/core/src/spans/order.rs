@@ -4,7 +4,10 @@
 //! it can come any more. The agent says how far its streams have come, and when: that decides. Offline, the reader
 //! knows.
 
-use std::{cmp::Reverse, collections::BinaryHeap};
+use std::{
+    cmp::Reverse,
+    collections::{BinaryHeap, HashMap},
+};
 
 use codec::{Position, SessionNs, StreamId, profile::Progress};
 
@@ -13,6 +16,16 @@ use super::told::Told;
 /// For how long an event may lie in the target before the agent takes it: what it tells of a stream's progress is true
 /// of the time before that.
 const DRAIN_NS: u64 = 250_000_000;
+
+/// After how long nobody waits any more for streams to come as far as they were said to be: some may never, because
+/// they were refused.
+const PATIENCE_NS: u64 = 10_000_000_000;
+
+/// How many events wait at most: they are large.
+const MOST_WAITING: usize = 1 << 20;
+
+/// Of how many streams it is remembered how far they were said to be.
+const MOST_STREAMS: usize = 1 << 16;
 
 /// What waits for its turn.
 #[derive(Debug)]
@@ -29,12 +42,23 @@ pub(super) struct Order {
 #[derive(Debug)]
 struct Promise {
     now: SessionNs,
-    streams: Vec<(StreamId, Position)>,
+    streams: HashMap<StreamId, Position>,
+}
+
+impl Promise {
+    fn add(&mut self, progress: &Progress<'_>) {
+        for at in progress.streams {
+            if self.streams.len() < MOST_STREAMS || self.streams.contains_key(&at.stream) {
+                let next = self.streams.entry(at.stream).or_insert(at.next);
+                *next = at.next.max(*next);
+            }
+        }
+    }
 }
 
 impl Order {
     pub(super) fn new(most: usize) -> Self {
-        Self { waiting: BinaryHeap::new(), most, settled: SessionNs(0), promised: None }
+        Self { waiting: BinaryHeap::new(), most: most.min(MOST_WAITING), settled: SessionNs(0), promised: None }
     }
 
     pub(super) fn push(&mut self, told: Told) {
@@ -52,20 +76,22 @@ impl Order {
     /// The agent says how far its streams have come. `reached` tells whether a stream has been passed on up to a
     /// position.
     pub(super) fn progress(&mut self, progress: &Progress<'_>, reached: impl Fn(StreamId, Position) -> bool) {
-        let kept = |(stream, next): &(StreamId, Position)| reached(*stream, *next);
-        match &mut self.promised {
+        if let Some(promise) = &mut self.promised {
             // A long list comes in several packets of the same time.
-            Some(promise) if promise.now == progress.now => {
-                promise.streams.extend(progress.streams.iter().map(|at| (at.stream, at.next)));
+            if promise.now == progress.now {
+                return promise.add(progress);
+            }
+            let is_old = progress.now.0.saturating_sub(promise.now.0) > PATIENCE_NS;
+            let kept = promise.streams.iter().all(|(stream, next)| reached(*stream, *next));
+            // It is not kept yet: something is still on its way.
+            if !kept && !is_old {
                 return;
             }
-            // It is not kept yet: something is still on its way.
-            Some(promise) if !promise.streams.iter().all(kept) => return,
-            Some(promise) => self.settled = self.settled.max(SessionNs(promise.now.0.saturating_sub(DRAIN_NS))),
-            None => {}
+            self.settled = self.settled.max(SessionNs(promise.now.0.saturating_sub(DRAIN_NS)));
         }
-        let streams = progress.streams.iter().map(|at| (at.stream, at.next)).collect();
-        self.promised = Some(Promise { now: progress.now, streams });
+        let mut promise = Promise { now: progress.now, streams: HashMap::new() };
+        promise.add(progress);
+        self.promised = Some(promise);
     }
 
     /// Whether more wait than may.

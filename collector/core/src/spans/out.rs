@@ -14,6 +14,9 @@ use super::{
     told::{Body, Told},
 };
 
+/// Of how many functions, and modules, it is known that only their entries are watched.
+pub(super) const MOST_ENTRY_ONLY: usize = 1 << 20;
+
 /// Where spans go when they are made: to whoever wants them, or to be told in order where others point at them.
 #[derive(Debug)]
 pub(super) struct Out {
@@ -29,6 +32,9 @@ pub(super) struct Out {
     names: Interned,
     /// Whether nothing more comes: then there is nothing to be given notice of.
     at_end: bool,
+    /// The event that is looked at: when it was, and where.
+    pub(super) now: SessionNs,
+    pub(super) position: Position,
 }
 
 impl Out {
@@ -44,18 +50,24 @@ impl Out {
             has_entry_only: false,
             names: Interned::default(),
             at_end: false,
+            now: SessionNs(0),
+            position: Position(0),
         }
     }
 
     /// Only the entries of this function are watched.
     pub(super) fn add_entry_only(&mut self, function: FunctionId) {
-        self.entry_only.insert(function);
+        if self.entry_only.len() < MOST_ENTRY_ONLY {
+            self.entry_only.insert(function);
+        }
         self.has_entry_only = true;
     }
 
     /// Only the entries of a module's functions are watched.
     pub(super) fn add_entry_only_module(&mut self, module: ModuleId) {
-        self.entry_only_modules.insert(module);
+        if self.entry_only_modules.len() < MOST_ENTRY_ONLY {
+            self.entry_only_modules.insert(module);
+        }
         self.has_entry_only = true;
     }
 
@@ -74,6 +86,10 @@ impl Out {
     #[inline]
     pub(super) fn opened(&mut self) {
         self.counts.open += 1;
+    }
+
+    pub(super) fn set_most(&mut self, most: usize) {
+        self.most = most.max(2) as u64;
     }
 
     /// Something that was open is no more.
@@ -113,12 +129,11 @@ impl Out {
         self.unmatched(frame, stream, parent, None, Reason::Evicted);
     }
 
-    /// The span has to be told in the order of time: others point at it.
+    /// The span has to be told in the order of time: others point at it. It is told when it is known, which may be later
+    /// than it ended.
     fn tell(&mut self, span: Span) {
-        let at = span.end.unwrap_or(span.start);
-        // Behind whatever else is told of that moment.
-        let position = Position(u64::MAX);
-        self.told.push(Told { at, stream: span.stream, position, body: Body::Frame(Box::new(span)) });
+        let (at, stream, position) = (self.now, span.stream, self.position);
+        self.told.push(Told { at, stream, position, rank: 0, body: Body::Frame(Box::new(span)) });
     }
 
     /// A span is ready.
@@ -136,9 +151,10 @@ impl Out {
         }
     }
 
-    /// From now on there are no notices.
-    pub(super) fn ends(&mut self) {
+    /// From now on there are no notices. Whatever is told now is told of the end.
+    pub(super) fn ends(&mut self, at: SessionNs) {
         self.at_end = true;
+        (self.now, self.position) = (at, Position(u64::MAX));
     }
 
     /// A name that is kept once.

@@ -45,13 +45,15 @@ impl Plain {
             end: Some(end.max(start)),
             more: None,
         };
-        if self.waiting.len() >= MOST_SUBSTREAMS && !self.waiting.contains_key(&substream) {
+        let is_crowded = self.waiting.len() >= MOST_SUBSTREAMS && !self.waiting.contains_key(&substream);
+        if is_crowded || out.is_full() {
             self.finish(out);
         }
         let waiting = self.waiting.entry(substream).or_default();
         let within = |other: &Span| other.start >= start && other.end <= Some(end);
         while let Some(mut inner) = waiting.pop_if(|last| within(last)) {
             inner.parent = Some(id);
+            out.gone();
             out.made(inner);
         }
         // What ended long ago is not kept from those who want to see it.
@@ -60,8 +62,10 @@ impl Plain {
         let old = waiting.iter().take_while(|span| is_old(span)).count();
         let crowded = if waiting.len() >= MOST_WAITING { MOST_WAITING / 2 } else { 0 };
         for span in waiting.drain(..old.max(crowded).min(waiting.len())) {
+            out.gone();
             out.made(span);
         }
+        out.opened();
         waiting.push(span);
     }
 
@@ -70,6 +74,7 @@ impl Plain {
         let mut all: Vec<Span> = std::mem::take(&mut self.waiting).into_values().flatten().collect();
         all.sort_by_key(|span| span.id);
         for span in all {
+            out.gone();
             out.made(span);
         }
     }

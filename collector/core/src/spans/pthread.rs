@@ -14,14 +14,17 @@ use codec::{
 
 use super::{
     out::Out,
-    store::{Store, begin, more},
+    store::{Store, begin, more, push_bounded},
     told::{Runtime, Told},
 };
 
 /// What stands for a start routine that nobody saw.
 const PLACEHOLDER: &str = "pthread_start_routine";
 
-/// Of how many threads the lifetime is remembered.
+/// What a thread that was canceled ends with: `PTHREAD_CANCELED`.
+const CANCELED: u64 = u64::MAX;
+
+/// Of how many threads the lifetime is remembered, and how many that have ended wait to be joined.
 const MOST_STREAMS: usize = 1 << 16;
 
 /// The threads of a session.
@@ -48,6 +51,7 @@ pub(super) struct Threads {
 #[derive(Debug, Clone, Copy)]
 struct Making {
     id: SpanId,
+    entered: SessionNs,
     routine: Option<u64>,
     argument: Option<u64>,
     /// The handle that a thread said it has which seems to be the one.
@@ -83,14 +87,14 @@ impl Threads {
     }
 
     pub(super) fn event(&mut self, told: &Told, event: &Runtime, store: &mut Store, out: &mut Out) {
-        self.expire(told.at, store, out);
+        self.expire(told.at, out);
         match (&*event.function, event.phase) {
-            ("pthread_create", EventKind::Call) => self.create(told, event, store, out),
+            ("pthread_create", EventKind::Call) => self.create(told, event, told.at, store, out),
             ("pthread_create", _) => self.created(told, event, store, out),
-            (PLACEHOLDER, EventKind::Call) => self.start(told, event, store, out),
+            (PLACEHOLDER, EventKind::Call) => self.start(told, event, told.at, store, out),
             (PLACEHOLDER, phase) => self.leave(told, event, phase, store, out),
             ("pthread_exit", EventKind::Call) => {
-                self.end(told, event.key(Key::Pthread), event.key(Key::ExitValue), Ending::Exited, store, out);
+                self.end(told, event.key(Key::ExitValue), (Ending::Exited, None), store, out);
             }
             ("pthread_cancel", EventKind::Call) => {
                 let known = event.key(Key::Pthread).and_then(|handle| self.by_handle.get_mut(&handle));
@@ -110,8 +114,9 @@ impl Threads {
         }
     }
 
-    fn create(&mut self, told: &Told, event: &Runtime, store: &mut Store, out: &mut Out) {
-        let mut span = begin(told.id(), SpanKind::Thread, told.stream, told.at, None);
+    /// A thread is being created since `at`.
+    fn create(&mut self, told: &Told, event: &Runtime, at: SessionNs, store: &mut Store, out: &mut Out) {
+        let mut span = begin(told.id(), SpanKind::Thread, told.stream, at, None);
         let logical = store.running(told.stream);
         span.parent = logical.or(event.caller);
         let detached = event.key(Key::Detached).is_some_and(|detached| detached != 0);
@@ -120,17 +125,33 @@ impl Threads {
         span.what = routine.map_or(What::Unknown, What::Address);
         let level = store.level_below(logical);
         let more = more(&mut span);
-        (more.created, more.creator, more.origin) = (Some(told.at), Some(told.stream), event.own.or(event.caller));
+        (more.created, more.creator, more.origin) = (Some(at), Some(told.stream), event.own.or(event.caller));
         (more.argument, more.level) = (argument, level);
-        let making = Making { id: span.id, routine, argument, started: None };
-        self.making.entry(told.stream).or_default().push(making);
+        let making = Making { id: span.id, entered: event.entered, routine, argument, started: None };
+        push_bounded(self.making.entry(told.stream).or_default(), making);
         store.open(span, out);
     }
 
     fn created(&mut self, told: &Told, event: &Runtime, store: &mut Store, out: &mut Out) {
-        let Some(making) = self.making.get_mut(&told.stream).and_then(Vec::pop) else { return };
         let handle = event.key(Key::Pthread);
-        if event.phase != EventKind::Return || event.key(Key::Result).is_some_and(|result| result != 0) {
+        let failed = event.phase != EventKind::Return || event.key(Key::Result).is_some_and(|result| result != 0);
+        let of = |making: &Making| making.entered == event.entered;
+        let place = self.making.get(&told.stream).and_then(|all| all.iter().rposition(of));
+        if place.is_none() {
+            // The call was not seen. A thread that runs already has a span of its own.
+            if failed || handle.is_some_and(|handle| self.by_handle.contains_key(&handle)) {
+                return;
+            }
+            self.create(told, event, event.entered.min(told.at), store, out);
+        }
+        let Some(all) = self.making.get_mut(&told.stream) else { return };
+        // Those within it have not been seen to return.
+        all.truncate(place.map_or(all.len(), |place| place.saturating_add(1)));
+        let Some(making) = all.pop() else { return };
+        if all.is_empty() {
+            self.making.remove(&told.stream);
+        }
+        if failed {
             // There is no thread.
             store.drop_unstarted(making.id, out);
             return;
@@ -157,7 +178,7 @@ impl Threads {
 
     /// A handle means another thread from now on.
     fn replace(&mut self, handle: u64, known: Known, at: SessionNs, store: &mut Store, out: &mut Out) {
-        self.release(handle, store, out);
+        self.release(handle, out);
         let Some(before) = self.by_handle.insert(handle, known).filter(|before| before.id != known.id) else { return };
         // Its end was not seen.
         if let Some(mut span) = store.take(before.id, out) {
@@ -169,7 +190,8 @@ impl Threads {
         }
     }
 
-    fn start(&mut self, told: &Told, event: &Runtime, store: &mut Store, out: &mut Out) {
+    /// A thread has run since `at`.
+    fn start(&mut self, told: &Told, event: &Runtime, at: SessionNs, store: &mut Store, out: &mut Out) {
         let (routine, argument) = (event.key(Key::StartRoutine), event.key(Key::Argument));
         let handle = event.key(Key::Pthread).unwrap_or(0);
         let waiting = self.by_handle.get(&handle).filter(|known| !known.started).map(|known| known.id);
@@ -181,7 +203,7 @@ impl Threads {
             Some(id) => id,
             None => {
                 // It was created before the trace began, or by nobody who is traced.
-                let mut span = begin(told.id(), SpanKind::Thread, told.stream, told.at, Some(handle));
+                let mut span = begin(told.id(), SpanKind::Thread, told.stream, at, Some(handle));
                 span.flags.set(SpanFlags::ORPHAN);
                 more(&mut span).argument = argument;
                 store.open(span, out);
@@ -192,7 +214,7 @@ impl Threads {
         self.by_stream.insert(told.stream, handle);
         self.seen.insert(told.stream);
         if let Some(span) = store.get(id, told.at, out) {
-            (span.start, span.stream) = (told.at, told.stream);
+            (span.start, span.stream) = (at, told.stream);
             span.flags = span.flags.with(SpanFlags::UNCERTAIN, uncertain);
             span.what = match (event.own_function, routine) {
                 (Some(ran), _) => ran.into(),
@@ -201,7 +223,7 @@ impl Threads {
             };
             let more = more(span);
             more.key = Some(handle);
-            more.latency = more.created.map(|created| told.at.0.saturating_sub(created.0));
+            more.latency = more.created.map(|created| at.0.saturating_sub(created.0));
             more.threads = vec![told.stream];
         }
         if let Some(own) = event.own {
@@ -224,29 +246,37 @@ impl Threads {
 
     /// The start routine was left.
     fn leave(&mut self, told: &Told, event: &Runtime, phase: EventKind, store: &mut Store, out: &mut Out) {
-        let handle = event.key(Key::Pthread);
-        let canceled = handle.and_then(|handle| self.by_handle.get(&handle)).is_some_and(|known| known.canceled);
-        let ending = match phase {
-            EventKind::Exception if canceled => Ending::Canceled,
-            EventKind::Exception => Ending::Unwound,
+        if !self.seen.contains(&told.stream) {
+            // It was not seen to start; its end tells when it did.
+            self.start(told, event, event.entered.min(told.at), store, out);
+            let id = event.key(Key::Pthread).and_then(|handle| self.by_handle.get(&handle)).map(|known| known.id);
+            if let Some(span) = id.and_then(|id| store.get(id, told.at, out)) {
+                span.flags.set(SpanFlags::NO_CALL);
+                span.flags.set(SpanFlags::ACROSS_GAP);
+            }
+        }
+        let handle = self.by_stream.get(&told.stream);
+        let canceled = handle.and_then(|handle| self.by_handle.get(handle)).is_some_and(|known| known.canceled);
+        let ending = match (phase, event.why) {
+            (EventKind::Exception, Some(Reason::Canceled)) => Ending::Canceled,
+            (EventKind::Exception, _) if canceled => Ending::Canceled,
+            (EventKind::Exception, Some(Reason::ThreadExit)) => Ending::Exited,
+            (EventKind::Exception, _) => Ending::Unwound,
             _ => Ending::Returned,
         };
-        self.end(told, handle, event.key(Key::ExitValue), ending, store, out);
+        self.end(told, event.key(Key::ExitValue), (ending, event.why), store, out);
     }
 
     fn end(
         &mut self,
         told: &Told,
-        handle: Option<u64>,
         result: Option<u64>,
-        ending: Ending,
+        (ending, why): (Ending, Option<Reason>),
         store: &mut Store,
         out: &mut Out,
     ) {
-        let handle = self.by_stream.get(&told.stream).copied().or(handle);
-        let Some(handle) = handle else { return };
-        let is_here = self.by_stream.remove(&told.stream).is_some();
-        let Some(known) = self.by_handle.get(&handle).copied().filter(|known| known.started && is_here) else { return };
+        let Some(handle) = self.by_stream.remove(&told.stream) else { return };
+        let Some(known) = self.by_handle.get(&handle).copied().filter(|known| known.started) else { return };
         self.by_handle.remove(&handle);
         store.stop(told.stream, known.id);
         store.get(known.id, told.at, out);
@@ -254,7 +284,7 @@ impl Threads {
         span.end = Some(told.at);
         (span.status, span.reason) = match ending {
             Ending::Canceled => (SpanStatus::Canceled, Some(Reason::Canceled)),
-            Ending::Unwound => (SpanStatus::Unmatched, Some(Reason::Unwind)),
+            Ending::Unwound => (SpanStatus::Unmatched, why.or(Some(Reason::Unwind))),
             _ => (SpanStatus::Matched, None),
         };
         let more = more(&mut span);
@@ -262,7 +292,19 @@ impl Threads {
         if span.flags.has(SpanFlags::DETACHED) {
             return store.emit(span, out);
         }
-        self.by_end.insert((told.at, handle));
+        self.wait_for_join(handle, span, told.at, store, out);
+    }
+
+    /// A thread has ended. What is told of it waits for a while for whoever joins it.
+    fn wait_for_join(&mut self, handle: u64, mut span: Span, at: SessionNs, store: &mut Store, out: &mut Out) {
+        self.release(handle, out);
+        if self.ended.len() >= MOST_STREAMS
+            && let Some((_, oldest)) = self.by_end.first().copied()
+        {
+            self.release(oldest, out);
+        }
+        store.conclude(&mut span, out);
+        self.by_end.insert((at, handle));
         self.ended.insert(handle, span);
     }
 
@@ -274,7 +316,7 @@ impl Threads {
             }
         } else if let Some(span) = self.ended.get_mut(&handle) {
             span.flags.set(SpanFlags::DETACHED);
-            self.release(handle, store, out);
+            self.release(handle, out);
         }
     }
 
@@ -286,22 +328,38 @@ impl Threads {
         }
         let result = event.key(Key::ExitValue);
         let waited = called.map(|called| told.at.0.saturating_sub(called.0));
-        let unstarted = self.by_handle.get(&handle).copied().filter(|known| !known.started);
-        if let Some(known) = unstarted {
-            // It ran without being seen: it was there from its creation on, and is gone now.
-            self.by_handle.remove(&handle);
-            if let Some(mut span) = store.take(known.id, out) {
+        // Its end was not seen, but it is gone now.
+        if let Some(known) = self.by_handle.remove(&handle)
+            && let Some(mut span) = store.take(known.id, out)
+        {
+            span.end = Some(told.at);
+            if !known.started {
                 self.stand_in(&mut span, SessionNs(0), Some(told.at));
-                more(&mut span).result = result;
-                self.ended.insert(handle, span);
+            } else if known.canceled || result == Some(CANCELED) {
+                canceled(&mut span);
+            } else {
+                (span.status, span.reason) = (SpanStatus::Unmatched, Some(Reason::ThreadExit));
             }
+            if known.started {
+                store.stop(span.stream, span.id);
+                self.by_stream.remove(&span.stream);
+            }
+            more(&mut span).result = result;
+            self.wait_for_join(handle, span, told.at, store, out);
         }
         let Some(span) = self.ended.get_mut(&handle) else { return };
         span.flags.set(SpanFlags::JOINED);
         let more = more(span);
         (more.joiner, more.join_latency) = (Some(told.stream), waited);
         more.result = more.result.or(result);
-        self.release(handle, store, out);
+        self.release(handle, out);
+    }
+
+    /// The start routine of this thread was left, and the event that says so is missing.
+    pub(super) fn lost(&mut self, stream: StreamId) {
+        if let Some(handle) = self.by_stream.remove(&stream) {
+            self.by_handle.remove(&handle);
+        }
     }
 
     /// Makes a span of a thread whose start routine is not watched.
@@ -317,29 +375,30 @@ impl Threads {
     }
 
     /// Tells a thread that has ended: nobody else will join it.
-    fn release(&mut self, handle: u64, store: &mut Store, out: &mut Out) {
+    fn release(&mut self, handle: u64, out: &mut Out) {
         if let Some(span) = self.ended.remove(&handle) {
             if let Some(end) = span.end {
                 self.by_end.remove(&(end, handle));
             }
-            store.emit(span, out);
+            out.made(span);
         }
     }
 
     /// Tells threads that ended so long ago that nobody waits for them.
-    pub(super) fn expire(&mut self, now: SessionNs, store: &mut Store, out: &mut Out) {
+    pub(super) fn expire(&mut self, now: SessionNs, out: &mut Out) {
         let timeout = out.timeout_ns();
         while let Some((end, handle)) = self.by_end.first().copied()
             && end.0.saturating_add(timeout) < now.0
         {
-            self.release(handle, store, out);
+            self.release(handle, out);
             self.by_end.remove(&(end, handle));
         }
     }
 
     /// Forgets a span that was evicted.
     pub(super) fn forget(&mut self, span: &Span) {
-        if let Some(handle) = span.key() {
+        if let Some(handle) = span.key().filter(|handle| self.by_handle.get(handle).is_some_and(|it| it.id == span.id))
+        {
             self.by_handle.remove(&handle);
         }
         if let Some(creator) = span.more.as_ref().and_then(|more| more.creator)
@@ -354,12 +413,23 @@ impl Threads {
     pub(super) fn finish(&mut self, store: &mut Store, out: &mut Out) {
         let handles: Vec<u64> = self.by_end.iter().map(|(_, handle)| *handle).collect();
         for handle in handles {
-            self.release(handle, store, out);
+            self.release(handle, out);
         }
         let mut rest: Vec<Span> = std::mem::take(&mut self.ended).into_values().collect();
         rest.sort_by_key(|span| span.id);
         for span in rest {
-            store.emit(span, out);
+            out.made(span);
+        }
+        for known in self.by_handle.values().filter(|known| known.started) {
+            let Some(stream) = store.peek(known.id).map(|span| span.stream) else { continue };
+            let end = self.end_of(stream);
+            let Some(span) = store.peek_mut(known.id) else { continue };
+            if known.canceled {
+                canceled(span);
+                span.end = end;
+            } else if end.is_some() {
+                (span.status, span.reason, span.end) = (SpanStatus::Unmatched, Some(Reason::ThreadExit), end);
+            }
         }
         let mut unstarted: Vec<(SessionNs, SpanId)> = Vec::new();
         for known in self.by_handle.values().filter(|known| !known.started) {
@@ -383,4 +453,9 @@ impl Threads {
             store.emit(span, out);
         }
     }
+}
+
+fn canceled(span: &mut Span) {
+    (span.status, span.reason) = (SpanStatus::Canceled, Some(Reason::Canceled));
+    more(span).ending = Some(Ending::Canceled);
 }

@@ -18,7 +18,12 @@ pub(super) struct Frame {
     pub(super) linked: bool,
     /// Whether it was reported open.
     pub(super) reported: bool,
+    /// When another function took its place by a tail call, if that seems so and the other has returned.
+    pub(super) replaced: SessionNs,
 }
+
+/// No function has taken the place of a frame.
+pub(super) const NOT_REPLACED: SessionNs = SessionNs(u64::MAX);
 
 /// What a frame is of. Small, since there may be millions of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -37,6 +42,11 @@ impl From<Ran> for What {
 }
 
 impl Frame {
+    /// When another took its place, if one did.
+    pub(super) fn replaced(&self) -> Option<SessionNs> {
+        (self.replaced != NOT_REPLACED).then_some(self.replaced)
+    }
+
     /// The span of this frame, as far as the frame knows it.
     #[inline]
     pub(super) fn span(&self, stream: StreamId, parent: Option<SpanId>, end: Option<SessionNs>) -> Span {
@@ -84,6 +94,12 @@ impl Stack {
     /// The innermost frame that a function at this depth, entered at this time, can be in.
     pub(super) fn enclosing(&self, depth: u32, start: SessionNs) -> Option<SpanId> {
         self.frames.iter().rev().find(|frame| frame.depth < depth && frame.start <= start).map(|frame| frame.id)
+    }
+
+    /// Whether what is called next, from the innermost frame, is at this depth.
+    #[inline]
+    pub(super) fn goes_on_at(&self, depth: u32) -> bool {
+        self.frames.last().map_or(0, |top| top.depth.saturating_add(1)) == depth
     }
 
     /// The place of the frame that this return is of.

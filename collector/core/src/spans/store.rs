@@ -1,6 +1,6 @@
 //! Logical spans that are open, and what they have in common.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use codec::{
     SessionNs, StreamId, SubstreamId,
@@ -25,6 +25,8 @@ pub(super) struct Store {
     twins: HashMap<SpanId, SpanId>,
     /// What each thread is running, the innermost last.
     running: HashMap<StreamId, Vec<SpanId>>,
+    /// Spans that only stand for others to come: nobody is given notice of them.
+    silent: HashSet<SpanId>,
     /// Spans that were forgotten: whoever knows them by a key is to forget them too.
     pub(super) evicted: Vec<Span>,
 }
@@ -60,12 +62,20 @@ impl Store {
         if out.is_full() {
             self.evict(out);
         }
+        // Positions rise, so there is none, unless somebody tells nonsense.
+        self.drop_unstarted(span.id, out);
         if let Some(parent) = span.parent {
             *self.children.entry(parent).or_default() += 1;
         }
         self.by_age.insert((since(&span), span.id));
         out.opened();
         self.spans.insert(span.id, span);
+    }
+
+    /// The same, of a span that stands for others to come.
+    pub(super) fn open_silently(&mut self, span: Span, out: &mut Out) {
+        self.silent.insert(span.id);
+        self.open(span, out);
     }
 
     /// Takes the spans that are oldest out, a tenth of them, so that this is not done for each.
@@ -75,6 +85,7 @@ impl Store {
             let Some(mut span) = self.take(id, out) else { continue };
             (span.status, span.reason) = (SpanStatus::Unmatched, Some(Reason::Evicted));
             out.counts.evicted += 1;
+            self.leave_parent(&mut span);
             self.evicted.push(span.clone());
             out.made(span);
         }
@@ -94,10 +105,16 @@ impl Store {
         self.spans.get(&id)
     }
 
+    /// A span that is open, though nothing is heard of it.
+    pub(super) fn peek_mut(&mut self, id: SpanId) -> Option<&mut Span> {
+        self.spans.get_mut(&id)
+    }
+
     /// Takes a span out of what is open.
     pub(super) fn take(&mut self, id: SpanId, out: &mut Out) -> Option<Span> {
         let span = self.spans.remove(&id)?;
         self.by_age.remove(&(since(&span), id));
+        self.silent.remove(&id);
         out.gone();
         Some(span)
     }
@@ -119,10 +136,16 @@ impl Store {
 
     /// Tells a span that is no longer open.
     pub(super) fn emit(&mut self, mut span: Span, out: &mut Out) {
-        let opened = since(&span);
+        self.conclude(&mut span, out);
+        out.made(span);
+    }
+
+    /// Finds out what can be said of a span now that it has ended.
+    pub(super) fn conclude(&mut self, span: &mut Span, out: &Out) {
+        let opened = since(span);
         let stream = span.stream;
         let end = span.end;
-        let more = more(&mut span);
+        let more = more(span);
         let crosses = more.creator.is_some_and(|creator| creator != stream) || more.threads.len() > 1;
         if let Some(end) = end
             && end.0.saturating_sub(opened.0) > out.timeout_ns()
@@ -133,11 +156,10 @@ impl Store {
             more.resumed = None;
         }
         span.flags = span.flags.with(SpanFlags::CROSS_THREAD, crosses);
-        self.leave_parent(&mut span);
+        self.leave_parent(span);
         if let Some(end) = end {
             self.ended(span.id, end);
         }
-        out.made(span);
     }
 
     /// Marks a span that does not lie within its parent.
@@ -171,6 +193,11 @@ impl Store {
         }
     }
 
+    /// The logical span that a frame is the code of.
+    pub(super) fn twin(&self, frame: SpanId) -> Option<SpanId> {
+        self.twins.get(&frame).copied()
+    }
+
     /// A frame was left that other spans point at.
     pub(super) fn frame(&mut self, mut span: Span, out: &mut Out) {
         span.twin = self.twins.remove(&span.id);
@@ -187,7 +214,7 @@ impl Store {
 
     /// A thread starts to run something, within what it runs.
     pub(super) fn run(&mut self, stream: StreamId, id: SpanId) {
-        self.running.entry(stream).or_default().push(id);
+        push_bounded(self.running.entry(stream).or_default(), id);
     }
 
     /// A thread has stopped running something, and whatever it ran within that.
@@ -214,7 +241,7 @@ impl Store {
         }
         let (first, last) = (SpanId::FIRST, SpanId::FIRST);
         for (_, id) in self.by_age.range((self.reported, first)..(before, last)) {
-            if let Some(span) = self.spans.get(id) {
+            if let Some(span) = self.spans.get(id).filter(|_| !self.silent.contains(id)) {
                 out.notice(Span { status: SpanStatus::Open, ..span.clone() });
             }
         }
@@ -226,6 +253,17 @@ impl Store {
         let ids: Vec<SpanId> = self.by_age.iter().map(|(_, id)| *id).collect();
         ids.into_iter().filter_map(|id| self.take(id, out)).collect()
     }
+}
+
+/// How deep runs of one thread are nested at most, for all that is remembered.
+const MOST_NESTED: usize = 1024;
+
+/// Adds one to what a thread is in. Of those that are in too many, the outer half is forgotten.
+pub(super) fn push_bounded<T>(nested: &mut Vec<T>, one: T) {
+    if nested.len() >= MOST_NESTED {
+        nested.drain(..MOST_NESTED / 2);
+    }
+    nested.push(one);
 }
 
 /// Since when a span is open.

@@ -2,7 +2,7 @@
 //!
 //! All events of a task carry its id, whichever thread they are on. A continuation joins a suspension to what ends it.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 
 use codec::{
     EventKind, SessionNs, StreamId,
@@ -11,9 +11,10 @@ use codec::{
 };
 
 use super::{
+    logical::Ending as TraceEnding,
     out::Out,
     stack::Ran,
-    store::{Store, begin, more},
+    store::{Store, begin, more, push_bounded},
     told::{Runtime, Told},
 };
 
@@ -25,23 +26,40 @@ pub(super) struct Tasks {
     jobs: HashMap<StreamId, Vec<Job>>,
     /// Tasks that are suspended, by continuation.
     continuations: HashMap<u64, Suspended>,
+    /// Tasks that were canceled, the oldest first.
+    canceled: VecDeque<(u64, SpanId)>,
 }
+
+/// How many tasks that were canceled are remembered.
+const MOST_CANCELED: usize = 1 << 16;
 
 /// A task that has not ended, or was canceled and may still run.
 #[derive(Debug)]
 struct Task {
     id: SpanId,
-    /// What it waits for, and since when, if that may suspend it.
-    waits: Option<(u64, SessionNs, SpanId)>,
+    /// What it waits for, if that may suspend it.
+    waits: Option<Wait>,
     /// Whether the turn ended in which it began to wait.
     suspended: bool,
     has_run: bool,
     closed: bool,
+    /// The continuations that it is suspended on.
+    continuations: Vec<u64>,
+}
+
+/// A task waits for another, or for a group.
+#[derive(Debug, Clone, Copy)]
+struct Wait {
+    id: SpanId,
+    awaited: u64,
+    since: SessionNs,
+    stream: StreamId,
 }
 
 #[derive(Debug, Clone, Copy)]
 struct Job {
     id: SpanId,
+    entered: SessionNs,
     task: Option<u64>,
 }
 
@@ -57,8 +75,8 @@ impl Tasks {
         let task = event.key(Key::Task);
         let name = &*event.function;
         match (name, event.phase) {
-            ("swift_job_run", EventKind::Call) => self.run(told, event, store, out),
-            ("swift_job_run", phase) => self.stop(told, phase, store, out),
+            ("swift_job_run", EventKind::Call) => self.run(told, event, told.at, store, out),
+            ("swift_job_run", phase) => self.stop(told, event, phase, store, out),
             (_, EventKind::Return | EventKind::Exception) => {}
             ("swift_task_create", _) => self.create(told, event, store, out),
             ("swift_continuation_init", _) => self.suspend(told, event, store, out),
@@ -70,7 +88,8 @@ impl Tasks {
             _ if name.starts_with("swift_task_future_wait") || name.starts_with("swift_taskGroup_wait") => {
                 let awaited = event.key(Key::Job).or(event.key(Key::Group)).unwrap_or(0);
                 if let Some(known) = task.and_then(|task| self.tasks.get_mut(&task)) {
-                    (known.waits, known.suspended) = (Some((awaited, told.at, told.id())), false);
+                    let wait = Wait { id: told.id(), awaited, since: told.at, stream: told.stream };
+                    (known.waits, known.suspended) = (Some(wait), false);
                 }
             }
             // Whatever else a task does shows that it did not wait.
@@ -89,11 +108,12 @@ impl Tasks {
         let Some(task) = event.key(Key::Task) else { return };
         let creator = store.running(told.stream);
         let by_key = event.key(Key::Parent).and_then(|parent| self.tasks.get(&parent)).map(|parent| parent.id);
-        let mut span = begin(told.id(), SpanKind::Task, told.stream, told.at, Some(task));
+        let at = event.entered.min(told.at);
+        let mut span = begin(told.id(), SpanKind::Task, told.stream, at, Some(task));
         span.parent = by_key.or_else(|| self.task_of(creator, store)).or(creator).or(event.caller);
         let level = store.level_below(span.parent);
         let more = more(&mut span);
-        (more.created, more.creator, more.origin) = (Some(told.at), Some(told.stream), event.own.or(event.caller));
+        (more.created, more.creator, more.origin) = (Some(at), Some(told.stream), event.own.or(event.caller));
         more.level = level;
         self.enter(task, span, told.at, store, out);
     }
@@ -105,7 +125,14 @@ impl Tasks {
     }
 
     fn enter(&mut self, task: u64, span: Span, at: SessionNs, store: &mut Store, out: &mut Out) {
-        let known = Task { id: span.id, waits: None, suspended: false, has_run: false, closed: false };
+        let known = Task {
+            id: span.id,
+            waits: None,
+            suspended: false,
+            has_run: false,
+            closed: false,
+            continuations: Vec::new(),
+        };
         store.open(span, out);
         if let Some(before) = self.tasks.insert(task, known).filter(|before| !before.closed)
             && let Some(mut span) = store.take(before.id, out)
@@ -118,20 +145,20 @@ impl Tasks {
         }
     }
 
-    fn run(&mut self, told: &Told, event: &Runtime, store: &mut Store, out: &mut Out) {
+    /// A job has run since `at`.
+    fn run(&mut self, told: &Told, event: &Runtime, at: SessionNs, store: &mut Store, out: &mut Out) {
         let task = event.key(Key::Task);
         if let Some(task) = task {
             if !self.tasks.contains_key(&task) {
                 // It was created before the trace began.
-                let mut span = begin(told.second_id(), SpanKind::Task, told.stream, told.at, Some(task));
+                let mut span = begin(told.second_id(), SpanKind::Task, told.stream, at, Some(task));
                 span.flags.set(SpanFlags::ORPHAN);
                 self.enter(task, span, told.at, store, out);
             }
-            self.started(told, task, store, out);
+            self.started(told, task, at, store, out);
         }
-        let parent = task.and_then(|task| self.tasks.get(&task)).map(|task| task.id);
-        let mut span = begin(told.id(), SpanKind::Job, told.stream, told.at, event.key(Key::Job).or(task));
-        span.parent = parent;
+        let mut span = begin(told.id(), SpanKind::Job, told.stream, at, event.key(Key::Job).or(task));
+        self.belongs(&mut span, task);
         span.what = event.own_function.map_or(What::Named("swift_job_run".into()), What::from);
         more(&mut span).threads = vec![told.stream];
         let id = span.id;
@@ -140,11 +167,21 @@ impl Tasks {
             store.twins(own, id);
         }
         store.run(told.stream, id);
-        self.jobs.entry(told.stream).or_default().push(Job { id, task });
+        push_bounded(self.jobs.entry(told.stream).or_default(), Job { id, entered: event.entered, task });
+        if let Some(ran) = event.own_function {
+            self.named(told, ran, store, out);
+        }
+    }
+
+    /// Makes a span one of a task. It lies outside of one that was canceled before.
+    fn belongs(&self, span: &mut Span, task: Option<u64>) {
+        let known = task.and_then(|task| self.tasks.get(&task));
+        span.parent = known.map(|task| task.id);
+        span.flags = span.flags.with(SpanFlags::OUTSIDE_PARENT, known.is_some_and(|task| task.closed));
     }
 
     /// A task gets a turn.
-    fn started(&mut self, told: &Told, task: u64, store: &mut Store, out: &mut Out) {
+    fn started(&mut self, told: &Told, task: u64, at: SessionNs, store: &mut Store, out: &mut Out) {
         let Some(known) = self.tasks.get_mut(&task) else { return };
         let first = !known.has_run;
         known.has_run = true;
@@ -153,22 +190,29 @@ impl Tasks {
         let parent = known.id;
         if let Some(span) = store.get(parent, told.at, out) {
             if first {
-                (span.start, span.stream) = (told.at, told.stream);
+                (span.start, span.stream) = (at, told.stream);
                 let more = more(span);
-                more.latency = more.created.map(|created| told.at.0.saturating_sub(created.0));
+                more.latency = more.created.map(|created| at.0.saturating_sub(created.0));
             }
             if !more(span).threads.contains(&told.stream) {
                 more(span).threads.push(told.stream);
             }
         }
-        if let Some((awaited, since, id)) = waited {
-            let mut span = begin(id, SpanKind::Suspension, told.stream, since, Some(awaited));
-            (span.parent, span.end) = (Some(parent), Some(told.at));
-            span.what = What::Named("swift_task_future_wait".into());
+        if let Some(wait) = waited {
+            let mut span = self.wait(told.stream, wait, task);
+            span.end = Some(at);
             more(&mut span).end_stream = Some(told.stream);
-            self.resumed(task, told.at.0.saturating_sub(since.0), told.at, store, out);
+            self.resumed(task, at.0.saturating_sub(wait.since.0), told.at, store, out);
             out.made(span);
         }
+    }
+
+    /// The span of a task that waits for another.
+    fn wait(&self, stream: StreamId, wait: Wait, task: u64) -> Span {
+        let mut span = begin(wait.id, SpanKind::Suspension, stream, wait.since, Some(wait.awaited));
+        self.belongs(&mut span, Some(task));
+        span.what = What::Named("swift_task_future_wait".into());
+        span
     }
 
     /// A task was suspended for so long, and goes on.
@@ -181,13 +225,36 @@ impl Tasks {
         }
     }
 
-    fn stop(&mut self, told: &Told, phase: EventKind, store: &mut Store, out: &mut Out) {
-        let Some(job) = self.jobs.get_mut(&told.stream).and_then(Vec::pop) else { return };
+    fn stop(&mut self, told: &Told, event: &Runtime, phase: EventKind, store: &mut Store, out: &mut Out) {
+        let of = |job: &Job| job.entered == event.entered;
+        let place = self.jobs.get(&told.stream).and_then(|all| all.iter().rposition(of));
+        if place.is_none() {
+            // It was not seen to start; its end tells when it did.
+            self.run(told, event, event.entered.min(told.at), store, out);
+        }
+        let Some(all) = self.jobs.get_mut(&told.stream) else { return };
+        let inner = all.split_off(place.map_or(all.len(), |place| place.saturating_add(1)));
+        let Some(job) = all.pop() else { return };
+        if all.is_empty() {
+            self.jobs.remove(&told.stream);
+        }
+        for lost in inner.into_iter().rev() {
+            if let Some(mut span) = store.take(lost.id, out) {
+                (span.status, span.reason) = (SpanStatus::Unmatched, Some(Reason::Gap));
+                store.emit(span, out);
+            }
+        }
+        if place.is_none()
+            && let Some(span) = store.get(job.id, told.at, out)
+        {
+            span.flags.set(SpanFlags::NO_CALL);
+            span.flags.set(SpanFlags::ACROSS_GAP);
+        }
         store.stop(told.stream, job.id);
         if let Some(span) = store.get(job.id, told.at, out)
             && phase == EventKind::Exception
         {
-            (span.status, span.reason) = (SpanStatus::Unmatched, Some(Reason::Unwind));
+            (span.status, span.reason) = (SpanStatus::Unmatched, event.why.or(Some(Reason::Unwind)));
         }
         store.close(job.id, told.at, out);
         if let Some(known) = job.task.and_then(|task| self.tasks.get_mut(&task)) {
@@ -213,11 +280,11 @@ impl Tasks {
         let Some(continuation) = event.key(Key::Continuation) else { return };
         let task = event.key(Key::Task);
         let mut span = begin(told.id(), SpanKind::Suspension, told.stream, told.at, Some(continuation));
-        let known = task.and_then(|task| self.tasks.get_mut(&task));
-        if let Some(known) = known {
+        if let Some(known) = task.and_then(|task| self.tasks.get_mut(&task)) {
             known.waits = None;
-            span.parent = Some(known.id);
+            push_bounded(&mut known.continuations, continuation);
         }
+        self.belongs(&mut span, task);
         span.what = What::Named("swift_continuation".into());
         more(&mut span).threads = vec![told.stream];
         let suspended = Suspended { id: span.id, task, since: told.at };
@@ -241,11 +308,14 @@ impl Tasks {
             span.end = Some(told.at);
             span.flags.set(SpanFlags::ORPHAN);
             span.what = What::Named("swift_continuation".into());
-            span.parent = event.key(Key::Task).and_then(|task| self.tasks.get(&task)).map(|task| task.id);
+            self.belongs(&mut span, event.key(Key::Task));
             out.counts.orphans += 1;
             return out.made(span);
         };
         if let Some(task) = suspended.task {
+            if let Some(known) = self.tasks.get_mut(&task) {
+                known.continuations.retain(|one| *one != continuation);
+            }
             self.resumed(task, told.at.0.saturating_sub(suspended.since.0), told.at, store, out);
         }
         if let Some(span) = store.get(suspended.id, told.at, out) {
@@ -264,16 +334,31 @@ impl Tasks {
         let Some(known) = self.tasks.get_mut(&task).filter(|known| !known.closed) else { return };
         known.closed = true;
         let id = known.id;
-        let mut waiting: Vec<u64> =
-            self.continuations.iter().filter(|(_, at)| at.task == Some(task)).map(|(key, _)| *key).collect();
-        waiting.sort_unstable();
+        let wait = known.waits.take().filter(|_| known.suspended);
+        let waiting = std::mem::take(&mut known.continuations);
+        self.canceled.push_back((task, id));
+        if self.canceled.len() > MOST_CANCELED
+            && let Some((oldest, id)) = self.canceled.pop_front()
+            && self.tasks.get(&oldest).is_some_and(|task| task.id == id)
+        {
+            self.tasks.remove(&oldest);
+        }
         for continuation in waiting {
-            let Some(suspended) = self.continuations.remove(&continuation) else { continue };
+            let of = |at: &&Suspended| at.task == Some(task);
+            let Some(suspended) = self.continuations.get(&continuation).filter(of).copied() else { continue };
+            self.continuations.remove(&continuation);
             self.resumed(task, told.at.0.saturating_sub(suspended.since.0), told.at, store, out);
             if let Some(span) = store.get(suspended.id, told.at, out) {
                 (span.status, span.reason) = (SpanStatus::Canceled, Some(Reason::Canceled));
             }
             store.close(suspended.id, told.at, out);
+        }
+        if let Some(wait) = wait {
+            let mut span = self.wait(wait.stream, wait, task);
+            span.flags = SpanFlags::default();
+            (span.status, span.reason, span.end) = (SpanStatus::Canceled, Some(Reason::Canceled), Some(told.at));
+            self.resumed(task, told.at.0.saturating_sub(wait.since.0), told.at, store, out);
+            out.made(span);
         }
         if let Some(span) = store.get(id, told.at, out) {
             (span.status, span.reason) = (SpanStatus::Canceled, Some(Reason::Canceled));
@@ -304,6 +389,30 @@ impl Tasks {
         {
             span.what = What::Named("swift_task".into());
             span.flags.set(SpanFlags::PLACEHOLDER);
+        }
+    }
+
+    /// A job was left, and the event that says so is missing.
+    pub(super) fn lost(&mut self, stream: StreamId, id: SpanId) {
+        if let Some(all) = self.jobs.get_mut(&stream) {
+            all.retain(|job| job.id != id);
+        }
+    }
+
+    /// Tells what tasks that have not ended wait for.
+    pub(super) fn finish(&mut self, store: &mut Store, ending: &TraceEnding<'_>, out: &mut Out) {
+        let waits = |(task, known): (&u64, &Task)| Some((*task, known.waits.filter(|_| known.suspended)?));
+        let mut waiting: Vec<(u64, Wait)> = self.tasks.iter().filter_map(waits).collect();
+        waiting.sort_by_key(|(_, wait)| wait.id);
+        for (task, wait) in waiting {
+            let mut span = self.wait(wait.stream, wait, task);
+            (span.status, span.reason) = ending.why_open(&span);
+            out.made(span);
+        }
+        let mut unnamed: Vec<SpanId> = self.tasks.values().filter(|task| !task.closed).map(|task| task.id).collect();
+        unnamed.sort_unstable();
+        for id in unnamed {
+            self.name(id, ending.at, store, out);
         }
     }
 

@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 use codec::{
     EventKind, Position, SessionNs, StreamId,
     profile::{Key, RuntimeEvent},
-    span::{Span, SpanId},
+    span::{Reason, Span, SpanId},
 };
 
 use super::stack::Ran;
@@ -16,6 +16,8 @@ pub(super) struct Told {
     pub(super) at: SessionNs,
     pub(super) stream: StreamId,
     pub(super) position: Position,
+    /// The how-many-th it is of what one event tells.
+    pub(super) rank: u32,
     pub(super) body: Body,
 }
 
@@ -40,6 +42,10 @@ pub(super) struct Runtime {
     pub(super) function: Box<str>,
     pub(super) phase: EventKind,
     keys: [Option<u64>; Key::ALL.len()],
+    /// When the function was entered.
+    pub(super) entered: SessionNs,
+    /// Why it was left, if that was without returning.
+    pub(super) why: Option<Reason>,
     /// The frame of the function itself, where that is hooked.
     pub(super) own: Option<SpanId>,
     pub(super) own_function: Option<Ran>,
@@ -54,7 +60,8 @@ impl Runtime {
             *slot = event.key(*key);
         }
         let (function, phase) = (event.function.into(), event.phase);
-        Self { function, phase, keys, own: None, own_function: None, caller: None }
+        let entered = event.stamp.start;
+        Self { function, phase, keys, entered, why: None, own: None, own_function: None, caller: None }
     }
 
     pub(super) fn key(&self, key: Key) -> Option<u64> {
@@ -74,8 +81,8 @@ impl Told {
         SpanId::new(self.stream, Position(self.position.0 | SECOND))
     }
 
-    fn order(&self) -> (SessionNs, StreamId, Position) {
-        (self.at, self.stream, self.position)
+    fn order(&self) -> (SessionNs, StreamId, Position, u32) {
+        (self.at, self.stream, self.position, self.rank)
     }
 }
 

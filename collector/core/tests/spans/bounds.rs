@@ -1,0 +1,133 @@
+//! What nobody ends does not take memory or time without end.
+
+use codec::{
+    EventKind,
+    profile::Key,
+    span::{Reason, SpanKind, SpanStatus},
+};
+use collector_core::spans::{Finish, SpanConfig};
+
+use crate::script::{Script, Spans};
+
+const MOST: usize = 100;
+const MANY: u64 = 20_000;
+
+/// Plays something that would take many times the memory that there is.
+fn bounded(script: &Script) -> Spans {
+    let spans = script.play_with(SpanConfig { max_open: MOST, ..SpanConfig::default() }, Finish::Exited);
+    assert!(spans.most_open <= MOST as u64 + 8, "{}", spans.most_open);
+    let evicted = spans.all.iter().filter(|span| span.reason == Some(Reason::Evicted)).count();
+    assert_eq!(spans.counts.evicted, evicted as u64);
+    spans
+}
+
+#[test]
+fn a_stack_without_end_is_evicted_from_its_outer_end() {
+    let mut script = Script::default();
+    for at in 0..MANY {
+        script.call(0, at, "f");
+    }
+    let spans = bounded(&script);
+    assert_eq!(spans.all.len(), MANY as usize, "every call is told");
+    assert!(spans.counts.evicted >= MANY - MOST as u64);
+}
+
+#[test]
+fn a_thread_with_ever_more_stacks_keeps_few_of_them() {
+    let mut script = Script::default();
+    for at in 0..MANY {
+        script.call(0, 10 * at, "f");
+        script.call(0, 10 * at + 5, "g");
+        script.other_stack(0, Vec::new());
+    }
+    assert_eq!(bounded(&script).all.len(), 2 * MANY as usize);
+}
+
+#[test]
+fn a_loop_of_tail_calls_keeps_few_frames() {
+    let mut script = Script::default();
+    script.call(0, 0, "main");
+    script.call(0, 1, "f");
+    for at in 2..MANY {
+        script.tail_call(0, at, "f");
+    }
+    let spans = bounded(&script);
+    assert_eq!(spans.counts.evicted, 0, "they have ended");
+    let ended = spans.all.iter().filter(|span| span.reason == Some(Reason::TailCall)).count();
+    assert_eq!(ended, MANY as usize - 2);
+}
+
+#[test]
+fn blocks_that_never_run_are_evicted_the_oldest_first() {
+    let mut script = Script::default();
+    for at in 0..MANY {
+        script.tells(0, 10 * at, "dispatch_async_f", &[(Key::Block, 0), (Key::Invoke, 1), (Key::Queue, 1)]);
+    }
+    let spans = bounded(&script);
+    let pending = spans.of(SpanKind::Block).into_iter().filter(|span| span.reason == Some(Reason::Pending));
+    assert!(pending.map(|span| span.start.0).min() > Some(10 * (MANY - 2 * MOST as u64)));
+}
+
+#[test]
+fn many_submissions_of_one_function_are_matched_in_good_time() {
+    let mut script = Script::default();
+    let keys = [(Key::Block, 0), (Key::Invoke, 1)];
+    for at in 0..MANY {
+        script.tells(0, 10 * at, "dispatch_async_f", &[keys[0], keys[1], (Key::Queue, 1)]);
+    }
+    for at in MANY..2 * MANY {
+        script.runs(1, 10 * at, "f", "_dispatch_client_callout", &keys);
+        script.ran(1, 10 * at + 5, "_dispatch_client_callout", EventKind::Return, &keys);
+    }
+    let spans = script.play(Finish::Exited);
+    let blocks = spans.of(SpanKind::Block);
+    assert_eq!(blocks.len(), MANY as usize);
+    assert!(blocks.iter().all(|block| block.more.as_ref().is_some_and(|more| more.latency == Some(10 * MANY))));
+}
+
+#[test]
+fn tasks_that_are_canceled_and_never_end_are_forgotten() {
+    let mut script = Script::default();
+    for task in 0..MANY {
+        script.tells(0, 20 * task, "swift_task_create", &[(Key::Task, task)]);
+        script.tells(0, 20 * task + 10, "swift_task_cancel", &[(Key::Task, task)]);
+    }
+    let spans = bounded(&script);
+    assert_eq!(spans.counts.evicted, 0);
+    assert!(spans.of(SpanKind::Task).iter().all(|task| task.status == SpanStatus::Canceled));
+}
+
+#[test]
+fn runs_that_never_end_are_evicted() {
+    for function in ["_dispatch_client_callout", "swift_job_run", "pthread_start_routine", "pthread_create"] {
+        let mut script = Script::default();
+        for at in 0..MANY {
+            let keys = [(Key::Block, at), (Key::Task, at), (Key::Pthread, at), (Key::Argument, at)];
+            script.runtime(0, 10 * at, function, &keys);
+        }
+        bounded(&script);
+    }
+}
+
+#[test]
+fn what_waits_for_its_turn_is_bounded_too() {
+    // Nobody says how far the streams are.
+    let mut script = Script::default();
+    for at in 0..MANY {
+        script.tells(0, 10 * at, "dispatch_group_enter", &[(Key::Group, 1)]);
+        script.tells(0, 10 * at + 5, "dispatch_group_leave", &[(Key::Group, 1)]);
+    }
+    let spans = bounded(&script);
+    assert_eq!(spans.of(SpanKind::Group).len(), MANY as usize);
+    assert_eq!(spans.counts.evicted, 0);
+}
+
+#[test]
+fn plain_events_that_wait_for_their_parents_are_bounded_over_all_streams() {
+    let mut script = Script::default();
+    for at in 0..MANY {
+        script.plain((at % 4) as u32, (10 * at, 10 * at + 5), "event");
+    }
+    let spans = bounded(&script);
+    assert_eq!(spans.all.len(), MANY as usize);
+}
