@@ -231,6 +231,11 @@ impl Catalog {
         self.queues.get(&queue).map(|label| &**label)
     }
 
+    /// How many modules are known.
+    pub fn module_count(&self) -> usize {
+        self.modules.len()
+    }
+
     /// How many functions are known.
     pub fn function_count(&self) -> usize {
         self.functions.len()

@@ -3,7 +3,7 @@
 use std::{
     env,
     fs::{self, File},
-    io,
+    io::{self, Write},
     path::{Path, PathBuf},
     process::Command,
 };
@@ -21,8 +21,8 @@ pub fn python_with(packages: &[&str]) -> Option<PathBuf> {
             let packages = packages.join(" ");
             let required = env::var_os("SPOOR_REQUIRE_PROGRAMS").is_some_and(|value| value == "1");
             assert!(!required, "there is no python3 with {packages}: {problem}");
-            // What a test prints is shown only if it fails; this is to be seen.
-            eprintln!("SKIPPED a test that needs python3 with {packages}: {problem}");
+            // What a test prints with the macros is shown only if it fails; this is to be seen.
+            let _ = writeln!(io::stderr(), "SKIPPED a test that needs python3 with {packages}: {problem}");
             None
         }
     }

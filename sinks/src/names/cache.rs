@@ -2,6 +2,7 @@
 
 use std::{collections::HashMap, sync::Arc};
 
+use ahash::RandomState;
 use codec::{
     FunctionId, ModuleId, SessionNs,
     span::{Span, What},
@@ -14,7 +15,9 @@ use crate::Catalog;
 /// for again.
 #[derive(Debug, Default)]
 pub struct NameCache {
-    functions: HashMap<FunctionId, KnownName>,
+    /// Where each function's name is in `known`. Asked for every span.
+    functions: HashMap<FunctionId, usize, RandomState>,
+    known: Vec<Known>,
     modules: HashMap<ModuleId, Arc<str>>,
     addresses: HashMap<(ModuleId, u64), At>,
     /// The last one that is in no table.
@@ -34,11 +37,23 @@ pub struct KnownName {
     pub module: Option<Arc<str>>,
 }
 
+/// A name, and how many functions and modules were known when it was looked up, where one may still come.
+#[derive(Debug)]
+struct Known {
+    name: KnownName,
+    until: Option<(usize, usize)>,
+}
+
 /// The function at an address, and how many functions were known when it was looked up.
 #[derive(Debug, Clone, Copy)]
 struct At {
     function: Option<FunctionId>,
     functions: usize,
+}
+
+/// How much a catalog knows: what it could not name it may name when that grows.
+fn extent(catalog: &Catalog) -> (usize, usize) {
+    (catalog.function_count(), catalog.module_count())
 }
 
 /// With more than this it starts anew.
@@ -69,25 +84,37 @@ impl NameCache {
     }
 
     /// What a function is called.
+    #[inline]
     pub fn function(&mut self, catalog: &Catalog, function: FunctionId) -> &KnownName {
-        // Looked up twice, since a borrow that may be returned would last until the end.
-        if !self.functions.contains_key(&function) {
-            let Named { raw, pretty, module } = of_function(catalog, function);
-            let known = raw.is_some() && (module.is_some() || function.module() == ModuleId(0));
-            let module = module.map(|path| self.module(function.module(), path));
-            let raw: Option<Arc<str>> = raw.map(Into::into);
-            // Mostly both are the same, and need be there only once.
-            let pretty = match &raw {
-                Some(raw) if **raw == *pretty => Arc::clone(raw),
-                _ => pretty.into(),
-            };
-            if !known {
-                return self.other(raw, pretty, module);
-            }
-            self.make_room(raw.as_ref().map_or(0, |raw| raw.len()).saturating_add(pretty.len()));
-            self.functions.insert(function, KnownName { raw, pretty, module });
+        let found = self.functions.get(&function).copied();
+        let place = match found.and_then(|place| Some((place, self.known.get(place)?))) {
+            Some((place, known)) if known.until.is_none_or(|until| until == extent(catalog)) => place,
+            _ => self.look_up(catalog, function),
+        };
+        self.known.get(place).map_or(&self.other, |known| &known.name)
+    }
+
+    #[inline(never)]
+    fn look_up(&mut self, catalog: &Catalog, function: FunctionId) -> usize {
+        let Named { raw, pretty, module } = of_function(catalog, function);
+        let is_whole = raw.is_some() && (module.is_some() || function.module() == ModuleId(0));
+        let module = module.map(|path| self.module(function.module(), path));
+        let raw: Option<Arc<str>> = raw.map(Into::into);
+        // Mostly both are the same, and need be there only once.
+        let pretty = match &raw {
+            Some(raw) if **raw == *pretty => Arc::clone(raw),
+            _ => pretty.into(),
+        };
+        self.make_room(raw.as_ref().map_or(0, |raw| raw.len()).saturating_add(pretty.len()));
+        let until = (!is_whole).then(|| extent(catalog));
+        let known = Known { name: KnownName { raw, pretty, module }, until };
+        let next = self.known.len();
+        let place = *self.functions.entry(function).or_insert(next);
+        match self.known.get_mut(place) {
+            Some(slot) => *slot = known,
+            None => self.known.push(known),
         }
-        self.functions.get(&function).unwrap_or(&self.other)
+        place
     }
 
     fn address(&mut self, catalog: &Catalog, address: u64, at: SessionNs) -> &KnownName {
@@ -134,6 +161,7 @@ impl NameCache {
         self.bytes = self.bytes.saturating_add(bytes);
         if self.bytes > MOST_BYTES {
             self.functions.clear();
+            self.known.clear();
             self.modules.clear();
             self.addresses.clear();
             self.bytes = bytes;

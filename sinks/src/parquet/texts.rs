@@ -10,7 +10,9 @@ use parquet::data_type::ByteArray;
 pub(super) struct Texts {
     texts: Vec<ByteArray>,
     /// By where they are in memory: names come over and over from the same place, and are long.
-    by_place: HashMap<(usize, usize), u32>,
+    by_place: HashMap<Place, u32>,
+    /// Some of the same, found without hashing.
+    recent: Recent,
     /// So that nothing else comes to be where they are.
     kept: Vec<Arc<str>>,
     flags: HashMap<SpanFlags, u32>,
@@ -21,32 +23,38 @@ impl Texts {
     /// The number of a text that is shared.
     pub(super) fn shared(&mut self, text: &Arc<str>) -> u32 {
         let place = place(text);
-        match self.by_place.get(&place) {
-            Some(number) => *number,
-            None => {
-                self.kept.push(Arc::clone(text));
-                let number = self.add(text);
-                self.by_place.insert(place, number);
-                number
-            }
-        }
+        self.recent.get(place).unwrap_or_else(|| {
+            let number = match self.by_place.get(&place) {
+                Some(number) => *number,
+                None => {
+                    self.kept.push(Arc::clone(text));
+                    self.add(text)
+                }
+            };
+            self.remember(place, number)
+        })
     }
 
     /// The number of a word of ours.
     pub(super) fn word(&mut self, word: &'static str) -> u32 {
         let place = place(word);
-        match self.by_place.get(&place) {
-            Some(number) => *number,
-            None => {
-                let number = self.add(word);
-                self.by_place.insert(place, number);
-                number
-            }
-        }
+        self.recent.get(place).unwrap_or_else(|| {
+            let number = self.by_place.get(&place).copied().unwrap_or_else(|| self.add(word));
+            self.remember(place, number)
+        })
+    }
+
+    fn remember(&mut self, place: Place, number: u32) -> u32 {
+        self.by_place.insert(place, number);
+        self.recent.set(place, number);
+        number
     }
 
     /// The number of the names of flags, with commas between them.
     pub(super) fn flags(&mut self, flags: SpanFlags) -> u32 {
+        if flags == SpanFlags::default() {
+            return self.word("");
+        }
         match self.flags.get(&flags) {
             Some(number) => *number,
             None => {
@@ -84,6 +92,7 @@ impl Texts {
     pub(super) fn clear(&mut self) {
         self.texts.clear();
         self.by_place.clear();
+        self.recent = Recent::default();
         self.kept.clear();
         self.flags.clear();
         self.labels.clear();
@@ -91,6 +100,36 @@ impl Texts {
 }
 
 /// Where a text is, and how long.
-fn place(text: &str) -> (usize, usize) {
+type Place = (usize, usize);
+
+/// The numbers of texts that were seen of late, by the lower bits of where they are.
+struct Recent(Vec<(Place, u32)>);
+
+impl Recent {
+    const SLOTS: usize = 4096;
+
+    fn slot(place: Place) -> usize {
+        (place.0 >> 3 ^ place.0 >> 15) % Self::SLOTS
+    }
+
+    #[inline]
+    fn get(&self, place: Place) -> Option<u32> {
+        self.0.get(Self::slot(place)).filter(|(known, _)| *known == place).map(|(_, number)| *number)
+    }
+
+    fn set(&mut self, place: Place, number: u32) {
+        if let Some(slot) = self.0.get_mut(Self::slot(place)) {
+            *slot = (place, number);
+        }
+    }
+}
+
+impl Default for Recent {
+    fn default() -> Self {
+        Self(vec![((0, 0), 0); Self::SLOTS])
+    }
+}
+
+fn place(text: &str) -> Place {
     (text.as_ptr().addr(), text.len())
 }

@@ -6,8 +6,10 @@
 
 use std::{
     env, fs,
+    io::{self, Write},
     path::{Path, PathBuf},
     process::Command,
+    sync::OnceLock,
 };
 
 use serde_json::{Value, json};
@@ -33,7 +35,12 @@ const GAPS: &str = "select slice.name, slice.dur, args.key, args.display_value f
 fn skip(why: &str) {
     let required = env::var_os("SPOOR_REQUIRE_PROGRAMS").is_some_and(|value| value == "1");
     assert!(!required, "{why}");
-    eprintln!("SKIPPED a test of a viewer: {why}");
+    say_skipped(why);
+}
+
+/// What a test prints with the macros is shown only if it fails; this is to be seen.
+fn say_skipped(why: &str) {
+    let _ = writeln!(io::stderr(), "SKIPPED a test of a viewer: {why}");
 }
 
 fn has_browser() -> bool {
@@ -68,17 +75,28 @@ fn perfetto(trace: &Path, picture: &str, queries: &[&str]) -> Option<Vec<Value>>
     Some(answers.as_array().expect("a list").clone())
 }
 
-/// The folder with speedscope.
-fn speedscope() -> Option<PathBuf> {
+/// The folder with speedscope, which is got once.
+fn speedscope() -> Option<&'static Path> {
+    static FOLDER: OnceLock<Option<PathBuf>> = OnceLock::new();
+    FOLDER.get_or_init(get_speedscope).as_deref()
+}
+
+fn get_speedscope() -> Option<PathBuf> {
     let place = Path::new(env!("CARGO_TARGET_TMPDIR")).join("speedscope");
     let release = place.join("package/dist/release");
     if !release.join("index.html").exists() {
         fs::create_dir_all(&place).expect("there is room");
         let packed = Command::new("npm").args(["pack", "--silent", SPEEDSCOPE]).current_dir(&place).output();
-        let Some(name) = packed.ok().filter(|output| output.status.success()) else {
-            skip("npm cannot get speedscope");
+        let Ok(packed) = packed else {
+            // Nobody has to install npm for this: there is another viewer.
+            say_skipped("there is no npm to get speedscope with");
             return None;
         };
+        if !packed.status.success() {
+            skip("npm cannot get speedscope");
+            return None;
+        }
+        let name = packed;
         let name = String::from_utf8_lossy(&name.stdout).trim().to_owned();
         let unpacked = Command::new("tar").args(["xzf", &name]).current_dir(&place).status();
         assert!(unpacked.is_ok_and(|status| status.success()), "{name} is not packed");

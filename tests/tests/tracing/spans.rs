@@ -84,7 +84,10 @@ fn the_life_of_every_thread_is_a_span() {
     let parent = threads.iter().find(|thread| thread.word("function") == "parent").expect("it is there");
     let children: Vec<_> = threads.iter().filter(|thread| thread.find("parent") == parent.find("id")).collect();
     assert_eq!(children.len(), 1);
-    assert_eq!((children[0].word("function"), children[0].number("level")), ("named", parent.number("level") + 1));
+    assert_eq!(
+        (children[0].word("function"), children[0].number("level")),
+        ("named", parent.find("level").unwrap_or(0) + 1)
+    );
     assert!(children[0].number("join_latency_ns") > 0);
 }
 
@@ -107,12 +110,12 @@ fn callbacks_are_joined_to_what_took_them() {
     let rules = ["--callback", "qsort_r:arg3:arg4", "--callback", "twalk:arg1", "--kind", "callback"];
     let callbacks = spans::of(&traced.trace.folder, &rules);
     let counted = count_by(&callbacks, "function");
-    let calls = |name: &str| traced.counts[name].calls as usize;
-    assert_eq!(
-        counted,
-        [("compares_with", calls("compares_with")), ("visits", calls("visits"))].map(|(a, b)| (a.into(), b)).into()
-    );
-    for callback in &callbacks {
+    // `qsort` gives what it is given to `qsort_r`, so there are others.
+    for name in ["compares_with", "visits"] {
+        assert_eq!(counted[name] as u64, traced.counts[name].calls, "{name}");
+    }
+    let of_program = |span: &&SpanLine| matches!(span.word("function"), "compares_with" | "visits");
+    for callback in callbacks.iter().filter(of_program) {
         assert_eq!((callback.word("status"), callback.word("ending")), ("matched", "returned"), "{}", callback.0);
         assert!(callback.find("twin").is_some() && callback.find("origin").is_some(), "{}", callback.0);
     }
