@@ -25,8 +25,8 @@ pub(crate) struct Shares {
     pub(crate) open_spans: u64,
 }
 
-/// What an open span is taken to need.
-const OPEN_SPAN_BYTES: u64 = 96;
+/// What an open span is taken to need: a frame much less, a block that waits about twice as much.
+const OPEN_SPAN_BYTES: u64 = 512;
 
 impl Shares {
     /// The rest is for what each stream and connection takes anyway, what the disk sink collects, and the program.
@@ -36,7 +36,7 @@ impl Shares {
             catalogs: memory / 5,
             queues: memory / 8,
             connections: memory / 8,
-            open_spans: memory / 8 / OPEN_SPAN_BYTES,
+            open_spans: memory / 4 / OPEN_SPAN_BYTES,
         }
     }
 }

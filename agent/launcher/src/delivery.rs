@@ -109,6 +109,13 @@ impl Delivery {
     /// Tells what is about to be hooked, and what cannot be.
     pub(crate) fn tell(&self, report: &Report) {
         for module in &report.modules {
+            if !module.missing.is_empty() {
+                let names = module.missing.join(", ");
+                eprintln!(
+                    "agent: {} has no {names}: its calls are traced, what it runs is told incompletely",
+                    module.path
+                );
+            }
             self.order(Order::Hooked(Box::new(module.clone())));
         }
         for module in &report.unreadable {
@@ -265,7 +272,8 @@ impl Worker {
         let left = module.left.iter().map(|(reason, left)| (*reason, left.count, left.why));
         let probed = module.probed.details();
         let probed = probed.iter().map(|(count, which)| ("entry-only", *count, which.as_str()));
-        let limits = left.chain(probed).map(|(reason, count, detail)| Limit {
+        let missing = module.missing.iter().map(|name| ("missing-symbol", 1, *name));
+        let limits = left.chain(probed).chain(missing).map(|(reason, count, detail)| Limit {
             module: ModuleId(module.id),
             count: count as u64,
             reason,

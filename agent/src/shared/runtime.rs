@@ -138,6 +138,25 @@ impl Watched {
         LIBRARIES.iter().any(|known| library.starts_with(known))
     }
 
+    /// The functions without which nothing useful can be told of the runtime that a library is.
+    pub fn needed_of(library: &str) -> &'static [&'static str] {
+        match Landmark::library(library) {
+            Some(Landmark::Dispatch) => {
+                &["dispatch_async", "dispatch_async_f", "dispatch_sync", "dispatch_queue_get_label"]
+            }
+            Some(Landmark::Swift) => &[
+                "swift_task_create",
+                "swift_task_enqueueGlobal",
+                "swift_job_run",
+                "swift_continuation_init",
+                "swift_continuation_resume",
+                "swift_task_getCurrent",
+                "swift_task_getJobTaskId",
+            ],
+            _ => &[],
+        }
+    }
+
     /// The watched function with this name, if it is one that is hooked by its name.
     pub fn by_name(name: &str) -> Option<Self> {
         let at = RUNTIME_FUNCTIONS.iter().position(|known| *known == name)?;

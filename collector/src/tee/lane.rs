@@ -99,7 +99,7 @@ impl Lane {
         let (said, told) = (notices.clone(), counters.clone());
         let worker = Worker { name: name.clone(), sink, counters: told, notices: said, failing: false };
         let items = match spans {
-            Some(config) => make_spans(items, config, counters.clone())?,
+            Some(config) => make_spans(&name, items, config, notices.clone(), counters.clone())?,
             None => Incoming::Items(items),
         };
         let thread = thread::Builder::new().name("sink".into()).spawn(move || worker.run(&items));
@@ -246,13 +246,21 @@ impl Incoming {
 }
 
 /// Starts a thread that makes spans of the items on their way to the sink, beside the sink's own: both are work.
-fn make_spans(items: Receiver<Queued>, config: SpanConfig, counters: Arc<LaneCounters>) -> Result<Incoming> {
+fn make_spans(
+    name: &str,
+    items: Receiver<Queued>,
+    config: SpanConfig,
+    notices: Arc<Notices>,
+    counters: Arc<LaneCounters>,
+) -> Result<Incoming> {
     let (onward, spanned) = mpsc::sync_channel(SPANNED);
     let mut spanner = Spanner::new(config);
+    let sink = format!("sink {name}: ");
+    let say = move |line: String| notices.say(format!("{sink}{line}"));
     let work = move || {
         while let Ok((mut item, room)) = items.recv() {
             let closed = counters.closed.load(Relaxed);
-            let spans = if closed { Vec::new() } else { spanner.take(&mut item) };
+            let spans = if closed { Vec::new() } else { spanner.take(&mut item, &say) };
             // The sink's thread ends only after this one, or by a defect.
             if onward.send((item, spans, room)).is_err() {
                 return;

@@ -9,7 +9,7 @@ use codec::{
     profile::Message,
     span::Span,
 };
-use collector_core::spans::{Engine, Finish, Names, SpanConfig};
+use collector_core::spans::{Engine, Finish, Names, SpanConfig, SpanCounts};
 use sinks::{Catalog, Session};
 
 use super::Item;
@@ -47,8 +47,9 @@ impl Spanner {
         Self { config, engines: HashMap::new(), open: 0 }
     }
 
-    /// The spans that an item completes. The end of a session is told what was given up on the way.
-    pub(super) fn take(&mut self, item: &mut Item) -> Vec<Span> {
+    /// The spans that an item completes. The end of a session is told what was given up on the way; what people should
+    /// know of it is said.
+    pub(super) fn take(&mut self, item: &mut Item, say: impl Fn(String)) -> Vec<Span> {
         let session = item.session().clone();
         let engine = self.engines.entry(session.name.clone()).or_insert_with(|| Engine::new(self.config.clone()));
         let before = usize::try_from(engine.counts().open).unwrap_or(usize::MAX);
@@ -59,6 +60,13 @@ impl Spanner {
         let after = usize::try_from(engine.counts().open).unwrap_or(usize::MAX);
         self.open = others.saturating_add(after);
         if ended {
+            let SpanCounts { evicted, orphans, .. } = engine.counts();
+            if evicted > 0 {
+                say(format!("session {}: {evicted} spans were given up, so that memory stays bounded", session.name));
+            }
+            if orphans > 0 {
+                say(format!("session {}: {orphans} tasks were resumed that nobody saw suspended", session.name));
+            }
             self.engines.remove(&session.name);
         }
         spans

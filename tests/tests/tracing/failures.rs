@@ -1,8 +1,8 @@
 //! What cannot be traced, and what is lost: one clear line, and exact numbers.
 
-use std::{net::TcpListener, process::Command};
+use std::{fs, net::TcpListener, process::Command};
 
-use tests::{Collector, Exit, Folder, Process, Run, Target, Transport, agent_command, process::Stdout};
+use tests::{Collector, Exit, Folder, Process, Run, Target, Transport, agent_command, process::Stdout, spans};
 
 use crate::{BOTH, LONG};
 
@@ -119,4 +119,25 @@ fn calls_that_are_too_deep_are_left_out_when_asked() {
     assert_eq!(traced.recorded("fibonacci"), traced.counts["fibonacci"], "these are not deep");
     let dive = traced.recorded("dive");
     assert!(dive.calls < 100 && dive.calls > 50 && dive.calls == dive.returns, "{dive:?}");
+}
+
+#[test]
+fn a_runtime_that_lacks_functions_is_said_to_and_its_calls_are_traced() {
+    let folder = Folder::new("runtime");
+    let (source, library) = (folder.join("runtime.c"), folder.join("libswift_Concurrency.so"));
+    let code = "int swift_job_run(int job) { return job + 1; }\n\
+        __attribute__((constructor)) static void load(void) { swift_job_run(1); }\n";
+    fs::write(&source, code).expect("room");
+    let built = Command::new("gcc").args(["-O0", "-shared", "-fPIC", "-o"]).arg(&library).arg(&source).status();
+    assert!(built.is_ok_and(|status| status.success()), "gcc is there");
+    let traced = Run::of("true").variable("LD_PRELOAD", &library).trace();
+    assert!(traced.traced.stderr.contains("has no swift_task_create, "), "{}", traced.traced.stderr);
+    let limits = &traced.trace.manifest.limits;
+    let missing: Vec<_> = limits.iter().filter(|limit| limit.reason == "missing-symbol").collect();
+    assert!(missing.iter().any(|limit| limit.detail == "swift_continuation_resume"), "{missing:?}");
+    assert!(missing.iter().all(|limit| limit.detail != "swift_job_run"), "{missing:?}");
+    // The calls are there all the same, and make frames; there is no task.
+    let spans = spans::of(&traced.trace.folder, &["--function", "swift_job_run"]);
+    assert!(spans.iter().any(|span| span.word("kind") == "frame" && span.word("status") == "matched"), "{spans:?}");
+    assert!(spans.iter().all(|span| span.word("kind") != "task"), "{spans:?}");
 }

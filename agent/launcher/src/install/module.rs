@@ -52,6 +52,8 @@ pub(crate) struct Hooked {
     pub(crate) probed: EntryOnly,
     /// How many are not, by reason.
     pub(crate) left: BTreeMap<&'static str, Left>,
+    /// Functions of a runtime that were looked for and are not there.
+    pub(crate) missing: Vec<&'static str>,
 }
 
 /// Functions that are left for one reason.
@@ -169,6 +171,17 @@ impl Planned {
         }
     }
 
+    /// The functions of the runtime that it is without which nothing can be told of that, and which it does not have.
+    fn missing(&self) -> Vec<&'static str> {
+        let needed = Watched::needed_of(file_name(&self.mapped.path)).iter().copied();
+        let has = |name: &str| {
+            let named =
+                |function: &Function| function.name == name || function.aliases.iter().any(|alias| alias == name);
+            self.plan.functions.iter().any(named)
+        };
+        needed.filter(|name| !has(name)).collect()
+    }
+
     pub(super) fn hooked(self, id: u32) -> Hooked {
         let (mut hooked, mut probed, mut left) = (0, EntryOnly::new(self.walks_stacks), BTreeMap::<_, Left>::new());
         for (index, function) in (0..).zip(&self.plan.functions) {
@@ -182,6 +195,7 @@ impl Planned {
                 }
             }
         }
+        let missing = self.missing();
         let bias_from_base = self.bias.wrapping_sub(self.mapped.base);
         let named = |function: Function| (function.address.wrapping_add(bias_from_base), function.name);
         Hooked {
@@ -194,6 +208,7 @@ impl Planned {
             hooked,
             probed,
             left,
+            missing,
         }
     }
 }

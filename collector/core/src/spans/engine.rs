@@ -16,7 +16,7 @@ use super::{
     order::Order,
     out::{MOST_ENTRY_ONLY, Out},
     plain::Plain,
-    stack::Ran,
+    stack::{Frame, Ran},
     store::{begin, more},
     told::{Body, Runtime, Told},
 };
@@ -57,6 +57,9 @@ struct Thread {
     /// How many calls are still looked at for one that a job can be named by.
     naming: u8,
 }
+
+/// How many gaps one behind the other are told each for itself.
+const MOST_GAPS: usize = 64;
 
 /// In how many calls of a job a function of the program is looked for.
 const NAMING: u8 = 16;
@@ -190,8 +193,10 @@ impl Engine {
         if let (Some(left), Some(function)) = (thread.naming.checked_sub(1), event.function) {
             thread.naming = left;
             if is_of_program(function, names) {
-                thread.naming = 0;
-                let body = Body::JobRuns(Ran::Function(function));
+                // A thunk is better than nothing, and whatever it calls better than that.
+                let is_thunk = is_thunk(function, names);
+                thread.naming = if is_thunk { left } else { 0 };
+                let body = Body::JobRuns { ran: Ran::Function(function), is_thunk };
                 self.out.told.push(Told { at, stream, position, rank: 0, body });
             }
         }
@@ -216,7 +221,7 @@ impl Engine {
         if event.function == "swift_job_run" {
             let entered = event.phase == EventKind::Call;
             let named = runtime.own_function.filter(|ran| match ran {
-                Ran::Function(function) => is_of_program(*function, names),
+                Ran::Function(function) => is_of_program(*function, names) && !is_thunk(*function, names),
                 Ran::Address(_) => false,
             });
             thread.naming = if entered && named.is_none() { NAMING } else { 0 };
@@ -237,7 +242,13 @@ impl Engine {
         let mut span = begin(SpanId::new(stream, first), SpanKind::Gap, stream, thread.at, Some(count));
         span.what = What::Named(self.out.name("gap"));
         more(&mut span).cause = Some(cause);
-        thread.gaps.push(span);
+        // Without an event between them, many are told as the last of them.
+        match thread.gaps.len() < MOST_GAPS {
+            true => thread.gaps.push(span),
+            false => thread.gaps.last_mut().map(more).into_iter().for_each(|last| {
+                last.key = last.key.map(|before| before.saturating_add(count));
+            }),
+        }
         thread.next = Position(first.0.saturating_add(count));
         thread.frames.gap(thread.next);
         thread.naming = 0;
@@ -314,6 +325,9 @@ impl Engine {
     /// Nothing more will come. All that is open is told, for the last time.
     pub fn finish(&mut self, finish: Finish, at: Option<SessionNs>) {
         self.take_turns();
+        while let Some(told) = self.order.next_at_end() {
+            self.logical.take(told, &mut self.out);
+        }
         let last = self.threads.iter().map(|thread| thread.at.max(thread.told)).max().unwrap_or(SessionNs(0));
         let at = at.unwrap_or(last).max(last);
         self.out.ends(at);
@@ -328,10 +342,10 @@ impl Engine {
         places.sort_by_key(|place| self.threads.get(*place).map(|thread| thread.stream));
         for place in places {
             let Some(thread) = self.threads.get_mut(place) else { continue };
-            let ended = self.logical.threads.end_of(thread.stream).filter(|ended| *ended < at);
-            let of_frame = |frame: &super::stack::Frame| match ended {
-                Some(_) => (SpanStatus::Unmatched, Some(Reason::ThreadExit)),
-                None => why(frame.start),
+            let ended = self.logical.threads.has_ended(thread.stream, at);
+            let of_frame = |frame: &Frame| match ended {
+                true => (SpanStatus::Unmatched, Some(Reason::ThreadExit)),
+                false => why(frame.start),
             };
             thread.frames.finish(of_frame, &mut self.out);
             thread.plain.finish(&mut self.out);
@@ -361,6 +375,7 @@ impl Engine {
     /// How many spans may be open from now on: engines that share memory share it out.
     pub fn set_max_open(&mut self, most: usize) {
         self.out.set_most(most);
+        self.order.set_most(most);
     }
 
     /// What it has counted.
@@ -396,6 +411,12 @@ fn is_of_program(function: FunctionId, names: &dyn Names) -> bool {
     let Some(path) = names.module(function.module()) else { return false };
     let file = path.rsplit('/').next().unwrap_or(path);
     function.module() != ModuleId(0) && !RUNTIMES.iter().any(|runtime| file.starts_with(runtime))
+}
+
+/// Whether a function only passes arguments on in another form, as Swift's compiler makes them for closures.
+fn is_thunk(function: FunctionId, names: &dyn Names) -> bool {
+    let name = names.function(function).unwrap_or_default();
+    name.starts_with("$s") && name.contains("Ie") && name.contains("TR")
 }
 
 /// `7` or `7-9`.

@@ -36,7 +36,7 @@ impl Logical {
                 Some(Library::Swift) => self.tasks.event(&told, event, store, out),
                 None => {}
             },
-            Body::JobRuns(ran) => self.tasks.named(&told, *ran, store, out),
+            Body::JobRuns { ran, is_thunk } => self.tasks.named(&told, *ran, *is_thunk, store, out),
             Body::Registered { .. } => self.callbacks.registered(&told, store, out),
             Body::CallbackEntered { .. } => self.callbacks.entered(&told, store, out),
             Body::Frame(_) => {
@@ -99,7 +99,7 @@ impl Logical {
     /// Nothing more comes: tells what is open, and why.
     pub(super) fn finish(&mut self, ending: &Ending<'_>, out: &mut Out) {
         let at = ending.at;
-        self.threads.finish(&mut self.store, out);
+        self.threads.finish(ending.at, &mut self.store, out);
         self.blocks.finish(&mut self.store, at, out);
         self.callbacks.finish(&mut self.store, at, out);
         self.tasks.finish(&mut self.store, ending, out);

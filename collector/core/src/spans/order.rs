@@ -61,6 +61,10 @@ impl Order {
         Self { waiting: BinaryHeap::new(), most: most.min(MOST_WAITING), settled: SessionNs(0), promised: None }
     }
 
+    pub(super) fn set_most(&mut self, most: usize) {
+        self.most = most.min(MOST_WAITING);
+    }
+
     pub(super) fn push(&mut self, told: Told) {
         self.waiting.push(Reverse(told));
     }

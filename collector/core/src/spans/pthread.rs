@@ -24,6 +24,10 @@ const PLACEHOLDER: &str = "pthread_start_routine";
 /// What a thread that was canceled ends with: `PTHREAD_CANCELED`.
 const CANCELED: u64 = u64::MAX;
 
+/// How long the agent may take to see that a thread is gone. Of one that is gone so shortly before its process nobody can
+/// say that it went by itself.
+const LAST_MOMENTS_NS: u64 = 250_000_000;
+
 /// Of how many threads the lifetime is remembered, and how many that have ended wait to be joined.
 const MOST_STREAMS: usize = 1 << 16;
 
@@ -46,6 +50,8 @@ pub(super) struct Threads {
     streams: HashMap<StreamId, Lifetime>,
     /// Streams whose start routine was seen.
     seen: HashSet<StreamId>,
+    /// Those of them that have left it.
+    left: HashSet<StreamId>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -81,9 +87,15 @@ impl Threads {
         }
     }
 
-    /// When a thread ended, if the agent has told.
-    pub(super) fn end_of(&self, stream: StreamId) -> Option<SessionNs> {
-        self.streams.get(&stream)?.end
+    /// When a thread ended, if the agent has told, and if it did not just go with the process, which ended at `at`.
+    fn end_of(&self, stream: StreamId, at: SessionNs) -> Option<SessionNs> {
+        let end = self.streams.get(&stream)?.end?;
+        (end.0.saturating_add(LAST_MOMENTS_NS) < at.0).then_some(end)
+    }
+
+    /// Whether a thread ended before its process did, at `at`.
+    pub(super) fn has_ended(&self, stream: StreamId, at: SessionNs) -> bool {
+        self.left.contains(&stream) || self.end_of(stream, at).is_some()
     }
 
     pub(super) fn event(&mut self, told: &Told, event: &Runtime, store: &mut Store, out: &mut Out) {
@@ -276,6 +288,7 @@ impl Threads {
         out: &mut Out,
     ) {
         let Some(handle) = self.by_stream.remove(&told.stream) else { return };
+        self.left.insert(told.stream);
         let Some(known) = self.by_handle.get(&handle).copied().filter(|known| known.started) else { return };
         self.by_handle.remove(&handle);
         store.stop(told.stream, known.id);
@@ -410,7 +423,7 @@ impl Threads {
 
     /// Tells what has ended. What was created and never seen to start gets the lifetime of a thread that the agent has
     /// told of and that nothing else stands for, in the order of time.
-    pub(super) fn finish(&mut self, store: &mut Store, out: &mut Out) {
+    pub(super) fn finish(&mut self, at: SessionNs, store: &mut Store, out: &mut Out) {
         let handles: Vec<u64> = self.by_end.iter().map(|(_, handle)| *handle).collect();
         for handle in handles {
             self.release(handle, out);
@@ -422,7 +435,7 @@ impl Threads {
         }
         for known in self.by_handle.values().filter(|known| known.started) {
             let Some(stream) = store.peek(known.id).map(|span| span.stream) else { continue };
-            let end = self.end_of(stream);
+            let end = self.end_of(stream, at);
             let Some(span) = store.peek_mut(known.id) else { continue };
             if known.canceled {
                 canceled(span);

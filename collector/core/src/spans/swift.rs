@@ -43,6 +43,8 @@ struct Task {
     suspended: bool,
     has_run: bool,
     closed: bool,
+    /// Whether nothing better is known to name it by than a thunk.
+    named_by_thunk: bool,
     /// The continuations that it is suspended on.
     continuations: Vec<u64>,
 }
@@ -131,6 +133,7 @@ impl Tasks {
             suspended: false,
             has_run: false,
             closed: false,
+            named_by_thunk: false,
             continuations: Vec::new(),
         };
         store.open(span, out);
@@ -169,7 +172,7 @@ impl Tasks {
         store.run(told.stream, id);
         push_bounded(self.jobs.entry(told.stream).or_default(), Job { id, entered: event.entered, task });
         if let Some(ran) = event.own_function {
-            self.named(told, ran, store, out);
+            self.named(told, ran, false, store, out);
         }
     }
 
@@ -263,16 +266,17 @@ impl Tasks {
     }
 
     /// The first function of the program that a job calls: the task is named by it, and the job.
-    pub(super) fn named(&mut self, told: &Told, ran: Ran, store: &mut Store, out: &Out) {
+    pub(super) fn named(&mut self, told: &Told, ran: Ran, is_thunk: bool, store: &mut Store, out: &Out) {
         let Some(job) = self.jobs.get(&told.stream).and_then(|jobs| jobs.last()).copied() else { return };
         if let Some(span) = store.get(job.id, told.at, out) {
             span.what = ran.into();
         }
-        let task = job.task.and_then(|task| self.tasks.get(&task)).map(|task| task.id);
-        if let Some(span) = task.and_then(|id| store.get(id, told.at, out))
-            && span.what == What::Unknown
+        let Some(task) = job.task.and_then(|task| self.tasks.get_mut(&task)) else { return };
+        if let Some(span) = store.get(task.id, told.at, out)
+            && (span.what == What::Unknown || task.named_by_thunk && !is_thunk)
         {
             span.what = ran.into();
+            task.named_by_thunk = is_thunk;
         }
     }
 

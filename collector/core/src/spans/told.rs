@@ -29,7 +29,7 @@ pub(super) enum Body {
     /// A frame that other spans point at was left.
     Frame(Box<Span>),
     /// The first function of the program that a job calls: the one it is named by.
-    JobRuns(Ran),
+    JobRuns { ran: Ran, is_thunk: bool },
     /// A function was given a callback.
     Registered { callback: Ran, address: u64, context: Option<u64>, own: Option<SpanId>, caller: Option<SpanId> },
     /// A function was entered that was given to another as a callback.

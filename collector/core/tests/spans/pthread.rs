@@ -259,9 +259,11 @@ fn a_thread_whose_routine_is_not_hooked_has_a_placeholder() {
 fn a_thread_that_ends_unseen_ends_when_the_agent_says_so() {
     let (mut script, id) = created();
     script.steps.push(Step::Thread { stream: 1, start: 45, end: Some(75), creator: Some(0) });
-    let spans = script.play(Finish::Exited);
-    let thread = spans.get(id);
-    assert_eq!((thread.reason, times(thread)), (Some(Reason::ThreadExit), (50, Some(75))));
+    let thread = script.play(Finish::Exited).get(id).clone();
+    assert_eq!((thread.reason, times(&thread)), (Some(Reason::ProcessExit), (50, None)), "it went with the process");
+    script.call(0, 1_000_000_000, "much_later");
+    let thread = script.play(Finish::Exited).get(id).clone();
+    assert_eq!((thread.reason, times(&thread)), (Some(Reason::ThreadExit), (50, Some(75))));
 }
 
 #[test]

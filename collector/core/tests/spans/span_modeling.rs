@@ -362,7 +362,7 @@ fn functions_of_a_thread_that_has_ended_were_left_with_it() {
     script.call(1, 10, "f");
     script.steps.push(crate::script::Step::Thread { stream: 1, start: 5, end: Some(20), creator: None });
     script.call(0, 30, "main");
-    script.ret(0, 40);
+    script.ret(0, 1_000_000_000);
     let spans = script.play(Finish::Cut);
     assert_eq!(spans.frame("f").reason, Some(Reason::ThreadExit));
 }
