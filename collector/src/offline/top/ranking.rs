@@ -5,6 +5,7 @@ use std::{
     mem,
 };
 
+use ahash::RandomState;
 use codec::{
     SessionNs,
     span::{Span, SpanId, What},
@@ -15,11 +16,14 @@ use crate::offline::histogram::Histogram;
 /// What the calls of all functions come to, told from spans as they end: what was called ends before its caller.
 #[derive(Debug, Default)]
 pub(super) struct Ranking {
-    numbers: HashMap<What, usize>,
+    numbers: HashMap<What, usize, RandomState>,
     functions: Vec<Function>,
     /// What was called by spans that have not ended.
-    waiting: HashMap<SpanId, Called>,
+    waiting: HashMap<SpanId, Called, RandomState>,
 }
+
+/// How long functions took, by their numbers.
+type Times = HashMap<usize, u64, RandomState>;
 
 /// What the calls of one function come to.
 #[derive(Debug, Clone, Default)]
@@ -40,7 +44,16 @@ struct Called {
     /// How long that took.
     ns: u64,
     /// How long each function took below it, where it is the outermost so far.
-    outermost: HashMap<usize, u64>,
+    outermost: Times,
+}
+
+impl Called {
+    /// Something took so long, below or directly.
+    fn add(&mut self, number: usize, ns: u64) {
+        self.ns = self.ns.saturating_add(ns);
+        let sum = self.outermost.entry(number).or_default();
+        *sum = sum.saturating_add(ns);
+    }
 }
 
 /// How many callers are waited for. Beyond that, what was called counts as if it had no caller.
@@ -57,9 +70,18 @@ impl Ranking {
             function.self_ns = function.self_ns.saturating_add(took.saturating_sub(ns));
             function.last_start = span.start;
         }
+        let Some(parent) = span.parent else {
+            outermost.insert(number, took);
+            return self.settle(outermost);
+        };
+        // Most call nothing: they need no table of their own.
+        if outermost.is_empty()
+            && let Some(called) = self.waiting.get_mut(&parent)
+        {
+            return called.add(number, took);
+        }
         // Whatever it took below itself, it took here already.
         outermost.insert(number, took);
-        let Some(parent) = span.parent else { return self.settle(outermost) };
         if self.waiting.len() >= MOST_WAITING && !self.waiting.contains_key(&parent) {
             mem::take(&mut self.waiting).into_values().for_each(|called| self.settle(called.outermost));
         }
@@ -67,15 +89,13 @@ impl Ranking {
             Entry::Vacant(entry) => _ = entry.insert(Called { ns: took, outermost }),
             Entry::Occupied(mut entry) => {
                 let called = entry.get_mut();
-                called.ns = called.ns.saturating_add(took);
                 // The fewer go to the more.
                 if outermost.len() > called.outermost.len() {
                     mem::swap(&mut outermost, &mut called.outermost);
                 }
-                for (number, ns) in outermost {
-                    let sum = called.outermost.entry(number).or_default();
-                    *sum = sum.saturating_add(ns);
-                }
+                let before = called.ns;
+                outermost.into_iter().for_each(|(number, ns)| called.add(number, ns));
+                called.ns = before.saturating_add(took);
             }
         }
     }
@@ -87,7 +107,7 @@ impl Ranking {
         self.numbers.into_iter().filter_map(move |(what, number)| Some((what, mem::take(functions.get_mut(number)?))))
     }
 
-    fn settle(&mut self, outermost: HashMap<usize, u64>) {
+    fn settle(&mut self, outermost: Times) {
         for (number, ns) in outermost {
             if let Some(function) = self.functions.get_mut(number) {
                 function.total_ns = function.total_ns.saturating_add(ns);
