@@ -31,11 +31,13 @@ fn main() {
     println!("|---|---:|---:|---:|---:|---:|---:|---:|---|");
     for carries in [Carries::Index, Carries::Detail] {
         for transport in ["TCP", "UDP"] {
-            let name = format!("{transport}, {}", carries.name());
-            if wanted(&name) {
-                // An event with detail is four times as large.
-                let events = millions * 1_000_000 / if carries == Carries::Index { 1 } else { 4 };
-                throughput(&folder, &name, transport, carries, events);
+            for spans in ["with spans", "without spans"] {
+                let name = format!("{transport}, {}, {spans}", carries.name());
+                if wanted(&name) {
+                    // An event with detail is four times as large.
+                    let events = millions * 1_000_000 / if carries == Carries::Index { 1 } else { 4 };
+                    throughput(&folder, &name, transport, carries, events);
+                }
             }
         }
     }
@@ -59,7 +61,8 @@ fn fresh(folder: &Path) {
 
 fn throughput(folder: &Path, name: &str, transport: &str, carries: Carries, events: u64) {
     fresh(folder);
-    let running = Running::start(folder);
+    let choice = if name.ends_with("without spans") { ",spans=no" } else { "" };
+    let running = Running::start_with(&["--once", "--sink", &format!("disk:{}{choice}", folder.display())]);
     let (address, id) = (running.address, SessionId([7; 16]));
     let mut memory = Vec::new();
     let started = Instant::now();

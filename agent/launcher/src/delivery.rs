@@ -111,10 +111,7 @@ impl Delivery {
         for module in &report.modules {
             if !module.missing.is_empty() {
                 let names = module.missing.join(", ");
-                eprintln!(
-                    "agent: {} has no {names}: its calls are traced, what it runs is told incompletely",
-                    module.path
-                );
+                eprintln!("agent: {} has no {names}: its calls are traced, but not what it runs", module.path);
             }
             self.order(Order::Hooked(Box::new(module.clone())));
         }

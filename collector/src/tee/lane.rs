@@ -259,8 +259,12 @@ fn make_spans(
     let say = move |line: String| notices.say(format!("{sink}{line}"));
     let work = move || {
         while let Ok((mut item, room)) = items.recv() {
-            let closed = counters.closed.load(Relaxed);
-            let spans = if closed { Vec::new() } else { spanner.take(&mut item, &say) };
+            let spans = if counters.closed.load(Relaxed) {
+                spanner.forget();
+                Vec::new()
+            } else {
+                spanner.take(&mut item, &say)
+            };
             // The sink's thread ends only after this one, or by a defect.
             if onward.send((item, spans, room)).is_err() {
                 return;
@@ -354,8 +358,8 @@ impl Worker {
     fn judge(&mut self, result: Result<(), SinkError>) -> bool {
         match result {
             Ok(()) => return true,
+            Err(SinkError::Closed) if self.counters.closed.swap(true, Relaxed) => {}
             Err(SinkError::Closed) => {
-                self.counters.closed.store(true, Relaxed);
                 self.notices.say(format!("sink {}: nobody reads it any more; the others go on", self.name));
             }
             Err(error) => {

@@ -20,7 +20,7 @@ use super::Item;
 pub(super) struct Spanner {
     config: SpanConfig,
     engines: HashMap<String, Engine>,
-    /// How many spans are open in all of them.
+    /// How many spans are open in all of them, and events wait.
     open: usize,
 }
 
@@ -47,18 +47,23 @@ impl Spanner {
         Self { config, engines: HashMap::new(), open: 0 }
     }
 
+    /// Forgets everything: nobody wants spans any more.
+    pub(super) fn forget(&mut self) {
+        self.engines.clear();
+        self.open = 0;
+    }
+
     /// The spans that an item completes. The end of a session is told what was given up on the way; what people should
     /// know of it is said.
     pub(super) fn take(&mut self, item: &mut Item, say: impl Fn(String)) -> Vec<Span> {
         let session = item.session().clone();
         let engine = self.engines.entry(session.name.clone()).or_insert_with(|| Engine::new(self.config.clone()));
-        let before = usize::try_from(engine.counts().open).unwrap_or(usize::MAX);
+        let before = held(engine);
         let others = self.open.saturating_sub(before);
         engine.set_max_open(self.config.max_open.saturating_sub(others));
         let ended = feed(engine, &session, item);
         let spans = std::mem::take(engine.spans());
-        let after = usize::try_from(engine.counts().open).unwrap_or(usize::MAX);
-        self.open = others.saturating_add(after);
+        self.open = others.saturating_add(held(engine));
         if ended {
             let SpanCounts { evicted, orphans, .. } = engine.counts();
             if evicted > 0 {
@@ -71,6 +76,12 @@ impl Spanner {
         }
         spans
     }
+}
+
+/// How much an engine holds: spans that are open, and events that wait for others.
+fn held(engine: &Engine) -> usize {
+    let SpanCounts { open, waiting, .. } = engine.counts();
+    usize::try_from(open.saturating_add(waiting)).unwrap_or(usize::MAX)
 }
 
 /// Gives an engine what an item says. Returns whether the session has ended.

@@ -126,7 +126,7 @@ fn a_runtime_that_lacks_functions_is_said_to_and_its_calls_are_traced() {
     let folder = Folder::new("runtime");
     let (source, library) = (folder.join("runtime.c"), folder.join("libswift_Concurrency.so"));
     let code = "int swift_job_run(int job) { return job + 1; }\n\
-        __attribute__((constructor)) static void load(void) { swift_job_run(1); }\n";
+        __attribute__((destructor)) static void unload(void) { swift_job_run(1); }\n";
     fs::write(&source, code).expect("room");
     let built = Command::new("gcc").args(["-O0", "-shared", "-fPIC", "-o"]).arg(&library).arg(&source).status();
     assert!(built.is_ok_and(|status| status.success()), "gcc is there");

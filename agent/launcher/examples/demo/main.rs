@@ -100,8 +100,11 @@ fn show(collector: &Path, traces: &Path) -> Result<()> {
     let events = output(&["events"])?;
     let own = events.lines().filter(|line| sample::FUNCTIONS.iter().any(|name| line.contains(name)));
     own.take(12).for_each(|line| println!("{line}"));
+    println!("\n6. What its threads came to, and what took the time:\n");
+    println!("{}", output(&["spans", "--runtime", "pthread", "--sort", "start"])?);
+    print!("{}", output(&["top", "--limit", "8"])?);
     println!("\nLook further:");
-    for command in ["info", "events", "verify"] {
+    for command in ["spans", "top", "tree", "stats", "events", "info", "verify"] {
         println!("  {} {command} {}", collector.display(), session.display());
     }
     println!("Trace something of your own:");

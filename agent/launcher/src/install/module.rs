@@ -124,7 +124,9 @@ impl Planned {
     /// The functions that get a stub, by their index in the module.
     pub(super) fn targets(&self) -> impl Iterator<Item = (u32, Target)> {
         let library = file_name(&self.mapped.path);
-        let is_runtime = Watched::may_be_in(library);
+        // One that lacks functions is another version than is known here, or something else of that name: what its
+        // arguments are is anybody's guess.
+        let is_runtime = Watched::may_be_in(library) && self.missing().is_empty();
         (0_u32..).zip(&self.plan.functions).filter_map(move |(index, function)| {
             let hook = match &function.action {
                 Action::Hook(hook) => Some(hook),

@@ -1,6 +1,9 @@
 //! The engine.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+};
 
 use codec::{
     EventKind, FunctionId, ModuleId, Position, SessionNs, StreamId,
@@ -35,6 +38,8 @@ pub struct Engine {
     order: Order,
     logical: Logical,
     watch: Watch,
+    /// Frames from before this were reported open.
+    reported: SessionNs,
     out: Out,
 }
 
@@ -80,8 +85,10 @@ pub enum Finish {
 pub struct SpanCounts {
     /// Spans made.
     pub made: u64,
-    /// Spans that are open, and events that wait for one that they lie within.
+    /// Spans that are open, and events that wait for one that they lie within. One with a long name counts as several.
     pub open: u64,
+    /// Events that wait for those before them, of other threads.
+    pub waiting: u64,
     /// How often a span was reported to be open.
     pub notices: u64,
     /// Spans that were given up so that memory stays bounded.
@@ -114,6 +121,7 @@ impl Engine {
             logical: Logical::default(),
             out: Out::new(config.timeout_ns, config.max_open),
             watch: Watch::new(config.callbacks),
+            reported: SessionNs(0),
         }
     }
 
@@ -274,13 +282,16 @@ impl Engine {
 
     /// The limits that tell of functions whose returns are not watched: `functions 3,7-9`, or `all functions`.
     fn limits(&mut self, limits: &Limits<'_>) {
+        // Somebody may tell the same again and again, in few words.
+        let mut most = MOST_ENTRY_ONLY;
         for limit in limits.limits.iter().filter(|limit| limit.reason == "entry-only") {
             if limit.detail == "all functions" {
                 self.out.add_entry_only_module(limit.module);
             }
             let Some(list) = limit.detail.strip_prefix("functions ") else { continue };
             for (first, last) in list.split(',').filter_map(range) {
-                for index in (first..=last).take(MOST_ENTRY_ONLY) {
+                for index in (first..=last).take(most) {
+                    most = most.saturating_sub(1);
                     self.out.add_entry_only(FunctionId::new(limit.module, index));
                 }
             }
@@ -315,7 +326,9 @@ impl Engine {
         let settled = self.order.settled();
         self.logical.settled(settled, &mut self.out);
         let since = SessionNs(settled.0.saturating_sub(self.out.timeout_ns()));
-        if since > SessionNs(0) {
+        // Not each time that a little has passed: all threads are looked at.
+        if since.0 > self.reported.0.saturating_add(self.out.timeout_ns() / 128) {
+            self.reported = since;
             for thread in &mut self.threads {
                 thread.frames.report_open(since, &mut self.out);
             }
@@ -380,7 +393,7 @@ impl Engine {
 
     /// What it has counted.
     pub fn counts(&self) -> SpanCounts {
-        self.out.counts
+        SpanCounts { waiting: self.order.len() as u64, ..self.out.counts }
     }
 }
 
@@ -428,20 +441,21 @@ fn range(text: &str) -> Option<(u32, u32)> {
 /// Names that come again and again, each kept once.
 #[derive(Debug, Default)]
 pub(super) struct Interned {
-    names: HashMap<Box<str>, Arc<str>>,
+    names: HashSet<Arc<str>>,
 }
 
 impl Interned {
-    /// How many names are kept; others are made anew each time.
-    const MOST: usize = 1 << 16;
+    /// How many names are kept, and how long they may be; others are made anew each time.
+    const MOST: usize = 4096;
+    const LONGEST: usize = 256;
 
     pub(super) fn name(&mut self, name: &str) -> Arc<str> {
         if let Some(known) = self.names.get(name) {
             return Arc::clone(known);
         }
         let made: Arc<str> = name.into();
-        if self.names.len() < Self::MOST {
-            self.names.insert(name.into(), Arc::clone(&made));
+        if self.names.len() < Self::MOST && name.len() <= Self::LONGEST {
+            self.names.insert(Arc::clone(&made));
         }
         made
     }

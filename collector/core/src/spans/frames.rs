@@ -236,6 +236,9 @@ impl Frames {
         let (function, depth, start) = (ran(event), event.depth, event.stamp.start);
         self.ends_in_gap = false;
         if self.probe.is_some() {
+            if event.kind == EventKind::Exception {
+                self.why_left(names);
+            }
             self.end_probe(out);
         }
         let gap = self.gap;
@@ -251,6 +254,7 @@ impl Frames {
         {
             let (frame, parent) = (*top, below.id);
             stack.frames.pop();
+            stack.trim();
             self.leaving = None;
             let mut span = frame.span(stream, Some(parent), Some(event.stamp.end));
             span.flags = SpanFlags::default().with(SpanFlags::ACROSS_GAP, frame.id.number() < gap);
@@ -262,7 +266,7 @@ impl Frames {
     #[inline(never)]
     fn left_slowly(&mut self, position: Position, event: &FunctionEvent<'_>, names: &dyn Names, out: &mut Out) {
         let function = ran(event);
-        let Some(index) = self.find(function, event) else { return self.lone(position, event, names, out) };
+        // Whoever leaves it may do so from another stack: that is the one that the thread is on until now.
         let reason = match event.kind {
             EventKind::Exception => Some(self.why_left(names)),
             _ => {
@@ -270,12 +274,22 @@ impl Frames {
                 None
             }
         };
+        let Some(index) = self.find(function, event) else { return self.lone(position, event, out) };
+        // Or it was left before, and is told only now that the thread is back on its stack.
+        let reason = reason.map(|reason| match reason {
+            Reason::Unwind => {
+                self.leaving = None;
+                self.why_left(names)
+            }
+            known => known,
+        });
         let (stream, gap) = (self.stream, self.gap);
         let stack = self.stack();
         // Above it lie those that have no return of their own.
         let above: Vec<Frame> = stack.frames.drain(index + 1..).collect();
         let parent = stack.parent_of(index);
         let Some(frame) = stack.frames.pop() else { return };
+        stack.trim();
         for (place, inner) in above.iter().enumerate().rev() {
             let next = above.get(place.saturating_add(1)).filter(|next| next.depth == inner.depth);
             let replaced = next.map(|next| next.start).or(inner.replaced());
@@ -339,13 +353,14 @@ impl Frames {
         if let Some(reason) = self.leaving {
             return reason;
         }
-        let reason = leaving::reason(&self.stack().frames, names);
+        let probe = self.probe.map(|(frame, _)| frame.function);
+        let reason = leaving::reason(&self.stack().frames, probe, names);
         self.leaving = Some(reason);
         reason
     }
 
     /// An end whose start was not seen.
-    fn lone(&mut self, position: Position, event: &FunctionEvent<'_>, names: &dyn Names, out: &mut Out) {
+    fn lone(&mut self, position: Position, event: &FunctionEvent<'_>, out: &mut Out) {
         let start = event.stamp.start;
         self.close_lost(event.depth, out);
         let frame = Frame {
@@ -363,7 +378,7 @@ impl Frames {
         span.status = SpanStatus::Unmatched;
         span.flags = SpanFlags::NO_CALL;
         span.reason = match event.kind {
-            EventKind::Exception => Some(self.why_left(names)),
+            EventKind::Exception => self.leaving,
             _ if self.gap > 0 => Some(Reason::Gap),
             _ => None,
         };

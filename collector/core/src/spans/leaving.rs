@@ -10,11 +10,12 @@ use super::{
 /// How far above a frame the function lies that leaves it: what unwinds calls others that are hooked too.
 const REACH: usize = 24;
 
-/// Why the frames above and including `left` are being left: by the innermost function that is known to do such things.
-pub(super) fn reason(open: &[Frame], names: &dyn Names) -> Reason {
+/// Why frames are being left: by the innermost function that is known to do such things. `probe` was entered last, and
+/// is not among those that are open: of what unwinds, mostly only the entry is watched.
+pub(super) fn reason(open: &[Frame], probe: Option<Ran>, names: &dyn Names) -> Reason {
     let mut forced = false;
-    for frame in open.iter().rev().take(REACH) {
-        let Ran::Function(function) = frame.function else { continue };
+    for ran in probe.into_iter().chain(open.iter().rev().take(REACH).map(|frame| frame.function)) {
+        let Ran::Function(function) = ran else { continue };
         let Some(name) = names.function(function) else { continue };
         match role(name) {
             Some(Role::Jumps) => return Reason::Longjmp,
@@ -46,7 +47,9 @@ fn role(name: &str) -> Option<Role> {
         | "__cxa_rethrow"
         | "objc_exception_throw"
         | "rust_panic"
-        | "_rust_start_panic" => Role::Throws,
+        | "__rust_start_panic" => Role::Throws,
+        // Those of Rust have the name of their crate before them, mangled.
+        _ if name.ends_with("___rustc10rust_panic") || name.ends_with("___rustc18___rust_start_panic") => Role::Throws,
         _ if name.ends_with("longjmp") || name == "__longjmp_chk" || name == "setcontext" => Role::Jumps,
         _ => return None,
     })

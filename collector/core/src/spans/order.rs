@@ -98,6 +98,11 @@ impl Order {
         self.promised = Some(promise);
     }
 
+    /// How many wait.
+    pub(super) fn len(&self) -> usize {
+        self.waiting.len()
+    }
+
     /// Whether more wait than may.
     pub(super) fn is_crowded(&self) -> bool {
         self.waiting.len() > self.most

@@ -92,6 +92,16 @@ impl Out {
         self.most = most.max(2) as u64;
     }
 
+    /// Events wait that take as much room as so many spans.
+    pub(super) fn keeps(&mut self, weight: u64) {
+        self.counts.open = self.counts.open.saturating_add(weight);
+    }
+
+    /// They wait no more.
+    pub(super) fn kept(&mut self, weight: u64) {
+        self.counts.open = self.counts.open.saturating_sub(weight);
+    }
+
     /// Something that was open is no more.
     pub(super) fn gone(&mut self) {
         self.counts.open = self.counts.open.saturating_sub(1);

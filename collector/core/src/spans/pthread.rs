@@ -31,6 +31,9 @@ const LAST_MOMENTS_NS: u64 = 250_000_000;
 /// Of how many threads the lifetime is remembered, and how many that have ended wait to be joined.
 const MOST_STREAMS: usize = 1 << 16;
 
+/// How many calls of `pthread_create` a thread can be in at once: one may be another's, and a handler may make one more.
+const MOST_UNDER_WAY: usize = 4;
+
 /// The threads of a session.
 #[derive(Debug, Default)]
 pub(super) struct Threads {
@@ -248,7 +251,9 @@ impl Threads {
     fn guess(&mut self, handle: u64, routine: Option<u64>, argument: Option<u64>) -> (Option<SpanId>, bool) {
         let same =
             |making: &&mut Making| making.started.is_none() && making.routine == routine && making.argument == argument;
-        let mut candidates: Vec<&mut Making> = self.making.values_mut().flatten().filter(same).collect();
+        // What a thread began to create before that, it is not creating any more: only its return is missing.
+        let under_way = self.making.values_mut().flat_map(|all| all.iter_mut().rev().take(MOST_UNDER_WAY));
+        let mut candidates: Vec<&mut Making> = under_way.filter(same).collect();
         let several = candidates.len() > 1;
         candidates.sort_by_key(|making| making.id);
         let Some(first) = candidates.into_iter().next() else { return (None, false) };
@@ -319,6 +324,7 @@ impl Threads {
         store.conclude(&mut span, out);
         self.by_end.insert((at, handle));
         self.ended.insert(handle, span);
+        out.opened();
     }
 
     fn detach(&mut self, handle: Option<u64>, at: SessionNs, store: &mut Store, out: &mut Out) {
@@ -393,6 +399,7 @@ impl Threads {
             if let Some(end) = span.end {
                 self.by_end.remove(&(end, handle));
             }
+            out.gone();
             out.made(span);
         }
     }
@@ -431,6 +438,7 @@ impl Threads {
         let mut rest: Vec<Span> = std::mem::take(&mut self.ended).into_values().collect();
         rest.sort_by_key(|span| span.id);
         for span in rest {
+            out.gone();
             out.made(span);
         }
         for known in self.by_handle.values().filter(|known| known.started) {

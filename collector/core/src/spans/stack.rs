@@ -78,7 +78,18 @@ pub(super) struct Stack {
     pub(super) reported: usize,
 }
 
+/// For how many frames a stack keeps its room when they are gone: threads are many, and few are deep for long.
+const ROOM: usize = 4096;
+
 impl Stack {
+    /// Gives room back that is not used any more.
+    #[inline]
+    pub(super) fn trim(&mut self) {
+        if self.frames.capacity() > ROOM && self.frames.len() < self.frames.capacity() / 8 {
+            self.frames.shrink_to(self.frames.capacity() / 4);
+        }
+    }
+
     /// The depth of the innermost frame.
     #[inline]
     pub(super) fn top_depth(&self) -> Option<u32> {
@@ -93,7 +104,9 @@ impl Stack {
 
     /// The innermost frame that a function at this depth, entered at this time, can be in.
     pub(super) fn enclosing(&self, depth: u32, start: SessionNs) -> Option<SpanId> {
-        self.frames.iter().rev().find(|frame| frame.depth < depth && frame.start <= start).map(|frame| frame.id)
+        // Depths and times rise: a search through all of a deep stack, for each of many returns, would take too long.
+        let behind = self.frames.partition_point(|frame| frame.depth < depth && frame.start <= start);
+        self.frames.get(behind.checked_sub(1)?).map(|frame| frame.id)
     }
 
     /// Whether what is called next, from the innermost frame, is at this depth.

@@ -131,3 +131,54 @@ fn plain_events_that_wait_for_their_parents_are_bounded_over_all_streams() {
     let spans = bounded(&script);
     assert_eq!(spans.all.len(), MANY as usize);
 }
+
+#[test]
+fn events_with_long_descriptions_count_for_as_much_as_they_take() {
+    let mut script = Script::default();
+    for at in 0..MOST as u64 * 4 {
+        let description = format!("{at:060000}");
+        script.plain(0, (10 * at, 10 * at + 5), description.leak());
+    }
+    // One of them takes more room than there is for all.
+    let spans = script.play_with(SpanConfig { max_open: MOST, ..SpanConfig::default() }, Finish::Exited);
+    assert_eq!(spans.all.len(), MOST * 4, "all are told, though none waits for long");
+    assert!(spans.most_open <= 60_000 / 256 + 1, "{}", spans.most_open);
+}
+
+#[test]
+fn many_returns_without_calls_in_a_deep_stack_are_told_in_good_time() {
+    let mut script = Script::default();
+    let depth = 5 * MANY;
+    for at in 0..depth {
+        script.call(0, at + 10, "f");
+    }
+    let function = script.functions.id("never_called");
+    for at in 0..depth {
+        script.function(0, EventKind::Return, (1, 10 + depth + at), function, depth as u32 + 1);
+    }
+    let spans = script.play(Finish::Exited);
+    assert_eq!(spans.all.len(), 2 * depth as usize);
+}
+
+#[test]
+fn limits_that_say_the_same_again_and_again_are_read_in_good_time() {
+    let mut script = Script::default();
+    let all = "0-1048000,".repeat(MANY as usize);
+    script.steps.push(crate::script::Step::EntryOnly { detail: format!("functions {all}0") });
+    script.call(0, 1, "f");
+    assert_eq!(script.play(Finish::Exited).all.len(), 1);
+}
+
+#[test]
+fn threads_are_matched_in_good_time_though_many_creations_never_returned() {
+    let mut script = Script::default();
+    for at in 0..MANY {
+        script.runtime((at % 64) as u32, 10 * at, "pthread_create", &[(Key::StartRoutine, 7), (Key::Argument, at)]);
+    }
+    for at in MANY..2 * MANY {
+        let keys = [(Key::Pthread, at), (Key::StartRoutine, 7), (Key::Argument, at)];
+        script.runtime(100, 10 * at, "pthread_start_routine", &keys);
+    }
+    let threads = script.play(Finish::Exited).of(SpanKind::Thread).len();
+    assert_eq!(threads, 2 * MANY as usize);
+}

@@ -3,6 +3,7 @@
 mod bounds;
 mod document;
 mod gcd;
+mod leaving;
 mod live;
 mod model;
 mod pthread;

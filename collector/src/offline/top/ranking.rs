@@ -62,8 +62,9 @@ const MOST_WAITING: usize = 1 << 20;
 impl Ranking {
     pub(super) fn add(&mut self, span: &Span) {
         let Called { ns, mut outermost } = self.waiting.remove(&span.id).unwrap_or_default();
-        // What has not ended took no time that anybody knows.
-        let took = span.duration().unwrap_or(0);
+        // What has no end took as long as what it called, and who knows how much longer.
+        let called_ns = if span.kind.is_logical() { 0 } else { ns };
+        let took = span.duration().unwrap_or(called_ns);
         let number = self.number(&span.what);
         if let Some(function) = self.functions.get_mut(number) {
             function.calls.add(took);
