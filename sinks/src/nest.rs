@@ -15,7 +15,10 @@ use std::{
     hash::Hash,
 };
 
-use codec::span::{Span, SpanId};
+use codec::{
+    SessionNs,
+    span::{Span, SpanId},
+};
 
 use hulls::Hulls;
 
@@ -75,16 +78,16 @@ impl<T: Copy + Eq + Hash> Nest<T> {
     pub(crate) fn close(&mut self, track: T, parent: Option<SpanId>, span: Span, mut pass: impl FnMut(Step<T>)) {
         let (start, end) = (span.start.0, span.end.unwrap_or(span.start).0);
         let place = self.tracks.entry(track).or_default();
-        let lane = match place.hulls.admit(parent, start, end) {
-            true => 0,
-            false => 1 + place.lanes.admit(start, end),
+        let (lane, end) = match place.hulls.admit(parent, start, end) {
+            Some(end) => (0, end),
+            None => (1 + place.lanes.admit(start, end), end),
         };
         let mut inner = self.waiting.remove(&span.id).unwrap_or(Waiting { start, steps: Vec::new() });
         if inner.start != start || lane > 0 {
             inner.steps.drain(..).for_each(&mut pass);
         }
         let begin = Step { edge: Edge::Begin, track, lane, span: span.clone() };
-        let finish = Step { edge: Edge::End, track, lane, span };
+        let finish = Step { edge: Edge::End, track, lane, span: Span { end: Some(SessionNs(end)), ..span } };
         let parent = parent.filter(|parent| lane == 0 && self.may_wait(*parent, start, &mut pass));
         let Some(parent) = parent else {
             pass(begin);
@@ -101,6 +104,11 @@ impl<T: Copy + Eq + Hash> Nest<T> {
         } else {
             pass(finish);
         }
+    }
+
+    /// When the last ended that is inside of a span, as far as that is known.
+    pub(crate) fn end_within(&self, track: T, span: &Span) -> Option<SessionNs> {
+        self.tracks.get(&track)?.hulls.end_within(span.id, span.start.0).map(SessionNs)
     }
 
     /// Nothing more is inside of a span that lies on no track, or on another.
@@ -130,9 +138,11 @@ impl<T: Copy + Eq + Hash> Nest<T> {
             }
             return true;
         };
-        if waiting.steps.len() >= MOST_HELD {
+        // What began before those that wait is told behind them where one of them took its place by a tail call.
+        if waiting.steps.len() >= MOST_HELD || waiting.start > start {
             waiting.steps.drain(..).for_each(&mut pass);
         }
+        waiting.start = waiting.start.min(start);
         waiting.start == start
     }
 }

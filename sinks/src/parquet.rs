@@ -1,8 +1,13 @@
 //! Spans as a Parquet file, `spans.parquet`: a table with a row for each.
 
+mod bits;
 mod buffer;
+mod chunk;
 mod columns;
+mod delta;
+mod hybrid;
 mod texts;
+mod thrift;
 
 use std::{
     fs::File,
@@ -101,7 +106,6 @@ impl SpanTable {
     pub fn end_group(&mut self) -> io::Result<()> {
         if self.buffers.rows > 0 {
             self.buffers.write(&mut self.writer, &self.texts).map_err(error)?;
-            self.buffers.clear();
             self.texts.clear();
         }
         Ok(())

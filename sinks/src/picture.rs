@@ -77,8 +77,7 @@ impl Picture {
             self.held.hold(span);
         } else {
             self.held.settle(span);
-            let end = span.end.unwrap_or(span.start).max(span.start);
-            self.close(Span { end: Some(end), ..span.clone() }, pass);
+            self.close(span.clone(), pass);
         }
     }
 
@@ -90,8 +89,11 @@ impl Picture {
         self.nest.finish(pass);
     }
 
-    fn close(&mut self, span: Span, mut pass: impl FnMut(Step<Track>)) {
+    fn close(&mut self, mut span: Span, mut pass: impl FnMut(Step<Track>)) {
         let track = Track::of(&span);
+        // What has no end went on for as long as what it called, and who knows for how much longer.
+        let end = span.end.or_else(|| self.nest.end_within(track, &span));
+        span.end = Some(end.unwrap_or(span.start).max(span.start));
         if track.nests() {
             let is_task = span.kind == SpanKind::Task;
             // Whoever made a task is on another track.

@@ -135,8 +135,9 @@ impl CallTree {
             return;
         }
         let owner = self.owner(span);
-        let total_ns = span.end.unwrap_or_default().0.saturating_sub(span.start.0);
         let called_ns = waiting.as_ref().map_or(0, |waiting| waiting.called_ns);
+        // What has no end took as long as what it called, and who knows how much longer.
+        let total_ns = span.end.map_or(called_ns, |end| end.0.saturating_sub(span.start.0));
         let mut node = waiting.and_then(|waiting| self.promote(waiting, Some(owner)));
         let mut self_ns = total_ns.saturating_sub(called_ns);
         if let Some(callees) = node.filter(|_| self.arena.len() > self.most_nodes)

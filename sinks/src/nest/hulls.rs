@@ -17,35 +17,69 @@ struct Hull {
     parent: Option<SpanId>,
     start: u64,
     end: u64,
+    /// From when to when nothing is taken before the last of the siblings, where what that one replaced belongs.
+    free: (u64, u64),
 }
 
 impl Hulls {
-    /// Takes the time from `start` to `end`, unless that overlaps with what is taken and does not enclose it.
-    pub(super) fn admit(&mut self, parent: Option<SpanId>, start: u64, end: u64) -> bool {
+    /// When the last ended that a span called, which began at `start`, as far as that is known.
+    pub(super) fn end_within(&self, span: SpanId, start: u64) -> Option<u64> {
+        let since = self.0.iter().rev().take_while(|hull| hull.start >= start);
+        since.filter(|hull| hull.parent == Some(span)).map(|hull| hull.end).next()
+    }
+
+    /// Takes the time from `start` to `end`, unless that overlaps with what is taken and does not enclose it. Tells when
+    /// it is to end in the picture.
+    ///
+    /// What ended in a tail call is told behind what took its place, which begins as it ends. So that the one is seen to
+    /// end before the other begins, it ends there a nanosecond before.
+    pub(super) fn admit(&mut self, parent: Option<SpanId>, start: u64, end: u64) -> Option<u64> {
         // Mostly everything that is known ended before this one.
         let later = self.0.iter().rev().take_while(|hull| hull.start > end || (hull.start == end && hull.end > end));
         let until = self.0.len() - later.count();
         let (known, later) = self.0.split_at(until);
-        if later.first().is_some_and(|hull| hull.start == end) {
-            return false;
-        }
+        let next = later.first().filter(|hull| hull.start == end);
         let is_sibling = |hull: &Hull| parent.is_some() && hull.parent == parent;
         let inside = known.iter().rev().take_while(|hull| hull.start >= start && !is_sibling(hull));
         let inside = inside.count();
         let (before, inside) = known.split_at(until - inside);
-        if inside.iter().any(|hull| hull.end > end) || before.last().is_some_and(|hull| hull.end > start) {
-            return false;
+        let shortened = end.saturating_sub(1).max(start);
+        let latest = if next.is_some() { shortened } else { end };
+        let overlaps =
+            inside.iter().any(|hull| hull.end > latest) || before.last().is_some_and(|hull| hull.end > start);
+        let (sibling_before, from) = (before.last().copied().filter(is_sibling), before.len());
+        let sibling_behind = next.copied().filter(is_sibling);
+        if let Some(last) = from.checked_sub(1)
+            && let Some(hull) = self.0.get_mut(last).filter(|hull| is_sibling(hull) && hull.has_room(start, end))
+        {
+            let latest = if end == hull.free.1 { shortened } else { end };
+            hull.free.1 = start;
+            return Some(latest);
         }
-        let mut hull = Hull { parent, start, end };
-        let mut from = before.len();
-        if let Some(sibling) = before.last().filter(|hull| is_sibling(hull)) {
-            hull.start = sibling.start;
+        if overlaps {
+            return None;
+        }
+        let mut hull = Hull { parent, start, end, free: (start, start) };
+        let (mut from, mut until) = (from, until);
+        if let Some(sibling) = sibling_behind {
+            hull.end = sibling.end;
+            until += 1;
+        }
+        if let Some(sibling) = sibling_before {
+            (hull.start, hull.free) = (sibling.start, (sibling.end, start));
             from -= 1;
         }
         self.0.splice(from..until, [hull]);
         if self.0.len() > MOST {
             self.0.drain(..MOST / 2);
         }
-        true
+        Some(latest)
+    }
+}
+
+impl Hull {
+    /// Whether this time is free between the last of the siblings and the one before.
+    fn has_room(&self, start: u64, end: u64) -> bool {
+        self.free.0 <= start && end <= self.free.1 && end < self.end
     }
 }

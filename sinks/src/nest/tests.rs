@@ -137,3 +137,56 @@ fn lanes_are_used_again() {
     let taken = [(0, 10), (5, 15), (10, 20), (12, 13), (15, 16)].map(|(start, end)| lanes.admit(start, end));
     assert_eq!(taken, [0, 1, 0, 2, 2]);
 }
+
+/// A random execution in which some calls end in tail calls, told as the engine does: what was replaced comes behind what
+/// took its place.
+fn execution_with_tail_calls(choices: &[u8]) -> Vec<Call> {
+    let (mut closed, mut stack) = (Vec::new(), Vec::<Vec<Call>>::new());
+    let mut now = 0;
+    let close = |stack: &mut Vec<Vec<Call>>, closed: &mut Vec<Call>, now| {
+        let chain = stack.pop().unwrap_or_default();
+        let ends: Vec<u64> = chain.iter().skip(1).map(|next| next.start).chain([now]).collect();
+        closed.extend(chain.into_iter().zip(ends).map(|(call, end)| Call { end, ..call }).rev());
+    };
+    for (choice, id) in choices.iter().zip(0..) {
+        now += u64::from(choice >> 3) + 1;
+        let parent = |stack: &[Vec<Call>]| stack.last().and_then(|chain| chain.last()).map(|call| call.id);
+        match choice % 4 {
+            0 | 1 => {
+                let parent = parent(&stack);
+                stack.push(vec![Call { id, start: now, end: now, parent }]);
+            }
+            2 => close(&mut stack, &mut closed, now),
+            _ => {
+                let outside = stack.len().saturating_sub(1);
+                let parent = parent(stack.get(..outside).unwrap_or_default());
+                if let Some(chain) = stack.last_mut() {
+                    chain.push(Call { id, start: now, end: now, parent });
+                }
+            }
+        }
+    }
+    while !stack.is_empty() {
+        now += 1;
+        close(&mut stack, &mut closed, now);
+    }
+    closed
+}
+
+quickcheck! {
+    fn tail_calls_lie_beside_what_took_their_place(choices: Vec<u8>) -> TestResult {
+        let calls = execution_with_tail_calls(&choices);
+        let mut open = Vec::new();
+        for step in seen(&calls) {
+            if step.lane != 0 {
+                return TestResult::error(format!("{step:?} has a lane of its own in {calls:?}"));
+            }
+            match step.edge {
+                Edge::Begin => open.push(step.span.id),
+                Edge::End if open.pop() == Some(step.span.id) => {}
+                Edge::End => return TestResult::error(format!("{step:?} does not nest in {calls:?}")),
+            }
+        }
+        TestResult::passed()
+    }
+}

@@ -3,13 +3,9 @@
 use std::sync::Arc;
 
 use parquet::{
-    basic::{Compression, Encoding},
     errors::Result,
     file::properties::{EnabledStatistics, WriterProperties},
-    schema::{
-        parser::parse_message_type,
-        types::{ColumnPath, Type},
-    },
+    schema::{parser::parse_message_type, types::Type},
 };
 
 use Shape::{Int, Ints, Long, Text, Time};
@@ -35,6 +31,12 @@ impl SpanColumn {
             Text => "STRING",
             Ints => "LIST of UINT32",
         }
+    }
+
+    /// Whether its values are written by their differences, which are small: times and ids of spans. All else has a
+    /// dictionary.
+    pub(super) fn by_difference(&self) -> bool {
+        self.shape == Time || SPANS.contains(&self.name)
     }
 }
 
@@ -122,32 +124,15 @@ fn field(column: &SpanColumn) -> String {
     }
 }
 
-/// How the columns are encoded: ids and times by their differences, which are small, all else by a dictionary.
+/// What the file says of itself. How the columns are encoded is up to them.
 pub(super) fn properties() -> Arc<WriterProperties> {
     let properties = WriterProperties::builder()
-        .set_compression(Compression::SNAPPY)
         .set_created_by(concat!("spoor ", env!("CARGO_PKG_VERSION")).into())
-        .set_statistics_enabled(EnabledStatistics::Chunk)
         // One for each page of each column would be most of what is kept in memory until the end.
         .set_offset_index_disabled(true)
-        .set_dictionary_page_size_limit(DICTIONARY_BYTES);
-    // The least and the greatest text help nobody to find spans, and comparing them all takes a third of the time.
-    let texts = SPAN_COLUMNS.iter().filter(|column| column.shape == Text);
-    let properties = texts.fold(properties, |properties, column| {
-        properties.set_column_statistics_enabled(ColumnPath::from(column.name), EnabledStatistics::None)
-    });
-    let by_difference = |column: &&SpanColumn| column.shape == Time || SPANS.contains(&column.name);
-    let properties = SPAN_COLUMNS.iter().filter(by_difference).fold(properties, |properties, column| {
-        let path = || ColumnPath::from(column.name);
-        properties
-            .set_column_dictionary_enabled(path(), false)
-            .set_column_encoding(path(), Encoding::DELTA_BINARY_PACKED)
-    });
+        .set_statistics_enabled(EnabledStatistics::Chunk);
     Arc::new(properties.build())
 }
 
 /// The columns that have ids of spans.
 const SPANS: [&str; 4] = ["id", "parent", "twin", "origin"];
-
-/// Names of more than this in one row group are written out each time.
-const DICTIONARY_BYTES: usize = 4 << 20;

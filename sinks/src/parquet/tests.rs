@@ -129,3 +129,41 @@ fn a_million_frames_take_few_bytes() {
     println!("{per_span:.1} bytes a span, {:.0} spans a second", spans.len() as f64 / took.as_secs_f64());
     assert!(per_span < 40.0, "{per_span}");
 }
+
+#[test]
+fn what_is_there_now_and_then_is_read_back() {
+    let session = session(10);
+    let causes: [Arc<str>; 4] = ["network".into(), "".into(), "network".into(), "ü".into()];
+    let mut spans: Vec<_> = (100..3100).map(|number| frame(number, 10)).collect();
+    for (row, span) in spans.iter_mut().enumerate() {
+        // Some stretches have it in every row, some in none, and some in a few.
+        let has = [false, row % 3 == 0, true, row % 11 < 5][row / 100 % 4];
+        let wild = (row as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let more = || More {
+            threads: (0..row % 4).map(|thread| StreamId(thread as u32)).collect(),
+            argument: Some(wild),
+            latency: Some(wild >> 1),
+            cause: Some(Arc::clone(&causes[row / 2 % 4])),
+            ..More::default()
+        };
+        span.more = has.then(|| Box::new(more()));
+    }
+    let reader = SerializedFileReader::new(bytes::Bytes::from(file(&session, &spans, 1000))).expect("a file");
+    let rows = reader.get_row_iter(None).expect("rows").map(|row| row.expect("a row"));
+    let mut count = 0;
+    for (row, span) in rows.zip(&spans) {
+        let field = |name: &str| {
+            let field = row.get_column_iter().find(|(known, _)| *known == name).map(|(_, field)| field.clone());
+            field.filter(|field| *field != Field::Null)
+        };
+        let more = span.more.as_deref();
+        assert_eq!(field("cause"), more.and_then(|more| Some(Field::Str(more.cause.as_deref()?.to_owned()))));
+        assert_eq!(field("argument"), more.and_then(|more| Some(Field::ULong(more.argument?))));
+        assert_eq!(field("latency_ns"), more.and_then(|more| Some(Field::Long(more.latency?.cast_signed()))));
+        let threads = more.map(|more| more.threads.iter().map(|thread| thread.0.to_string()).collect::<Vec<_>>());
+        let threads = threads.filter(|threads| !threads.is_empty()).map(|threads| format!("[{}]", threads.join(", ")));
+        assert_eq!(field("threads").map(|field| field.to_string()), threads);
+        count += 1;
+    }
+    assert_eq!(count, spans.len());
+}

@@ -2,15 +2,16 @@
 
 use std::{collections::HashMap, sync::Arc};
 
+use ahash::RandomState;
 use codec::span::SpanFlags;
-use parquet::data_type::ByteArray;
 
 /// Texts by number, and the numbers of those that were seen.
 #[derive(Default)]
 pub(super) struct Texts {
-    texts: Vec<ByteArray>,
+    texts: Vec<Arc<str>>,
+    by_text: HashMap<Arc<str>, u32, RandomState>,
     /// By where they are in memory: names come over and over from the same place, and are long.
-    by_place: HashMap<Place, u32>,
+    by_place: HashMap<Place, u32, RandomState>,
     /// Some of the same, found without hashing.
     recent: Recent,
     /// So that nothing else comes to be where they are.
@@ -24,14 +25,13 @@ impl Texts {
     pub(super) fn shared(&mut self, text: &Arc<str>) -> u32 {
         let place = place(text);
         self.recent.get(place).unwrap_or_else(|| {
-            let number = match self.by_place.get(&place) {
-                Some(number) => *number,
-                None => {
-                    self.kept.push(Arc::clone(text));
-                    self.add(text)
-                }
-            };
-            self.remember(place, number)
+            let number = self.by_place.get(&place).copied().unwrap_or_else(|| {
+                self.kept.push(Arc::clone(text));
+                let number = self.add(text, || Arc::clone(text));
+                self.by_place.insert(place, number);
+                number
+            });
+            self.recent.set(place, number)
         })
     }
 
@@ -39,15 +39,9 @@ impl Texts {
     pub(super) fn word(&mut self, word: &'static str) -> u32 {
         let place = place(word);
         self.recent.get(place).unwrap_or_else(|| {
-            let number = self.by_place.get(&place).copied().unwrap_or_else(|| self.add(word));
-            self.remember(place, number)
+            let number = self.add(word, || word.into());
+            self.recent.set(place, number)
         })
-    }
-
-    fn remember(&mut self, place: Place, number: u32) -> u32 {
-        self.by_place.insert(place, number);
-        self.recent.set(place, number);
-        number
     }
 
     /// The number of the names of flags, with commas between them.
@@ -58,7 +52,7 @@ impl Texts {
         match self.flags.get(&flags) {
             Some(number) => *number,
             None => {
-                let number = self.add(&flags.to_string());
+                let number = self.add(&flags.to_string(), || flags.to_string().into());
                 self.flags.insert(flags, number);
                 number
             }
@@ -70,27 +64,39 @@ impl Texts {
         match self.labels.get(&queue) {
             Some((known, number)) if **known == *label => *number,
             _ => {
-                let number = self.add(label);
+                let number = self.add(label, || label.into());
                 self.labels.insert(queue, (label.into(), number));
                 number
             }
         }
     }
 
-    fn add(&mut self, text: &str) -> u32 {
+    /// The number of a text that has another place. Each text has one number.
+    fn add(&mut self, text: &str, shared: impl FnOnce() -> Arc<str>) -> u32 {
+        if let Some(number) = self.by_text.get(text) {
+            return *number;
+        }
         // A row group does not have so many rows.
         let number = u32::try_from(self.texts.len()).unwrap_or(u32::MAX);
-        self.texts.push(ByteArray::from(text.as_bytes().to_vec()));
+        let shared = shared();
+        self.by_text.insert(Arc::clone(&shared), number);
+        self.texts.push(shared);
         number
     }
 
+    /// How many there are. The first one has the number 0.
+    pub(super) fn count(&self) -> usize {
+        self.texts.len()
+    }
+
     /// The text with this number.
-    pub(super) fn text(&self, number: u32) -> ByteArray {
-        self.texts.get(number as usize).cloned().unwrap_or_else(|| ByteArray::from(Vec::new()))
+    pub(super) fn text(&self, number: u64) -> &str {
+        usize::try_from(number).ok().and_then(|number| self.texts.get(number)).map_or("", |text| text)
     }
 
     pub(super) fn clear(&mut self) {
         self.texts.clear();
+        self.by_text.clear();
         self.by_place.clear();
         self.recent = Recent::default();
         self.kept.clear();
@@ -109,7 +115,8 @@ impl Recent {
     const SLOTS: usize = 4096;
 
     fn slot(place: Place) -> usize {
-        (place.0 >> 3 ^ place.0 >> 15) % Self::SLOTS
+        // Words of ours are next to each other, names are far apart.
+        ((place.0 as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) as usize % Self::SLOTS
     }
 
     #[inline]
@@ -117,10 +124,11 @@ impl Recent {
         self.0.get(Self::slot(place)).filter(|(known, _)| *known == place).map(|(_, number)| *number)
     }
 
-    fn set(&mut self, place: Place, number: u32) {
+    fn set(&mut self, place: Place, number: u32) -> u32 {
         if let Some(slot) = self.0.get_mut(Self::slot(place)) {
             *slot = (place, number);
         }
+        number
     }
 }
 

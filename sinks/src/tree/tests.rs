@@ -140,3 +140,16 @@ fn a_span_without_an_end_takes_no_time() {
     let span = Span { end: None, start: SessionNs(5), ..called("f", 0, None, 0, 0) };
     assert_eq!(lines(&tree_of(&[span], Grouping::Threads)), ["Thread(StreamId(0)) 0", "1 f 1 0 0"]);
 }
+
+#[test]
+fn what_has_no_end_took_as_long_as_what_it_called() {
+    let endless = |span| Span { end: None, status: SpanStatus::Unmatched, ..span };
+    let spans = [
+        called("work", 2, Some(1), 10, 30),
+        endless(called("exit", 3, Some(1), 40, 40)),
+        endless(called("main", 1, Some(0), 5, 5)),
+        endless(called("start", 0, None, 0, 0)),
+    ];
+    let expected = ["Thread(StreamId(0)) 20", "1 start 1 20 0", "2 main 1 20 0", "3 work 1 20 20", "3 exit 1 0 0"];
+    assert_eq!(lines(&tree_of(&spans, Grouping::Threads)), expected);
+}

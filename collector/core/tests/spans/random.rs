@@ -44,6 +44,15 @@ fn final_ids_are_unique(spans: &Spans) {
     assert_eq!(spans.counts.made, spans.all.len() as u64);
 }
 
+/// Whoever adds up what functions took relies on it.
+fn frames_come_before_their_parents(spans: &Spans) {
+    let places: HashMap<SpanId, usize> = spans.all.iter().enumerate().map(|(place, span)| (span.id, place)).collect();
+    for (place, span) in spans.all.iter().enumerate().filter(|(_, span)| span.kind == SpanKind::Frame) {
+        let parent = span.parent.and_then(|parent| places.get(&parent));
+        assert!(parent.is_none_or(|parent| place < *parent), "{span:#?} comes behind its parent");
+    }
+}
+
 fn parents_enclose(spans: &Spans) {
     let by_id: HashMap<SpanId, &Span> = spans.all.iter().map(|span| (span.id, span)).collect();
     for span in &spans.all {
@@ -76,6 +85,7 @@ fn nothing_is_lost(choices: Choices) {
     let spans = model.script.play(Finish::Exited);
     final_ids_are_unique(&spans);
     parents_enclose(&spans);
+    frames_come_before_their_parents(&spans);
     for span in &spans.all {
         let expected = model.expected.get(&span.id).unwrap_or_else(|| panic!("invented: {span:#?}"));
         assert_eq!(&summary(span, expected), expected, "{}", span.id);
@@ -166,7 +176,12 @@ fn what_is_missing_is_named(choices: Choices, losses: Losses) {
             let gap = span.status == SpanStatus::Unmatched
                 && (span.reason == Some(Reason::Gap) || span.reason == Some(Reason::TailCall))
                 && span.start.0 == expected.start;
-            assert!(same || gap, "{span:#?} is not {expected:#?}");
+            // Which stack a call is on cannot always be told after a loss: then what it replaced is not known either.
+            let elsewhere = span.status == SpanStatus::Unmatched
+                && expected.reason == Some(Reason::TailCall)
+                && span.start.0 == expected.start
+                && with_other_stacks(expected.stream);
+            assert!(same || gap || elsewhere, "{span:#?} is not {expected:#?}");
             if left.is_some() && !same {
                 assert!(with_other_stacks(expected.stream), "{span:#?} has a return: {expected:#?}");
             }

@@ -69,9 +69,10 @@ impl Narrative {
     }
 
     fn add_frame(&mut self, span: &Span) {
-        let took = span.duration().unwrap_or(0);
         let waiting = self.frames.remove(&span.id);
         let called_ns = waiting.map_or(0, |waiting| waiting.called_ns);
+        // What has no end took as long as what it called, and who knows how much longer.
+        let took = span.duration().unwrap_or(called_ns);
         let above = span.parent.map(|parent| self.caller(parent, span.stream, took));
         if let Some(node) = span.twin.and_then(|logical| self.logical_node(logical)) {
             self.change(node, |node| node.called_ns = node.called_ns.saturating_add(called_ns));
@@ -285,7 +286,9 @@ impl Branch for Leaf<'_> {
         let what = key.and_then(|(_, what)| self.of.names.get(usize::try_from(what).ok()?)).unwrap_or(&What::Unknown);
         let kind = key.map_or(SpanKind::Frame, |(kind, _)| kind);
         let (count, total_ns, called_ns) = node.map_or((0, 0, 0), |node| (node.count, node.total_ns, node.called_ns));
-        View { what, kind, count, total_ns, self_ns: total_ns.saturating_sub(called_ns) }
+        // Threads and the like that have no end took as long as what was called in them.
+        let total_ns = total_ns.max(called_ns);
+        View { what, kind, count, total_ns, self_ns: total_ns - called_ns }
     }
 
     fn children(&self) -> Vec<Self> {

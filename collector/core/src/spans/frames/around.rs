@@ -33,12 +33,7 @@ impl Frames {
         let recent = frames.get(reach..).unwrap_or_default();
         let place = recent.iter().rposition(|frame| frame.start == entered).map(|place| reach.saturating_add(place));
         let place = place.filter(|_| probe.is_none());
-        let mut link = |place: usize| {
-            let frame = frames.get_mut(place)?;
-            frame.linked = true;
-            Some((frame.id, frame.function, frame.depth))
-        };
-        let own = place.and_then(&mut link);
+        let own = place.and_then(|place| frames.get(place)).map(|frame| (frame.id, frame.function, frame.depth));
         let caller = match (place, own) {
             (Some(place), Some((_, _, depth))) => {
                 let outside = |frame: &Frame| frame.depth < depth;
@@ -46,10 +41,19 @@ impl Frames {
             }
             _ => self.stack().frames.len().checked_sub(1),
         };
-        let caller = caller.and_then(|place| self.stack().frames.get_mut(place)).map(|frame| {
-            frame.linked = true;
-            frame.id
-        });
+        let frames = &mut self.stack().frames;
+        if let Some(innermost) = place.or(caller) {
+            link(frames, innermost);
+        }
+        let caller = caller.and_then(|place| frames.get(place)).map(|frame| frame.id);
         Around { own: probe.or(own.map(|(id, function, _)| (id, function))), caller }
+    }
+}
+
+/// Links a frame, and with it those that it is in: whatever is in another is told before that.
+fn link(frames: &mut [Frame], place: usize) {
+    let around = frames.get_mut(..=place).unwrap_or_default();
+    for frame in around.iter_mut().rev().take_while(|frame| !frame.linked) {
+        frame.linked = true;
     }
 }
