@@ -210,6 +210,8 @@ pub(crate) enum ExportFormat {
     Chrome,
     /// Folded stacks, for flame graphs
     Folded,
+    /// The table of spans that `disk:` writes too
+    Parquet,
     /// Heph packets, for `collector ingest`
     Heph,
 }

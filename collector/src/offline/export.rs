@@ -15,7 +15,7 @@ use std::{
 
 use anyhow::{Context, Result};
 use codec::SessionId;
-use sinks::{Catalog, ChromeSink, Ended, FoldedSink, PerfettoSink, Session, Sink, SinkError};
+use sinks::{Catalog, ChromeSink, Ended, FoldedSink, PerfettoSink, Session, Sink, SinkError, SpanTable};
 
 use super::{spanning, trace::Trace};
 use crate::{
@@ -36,6 +36,7 @@ pub(crate) fn run(args: &ExportArgs) -> Result<ExitCode> {
         ExportFormat::Perfetto => write_spans(&trace, args, &mut PerfettoSink::new(out)),
         ExportFormat::Chrome => write_spans(&trace, args, &mut ChromeSink::new(out)),
         ExportFormat::Folded => write_spans(&trace, args, &mut FoldedSink::new(out)),
+        ExportFormat::Parquet => write_table(&trace, args, out),
         ExportFormat::Heph => heph::write(&trace, out).map(|events| counted(events, "event")),
     };
     match written {
@@ -57,6 +58,22 @@ fn write_spans(trace: &Trace, args: &ExportArgs, sink: &mut impl Sink) -> Result
         Ok(sink.spans(&session, spans)?)
     })?;
     end(trace, &session, sink)?;
+    Ok(counted(count, "span"))
+}
+
+/// Writes all spans of a session as the table that `disk:` writes too.
+fn write_table(trace: &Trace, args: &ExportArgs, mut out: impl Write) -> Result<String> {
+    let session = session(trace);
+    let engine = spanning::engine(trace, &session.catalog(), args.session.making.config());
+    let mut table = SpanTable::new()?;
+    let written = |result: io::Result<()>| result.map_err(|error| SinkError::from_io("cannot write the table", error));
+    spanning::spans(trace, engine, |spans| {
+        let catalog = session.catalog();
+        spans.iter().try_for_each(|span| table.push(&catalog, span))?;
+        Ok(written(out.write_all(&table.take_bytes()))?)
+    })?;
+    let count = table.rows();
+    written(out.write_all(&table.finish(&session)?).and_then(|()| out.flush()))?;
     Ok(counted(count, "span"))
 }
 

@@ -33,6 +33,9 @@ pub(crate) fn run(args: &RepairArgs) -> Result<ExitCode> {
                 if cut > 0 {
                     text += &format!(", {} cut off", count(cut));
                 }
+                if !session.dir.join("spans.parquet").exists() {
+                    text += "; spans.parquet can be made with export";
+                }
                 text += "\n";
             }
             RepairOutcome::Removed => text += &format!("{name}: removed: it was empty\n"),

@@ -30,6 +30,9 @@ pub(super) fn engine(trace: &Trace, catalog: &Catalog, config: SpanConfig) -> En
 ///
 /// The spans of a thread depend on what others did, so all threads are read, whichever are wanted.
 pub(super) fn spans(trace: &Trace, engine: Engine, take: impl FnMut(&[Span]) -> Result<()>) -> Result<()> {
+    if trace.is_unfinished() {
+        eprintln!("{}: it is not finished: names, gaps and the end are missing until it is", trace.dir.display());
+    }
     let mut scan = Scan::open(trace, &trace.threads())?;
     let mut messages = Messages::new(trace, Spanning { engine, trace, take });
     let read = scan.run(&mut messages);

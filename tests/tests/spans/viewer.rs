@@ -188,7 +188,7 @@ fn speedscope_shows_the_functions() {
     picture::tell(&mut FoldedSink::create(&folded).expect("it can be created"));
     for (trace, picture) in [(&chrome, "speedscope-chrome.png"), (&folded, "speedscope-folded.png")] {
         let picture = Path::new(env!("CARGO_TARGET_TMPDIR")).join(picture);
-        let shown = browse(&python, &[Path::new("speedscope"), &release, trace, &picture], &[]);
+        let shown = browse(&python, &[Path::new("speedscope"), release, trace, &picture], &[]);
         let text = shown.as_str().expect("a text");
         for name in ["main", "demo::work(int)", "leaf"] {
             assert!(text.contains(name), "{name} is not shown for {}: {text}", trace.display());
