@@ -23,6 +23,7 @@ use serde_json::Value as Json;
 use tests::{
     Collector, Folder, Trace,
     collector::{binary, disk, run, run_on},
+    python::python_with,
 };
 
 /// A function whose name would break lines, columns and terminals.
@@ -359,6 +360,21 @@ fn heph_that_was_exported_makes_the_same_trace_again() {
 }
 
 #[test]
+fn the_table_that_is_exported_is_the_one_that_was_written_live() {
+    let (folder, session) = ingested("offline-table", &Packets::program(20_000));
+    let file = folder.join("exported.parquet");
+    let exit = run_on("export", &session, &["--format", "parquet", "-o", &file.display().to_string()]).success();
+    assert!(exit.stderr.contains(" spans, "), "{}", exit.stderr);
+    let Some(python) = python_with(&["pyarrow"]) else { return };
+    let script = "import sys, pyarrow.parquet as p; \
+        a, b = (p.read_table(name).sort_by('id') for name in sys.argv[1:]); \
+        assert a.num_rows > 5 and a.equals(b), (a.num_rows, b.num_rows)";
+    let compared = Command::new(python).args(["-c", script]).arg(session.join("spans.parquet")).arg(&file).output();
+    let compared = compared.expect("Python starts");
+    assert!(compared.status.success(), "{}", String::from_utf8_lossy(&compared.stderr));
+}
+
+#[test]
 fn spans_are_exported_for_viewers() {
     let (folder, session) = ingested("offline-export", &Packets::program(50_000));
     for (format, expected) in [("folded", "main;fib;fib 2000"), ("chrome", "\"fib\""), ("perfetto", "worker")] {
@@ -387,7 +403,7 @@ fn a_trace_without_events_has_no_spans() {
         run_on(command[0], folder.path(), &command[1..]).success();
     }
     assert_eq!(json("spans", folder.path(), &[]).len(), 0);
-    for format in ["perfetto", "chrome", "folded", "heph"] {
+    for format in ["perfetto", "chrome", "folded", "parquet", "heph"] {
         run_on("export", folder.path(), &["--format", format, "-o", "-"]).success();
     }
     let missing = folder.join("missing");
