@@ -64,7 +64,7 @@ pub(crate) enum Command {
     /// Print what called what, with the calls of one function from one place together
     ///
     /// Without --thread and --task, the story of the whole session: threads, blocks, tasks and callbacks, each below the one
-    /// that created it and marked like [thread], with the calls that were made in it. A function that is the code of such a
+    /// that created it and marked with its kind, with the calls that were made in it. A function that is the code of such a
     /// span is not shown beside it.
     Tree(TreeArgs),
     /// Say how well the spans of a session fit together, by runtime: how many matched, why others did not, how long they
