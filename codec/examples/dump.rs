@@ -107,6 +107,13 @@ fn dump_message(message: &Message<'_>, offset: usize, out: &mut impl Write) -> i
         format!("stream {} #{} substream {} at {}..{}", stream.0, counter.0, substream.0, start.0, end.0)
     };
     match message {
+        Message::Run(run) => {
+            writeln!(out, "{}: run of {} events", stamped(&run.stamp), run.count)?;
+            run.function_events().try_for_each(|event| {
+                write!(out, "  ")?;
+                dump_message(&Message::Function(event), offset, out)
+            })
+        }
         Message::Function(event) => {
             let kind = event.kind.description();
             let function = event.function.map_or("?".to_string(), |id| id.to_string());

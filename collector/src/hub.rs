@@ -202,6 +202,7 @@ impl Hub {
                     first: run.first,
                     events: run.events,
                     bytes: run.bytes,
+                    skip: run.skip,
                 };
                 Item::Events(Arc::new(Batch { session, bytes, runs: runs.into_iter().map(run).collect() }))
             }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use codec::{
     Position, StreamId,
-    heph::{MAX_PACKET_BYTES, Packets},
-    profile::Message,
+    heph::{MAX_PACKET_BYTES, Packets, Stamp},
+    profile::{self, Message},
 };
 
 use crate::Session;
@@ -33,6 +33,8 @@ pub struct Run {
     pub events: u32,
     /// How many bytes their packets have.
     pub bytes: u32,
+    /// How many events of the first packet are not meant: they were here before.
+    pub skip: u32,
 }
 
 impl Batch {
@@ -47,12 +49,13 @@ impl Batch {
         self.runs.iter().map(move |run| {
             let (bytes, behind) = rest.split_at_checked(run.bytes as usize).unwrap_or((rest, &[]));
             rest = behind;
-            RunEvents { run: *run, bytes, packets: Packets::new(bytes, MAX_PACKET_BYTES) }
+            let packets = Packets::new(bytes, MAX_PACKET_BYTES);
+            RunEvents { run: *run, bytes, packets, left: run.events, skip: run.skip, open: None }
         })
     }
 }
 
-/// The events of one [`Run`].
+/// The events of one [`Run`], each by itself, in whatever form they came.
 #[derive(Debug, Clone)]
 pub struct RunEvents<'a> {
     /// Whose they are.
@@ -60,14 +63,44 @@ pub struct RunEvents<'a> {
     /// Their packets.
     pub bytes: &'a [u8],
     packets: Packets<'a>,
+    left: u32,
+    skip: u32,
+    /// A packet with several events: its stamp, the number of the next, and those that are left.
+    open: Option<(Stamp, u32, profile::RunEvents<'a>)>,
+}
+
+impl<'a> RunEvents<'a> {
+    fn next_message(&mut self) -> Option<Message<'a>> {
+        loop {
+            if let Some((stamp, number, events)) = &mut self.open {
+                match events.next() {
+                    Some(event) => {
+                        let message = Message::Function(event.function_event(stamp, *number));
+                        *number += 1;
+                        return Some(message);
+                    }
+                    None => self.open = None,
+                }
+            }
+            // The collector has decoded it once already, so it is never in error.
+            match self.packets.next_with(Message::decode)?.ok()? {
+                Message::Run(run) => self.open = Some((run.stamp, 0, run.events())),
+                message => return Some(message),
+            }
+        }
+    }
 }
 
 impl<'a> Iterator for RunEvents<'a> {
     type Item = Message<'a>;
 
-    /// The next event. The collector has decoded it once already, so it is never in error.
     #[inline]
     fn next(&mut self) -> Option<Message<'a>> {
-        self.packets.next_with(Message::decode)?.ok()
+        while self.skip > 0 {
+            self.skip -= 1;
+            self.next_message()?;
+        }
+        self.left = self.left.checked_sub(1)?;
+        self.next_message()
     }
 }

@@ -153,7 +153,7 @@ mod tests {
             let filler = vec![b'x'; STUCK_BYTES];
             let batch = |stream, bytes: &[u8]| {
                 let (stream, length) = (StreamId(stream), u32::try_from(bytes.len()).expect("small"));
-                let run = Run { stream, first: Position(0), events: 1, bytes: length };
+                let run = Run { stream, first: Position(0), events: 1, bytes: length, skip: 0 };
                 Arc::new(Batch { session: Arc::clone(&session), bytes: bytes.to_vec().into(), runs: vec![run] })
             };
             // Fills the buffer with what is no packet, or with gaps.

@@ -60,6 +60,21 @@ impl<'a, T: Wire<'a>> List<'a, T> {
     }
 }
 
+impl<'a> List<'a, u64> {
+    /// Words as they are in a packet.
+    pub(crate) fn from_words(words: &'a [[u8; 8]]) -> Self {
+        Self(Repr::Wire { bytes: words.as_flattened(), count: words.len() })
+    }
+
+    /// The words as they are in a packet, if they are in one.
+    pub(crate) fn wire_words(&self) -> Option<&'a [[u8; 8]]> {
+        match self.0 {
+            Repr::Wire { bytes, .. } => Some(bytes.as_chunks().0),
+            Repr::Values(_) => None,
+        }
+    }
+}
+
 impl<'a, T> From<&'a [T]> for List<'a, T> {
     fn from(values: &'a [T]) -> Self {
         Self(Repr::Values(values))

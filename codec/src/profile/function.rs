@@ -44,33 +44,51 @@ pub struct FunctionEvent<'a> {
 /// What was captured with a call or return: registers and stack.
 ///
 /// It borrows both, so that an event stays small until they are looked at.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy)]
 pub struct Detail<'a> {
-    /// Always as many words as there are registers.
-    registers: List<'a, u64>,
+    registers: RegisterWords<'a>,
     stack: List<'a, u64>,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum RegisterWords<'a> {
+    /// Always as many words as there are registers.
+    All(List<'a, u64>),
+    /// Those that are not zero, and a bit for each register that tells whether it is among them.
+    Some { mask: u64, words: &'a [[u8; 8]] },
 }
 
 impl<'a> Detail<'a> {
     /// The registers as words in order, and the words of the stack from the stack pointer upward, of which an event
     /// can carry [`MAX_STACK_WORDS`].
     pub fn new(registers: &'a [u64; Registers::WORDS], stack: &'a [u64]) -> Self {
-        Self { registers: registers.into(), stack: stack.into() }
+        Self { registers: RegisterWords::All(registers.into()), stack: stack.into() }
+    }
+
+    /// The registers that the mask names, and the stack, as a run has them.
+    pub(crate) fn packed(mask: u64, words: &'a [[u8; 8]], stack: &'a [[u8; 8]]) -> Self {
+        Self { registers: RegisterWords::Some { mask, words }, stack: List::from_words(stack) }
     }
 
     /// The detail with these words in a packet, if that is what they are.
     #[inline]
     fn from_lists(registers: List<'a, u64>, stack: List<'a, u64>) -> Option<Self> {
         let fits = registers.len() == Registers::WORDS && stack.len() <= MAX_STACK_WORDS;
-        fits.then_some(Self { registers, stack })
+        fits.then_some(Self { registers: RegisterWords::All(registers), stack })
     }
 
     /// The registers.
     #[inline]
     pub fn registers(&self) -> Registers {
-        let mut words = [0; Registers::WORDS];
-        words.iter_mut().zip(self.registers).for_each(|(word, value)| *word = value);
-        Registers::from_words(words)
+        let mut registers = [0; Registers::WORDS];
+        match self.registers {
+            RegisterWords::All(words) => registers.iter_mut().zip(words).for_each(|(to, word)| *to = word),
+            RegisterWords::Some { mask, words } => {
+                let named = (0..).zip(&mut registers).filter(|(bit, _)| mask >> bit & 1 == 1);
+                named.zip(words).for_each(|((_, to), word)| *to = u64::from_be_bytes(*word));
+            }
+        }
+        Registers::from_words(registers)
     }
 
     /// The words of the stack, from the stack pointer upward.
@@ -87,6 +105,14 @@ impl<'a> Detail<'a> {
         buffer.get(..bytes).unwrap_or(buffer)
     }
 }
+
+impl PartialEq for Detail<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        self.registers() == other.registers() && self.stack == other.stack
+    }
+}
+
+impl Eq for Detail<'_> {}
 
 /// The registers of a call or return, in the order of ATF.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -287,7 +313,7 @@ impl FunctionEvent<'_> {
     fn write_rest(&self, out: &mut impl BufMut) {
         if let Some(detail) = &self.detail {
             out.put_slice(&REGS_HEAD);
-            detail.registers.write(out);
+            List::from(&detail.registers().to_words()).write(out);
             if !detail.stack.is_empty() {
                 out.put_slice(&STACK_HEAD);
                 detail.stack.write(out);

@@ -11,4 +11,5 @@ mod fuzzing;
 mod generate;
 mod goldens;
 mod round_trips;
+mod runs;
 mod streams;

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use bytes::{Bytes, BytesMut};
 use codec::{Position, StreamId};
 
-use crate::{Cause, Gap, Output, Run, SessionKey, buffers::Buffers};
+use crate::{Cause, Gap, Output, Run, SessionKey, buffers::Buffers, stream::Events};
 
 /// Collects what streams settle, and makes batches of it.
 #[derive(Debug)]
@@ -16,6 +16,8 @@ pub(crate) struct Outbox {
     buffers: Buffers,
     bytes: Vec<u8>,
     runs: Vec<Run>,
+    /// Whether the last run ends with the last event of its last packet, so that another packet can follow.
+    ends_whole: bool,
     ready: VecDeque<Output>,
     /// Events passed on.
     pub(crate) written: u64,
@@ -32,29 +34,38 @@ impl Outbox {
             buffers,
             bytes: Vec::new(),
             runs: Vec::new(),
+            ends_whole: false,
             ready: VecDeque::new(),
             written: 0,
             missing: BTreeMap::new(),
         }
     }
 
-    /// The event at `position` is settled: here it is.
+    /// The events from `position` on are settled: here they are.
     #[inline]
-    pub(crate) fn event(&mut self, stream: StreamId, position: Position, packet: &[u8]) {
+    pub(crate) fn events(&mut self, stream: StreamId, position: Position, events: &Events<'_>) {
+        let Events { packet, skip, count, .. } = *events;
         // A packet has at most 4 GiB less one byte, and a batch is sealed long before it could hold two of those.
         let bytes = u32::try_from(packet.len()).unwrap_or(u32::MAX);
         match self.runs.last_mut() {
-            Some(run) if run.stream == stream && run.first.0 + u64::from(run.events) == position.0 => {
-                run.events += 1;
+            Some(run)
+                if self.ends_whole
+                    && skip == 0
+                    && run.stream == stream
+                    && run.first.0 + u64::from(run.events) == position.0
+                    && run.events.checked_add(count).is_some() =>
+            {
+                run.events += count;
                 run.bytes += bytes;
             }
-            _ => self.runs.push(Run { stream, first: position, events: 1, bytes }),
+            _ => self.runs.push(Run { stream, first: position, events: count, bytes, skip }),
         }
+        self.ends_whole = events.ends_whole();
         if self.bytes.capacity() == 0 {
             self.bytes = self.buffers.take();
         }
         self.bytes.extend_from_slice(packet);
-        self.written += 1;
+        self.written += u64::from(count);
         if self.bytes.len() >= self.batch_bytes {
             self.seal();
         }

@@ -100,6 +100,8 @@ pub struct Run {
     pub events: u32,
     /// How many bytes their packets have.
     pub bytes: u32,
+    /// How many events of the first packet are not meant: they were here before.
+    pub skip: u32,
 }
 
 /// Events of one stream that are missing.

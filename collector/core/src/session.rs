@@ -20,7 +20,7 @@ use crate::{
     cause::Reasons,
     outbox::Outbox,
     reply::{MAX_RANGES, Reply, nacks},
-    stream::{Arrival, Order, Stream, Surroundings, Tally},
+    stream::{Arrival, Events, Order, Stream, Surroundings, Tally},
 };
 
 /// The last position that is believed. A thread would need years to get there.
@@ -156,12 +156,12 @@ impl Session {
         self.received_bytes = self.received_bytes.saturating_add(bytes as u64);
     }
 
-    /// An event has arrived.
+    /// A packet with events of one stream has arrived.
     #[inline]
-    pub(crate) fn event(&mut self, stamp: &Stamp, packet: &[u8], around: &mut Around<'_>) {
+    pub(crate) fn events(&mut self, stamp: &Stamp, count: u32, packet: &[u8], around: &mut Around<'_>) {
         let Some(index) = self.stream(stamp.stream, around) else {
-            self.refused += 1;
-            around.counts.refused_stream_events += 1;
+            self.refused += u64::from(count);
+            around.counts.refused_stream_events += u64::from(count);
             return;
         };
         let order = match (self.id, self.peer) {
@@ -170,7 +170,8 @@ impl Session {
             (None, Peer::Datagram { .. }) => Order::Loose,
         };
         let Some(stream) = self.streams.get_mut(index) else { return };
-        let arrival = Arrival { counter: stamp.counter, end: stamp.end, packet, order, now: around.now };
+        let events = Events::all(packet, count);
+        let arrival = Arrival { counter: stamp.counter, end: stamp.end, events, order, now: around.now };
         let mut surroundings = Surroundings {
             config: around.config,
             counts: &mut *around.counts,

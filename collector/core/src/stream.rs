@@ -1,13 +1,16 @@
 //! One stream: puts its events in order and finds out what is missing.
 
-mod held;
-mod told;
+mod dropped;
+mod reorder;
 
 use std::{collections::VecDeque, time::Duration};
 
 use codec::{Counter, Position, SessionNs, StreamId, profile::Dropped};
 
-use self::{held::Held, told::Told};
+use self::{
+    dropped::DroppedRanges,
+    reorder::{HeldEvents, ReorderBuffer, charge},
+};
 use crate::{Cause, Config, Counts, outbox::Outbox};
 
 /// How much the order of a stream's events and its counters can be relied on.
@@ -21,14 +24,46 @@ pub(crate) enum Order {
     Loose,
 }
 
-/// An event that has arrived.
+/// Events of one packet that has arrived.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Arrival<'a> {
+    /// The number of the first.
     pub(crate) counter: Counter,
+    /// When the last was.
     pub(crate) end: SessionNs,
-    pub(crate) packet: &'a [u8],
+    pub(crate) events: Events<'a>,
     pub(crate) order: Order,
     pub(crate) now: Duration,
+}
+
+/// Consecutive events of one packet: all of them, or some.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Events<'a> {
+    pub(crate) packet: &'a [u8],
+    /// How many of the packet's events come before these.
+    pub(crate) skip: u32,
+    pub(crate) count: u32,
+    /// How many events the packet has.
+    pub(crate) total: u32,
+}
+
+impl<'a> Events<'a> {
+    /// All events of a packet.
+    pub(crate) fn all(packet: &'a [u8], count: u32) -> Self {
+        Self { packet, skip: 0, count, total: count }
+    }
+
+    /// Those of these events that are in a range, where the first of them lies at `at`.
+    fn slice(&self, at: Position, first: Position, end: Position) -> Self {
+        let skipped = u32::try_from(first.0.saturating_sub(at.0)).unwrap_or(u32::MAX).min(self.count);
+        let length = u32::try_from(end.0.saturating_sub(first.0)).unwrap_or(u32::MAX);
+        Self { skip: self.skip + skipped, count: length.min(self.count - skipped), ..*self }
+    }
+
+    /// Whether they end with the last event of the packet.
+    pub(crate) fn ends_whole(&self) -> bool {
+        self.skip + self.count == self.total
+    }
 }
 
 /// What a stream needs of its surroundings.
@@ -77,8 +112,9 @@ pub(crate) struct Stream {
     restarted_at: Option<SessionNs>,
     /// The latest time of an event passed on.
     latest: SessionNs,
-    held: Held,
-    told: Told,
+    held: ReorderBuffer,
+    /// What the agent says it dropped, before the stream has come there.
+    dropped: DroppedRanges,
     /// The end of the stream as far as it was known at a time, while events before it are missing.
     tail: Option<(Position, Duration)>,
     /// How many events the stream is known to have produced.
@@ -101,8 +137,8 @@ impl Stream {
             only_zeros: true,
             restarted_at: None,
             latest: SessionNs(0),
-            held: Held::default(),
-            told: Told::default(),
+            held: ReorderBuffer::default(),
+            dropped: DroppedRanges::default(),
             tail: None,
             known: next,
             filled: Duration::ZERO,
@@ -130,23 +166,24 @@ impl Stream {
         !self.held.is_empty() || self.tail.is_some()
     }
 
-    /// An event has arrived.
+    /// Events have arrived.
     #[inline]
     pub(crate) fn arrive(&mut self, arrival: &Arrival<'_>, around: &mut Surroundings<'_>) {
         let in_order = arrival.counter == self.expected() && self.started;
-        if in_order && !self.is_waiting() && self.told.is_empty() && self.restarted_at.is_none() {
+        if in_order && !self.is_waiting() && self.dropped.is_empty() && self.restarted_at.is_none() {
             self.only_zeros = false;
-            self.pass_on(arrival.packet, arrival.end, around);
+            self.pass_on(&arrival.events, arrival.end, around);
         } else {
             self.arrive_slowly(arrival, around);
         }
     }
 
     fn arrive_slowly(&mut self, arrival: &Arrival<'_>, around: &mut Surroundings<'_>) {
-        let Arrival { counter, end, packet, order, now } = *arrival;
+        let Arrival { counter, end, events, order, now } = *arrival;
         if self.restarted_at.is_some_and(|at| end <= at) {
-            return self.too_late(around);
+            return self.too_late(events.count, around);
         }
+        let lone_zero = counter.0 == 0 && events.total == 1;
         if order != Order::Promised {
             if !self.started {
                 self.start_anew(counter, around.config);
@@ -156,21 +193,25 @@ impl Stream {
             }
         }
         self.started = true;
-        self.only_zeros &= counter.0 == 0;
+        self.only_zeros &= lone_zero;
         let ahead = counter.ahead_of(self.expected());
         let position = match order {
             Order::Promised => self.next.nearest(counter),
             _ => Position(self.next.0.saturating_add_signed(ahead.into())),
         };
-        if position == self.next {
+        let behind = Position(position.0.saturating_add(events.count.into()));
+        if position <= self.next && behind > self.next {
+            // What was here before is left out.
+            self.twice(u32::try_from(self.next.0 - position.0).unwrap_or(u32::MAX), around);
             self.filled = now;
-            self.pass_on(packet, end, around);
+            let events = events.slice(position, self.next, behind);
+            self.pass_on(&events, end, around);
             self.settle(around);
         } else if position > self.next {
             match order {
                 Order::Kept => {
                     self.declare(position, &Cause::Network, around);
-                    self.pass_on(packet, end, around);
+                    self.pass_on(&events, end, around);
                     self.settle(around);
                 }
                 _ => self.hold(position, arrival, around),
@@ -183,13 +224,13 @@ impl Stream {
             self.restarted_at = (order == Order::Loose && end > self.latest).then_some(self.latest);
             self.latest = self.latest.min(end);
             self.start_anew(counter, around.config);
-            self.only_zeros = counter.0 == 0;
+            self.only_zeros = lone_zero;
             // Now it lies at `next` or ahead of it, so this does not come here again.
             return self.arrive_slowly(arrival, around);
         } else if self.gaps.iter().any(|(first, end)| (*first..*end).contains(&position)) {
-            self.too_late(around);
+            self.too_late(events.count, around);
         } else {
-            self.twice(around);
+            self.twice(events.count, around);
         }
         self.watch_tail(now);
     }
@@ -220,66 +261,93 @@ impl Stream {
         }
     }
 
-    /// The event at `next` is here.
+    /// The events from `next` on are here.
     #[inline]
-    fn pass_on(&mut self, packet: &[u8], end: SessionNs, around: &mut Surroundings<'_>) {
-        around.out.event(self.id, self.next, packet);
-        around.counts.written += 1;
+    fn pass_on(&mut self, events: &Events<'_>, end: SessionNs, around: &mut Surroundings<'_>) {
+        around.out.events(self.id, self.next, events);
+        around.counts.written += u64::from(events.count);
         self.latest = self.latest.max(end);
-        self.next.0 += 1;
+        self.next.0 += u64::from(events.count);
     }
 
-    fn too_late(&self, around: &mut Surroundings<'_>) {
-        around.tally.late += 1;
-        around.counts.late += 1;
+    fn too_late(&self, count: u32, around: &mut Surroundings<'_>) {
+        around.tally.late += u64::from(count);
+        around.counts.late += u64::from(count);
     }
 
-    fn twice(&self, around: &mut Surroundings<'_>) {
-        around.tally.duplicates += 1;
-        around.counts.duplicates += 1;
+    fn twice(&self, count: u32, around: &mut Surroundings<'_>) {
+        around.tally.duplicates += u64::from(count);
+        around.counts.duplicates += u64::from(count);
     }
 
-    /// Keeps an event until those before it are settled.
+    /// Keeps events until those before them are settled.
     fn hold(&mut self, position: Position, arrival: &Arrival<'_>, around: &mut Surroundings<'_>) {
-        let charge = held::charge(arrival.packet);
-        if self.held.contains(position) {
-            return self.twice(around);
+        let Arrival { events, end, now, order, .. } = *arrival;
+        let charge = charge(events.packet);
+        let behind = Position(position.0.saturating_add(events.count.into()));
+        let mut new = 0;
+        let mut at = position;
+        // Those that wait already are not kept twice.
+        while let Some((first, until)) = self.held.first_hole(at.max(self.next), behind) {
+            let piece = events.slice(position, first, until);
+            new += piece.count;
+            at = until;
+            if !self.make_room(first, charge, order, around) {
+                self.pass_on(&piece, end, around);
+                self.settle(around);
+                continue;
+            }
+            around.counts.held_bytes_now += charge;
+            around.tally.held_bytes += charge;
+            self.held.insert(first, HeldEvents::new(&piece, end, now));
         }
-        // Where it does not fit the window, what has been missing longest is given up.
+        self.twice(events.count - new, around);
+        self.settle(around);
+    }
+
+    /// Makes room for a packet to wait: where there is none, what has been missing longest is given up. Returns whether
+    /// it has to wait at all after that.
+    fn make_room(&mut self, position: Position, charge: usize, order: Order, around: &mut Surroundings<'_>) -> bool {
         while position > self.next {
-            let fits_window = position.0 - self.next.0 < around.config.reorder_packets;
+            // Agents say how far they are, so a number far ahead is as good as any. Of others it may be anything.
+            let distance = position.0 - self.next.0;
+            let most = around.config.reorder_packets;
+            let is_near = order == Order::Promised || distance < most;
+            let fits_window = is_near && (self.held.len() as u64) < most;
             if fits_window && around.has_room(charge) {
-                around.counts.held_bytes_now += charge;
-                around.tally.held_bytes += charge;
-                self.held.insert(position, arrival);
-                return self.settle(around);
+                return true;
             }
             let cause = if fits_window { Cause::Collector("memory".into()) } else { Cause::Network };
-            let fitting = Position(position.0.saturating_sub(around.config.reorder_packets - 1));
-            let end = if fits_window { position } else { fitting };
+            let end = if is_near { position } else { Position(position.0.saturating_sub(most - 1)) };
             let end = self.held.first().map_or(end, |first| first.min(end));
             self.declare(end, &cause, around);
             self.settle(around);
         }
-        self.pass_on(arrival.packet, arrival.end, around);
-        self.settle(around);
+        false
     }
 
     /// Passes on what lies at `next`: events that waited, and what the agent said it dropped.
     fn settle(&mut self, around: &mut Surroundings<'_>) {
         loop {
-            if let Some(event) = self.held.take(self.next) {
-                around.counts.held_bytes_now -= held::charge(&event.packet);
-                around.tally.held_bytes -= held::charge(&event.packet);
-                self.pass_on(&event.packet, event.end, around);
-            } else if let Some((end, cause)) = self.told.at(self.next) {
+            if let Some((first, held)) = self.held.take(self.next) {
+                let events = held.events();
+                around.counts.held_bytes_now -= charge(events.packet);
+                around.tally.held_bytes -= charge(events.packet);
+                let behind = Position(first.0.saturating_add(events.count.into()));
+                let rest = events.slice(first, self.next, behind);
+                // Some may have come again in another packet, and gone by.
+                self.twice(events.count - rest.count, around);
+                if rest.count > 0 {
+                    self.pass_on(&rest, held.end, around);
+                }
+            } else if let Some((end, cause)) = self.dropped.at(self.next) {
                 let end = self.held.first().map_or(end, |first| first.min(end));
                 self.missing(end, cause, around);
             } else {
                 break;
             }
         }
-        self.told.forget_before(self.next);
+        self.dropped.forget_before(self.next);
     }
 
     /// Begins to wait for what is known to have been produced, or ends it.
@@ -293,10 +361,10 @@ impl Stream {
     /// What is missing before `end`, where an event waits or nothing does, will not come.
     fn declare(&mut self, end: Position, cause: &Cause, around: &mut Surroundings<'_>) {
         while self.next < end {
-            match self.told.at(self.next) {
-                Some((told, cause)) => self.missing(told.min(end), cause, around),
+            match self.dropped.at(self.next) {
+                Some((known, cause)) => self.missing(known.min(end), cause, around),
                 None => {
-                    let until = self.told.after(self.next).map_or(end, |told| told.min(end));
+                    let until = self.dropped.after(self.next).map_or(end, |first| first.min(end));
                     self.missing(until, cause.clone(), around);
                 }
             }
@@ -318,7 +386,7 @@ impl Stream {
     /// The agent dropped events, and says so.
     pub(crate) fn dropped(&mut self, lost: &Dropped<'_>, cause: Cause, now: Duration, around: &mut Surroundings<'_>) {
         let end = Position(lost.first.0.saturating_add(lost.count));
-        self.told.insert(lost.first.max(self.next), end, cause);
+        self.dropped.insert(lost.first.max(self.next), end, cause);
         self.known = self.known.max(end);
         self.settle(around);
         self.watch_tail(now);
@@ -384,12 +452,12 @@ impl Stream {
         self.asked = Some(now);
         let mut ranges = Vec::new();
         let mut from = self.next;
-        let ends = self.held.positions().chain(self.tail.map(|(tail, _)| tail));
-        for end in ends {
-            if end > from && ranges.len() < limit {
-                ranges.push((from, end.0 - from.0));
+        let tail = self.tail.map(|(tail, _)| (tail, tail));
+        for (first, end) in self.held.ranges().chain(tail) {
+            if first > from && ranges.len() < limit {
+                ranges.push((from, first.0 - from.0));
             }
-            from = from.max(Position(end.0.saturating_add(1)));
+            from = from.max(end);
         }
         ranges
     }

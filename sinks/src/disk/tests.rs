@@ -170,7 +170,7 @@ impl Scene {
         let plain = Event { stamp: Stamp::default(), description: "plain", attributes: Attributes::default() };
         plain.encode(&mut bytes).expect("it can be written");
         let length = u32::try_from(bytes.len()).expect("small");
-        let run = Run { stream: StreamId(3), first: Position(self.next), events: calls + 1, bytes: length };
+        let run = Run { stream: StreamId(3), first: Position(self.next), events: calls + 1, bytes: length, skip: 0 };
         self.next += u64::from(calls) + 1;
         let batch = Batch { session: Arc::clone(&self.session), bytes: bytes.into(), runs: vec![run] };
         self.sink.events(&Arc::new(batch))

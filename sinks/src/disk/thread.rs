@@ -110,7 +110,9 @@ impl OpenThread {
                     let (kind, attributes) = (EventKind::Call, event.attributes);
                     self.append_other(&event.stamp, event.description, kind, attributes, appending)
                 }
-                Message::Option(_) | Message::Metadata(_) | Message::BadOption { .. } => return (done, Stop::Refused),
+                Message::Run(_) | Message::Option(_) | Message::Metadata(_) | Message::BadOption { .. } => {
+                    return (done, Stop::Refused);
+                }
             };
             match appended {
                 Ok(_) => done += 1,

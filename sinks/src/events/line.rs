@@ -43,7 +43,7 @@ impl<'b> Line<'b> {
             Message::Function(event) => (&event.stamp, event.kind.description()),
             Message::Runtime(event) => (&event.stamp, "runtime"),
             Message::Event(event) => (&event.stamp, "event"),
-            Message::Option(_) | Message::Metadata(_) | Message::BadOption { .. } => return,
+            Message::Run(_) | Message::Option(_) | Message::Metadata(_) | Message::BadOption { .. } => return,
         };
         to.extend_from_slice(start);
         let mut line = Self { to };

@@ -168,6 +168,7 @@ pub(crate) fn batch(session: &Arc<Session>, runs: &[(u32, u64, Vec<Vec<u8>>)]) -
             first: Position(*first),
             events: u32::try_from(packets.len()).expect("few"),
             bytes: u32::try_from(bytes.len() - before).expect("small"),
+            skip: 0,
         }
     });
     let runs = runs.collect();

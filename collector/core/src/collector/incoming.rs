@@ -191,13 +191,17 @@ impl Collector {
 
     /// A packet of a session that has ended, or that there is no room for.
     fn take_without_session(&mut self, now: Duration, peer: Peer, message: &Message<'_>, bytes: &[u8]) {
-        let is_event = matches!(message, Message::Function(_) | Message::Runtime(_) | Message::Event(_));
+        let events = match message {
+            Message::Run(run) => u64::from(run.count),
+            Message::Function(_) | Message::Runtime(_) | Message::Event(_) => 1,
+            Message::Option(_) | Message::Metadata(_) | Message::BadOption { .. } => 0,
+        };
         let past = match self.bindings.get(&peer) {
             Some(Binding::Past(id)) => self.past.session_mut(*id),
             _ => None,
         };
         match past {
-            Some(_) if is_event => self.counts.late += 1,
+            Some(_) if events > 0 => self.counts.late += events,
             Some(session) => {
                 let option = match message {
                     Message::Option(known) => Some(&known.option),
@@ -209,8 +213,7 @@ impl Collector {
                 session.acknowledge_again(option, bytes, now + self.config.ack_time);
                 self.answering.extend(session.id());
             }
-            None if is_event => self.counts.refused_session_events += 1,
-            None => {}
+            None => self.counts.refused_session_events += events,
         }
     }
 }
@@ -218,9 +221,10 @@ impl Collector {
 #[inline]
 fn give(session: &mut Session, message: &Message<'_>, bytes: &[u8], around: &mut Around<'_>) {
     let option = match message {
-        Message::Function(event) => return session.event(&event.stamp, bytes, around),
-        Message::Runtime(event) => return session.event(&event.stamp, bytes, around),
-        Message::Event(event) => return session.event(&event.stamp, bytes, around),
+        Message::Run(run) => return session.events(&run.stamp, run.count, bytes, around),
+        Message::Function(event) => return session.events(&event.stamp, 1, bytes, around),
+        Message::Runtime(event) => return session.events(&event.stamp, 1, bytes, around),
+        Message::Event(event) => return session.events(&event.stamp, 1, bytes, around),
         Message::Option(known) => Some(&known.option),
         Message::Metadata(_) => None,
         Message::BadOption { .. } => {

@@ -158,7 +158,7 @@ impl Engine {
             Message::Function(event) => event.stamp.end,
             Message::Runtime(event) => event.stamp.end,
             Message::Event(event) => event.stamp.end,
-            Message::Option(_) | Message::Metadata(_) | Message::BadOption { .. } => return,
+            Message::Run(_) | Message::Option(_) | Message::Metadata(_) | Message::BadOption { .. } => return,
         };
         thread.next = Position(position.0.saturating_add(1));
         if !thread.gaps.is_empty() {
@@ -179,7 +179,7 @@ impl Engine {
             }
             Message::Runtime(event) => self.runtime(index, position, event, names),
             Message::Event(event) => thread.plain.event(stream, position, event, &mut self.out),
-            Message::Option(_) | Message::Metadata(_) | Message::BadOption { .. } => {}
+            Message::Run(_) | Message::Option(_) | Message::Metadata(_) | Message::BadOption { .. } => {}
         }
         if !self.out.told.is_empty() {
             self.put_in_order(index);

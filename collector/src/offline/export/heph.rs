@@ -102,7 +102,7 @@ impl<W: Write + Send> MessageConsumer for Replay<W> {
                 run.events += 1;
                 run.bytes += bytes;
             }
-            _ => self.runs.push(Run { stream, first: position, events: 1, bytes }),
+            _ => self.runs.push(Run { stream, first: position, events: 1, bytes, skip: 0 }),
         }
         self.next.insert(stream, Position(position.0.saturating_add(1)));
         self.events += 1;

@@ -63,7 +63,7 @@ impl Scene {
         let mut packet = Vec::new();
         message.encode(&mut packet).expect("it fits");
         let bytes = u32::try_from(packet.len()).expect("small");
-        let run = Run { stream: StreamId(stream), first: Position(*next), events: 1, bytes };
+        let run = Run { stream: StreamId(stream), first: Position(*next), events: 1, bytes, skip: 0 };
         *next += 1;
         self.sent.entry(stream).or_default().push(packet.clone());
         let batch = Batch { session: Arc::clone(&self.session), bytes: packet.into(), runs: vec![run] };

@@ -73,7 +73,7 @@ fn session(name: &str) -> Arc<Session> {
 }
 
 fn events(session: &Arc<Session>, stream: u32, first: u64, bytes: usize) -> Item {
-    let run = Run { stream: StreamId(stream), first: Position(first), events: 1, bytes: 0 };
+    let run = Run { stream: StreamId(stream), first: Position(first), events: 1, bytes: 0, skip: 0 };
     Item::Events(Arc::new(Batch { session: session.clone(), bytes: Bytes::from(vec![0; bytes]), runs: vec![run] }))
 }
 

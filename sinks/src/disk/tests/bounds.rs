@@ -85,7 +85,7 @@ fn what_is_lost_is_counted_however_many_events_an_agent_claims_to_have_dropped()
     let session = Arc::clone(&scene.session);
     let gap = Gap { stream: StreamId(3), first: Position(0), count: u64::MAX, cause: "agent:full".into() };
     scene.sink.gap(&session, &gap).expect("it takes gaps");
-    let run = Run { stream: StreamId(3), first: Position(u64::MAX), events: 7, bytes: 0 };
+    let run = Run { stream: StreamId(3), first: Position(u64::MAX), events: 7, bytes: 0, skip: 0 };
     let batch = Batch { session: Arc::clone(&session), bytes: Vec::new().into(), runs: vec![run] };
     scene.sink.events(&Arc::new(batch)).expect("it takes what there is");
     assert_eq!(scene.sink.counters().lost_events(), 7);
@@ -126,7 +126,7 @@ fn deep(scene: &mut Scene, stream: u32, depth: u32) {
         event.encode(&mut bytes).expect("it can be written");
     }
     let length = u32::try_from(bytes.len()).expect("small");
-    let run = Run { stream: StreamId(stream), first: Position(0), events: 2, bytes: length };
+    let run = Run { stream: StreamId(stream), first: Position(0), events: 2, bytes: length, skip: 0 };
     let batch = Batch { session: Arc::clone(&scene.session), bytes: bytes.into(), runs: vec![run] };
     scene.sink.events(&Arc::new(batch)).expect("it takes events");
 }

@@ -8,9 +8,9 @@ use crate::Cause;
 
 /// Ranges that will not come, by their first position. No two overlap.
 #[derive(Debug, Default)]
-pub(super) struct Told(BTreeMap<Position, (Position, Cause)>);
+pub(super) struct DroppedRanges(BTreeMap<Position, (Position, Cause)>);
 
-impl Told {
+impl DroppedRanges {
     /// How many ranges are remembered. Those beyond are found missing like any other.
     const MAX: usize = 4096;
 
@@ -18,7 +18,7 @@ impl Told {
         self.0.is_empty()
     }
 
-    /// The events from `first` to `end` were dropped. What has been told before stays as it was told.
+    /// The events from `first` to `end` were dropped. What is known already stays as it is.
     pub(super) fn insert(&mut self, first: Position, end: Position, cause: Cause) {
         let mut from = first;
         while from < end && self.0.len() < Self::MAX {
