@@ -102,6 +102,9 @@ pub(crate) struct RunArgs {
     /// Tell what has been counted every so often; on a terminal there is a live line instead
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = tenth_of_a_second)]
     pub(crate) stats: Period,
+    /// Record with this many threads; each session belongs to one of them. Half as many as there are processors by default
+    #[arg(long, value_name = "COUNT")]
+    pub(crate) recorders: Option<usize>,
     /// Serve all counters as Prometheus text at this address
     #[arg(long, value_name = "ADDR:PORT")]
     pub(crate) metrics: Option<SocketAddr>,

@@ -14,10 +14,10 @@ use collector_core::{Config, How};
 
 use crate::{
     args::{self, IngestArgs},
-    hub::Hub,
     notices::Notices,
+    receiver::Receiver,
+    recorder::Recorders,
     service, settings,
-    tee::Tee,
 };
 
 /// What is read at a time.
@@ -32,7 +32,8 @@ pub(crate) fn run(args: &IngestArgs) -> Result<ExitCode> {
         Box::new(File::open(&args.input).with_context(|| format!("cannot open {name}"))?)
     };
     let notices = Arc::new(Notices::new());
-    let tee = Tee::open(&sinks, &args.spans.config(), args.limits.memory.0, &notices)?;
+    // There is one file, and its sessions follow one another.
+    let recorders = Recorders::start(&sinks, &args.spans.config(), args.limits.memory.0, 1, &notices)?;
     // A file is never silent, and nobody floods us with one. Where it has more sessions than may be open, the one that
     // was longest without a packet is over.
     let config = Config {
@@ -40,8 +41,8 @@ pub(crate) fn run(args: &IngestArgs) -> Result<ExitCode> {
         evict_time: Duration::ZERO,
         ..settings::core_config(&args.limits, Duration::MAX)
     };
-    let hub = Hub::new(config, settings::catalog_limits(&args.limits), tee, notices);
-    hub.post.add_stream(0, format!("file {name}"), None);
+    let receiver = Receiver::new(config, settings::catalog_limits(&args.limits), recorders, notices);
+    receiver.post.add_stream(0, format!("file {name}"), None);
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().context("cannot start the runtime")?;
     runtime.block_on(async {
@@ -56,31 +57,32 @@ pub(crate) fn run(args: &IngestArgs) -> Result<ExitCode> {
                 Err(error) => break Err(error),
                 Ok(read) => read,
             };
-            hub.ledger.tcp_bytes.fetch_add(read as u64, Relaxed);
+            receiver.ledger.tcp_bytes.fetch_add(read as u64, Relaxed);
             filled += read;
-            let consumed = hub.bytes(0, buffer.get(..filled).unwrap_or_default(), read == 0).await;
+            let consumed = receiver.bytes(0, buffer.get(..filled).unwrap_or_default(), read == 0);
             if read == 0 {
                 break Ok(());
             }
             buffer.copy_within(consumed..filled, 0);
             filled -= consumed;
-            hub.tick().await;
+            receiver.tick();
+            receiver.room().await;
         };
-        hub.disconnected(0).await;
-        let finished = hub.finish(How::Closed).await;
-        hub.notices.say_always(service::total(&hub));
-        let skipped = hub.ledger.core().skipped_bytes;
+        receiver.disconnected(0);
+        let finished = receiver.finish(How::Closed).await;
+        receiver.notices.say_always(service::total(&receiver));
+        let skipped = receiver.ledger.core().skipped_bytes;
         if skipped > 0 {
-            hub.notices.say_always(format!("{skipped} bytes of {name} are no packets and were skipped"));
+            receiver.notices.say_always(format!("{skipped} bytes of {name} are no packets and were skipped"));
         }
-        hub.notices.finish();
+        receiver.notices.finish();
         result.with_context(|| format!("cannot read {name} to its end"))?;
-        let core = hub.ledger.core();
+        let core = receiver.ledger.core();
         if core.sessions == 0 {
             bail!("{name} has no packet in it");
         }
         let refused = core.refused_sessions > 0 || core.refused_stream_events > 0;
-        let whole = !refused && hub.ledger.lost_by_disks() == 0;
+        let whole = !refused && receiver.ledger.lost_by_disks() == 0;
         Ok(if finished && whole { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     })
 }

@@ -2,14 +2,14 @@
 //! what was written.
 //!
 //! ```text
-//! udp, tcp, ingest ─▶ hub (core) ─▶ tee ─▶ a lane and a thread for each sink
+//! udp, tcp, ingest ─▶ receiver (core) ─▶ tee ─▶ a lane and a thread for each sink
 //!                      └─▶ post ─▶ the agents
 //! ```
 
 #![forbid(unsafe_code)]
 
 mod args;
-mod hub;
+
 mod ingest;
 mod listen;
 mod manual;
@@ -18,13 +18,15 @@ mod names;
 mod notices;
 mod offline;
 mod quantity;
+mod receiver;
+mod recorder;
 mod service;
 mod settings;
 mod sink_spec;
 mod status;
 mod summary;
 mod tcp;
-mod tee;
+
 mod udp;
 
 use std::process::ExitCode;

@@ -13,7 +13,7 @@ use tokio::{
     time::timeout,
 };
 
-use crate::hub::Hub;
+use crate::{receiver::Receiver, recorder::SinkCounters};
 
 /// How many may ask at a time.
 const ASKERS: usize = 16;
@@ -25,16 +25,16 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const MAX_REQUEST: usize = 8 << 10;
 
 /// Answers for ever.
-pub(crate) async fn serve(hub: Arc<Hub>, listener: TcpListener) {
+pub(crate) async fn serve(receiver: Arc<Receiver>, listener: TcpListener) {
     let askers = Arc::new(Semaphore::new(ASKERS));
     loop {
         let Ok(permit) = askers.clone().acquire_owned().await else { return };
         match listener.accept().await {
             Ok((stream, _)) => {
-                let hub = hub.clone();
+                let receiver = receiver.clone();
                 tokio::spawn(async move {
                     // Whoever asks badly or leaves early gets no answer.
-                    _ = timeout(PATIENCE, answer(&hub, stream)).await;
+                    _ = timeout(PATIENCE, answer(&receiver, stream)).await;
                     drop(permit);
                 });
             }
@@ -43,7 +43,7 @@ pub(crate) async fn serve(hub: Arc<Hub>, listener: TcpListener) {
     }
 }
 
-async fn answer(hub: &Hub, mut stream: TcpStream) -> std::io::Result<()> {
+async fn answer(receiver: &Receiver, mut stream: TcpStream) -> std::io::Result<()> {
     let mut request = Vec::new();
     while !request.windows(4).any(|end| end == b"\r\n\r\n") && request.len() < MAX_REQUEST {
         let mut buffer = [0; 1024];
@@ -53,7 +53,7 @@ async fn answer(hub: &Hub, mut stream: TcpStream) -> std::io::Result<()> {
         }
     }
     let found = request.starts_with(b"GET /metrics ") || request.starts_with(b"GET / ");
-    let (status, body) = if found { ("200 OK", text(hub)) } else { ("404 Not Found", "see /metrics\n".into()) };
+    let (status, body) = if found { ("200 OK", text(receiver)) } else { ("404 Not Found", "see /metrics\n".into()) };
     let head = format!(
         "HTTP/1.1 {status}\r\nContent-Type: text/plain; version=0.0.4\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
         body.len()
@@ -64,8 +64,8 @@ async fn answer(hub: &Hub, mut stream: TcpStream) -> std::io::Result<()> {
 }
 
 /// All counters.
-pub(crate) fn text(hub: &Hub) -> String {
-    let (ledger, core) = (&hub.ledger, hub.ledger.core());
+pub(crate) fn text(receiver: &Receiver) -> String {
+    let (ledger, core) = (&receiver.ledger, receiver.ledger.core());
     let mut text = Text::default();
     text.gauge("sessions_open", "Sessions that have not ended.", core.sessions_open);
     text.counter("sessions_total", "Sessions that have started.", core.sessions);
@@ -79,6 +79,7 @@ pub(crate) fn text(hub: &Hub) -> String {
     text.counter("events_late_total", "Events that arrived after their gap was declared.", core.late);
     text.counter("options_late_total", "Options that arrived after their session ended.", core.late_options);
     text.counter("events_duplicate_total", "Events that arrived again.", core.duplicates);
+    text.counter("events_untaken_total", "Events not taken while the recorders had no room.", core.untaken);
     text.counter("stream_restarts_total", "Counters that started anew.", core.restarts);
     text.counter("options_total", "Option packets that arrived.", core.options);
     text.counter("bad_options_total", "Options of the profile that could not be read.", core.bad_options);
@@ -95,14 +96,14 @@ pub(crate) fn text(hub: &Hub) -> String {
     text.gauge("connections_open", "TCP connections.", ledger.connections_open.load(Relaxed));
     text.counter("connections_total", "TCP connections accepted.", ledger.connections.load(Relaxed));
     text.gauge("catalog_bytes", "Memory for names.", ledger.catalog_bytes.load(Relaxed));
-    refused(&mut text, hub);
-    sinks(&mut text, hub);
+    refused(&mut text, receiver);
+    sinks(&mut text, receiver);
     text.0
 }
 
-fn refused(text: &mut Text, hub: &Hub) {
-    let (ledger, core) = (&hub.ledger, hub.ledger.core());
-    let refused = &ledger.refused;
+fn refused(text: &mut Text, receiver: &Receiver) {
+    let (ledger, core) = (&receiver.ledger, receiver.ledger.core());
+    let catalogs = &core.refused_by_catalogs;
     text.family("refused_total", "counter", "What was refused because a limit was reached.");
     let counts = [
         ("sessions", core.refused_sessions),
@@ -110,40 +111,40 @@ fn refused(text: &mut Text, hub: &Hub) {
         ("datagrams", core.refused_datagrams),
         ("streams", core.refused_stream_events),
         ("connections", ledger.connections_refused.load(Relaxed)),
-        ("functions", refused.functions.load(Relaxed)),
-        ("modules", refused.modules.load(Relaxed)),
-        ("threads", refused.threads.load(Relaxed)),
-        ("options", refused.others.load(Relaxed)),
-        ("name_ends", refused.names_cut.load(Relaxed)),
+        ("functions", catalogs.functions),
+        ("modules", catalogs.modules),
+        ("threads", catalogs.threads),
+        ("options", catalogs.others),
+        ("name_ends", catalogs.names_cut),
     ];
     for (what, count) in counts {
         text.sample("refused_total", &[("what", what)], count);
     }
 }
 
-fn sinks(text: &mut Text, hub: &Hub) {
-    let lanes = &hub.ledger.lanes;
-    let mut each = |name: &str, kind: &str, help: &str, value: &dyn Fn(&crate::tee::LaneCounters) -> u64| {
+fn sinks(text: &mut Text, receiver: &Receiver) {
+    let sinks = &receiver.ledger.sinks;
+    let mut each = |name: &str, kind: &str, help: &str, value: &dyn Fn(&SinkCounters) -> u64| {
         text.family(name, kind, help);
-        for (sink, lane) in lanes {
-            text.sample(name, &[("sink", sink)], value(lane));
+        for (sink, counters) in sinks {
+            text.sample(name, &[("sink", sink)], value(counters));
         }
     };
-    each("sink_queue_bytes", "gauge", "Bytes that wait for a sink.", &|lane| lane.queued_bytes.load(Relaxed));
-    each("sink_events_total", "counter", "Events that a sink took.", &|lane| lane.events.load(Relaxed));
-    each("sink_spans_total", "counter", "Spans that a sink took, notices of open ones included.", &|lane| {
-        lane.spans.load(Relaxed)
+    each("sink_queue_bytes", "gauge", "Bytes that wait for a sink.", &|sink| receiver.ledger.waiting_bytes(sink));
+    each("sink_events_total", "counter", "Events that a sink took.", &|sink| sink.events.load(Relaxed));
+    each("sink_spans_total", "counter", "Spans that a sink took, notices of open ones included.", &|sink| {
+        sink.spans.load(Relaxed)
     });
-    each("sink_errors_total", "counter", "Calls of a sink that failed.", &|lane| lane.errors.load(Relaxed));
-    each("sink_lost_option_bytes_total", "counter", "Options that a sink was not given, in bytes.", &|lane| {
-        lane.lost_option_bytes.load(Relaxed)
+    each("sink_errors_total", "counter", "Calls of a sink that failed.", &|sink| sink.errors.load(Relaxed));
+    each("sink_lost_option_bytes_total", "counter", "Options that a sink was not given, in bytes.", &|sink| {
+        sink.lost_option_bytes.load(Relaxed)
     });
-    each("sink_closed", "gauge", "Whether nobody reads a sink any more.", &|lane| lane.closed.load(Relaxed).into());
+    each("sink_closed", "gauge", "Whether nobody reads a sink any more.", &|sink| sink.closed.load(Relaxed).into());
     text.family("sink_lost_events_total", "counter", "Events that a sink does not have.");
-    for (sink, lane) in lanes {
-        text.sample("sink_lost_events_total", &[("sink", sink)], hub.ledger.lost_by(sink, lane));
+    for (sink, counters) in sinks {
+        text.sample("sink_lost_events_total", &[("sink", sink)], receiver.ledger.lost_by(sink, counters));
     }
-    let disks = &hub.ledger.disks;
+    let disks = &receiver.ledger.disks;
     text.family("disk_written_bytes_total", "counter", "Bytes written to files.");
     for (sink, disk) in disks {
         text.sample("disk_written_bytes_total", &[("sink", sink)], disk.bytes_written());

@@ -3,7 +3,7 @@
 use std::{
     net::SocketAddr,
     process::ExitCode,
-    sync::{Arc, atomic::Ordering::Relaxed},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -12,22 +12,25 @@ use collector_core::How;
 use tokio::{
     net::{TcpListener, UdpSocket},
     signal::unix::{SignalKind, signal},
-    sync::{Notify, watch},
+    sync::Notify,
     time::MissedTickBehavior,
 };
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
     args::{self, RunArgs},
-    hub::Hub,
     listen::{self, Listening, Wanted},
     metrics,
     notices::Notices,
     quantity::{Size, count, counted},
+    receiver::Receiver,
+    recorder::Recorders,
     settings::{self, Shares},
-    status, tcp,
-    tee::{PATIENCE, Tee},
-    udp,
+    status, tcp, udp,
 };
+
+/// How long sinks that take nothing are waited for at the end.
+const PATIENCE: Duration = Duration::from_secs(15);
 
 /// How often the core is told the time.
 const TICK: Duration = Duration::from_millis(10);
@@ -48,14 +51,15 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode> {
             None => None,
         };
         let notices = Arc::new(Notices::new());
-        let tee = Tee::open(&sinks, &args.spans.config(), args.limits.memory.0, &notices)?;
+        let (memory, recorders) = (args.limits.memory.0, settings::recorders(args.recorders));
+        let recorders = Recorders::start(&sinks, &args.spans.config(), memory, recorders, &notices)?;
         let mut config = settings::core_config(&args.limits, args.session_timeout.0);
         if let Some(smallest) = listening.iter().filter(|one| one.udp.is_some()).map(|one| one.receive_buffer).min() {
             // Datagrams take more room in the system than they have bytes.
             config.window_bytes = (smallest as u64 / 4).max(64 << 10);
         }
-        let hub = Arc::new(Hub::new(config, settings::catalog_limits(&args.limits), tee, notices));
-        serve(args, &hub, listening, metrics).await
+        let receiver = Arc::new(Receiver::new(config, settings::catalog_limits(&args.limits), recorders, notices));
+        serve(args, &receiver, listening, metrics).await
     });
     // A sink that hangs has been given up by now, and is not to be waited for again.
     runtime.shutdown_background();
@@ -87,122 +91,122 @@ fn open(args: &RunArgs) -> Result<Vec<Listening>> {
 
 async fn serve(
     args: &RunArgs,
-    hub: &Arc<Hub>,
+    receiver: &Arc<Receiver>,
     listening: Vec<Listening>,
     metrics: Option<TcpListener>,
 ) -> Result<ExitCode> {
     let mut interrupts = signal(SignalKind::interrupt()).context("cannot handle SIGINT")?;
     let mut terminations = signal(SignalKind::terminate()).context("cannot handle SIGTERM")?;
-    let (stop, stopping) = watch::channel(false);
+    let stop = CancellationToken::new();
     let failed = Arc::new(Notify::new());
-    let mut receivers = Vec::new();
+    let receiving = TaskTracker::new();
     let mut sockets = Vec::new();
     let room = Shares::of(args.limits.memory.0).connections;
     let connections = Arc::new(tcp::Connections::new(args.max_connections, args.session_timeout.0, room));
     for one in listening {
         if let Some(socket) = one.udp {
             let socket = Arc::new(UdpSocket::from_std(socket)?);
-            hub.notices.say_always(format!(
+            receiver.notices.say_always(format!(
                 "listening udp {} receive-buffer {}",
                 socket.local_addr()?,
                 one.receive_buffer
             ));
-            let receiving = udp::receive(hub.clone(), sockets.len(), socket.clone(), stopping.clone());
-            let (notices, failed) = (hub.notices.clone(), failed.clone());
-            receivers.push(tokio::spawn(async move {
-                if let Err(error) = receiving.await {
+            let datagrams = udp::receive(receiver.clone(), sockets.len(), socket.clone(), stop.clone());
+            let (notices, failed) = (receiver.notices.clone(), failed.clone());
+            receiving.spawn(async move {
+                if let Err(error) = datagrams.await {
                     // A collector that hears nothing should not go on as if it did.
                     notices.say_always(format!("cannot receive over UDP any more: {error}"));
                     failed.notify_one();
                 }
-            }));
+            });
             sockets.push(socket);
         }
         if let Some(listener) = one.tcp {
             let listener = TcpListener::from_std(listener)?;
-            hub.notices.say_always(format!("listening tcp {}", listener.local_addr()?));
-            tokio::spawn(tcp::accept(hub.clone(), listener, connections.clone()));
+            receiver.notices.say_always(format!("listening tcp {}", listener.local_addr()?));
+            tokio::spawn(tcp::accept(receiver.clone(), listener, connections.clone()));
         }
     }
-    hub.post.set_sockets(sockets);
+    receiver.post.set_sockets(sockets);
     if let Some(listener) = metrics {
-        hub.notices.say_always(format!("metrics http://{}/metrics", listener.local_addr()?));
-        tokio::spawn(metrics::serve(hub.clone(), listener));
+        receiver.notices.say_always(format!("metrics http://{}/metrics", listener.local_addr()?));
+        tokio::spawn(metrics::serve(receiver.clone(), listener));
     }
-    for (sink, _) in &hub.ledger.lanes {
-        hub.notices.say_always(format!("writing to {sink}"));
+    for (sink, _) in &receiver.ledger.sinks {
+        receiver.notices.say_always(format!("writing to {sink}"));
     }
-    tokio::spawn(tick(hub.clone()));
-    let reporting = tokio::spawn(status::report(hub.clone(), args.stats.0));
+    tokio::spawn(tick(receiver.clone()));
+    let reporting = tokio::spawn(status::report(receiver.clone(), args.stats.0));
 
     let mut good = true;
     tokio::select! {
         _ = interrupts.recv() => {}
         _ = terminations.recv() => {}
-        () = hub.session_ended.notified(), if args.once => {}
+        () = receiver.session_ended.notified(), if args.once => {}
         () = failed.notified() => good = false,
     }
     // What the system has received is received. Whoever does not want to wait says so again.
-    hub.begin_end();
+    stop.cancel();
+    receiving.close();
     let finish = async {
-        _ = stop.send(true);
-        for receiver in receivers {
-            _ = receiver.await;
-        }
-        hub.finish(How::Stopped).await
+        receiving.wait().await;
+        receiver.finish(How::Stopped).await
     };
     let finished = tokio::select! {
         finished = finish => finished,
-        () = stalled(hub) => false,
+        () = stalled(receiver) => false,
         _ = interrupts.recv() => false,
         _ = terminations.recv() => false,
     };
-    hub.post.settle().await;
+    receiver.post.settle().await;
     reporting.abort();
-    hub.notices.status(String::new());
-    hub.notices.say_always(total(hub));
+    receiver.notices.status(String::new());
+    receiver.notices.say_always(total(receiver));
     if !finished {
-        hub.notices.say_always("not every sink could be finished; for disk: see `collector repair`");
+        receiver.notices.say_always("not every sink could be finished; for disk: see `collector repair`");
     }
-    hub.notices.finish();
-    let whole = finished && good && hub.ledger.lost_by_disks() == 0;
+    receiver.notices.finish();
+    let whole = finished && good && receiver.ledger.lost_by_disks() == 0;
     Ok(if whole { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 /// Returns when no sink has taken anything for too long, although something waits.
-async fn stalled(hub: &Hub) {
-    let mut last = (hub.ledger.taken(), Instant::now());
+async fn stalled(receiver: &Receiver) {
+    let mut last = (receiver.ledger.taken(), Instant::now());
     loop {
         tokio::time::sleep(Duration::from_millis(100)).await;
-        let taken = hub.ledger.taken();
+        let taken = receiver.ledger.taken();
         if taken != last.0 {
             last = (taken, Instant::now());
-        } else if last.1.elapsed() >= PATIENCE + PATIENCE / 2 {
-            for (sink, lane) in hub.ledger.lanes.iter().filter(|(_, lane)| lane.queued_bytes.load(Relaxed) > 0) {
-                let left = Size(lane.queued_bytes.load(Relaxed));
-                hub.notices.say_always(format!("sink {sink} takes nothing any more: {left} are given up"));
+        } else if last.1.elapsed() >= PATIENCE {
+            let ledger = &receiver.ledger;
+            let waiting = ledger.sinks.iter().map(|(sink, counters)| (sink, ledger.waiting_bytes(counters)));
+            for (sink, bytes) in waiting.filter(|(_, bytes)| *bytes > 0) {
+                let left = Size(bytes);
+                receiver.notices.say_always(format!("sink {sink} takes nothing any more: {left} are given up"));
             }
             return;
         }
     }
 }
 
-async fn tick(hub: Arc<Hub>) {
+async fn tick(receiver: Arc<Receiver>) {
     let mut interval = tokio::time::interval(TICK);
     interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         interval.tick().await;
-        hub.tick().await;
+        receiver.tick();
     }
 }
 
 /// What all sessions came to.
-pub(crate) fn total(hub: &Hub) -> String {
-    let core = hub.ledger.core();
+pub(crate) fn total(receiver: &Receiver) -> String {
+    let core = receiver.ledger.core();
     let mut line = format!(
         "{}, {} received: {} produced = {} written + {} missing",
         counted(core.sessions, "session"),
-        Size(hub.ledger.received_bytes()),
+        Size(receiver.ledger.received_bytes()),
         counted(core.produced(), "event"),
         count(core.written),
         count(core.missing()),
@@ -212,7 +216,7 @@ pub(crate) fn total(hub: &Hub) -> String {
         let (events, datagrams) = (count(refused), count(core.refused_datagrams));
         line += &format!("; refused by limits: {events} events, {datagrams} datagrams");
     }
-    let lost = hub.ledger.lost_by_sinks();
+    let lost = receiver.ledger.lost_by_sinks();
     if lost > 0 {
         line += &format!("; {} times an event was not kept by a sink", count(lost));
     }

@@ -2,8 +2,7 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use collector_core::Config;
-use sinks::CatalogLimits;
+use collector_core::{CatalogLimits, Config};
 
 use crate::{
     args::{LimitArgs, SinkArgs},
@@ -54,6 +53,12 @@ pub(crate) fn core_config(limits: &LimitArgs, session_timeout: Duration) -> Conf
         held_bytes: usize::try_from(Shares::of(limits.memory.0).held).unwrap_or(usize::MAX),
         ..Config::default()
     }
+}
+
+/// How many recorders there are: as many as asked for, or half as many as there are processors.
+pub(crate) fn recorders(wanted: Option<usize>) -> usize {
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    wanted.unwrap_or(processors / 2).clamp(1, 64)
 }
 
 /// The bounds of what is remembered of names.

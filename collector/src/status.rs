@@ -1,36 +1,35 @@
 //! How it goes: a line that changes on a terminal, lines now and then elsewhere.
 
 use std::{
-    sync::{Arc, atomic::Ordering::Relaxed},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
-use collector_core::Cause;
 use tokio::time::MissedTickBehavior;
 
 use crate::{
-    hub::Hub,
     quantity::{Size, count, counted},
+    receiver::Receiver,
 };
 
 /// How often the line on a terminal changes.
 const LIVE: Duration = Duration::from_millis(500);
 
 /// Tells how it goes, for ever.
-pub(crate) async fn report(hub: Arc<Hub>, every: Duration) {
-    let live = hub.notices.is_terminal();
+pub(crate) async fn report(receiver: Arc<Receiver>, every: Duration) {
+    let live = receiver.notices.is_terminal();
     let mut interval = tokio::time::interval(if live { LIVE } else { every });
     interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
     interval.tick().await;
-    let mut last = Reading::of(&hub);
+    let mut last = Reading::of(&receiver);
     loop {
         interval.tick().await;
-        let now = Reading::of(&hub);
-        let line = line(&hub, &last, &now);
+        let now = Reading::of(&receiver);
+        let line = line(&receiver, &last, &now);
         if live {
-            hub.notices.status(line);
-        } else if now.bytes != last.bytes || hub.ledger.core().sessions_open > 0 {
-            hub.notices.say_always(line);
+            receiver.notices.status(line);
+        } else if now.bytes != last.bytes || receiver.ledger.core().sessions_open > 0 {
+            receiver.notices.say_always(line);
         }
         last = now;
     }
@@ -44,16 +43,16 @@ struct Reading {
 }
 
 impl Reading {
-    fn of(hub: &Hub) -> Self {
-        Self { at: Instant::now(), events: hub.ledger.core().written, bytes: hub.ledger.received_bytes() }
+    fn of(receiver: &Receiver) -> Self {
+        Self { at: Instant::now(), events: receiver.ledger.core().written, bytes: receiver.ledger.received_bytes() }
     }
 }
 
-fn line(hub: &Hub, last: &Reading, now: &Reading) -> String {
-    let core = hub.ledger.core();
+fn line(receiver: &Receiver, last: &Reading, now: &Reading) -> String {
+    let core = receiver.ledger.core();
     let seconds = now.at.duration_since(last.at).as_secs_f64().max(1e-3);
     let rate = |now: u64, last: u64| (now.saturating_sub(last) as f64 / seconds) as u64;
-    let agents = core.missing.iter().filter(|(cause, _)| matches!(cause, Cause::Agent(_)));
+    let agents = core.missing.iter().filter(|(cause, _)| cause.agent_reason().is_some());
     let agents = agents.fold(0_u64, |sum, (_, count)| sum.saturating_add(*count));
     let mut line = format!(
         "{}, {} missing, {} events/s, {}/s, {}, {} dropped by agents",
@@ -64,9 +63,9 @@ fn line(hub: &Hub, last: &Reading, now: &Reading) -> String {
         counted(core.written, "event"),
         count(agents),
     );
-    for (name, lane) in &hub.ledger.lanes {
-        let lost = hub.ledger.lost_by(name, lane);
-        line += &format!("; {name} {} behind", Size(lane.queued_bytes.load(Relaxed)));
+    for (name, counters) in &receiver.ledger.sinks {
+        let lost = receiver.ledger.lost_by(name, counters);
+        line += &format!("; {name} {} behind", Size(receiver.ledger.waiting_bytes(counters)));
         if lost > 0 {
             line += &format!(", {} lost", count(lost));
         }

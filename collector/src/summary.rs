@@ -2,8 +2,8 @@
 
 use std::{fmt::Write, path::PathBuf, time::Duration};
 
-use collector_core::Summary;
-use sinks::Session;
+use codec::atf::{EndEntry, LimitEntry};
+use collector_core::{Ended, Session, Summary};
 
 use crate::quantity::{Period, count, counted};
 
@@ -45,6 +45,23 @@ pub(crate) fn line(
         _ = write!(line, "; in {}", place.display());
     }
     line
+}
+
+/// How a session ended, as sinks record it.
+pub(crate) fn ended(session: &Session, summary: &Summary) -> Ended {
+    let (how, code) = summary.how.word();
+    let clock = session.catalog().clock();
+    let at_ns = summary.at.map(|at| clock.map_or(at.0, |clock| clock.at(at).0));
+    let mut limits = Vec::new();
+    if summary.refused > 0 {
+        limits.push(LimitEntry {
+            reason: "collector:streams".into(),
+            detail: "events of streams beyond --max-streams".into(),
+            count: summary.refused,
+            ..LimitEntry::default()
+        });
+    }
+    Ended { end: EndEntry { how: how.into(), code, at_ns, ..EndEntry::default() }, limits }
 }
 
 /// The program, where it is known, and where it comes from. What comes from the wire is made fit to be printed.

@@ -17,7 +17,7 @@ use tokio::{
 };
 
 pub(crate) use self::connections::Connections;
-use crate::{hub::Hub, listen};
+use crate::{listen, receiver::Receiver};
 
 /// What a connection reads into at first.
 const SMALL_BUFFER: usize = 64 << 10;
@@ -32,21 +32,21 @@ const REPLIES: usize = 64;
 const REPLY_TIME: Duration = Duration::from_secs(10);
 
 /// Accepts connections for ever.
-pub(crate) async fn accept(hub: Arc<Hub>, listener: TcpListener, connections: Arc<Connections>) {
+pub(crate) async fn accept(receiver: Arc<Receiver>, listener: TcpListener, connections: Arc<Connections>) {
     loop {
         match listener.accept().await {
             Ok((stream, address)) => {
-                hub.ledger.connections.fetch_add(1, Relaxed);
+                receiver.ledger.connections.fetch_add(1, Relaxed);
                 if let Err(error) = listen::prepare(&stream) {
                     // It can be read all the same.
-                    hub.notices.say(format!("connection from {address}: {error}"));
+                    receiver.notices.say(format!("connection from {address}: {error}"));
                 }
-                connections.start(&hub, stream, address);
+                connections.start(&receiver, stream, address);
             }
             Err(error) => {
                 // Too many open files, or a connection that was gone already. Others will come.
-                hub.ledger.receive_errors.fetch_add(1, Relaxed);
-                hub.notices.say(format!("accepting a connection: {error}"));
+                receiver.ledger.receive_errors.fetch_add(1, Relaxed);
+                receiver.notices.say(format!("accepting a connection: {error}"));
                 tokio::time::sleep(Duration::from_millis(50)).await;
             }
         }
@@ -55,7 +55,7 @@ pub(crate) async fn accept(hub: Arc<Hub>, listener: TcpListener, connections: Ar
 
 /// What a connection has to go by.
 struct Connection {
-    hub: Arc<Hub>,
+    receiver: Arc<Receiver>,
     connections: Arc<Connections>,
     number: u64,
     /// Told when it has to make room for another. It is never just dropped: what it has received may be on its way to
@@ -67,14 +67,14 @@ impl Connection {
     async fn serve(self, stream: TcpStream, address: SocketAddr) {
         let (reader, writer) = stream.into_split();
         let (replies, outgoing) = mpsc::channel(REPLIES);
-        self.hub.post.add_stream(self.number, format!("tcp {address}"), Some(replies));
+        self.receiver.post.add_stream(self.number, format!("tcp {address}"), Some(replies));
         let writer = tokio::spawn(write(writer, outgoing));
         self.read(reader).await;
-        self.hub.post.remove_stream(self.number);
-        self.hub.disconnected(self.number).await;
+        self.receiver.post.remove_stream(self.number);
+        self.receiver.disconnected(self.number);
         writer.abort();
         self.connections.ended(self.number);
-        self.hub.ledger.connections_open.fetch_sub(1, Relaxed);
+        self.receiver.ledger.connections_open.fetch_sub(1, Relaxed);
     }
 
     /// Reads to the end, or until nothing whole has come for too long.
@@ -90,16 +90,18 @@ impl Connection {
             let read = tokio::select! {
                 read = reader.read(free) => read.unwrap_or(0),
                 () = tokio::time::sleep(patience) => {
-                    self.hub.ledger.connections_refused.fetch_add(1, Relaxed);
+                    self.receiver.ledger.connections_refused.fetch_add(1, Relaxed);
                     0
                 }
                 () = self.leave.notified() => 0,
             };
-            self.hub.ledger.tcp_bytes.fetch_add(read as u64, Relaxed);
+            self.receiver.ledger.tcp_bytes.fetch_add(read as u64, Relaxed);
             filled += read;
             let input = buffer.get(..filled).unwrap_or_default();
             self.connections.begin_work(self.number);
-            let consumed = self.hub.bytes(self.number, input, read == 0).await;
+            let consumed = self.receiver.bytes(self.number, input, read == 0);
+            // While the recorders have no room, the peer has to wait.
+            self.receiver.room().await;
             self.connections.end_work(self.number, consumed > 0);
             if read == 0 {
                 return;
@@ -111,7 +113,7 @@ impl Connection {
             let was_full = filled == buffer.len();
             filled -= consumed;
             if was_full && !self.grow(&mut buffer, filled, &mut room) {
-                self.hub.ledger.connections_refused.fetch_add(1, Relaxed);
+                self.receiver.ledger.connections_refused.fetch_add(1, Relaxed);
                 return;
             }
         }

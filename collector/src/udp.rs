@@ -7,9 +7,10 @@ use std::{
 };
 
 use quinn_udp::{BATCH_SIZE, RecvMeta, UdpSockRef, UdpSocketState};
-use tokio::{io::Interest, net::UdpSocket, sync::watch};
+use tokio::{io::Interest, net::UdpSocket};
+use tokio_util::sync::CancellationToken;
 
-use crate::hub::Hub;
+use crate::receiver::Receiver;
 
 /// The largest run of datagrams that the system hands over at once.
 const BUFFER_BYTES: usize = 64 << 10;
@@ -19,10 +20,10 @@ const LAST_TIME: Duration = Duration::from_millis(500);
 
 /// Receives until `stop` says so, and then what has arrived by then.
 pub(crate) async fn receive(
-    hub: Arc<Hub>,
+    receiver: Arc<Receiver>,
     number: usize,
     socket: Arc<UdpSocket>,
-    mut stop: watch::Receiver<bool>,
+    stop: CancellationToken,
 ) -> io::Result<()> {
     let state = UdpSocketState::new(UdpSockRef::from(&*socket))?;
     let mut memory = vec![0; BATCH_SIZE * BUFFER_BYTES];
@@ -32,12 +33,12 @@ pub(crate) async fn receive(
                 ready?;
                 false
             }
-            _ = stop.wait_for(|stop| *stop) => true,
+            () = stop.cancelled() => true,
         };
         // When it is to stop, what the system has received already still counts; but somebody may never stop sending.
         let deadline = Instant::now() + LAST_TIME;
         loop {
-            let more = receive_some(&hub, number, &socket, &state, &mut memory).await;
+            let more = receive_some(&receiver, number, &socket, &state, &mut memory).await;
             if !more || !stopping || Instant::now() >= deadline {
                 break;
             }
@@ -49,7 +50,13 @@ pub(crate) async fn receive(
 }
 
 /// Takes what is there. Returns whether there was anything.
-async fn receive_some(hub: &Hub, number: usize, socket: &UdpSocket, state: &UdpSocketState, memory: &mut [u8]) -> bool {
+async fn receive_some(
+    receiver: &Receiver,
+    number: usize,
+    socket: &UdpSocket,
+    state: &UdpSocketState,
+    memory: &mut [u8],
+) -> bool {
     let mut metas = [RecvMeta::default(); BATCH_SIZE];
     let received = {
         let mut buffers: Vec<_> = memory.chunks_mut(BUFFER_BYTES).map(IoSliceMut::new).collect();
@@ -64,14 +71,14 @@ async fn receive_some(hub: &Hub, number: usize, socket: &UdpSocket, state: &UdpS
                 let starts = (start..end).step_by(meta.stride.max(1));
                 datagrams.extend(starts.map(|from| (meta.addr, from..end.min(from + meta.stride))));
             }
-            hub.datagrams(number, memory, &datagrams).await;
+            receiver.datagrams(number, memory, &datagrams);
             true
         }
         Err(error) if error.kind() == ErrorKind::WouldBlock => false,
         Err(error) => {
             // An unreachable sender of the past, no memory for the moment: the next datagram may be fine.
-            hub.ledger.receive_errors.fetch_add(1, Relaxed);
-            hub.notices.say(format!("receiving over UDP: {error}"));
+            receiver.ledger.receive_errors.fetch_add(1, Relaxed);
+            receiver.notices.say(format!("receiving over UDP: {error}"));
             tokio::time::sleep(Duration::from_millis(10)).await;
             false
         }

@@ -83,6 +83,26 @@ impl DiskSink {
         Self::with_files(options, Limits::default(), Box::new(OsFiles))
     }
 
+    /// Opens a directory for several recorders. Each has sessions of its own; all bounds are for all of them together.
+    pub fn open_many(options: DiskOptions, count: usize) -> Result<Vec<Self>, SinkError> {
+        let limits = Limits::default();
+        let share = |bytes: usize| bytes / count.max(1);
+        let limits = Limits {
+            flush_total: share(limits.flush_total),
+            stuck_total: share(limits.stuck_total),
+            most_finishing: share(limits.most_finishing),
+            finishing_bytes: share(limits.finishing_bytes),
+            ..limits
+        };
+        let open_threads = share(options.open_threads);
+        let options = DiskOptions { open_threads, ..options };
+        let first = Self::with_files(options, limits, Box::new(OsFiles))?;
+        let sibling =
+            |_| Self { sessions: HashMap::new(), volume: first.volume.sibling(open_threads, Box::new(OsFiles)) };
+        let others: Vec<_> = (1..count).map(sibling).collect();
+        Ok([first].into_iter().chain(others).collect())
+    }
+
     fn with_files(options: DiskOptions, limits: Limits, files: Box<dyn Files>) -> Result<Self, SinkError> {
         let dir = options.dir;
         let failed = |source| SinkError::Failed { what: format!("cannot use {}", dir.display()), source };
@@ -136,9 +156,7 @@ impl DiskSink {
         let Some(mut open) = self.sessions.remove(name) else { return Ok(()) };
         self.volume.failing = None;
         open.finish(&mut self.volume, ended, true);
-        if let Some(room) = &mut self.volume.room {
-            room.forget(&open.base);
-        }
+        self.volume.with_room(|room| room.forget(&open.base));
         for part in &mut self.volume.finishing {
             part.session.take_if(|name| *name == open.base);
         }

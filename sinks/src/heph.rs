@@ -12,7 +12,7 @@ use codec::{
 
 pub use compat::HephCompatSink;
 
-use crate::{Batch, Ended, Gap, Session, Sink, SinkError, cut::cut, output::Output};
+use crate::{Batch, Ended, Gap, Session, Sink, SinkError, cut, output::Output};
 
 /// What a string in a packet may have.
 const MOST_NAME_BYTES: usize = u16::MAX as usize;
@@ -72,7 +72,7 @@ impl<W: Write> HephSink<W> {
 
     fn write_gap(&mut self, session: &Session, gap: &Gap) -> Result<(), SinkError> {
         self.turn_to(session)?;
-        let reason = cut(&gap.cause, MOST_NAME_BYTES);
+        let reason = cut(gap.cause.as_str(), MOST_NAME_BYTES);
         let drops = [Dropped { stream: gap.stream, first: gap.first, count: gap.count, reason }];
         // One range with a short reason always fits.
         let _ = ProfileOption::from(Drops { drops: (&drops).into() }).encode(self.out.buffer()?);
@@ -106,7 +106,7 @@ impl<W: Write + Send> Sink for HephSink<W> {
 
     fn gap(&mut self, session: &Arc<Session>, gap: &Gap) -> Result<(), SinkError> {
         // What the agent dropped it has said itself, in options that were written as they came.
-        if gap.cause.starts_with("agent:") {
+        if gap.cause.agent_reason().is_some() {
             return Ok(());
         }
         self.out.owe(session, gap.clone());

@@ -5,15 +5,10 @@
 
 #![forbid(unsafe_code)]
 
-mod batch;
-mod budget;
-mod catalog;
 mod chrome;
-mod cut;
 pub mod disk;
 mod events;
 mod folded;
-mod gap;
 mod held;
 mod heph;
 mod line;
@@ -25,24 +20,27 @@ mod perfetto;
 mod picture;
 mod probe;
 mod said;
-mod session;
 mod sink;
 mod spans;
 #[cfg(test)]
 mod spans_for_tests;
 pub mod tree;
 
+use collector_core::{Budget, cut, shorten};
+
+/// What the contract speaks of.
+pub use collector_core::{
+    Batch, Catalog, CatalogLimits, CatalogModule, CatalogProcess, CatalogThread, Cause, Ended, Gap, Run, RunEvents,
+    Session,
+};
+
 pub use self::parquet::{SPAN_COLUMNS, SpanColumn, SpanTable};
-pub use batch::{Batch, Run, RunEvents};
-pub use catalog::{Applied, Catalog, CatalogLimits, CatalogModule, CatalogProcess, CatalogThread};
 pub use chrome::ChromeSink;
 pub use disk::{DiskCounters, DiskOptions, DiskSink};
 pub use events::EventsSink;
 pub use folded::FoldedSink;
-pub use gap::Gap;
 pub use heph::{HephCompatSink, HephSink};
 pub use names::{KnownName, NameCache, Named, demangle, name, name_of};
 pub use perfetto::PerfettoSink;
-pub use session::{Ended, Session};
 pub use sink::{Sink, SinkError};
 pub use spans::{SpansSink, span_line};

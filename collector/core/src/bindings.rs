@@ -7,7 +7,7 @@ use std::{
 
 use codec::SessionId;
 
-use crate::{Peer, SessionKey};
+use crate::{Peer, output::SessionKey};
 
 /// Which session the bytes of each peer belong to.
 #[derive(Debug, Default)]

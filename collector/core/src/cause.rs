@@ -1,65 +1,92 @@
 //! Why events are missing.
 
-use std::{fmt, sync::Arc};
+use std::{
+    fmt,
+    sync::{Arc, LazyLock},
+};
 
-/// Why events are missing.
+use crate::cut::cut;
+
+/// Why events are missing: `network`, `agent:<reason>` or `collector:<reason>`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Cause {
-    /// They were produced, nobody said that they were dropped, and they did not arrive.
-    Network,
-    /// The agent dropped them, and said why.
-    Agent(Arc<str>),
-    /// The collector did not keep them.
-    Collector(Arc<str>),
+pub struct Cause(Arc<str>);
+
+impl Cause {
+    /// They were produced, nobody reported them dropped, and they did not arrive.
+    pub fn network() -> Self {
+        static NETWORK: LazyLock<Arc<str>> = LazyLock::new(|| "network".into());
+        Self(Arc::clone(&NETWORK))
+    }
+
+    /// The agent dropped them, for this reason.
+    pub fn agent(reason: &str) -> Self {
+        Self(format!("agent:{reason}").into())
+    }
+
+    /// The collector did not keep them, for this reason.
+    pub fn collector(reason: &str) -> Self {
+        Self(format!("collector:{reason}").into())
+    }
+
+    /// The cause in words.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// Why the agent dropped them, if it did.
+    pub fn agent_reason(&self) -> Option<&str> {
+        self.0.strip_prefix("agent:")
+    }
+}
+
+impl From<&str> for Cause {
+    fn from(words: &str) -> Self {
+        Self(words.into())
+    }
+}
+
+impl From<String> for Cause {
+    fn from(words: String) -> Self {
+        Self(words.into())
+    }
 }
 
 impl fmt::Display for Cause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Network => f.write_str("network"),
-            Self::Agent(reason) => write!(f, "agent:{reason}"),
-            Self::Collector(reason) => write!(f, "collector:{reason}"),
-        }
+        f.write_str(&self.0)
     }
 }
 
-/// The reasons that one session's agent gave. They come from the wire, so there are not many of them, nor long ones.
+/// The causes that one session's agent gave. They come from the wire, so there are not many of them, nor long ones.
 #[derive(Debug, Default)]
-pub(crate) struct Reasons(Vec<Arc<str>>);
+pub(crate) struct AgentCauses(Vec<Cause>);
 
-impl Reasons {
+impl AgentCauses {
     const MAX: usize = 64;
     const MAX_BYTES: usize = 64;
 
     /// The cause for this reason, or `agent:other` where there have been too many. What another collector found
     /// missing, and wrote to a file that is read again, keeps its cause.
     pub(crate) fn cause(&mut self, reason: &str) -> Cause {
-        match reason.strip_prefix("collector:") {
-            _ if reason == "network" => Cause::Network,
-            Some(reason) => Cause::Collector(self.keep(reason)),
-            None => Cause::Agent(self.keep(reason)),
+        if reason == "network" {
+            return Cause::network();
         }
-    }
-
-    fn keep(&mut self, reason: &str) -> Arc<str> {
-        let reason = reason.get(..floor_char_boundary(reason, Self::MAX_BYTES)).unwrap_or_default();
+        let (prefix, reason) = match reason.strip_prefix("collector:") {
+            Some(reason) => ("collector:", reason),
+            None => ("agent:", reason),
+        };
         // It will be printed.
-        let reason = reason.replace(|c: char| c.is_control(), "?");
-        if let Some(known) = self.0.iter().find(|known| known.as_ref() == reason) {
+        let words = format!("{prefix}{}", cut(reason, Self::MAX_BYTES)).replace(|c: char| c.is_control(), "?");
+        if let Some(known) = self.0.iter().find(|known| known.as_str() == words) {
             return known.clone();
         }
         if self.0.len() >= Self::MAX {
-            return "other".into();
+            return Cause::agent("other");
         }
-        let reason: Arc<str> = reason.into();
-        self.0.push(reason.clone());
-        reason
+        let cause = Cause::from(words.as_str());
+        self.0.push(cause.clone());
+        cause
     }
-}
-
-/// Where a character ends, at this many bytes or just before.
-fn floor_char_boundary(text: &str, bytes: usize) -> usize {
-    (0..=bytes.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0)
 }
 
 #[cfg(test)]
@@ -68,18 +95,18 @@ mod tests {
 
     #[test]
     fn reasons_are_few_and_short() {
-        let mut reasons = Reasons::default();
-        assert_eq!(reasons.cause("ring-full").to_string(), "agent:ring-full");
-        assert_eq!(reasons.cause("network"), Cause::Network);
-        assert_eq!(reasons.cause("\x1b[31mred\n").to_string(), "agent:?[31mred?");
-        assert_eq!(reasons.cause("collector:stopped"), Cause::Collector("stopped".into()));
+        let mut causes = AgentCauses::default();
+        assert_eq!(causes.cause("ring-full").as_str(), "agent:ring-full");
+        assert_eq!(causes.cause("network"), Cause::network());
+        assert_eq!(causes.cause("\x1b[31mred\n").as_str(), "agent:?[31mred?");
+        assert_eq!(causes.cause("collector:stopped"), Cause::collector("stopped"));
         let long = "ä".repeat(1000);
-        assert_eq!(reasons.cause(&long).to_string(), format!("agent:{}", "ä".repeat(32)));
+        assert_eq!(causes.cause(&long).to_string(), format!("agent:{}", "ä".repeat(32)));
         for number in 0..1000 {
-            reasons.cause(&number.to_string());
+            causes.cause(&number.to_string());
         }
-        assert_eq!(reasons.0.len(), Reasons::MAX);
-        assert_eq!(reasons.cause("one more").to_string(), "agent:other");
-        assert_eq!(reasons.cause("ring-full").to_string(), "agent:ring-full");
+        assert_eq!(causes.0.len(), AgentCauses::MAX);
+        assert_eq!(causes.cause("one more").as_str(), "agent:other");
+        assert_eq!(causes.cause("ring-full").as_str(), "agent:ring-full");
     }
 }

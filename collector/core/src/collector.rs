@@ -6,6 +6,7 @@ mod past;
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque},
+    sync::{Arc, atomic::AtomicU64},
     time::Duration,
 };
 
@@ -13,23 +14,32 @@ use codec::{SessionId, heph::StreamDecoder};
 
 use self::{incoming::Named, openings::Openings, past::Past};
 use crate::{
-    Config, Counts, How, Output, Peer, SessionKey, Transmit,
+    Catalog, CatalogLimits, Config, Counts, How, Output, Peer, Session, SessionName, SessionNames, Transmit,
     bindings::{Binding, Bindings, Unknown},
     buffers::Buffers,
-    output::Source,
-    session::{Around, Session},
+    output::{SessionKey, Source},
+    session_state::{SessionContext, SessionState},
 };
 
 /// How often peers are looked through to forget some.
 const PURGE_TIME: Duration = Duration::from_millis(100);
 
+/// What a session may send at least, as long as there is room.
+const LEAST_WINDOW_BYTES: u64 = 64 << 10;
+
 /// Takes what arrives and tells what it comes to. Times are counted from any fixed moment.
 #[derive(Debug)]
 pub struct Collector {
     config: Config,
+    limits: CatalogLimits,
+    names: Box<dyn SessionNames>,
+    /// Bytes that all catalogs take.
+    catalog_bytes: Arc<AtomicU64>,
+    /// How many bytes those can take who take the outputs.
+    room: u64,
     counts: Counts,
     buffers: Buffers,
-    sessions: BTreeMap<SessionKey, Session>,
+    sessions: BTreeMap<SessionKey, SessionState>,
     by_id: HashMap<SessionId, SessionKey>,
     past: Past,
     bindings: Bindings,
@@ -51,9 +61,13 @@ pub struct Collector {
 
 impl Collector {
     /// A collector without sessions.
-    pub fn new(config: Config) -> Self {
+    pub fn new(config: Config, limits: CatalogLimits, names: impl SessionNames + 'static) -> Self {
         Self {
             config,
+            limits,
+            names: Box::new(names),
+            catalog_bytes: Arc::default(),
+            room: u64::MAX,
             counts: Counts { ending_room_now: config.held_bytes / 2, ..Counts::default() },
             // A batch is passed on when it has more than that, so it ends within one packet of it.
             buffers: Buffers::new(config.batch_bytes + 2048),
@@ -76,6 +90,17 @@ impl Collector {
     /// What has been counted so far.
     pub fn counts(&self) -> &Counts {
         &self.counts
+    }
+
+    /// Bytes that all catalogs take.
+    pub fn catalog_bytes(&self) -> Arc<AtomicU64> {
+        Arc::clone(&self.catalog_bytes)
+    }
+
+    /// How many more bytes the driver has room for. Agents may send no more than that. Without any room, events in
+    /// datagrams are not taken: their agents keep them, and are asked for them later.
+    pub fn set_room(&mut self, bytes: u64) {
+        self.room = bytes;
     }
 
     /// A datagram has arrived.
@@ -121,8 +146,14 @@ impl Collector {
         }
         let mut ended = Vec::new();
         for (key, session) in &mut self.sessions {
-            let mut around = Around { config: &self.config, counts: &mut self.counts, buffers: &self.buffers, now };
-            let told = session.tick(&mut around);
+            let mut context = SessionContext {
+                config: &self.config,
+                counts: &mut self.counts,
+                buffers: &self.buffers,
+                room: self.room,
+                now,
+            };
+            let told = session.tick(&mut context);
             let silent = now.saturating_sub(session.heard()) >= self.config.session_timeout;
             if let Some(how) = told.or(silent.then_some(How::LostContact)) {
                 ended.push((*key, how));
@@ -149,7 +180,8 @@ impl Collector {
 
     /// Makes everything ready that has been settled, and the replies that are due. To be called after each burst.
     pub fn flush(&mut self, now: Duration) {
-        let window_bytes = (self.config.window_bytes / self.counts.sessions_open.max(1)).max(64 << 10);
+        let share = self.config.window_bytes.min(self.room) / self.counts.sessions_open.max(1);
+        let window_bytes = share.max(LEAST_WINDOW_BYTES.min(self.room));
         let mut touched = std::mem::take(&mut self.touched);
         touched.dedup();
         for key in touched.drain(..) {
@@ -159,14 +191,26 @@ impl Collector {
                 continue;
             }
             session.out.drain_to(&mut self.outputs);
-            let mut around = Around { config: &self.config, counts: &mut self.counts, buffers: &self.buffers, now };
-            session.reply(window_bytes, &mut around, &mut self.transmits);
+            let mut context = SessionContext {
+                config: &self.config,
+                counts: &mut self.counts,
+                buffers: &self.buffers,
+                room: self.room,
+                now,
+            };
+            session.reply(window_bytes, &mut context, &mut self.transmits);
         }
         self.touched = touched;
         self.answering.retain(|id| {
             let Some(session) = self.past.session_mut(*id) else { return false };
-            let mut around = Around { config: &self.config, counts: &mut self.counts, buffers: &self.buffers, now };
-            session.reply(window_bytes, &mut around, &mut self.transmits);
+            let mut context = SessionContext {
+                config: &self.config,
+                counts: &mut self.counts,
+                buffers: &self.buffers,
+                room: self.room,
+                now,
+            };
+            session.reply(window_bytes, &mut context, &mut self.transmits);
             session.owes_reply()
         });
     }
@@ -217,7 +261,7 @@ impl Collector {
         // Looking through all of them takes a while, so it is not done for each that is refused.
         if self.bindings.len() >= limit && now >= self.purged + PURGE_TIME {
             self.purged = now;
-            let current: HashSet<_> = self.sessions.values().map(Session::peer).collect();
+            let current: HashSet<_> = self.sessions.values().map(SessionState::peer).collect();
             self.bindings.purge(&current);
         }
         self.bindings.len() < limit
@@ -302,8 +346,17 @@ impl Collector {
         }
         let key = SessionKey(self.next_key);
         self.next_key += 1;
-        let mut around = Around { config: &self.config, counts: &mut self.counts, buffers: &self.buffers, now };
-        self.sessions.insert(key, Session::new(key, id, peer, &mut around));
+        let mut context = SessionContext {
+            config: &self.config,
+            counts: &mut self.counts,
+            buffers: &self.buffers,
+            room: self.room,
+            now,
+        };
+        let SessionName { name, source, seen_unix_ns } = self.names.name(&peer);
+        let catalog = Catalog::new(self.limits, Arc::clone(&self.catalog_bytes));
+        let session = Session::new(name, id, source, seen_unix_ns, catalog);
+        self.sessions.insert(key, SessionState::new(session, peer, &mut context));
         self.bindings.bind(peer, Binding::Open(key));
         self.touched.push(key);
         Some(key)
@@ -346,11 +399,17 @@ impl Collector {
 
     fn finish_session(&mut self, now: Duration, key: SessionKey, how: How) {
         let Some(mut session) = self.sessions.remove(&key) else { return };
-        let mut around = Around { config: &self.config, counts: &mut self.counts, buffers: &self.buffers, now };
-        session.finish(key, how, &mut around);
+        let mut context = SessionContext {
+            config: &self.config,
+            counts: &mut self.counts,
+            buffers: &self.buffers,
+            room: self.room,
+            now,
+        };
+        session.finish(how, &mut context);
         session.out.drain_to(&mut self.outputs);
         // Nothing is left to wait for: what is to be told is told now.
-        session.reply(0, &mut around, &mut self.transmits);
+        session.reply(0, &mut context, &mut self.transmits);
         let (id, over) = (session.id(), session.has_ended());
         if let Some(name) = session.name() {
             self.by_id.remove(&name);

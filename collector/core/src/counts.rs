@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::Cause;
+use crate::{Cause, Refused};
 
 /// Everything a [`Collector`](crate::Collector) counts. Only `sessions_open` and the `_now` counts ever go down.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -41,6 +41,10 @@ pub struct Counts {
     pub refused_sessions: u64,
     /// Events refused because their session, or all together, had too many streams.
     pub refused_stream_events: u64,
+    /// What catalogs had no room for.
+    pub refused_by_catalogs: Refused,
+    /// Events in datagrams that were not taken, since the driver had no room. Agents send them again.
+    pub untaken: u64,
     /// Acknowledgements and requests sent.
     pub replies: u64,
     /// Bytes of events that wait for missing ones.
@@ -58,7 +62,7 @@ impl Counts {
     /// Enters events that are missing.
     pub(crate) fn miss(&mut self, cause: &Cause, count: u64) {
         let known = self.missing.contains_key(cause) || self.missing.len() < MAX_CAUSES;
-        let cause = if known { cause.clone() } else { Cause::Agent("other".into()) };
+        let cause = if known { cause.clone() } else { Cause::agent("other") };
         let missing = self.missing.entry(cause).or_default();
         *missing = missing.saturating_add(count);
     }

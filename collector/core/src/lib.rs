@@ -4,7 +4,7 @@
 //! with the time, takes its [`Output`]s to the sinks, and sends its [`Transmit`]s to the agents.
 //!
 //! ```text
-//! datagram, bytes ─▶ Collector ─▶ Session (by id, else by peer) ─▶ Stream (by counter) ─▶ Outbox ─▶ Output
+//! datagram, bytes ─▶ Collector ─▶ SessionState (by id, else by peer) ─▶ Stream (by counter) ─▶ Outbox ─▶ Output
 //!                                                                        └──▶ acks, nacks ─▶ Transmit
 //! ```
 //!
@@ -13,21 +13,31 @@
 
 #![forbid(unsafe_code)]
 
+mod batch;
 mod bindings;
+mod budget;
 mod buffers;
+mod catalog;
 mod cause;
 mod collector;
 mod config;
 mod counts;
+mod cut;
 mod outbox;
 mod output;
 mod reply;
 mod session;
+mod session_state;
 pub mod spans;
 mod stream;
 
+pub use batch::{Batch, Run, RunEvents};
+pub use budget::Budget;
+pub use catalog::{Catalog, CatalogLimits, CatalogModule, CatalogProcess, CatalogThread, Refused};
 pub use cause::Cause;
 pub use collector::Collector;
 pub use config::Config;
 pub use counts::Counts;
-pub use output::{Gap, How, Output, Peer, Run, SessionKey, Summary, Transmit};
+pub use cut::{cut, shorten};
+pub use output::{Gap, How, Output, Peer, Summary, Transmit};
+pub use session::{Ended, Session, SessionName, SessionNames};

@@ -1,16 +1,19 @@
 //! What a session has for the sinks, in order.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::Arc,
+};
 
 use bytes::{Bytes, BytesMut};
 use codec::{Position, StreamId};
 
-use crate::{Cause, Gap, Output, Run, SessionKey, buffers::Buffers, stream::Events};
+use crate::{Batch, Cause, Gap, Output, Run, Session, buffers::Buffers, stream::Events};
 
 /// Collects what streams settle, and makes batches of it.
 #[derive(Debug)]
 pub(crate) struct Outbox {
-    session: SessionKey,
+    session: Arc<Session>,
     batch_bytes: usize,
     options: BytesMut,
     buffers: Buffers,
@@ -26,7 +29,7 @@ pub(crate) struct Outbox {
 }
 
 impl Outbox {
-    pub(crate) fn new(session: SessionKey, batch_bytes: usize, buffers: Buffers) -> Self {
+    pub(crate) fn new(session: Arc<Session>, batch_bytes: usize, buffers: Buffers) -> Self {
         Self {
             session,
             batch_bytes,
@@ -76,7 +79,8 @@ impl Outbox {
         self.seal();
         let missing = self.missing.entry(cause.clone()).or_default();
         *missing = missing.saturating_add(count);
-        self.ready.push_back(Output::Gap { session: self.session, gap: Gap { stream, first, count, cause } });
+        let gap = Gap { stream, first, count, cause };
+        self.ready.push_back(Output::Gap(Arc::clone(&self.session), gap));
     }
 
     /// An option packet arrived.
@@ -95,9 +99,9 @@ impl Outbox {
 
     /// Makes what has been collected ready to be taken. Options go first: they may describe the events.
     pub(crate) fn seal(&mut self) {
-        let session = self.session;
         if !self.options.is_empty() {
-            self.ready.push_back(Output::Options { session, packets: std::mem::take(&mut self.options).freeze() });
+            let packets = std::mem::take(&mut self.options).freeze();
+            self.ready.push_back(Output::Options(Arc::clone(&self.session), packets));
         }
         if !self.runs.is_empty() {
             // A batch waits in queues: it should not take more memory than it has bytes.
@@ -108,7 +112,8 @@ impl Outbox {
             } else {
                 self.buffers.share(std::mem::take(&mut self.bytes))
             };
-            self.ready.push_back(Output::Events { session, bytes, runs: std::mem::take(&mut self.runs) });
+            let batch = Batch { session: Arc::clone(&self.session), bytes, runs: std::mem::take(&mut self.runs) };
+            self.ready.push_back(Output::Events(Arc::new(batch)));
         }
     }
 

@@ -4,16 +4,17 @@ use std::{
     collections::BTreeMap,
     fmt,
     net::{IpAddr, SocketAddr},
+    sync::Arc,
 };
 
 use bytes::Bytes;
 use codec::{Position, SessionId, SessionNs, StreamId, profile::EndReason};
 
-use crate::Cause;
+use crate::{Batch, Cause, Session};
 
-/// A session of a [`Collector`](crate::Collector). Never used again.
+/// A session of a collector. Never used again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct SessionKey(pub u64);
+pub(crate) struct SessionKey(pub(crate) u64);
 
 /// Where bytes come from and replies go to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -45,63 +46,19 @@ impl Peer {
     }
 }
 
-/// What the sinks are to be told. For each session, in order.
-#[derive(Debug, Clone, PartialEq)]
+/// What happened to a session. For each session, in order.
+#[derive(Debug)]
 pub enum Output {
-    /// A session has started.
-    Started {
-        /// The session.
-        session: SessionKey,
-        /// Its id, if it has announced one.
-        id: Option<SessionId>,
-        /// Where it was first heard from.
-        peer: Peer,
-    },
-    /// Options of the session: whole packets, as they came.
-    Options {
-        /// The session.
-        session: SessionKey,
-        /// The packets.
-        packets: Bytes,
-    },
-    /// Events of the session.
-    Events {
-        /// The session.
-        session: SessionKey,
-        /// The packets, as they came.
-        bytes: Bytes,
-        /// Whose they are.
-        runs: Vec<Run>,
-    },
-    /// Events that will not come.
-    Gap {
-        /// The session.
-        session: SessionKey,
-        /// What is missing.
-        gap: Gap,
-    },
-    /// The session has ended; nothing more will be told of it.
-    Ended {
-        /// The session.
-        session: SessionKey,
-        /// What it came to.
-        summary: Summary,
-    },
-}
-
-/// Events of one stream without a gap between them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Run {
-    /// The stream.
-    pub stream: StreamId,
-    /// The position of the first event.
-    pub first: Position,
-    /// How many events there are.
-    pub events: u32,
-    /// How many bytes their packets have.
-    pub bytes: u32,
-    /// How many events of the first packet are not meant: they were here before.
-    pub skip: u32,
+    /// It has started.
+    Started(Arc<Session>),
+    /// Options arrived: whole packets, as they came. The session's catalog has them already.
+    Options(Arc<Session>, Bytes),
+    /// Events arrived.
+    Events(Arc<Batch>),
+    /// Events are missing.
+    Gap(Arc<Session>, Gap),
+    /// It has ended; nothing follows.
+    Ended(Arc<Session>, Summary),
 }
 
 /// Events of one stream that are missing.

@@ -1,434 +1,68 @@
-//! One session: its streams, its options, and how it ends.
+//! One traced run of one program.
 
-mod ending;
-
-use std::{
-    collections::{BTreeSet, HashMap, VecDeque},
-    time::Duration,
-};
+use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use codec::{
-    Position, SessionId, StreamId,
-    heph::Stamp,
-    profile::{Drops, End, Epoch, Fingerprint, ProfileOption, Progress, Range, StreamPosition},
+    SessionId,
+    atf::{EndEntry, LimitEntry},
 };
 
-use self::ending::Ending;
-use crate::{
-    Cause, Config, Counts, How, Output, Peer, SessionKey, Summary, Transmit,
-    buffers::Buffers,
-    cause::Reasons,
-    outbox::Outbox,
-    reply::{MAX_RANGES, Reply, nacks},
-    stream::{Arrival, Events, Order, Stream, Surroundings, Tally},
-};
+use crate::{Catalog, Peer};
 
-/// The last position that is believed. A thread would need years to get there.
-const MAX_POSITION: Position = Position(1 << 48);
-
-/// How many streams a session may have even if all sessions together have too many.
-const FEW_STREAMS: usize = 16;
-
-/// How many times the patience for missing events a session that has announced its end may still take.
-const LAST_PATIENCE: u32 = 20;
-
-/// How many replies may wait to be sent, of all sessions.
-const MAX_TRANSMITS: usize = 4096;
-
-/// A session that has not ended, or has ended a moment ago.
+/// A session. All who work on it share it; what is known of it grows while it lasts.
 #[derive(Debug)]
-pub(crate) struct Session {
-    /// Its id, if it speaks the profile.
-    id: Option<SessionId>,
-    /// What it is found by: its id, or what a collector called it in a file.
-    name: Option<SessionId>,
-    /// Where it was last heard from.
-    peer: Peer,
-    /// When it was last heard from.
-    heard: Duration,
-    streams: Vec<Stream>,
-    by_id: HashMap<StreamId, usize>,
-    /// The stream of the last event: the next is most likely of the same.
-    last: usize,
-    /// The streams that something is missing of.
-    waiting: BTreeSet<usize>,
-    /// Where the streams stood when contact with this session was lost before.
-    resumed: HashMap<StreamId, Position>,
-    epoch: Option<Epoch>,
-    reasons: Reasons,
-    ending: Option<Ending>,
-    pub(crate) out: Outbox,
-    reply: Reply,
-    /// When missing events are next looked for, to ask for them.
-    next_look: Duration,
-    tally: Tally,
-    refused: u64,
-    /// Bytes that came from the peer in datagrams and bytes sent there, so that no more goes out than came in.
-    received_bytes: u64,
-    sent_bytes: u64,
-}
-
-/// What a session needs of the collector.
-pub(crate) struct Around<'a> {
-    pub(crate) config: &'a Config,
-    pub(crate) counts: &'a mut Counts,
-    pub(crate) buffers: &'a Buffers,
-    pub(crate) now: Duration,
+pub struct Session {
+    /// Its name, made by the collector and fit for a file name. Nothing in it comes from the wire.
+    pub name: String,
+    /// Its id, where it announced one before it was started here.
+    pub id: Option<SessionId>,
+    /// Where it comes from: an address, or a file.
+    pub source: String,
+    /// When it was first seen, in nanoseconds since the Unix epoch.
+    pub seen_unix_ns: u64,
+    catalog: RwLock<Catalog>,
 }
 
 impl Session {
-    pub(crate) fn new(key: SessionKey, id: Option<SessionId>, peer: Peer, around: &mut Around<'_>) -> Self {
-        around.counts.sessions += 1;
-        around.counts.sessions_open += 1;
-        let mut out = Outbox::new(key, around.config.batch_bytes, around.buffers.clone());
-        out.push(Output::Started { session: key, id, peer });
-        Self {
-            id,
-            name: None,
-            peer,
-            heard: around.now,
-            streams: Vec::new(),
-            by_id: HashMap::new(),
-            last: 0,
-            waiting: BTreeSet::new(),
-            resumed: HashMap::new(),
-            epoch: None,
-            reasons: Reasons::default(),
-            ending: None,
-            out,
-            reply: Reply::default(),
-            next_look: Duration::ZERO,
-            tally: Tally::default(),
-            refused: 0,
-            received_bytes: 0,
-            sent_bytes: 0,
-        }
+    /// A session of which only this is known.
+    pub fn new(name: String, id: Option<SessionId>, source: String, seen_unix_ns: u64, catalog: Catalog) -> Self {
+        Self { name, id, source, seen_unix_ns, catalog: RwLock::new(catalog) }
     }
 
-    /// Goes on where contact was lost, instead of from the start.
-    pub(crate) fn resume(&mut self, positions: impl IntoIterator<Item = (StreamId, Position)>) {
-        self.resumed.extend(positions);
+    /// What its options have told so far. Options may come after the events they describe.
+    pub fn catalog(&self) -> RwLockReadGuard<'_, Catalog> {
+        // Nothing is left half done where a holder panics: entries are replaced whole.
+        self.catalog.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn id(&self) -> Option<SessionId> {
-        self.id
+    /// To enter what options say.
+    pub fn catalog_mut(&self) -> RwLockWriteGuard<'_, Catalog> {
+        self.catalog.write().unwrap_or_else(PoisonError::into_inner)
     }
+}
 
-    /// The session says who it is, after it has been started without.
-    pub(crate) fn adopt(&mut self, id: SessionId) {
-        (self.id, self.name) = (Some(id), Some(id));
-    }
+/// How a session ended, and what its streams came to.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Ended {
+    /// How it ended.
+    pub end: EndEntry,
+    /// What the collector could not keep of it beside gaps: for the manifest, with the limits that the agent told.
+    pub limits: Vec<LimitEntry>,
+}
 
-    pub(crate) fn name(&self) -> Option<SessionId> {
-        self.name
-    }
+/// Names new sessions: with what only the driver knows.
+pub trait SessionNames: std::fmt::Debug + Send {
+    /// The name of a session that was first heard of from this peer, and where that is, for people.
+    fn name(&mut self, peer: &Peer) -> SessionName;
+}
 
-    pub(crate) fn set_name(&mut self, name: SessionId) {
-        self.name = Some(name);
-    }
-
-    pub(crate) fn peer(&self) -> Peer {
-        self.peer
-    }
-
-    pub(crate) fn heard(&self) -> Duration {
-        self.heard
-    }
-
-    /// Where each stream stands, and those that have not been heard of since contact was lost before.
-    pub(crate) fn positions(&self) -> impl Iterator<Item = (StreamId, Position)> {
-        let silent = self.resumed.iter().map(|(stream, position)| (*stream, *position));
-        self.streams.iter().map(|stream| (stream.id(), stream.next())).chain(silent)
-    }
-
-    /// How many positions are remembered.
-    pub(crate) fn stream_count(&self) -> usize {
-        self.streams.len() + self.resumed.len()
-    }
-
-    /// Bytes have arrived from this peer.
-    pub(crate) fn hear(&mut self, peer: Peer, bytes: usize, now: Duration) {
-        if peer != self.peer {
-            // Somebody else may be there now: it has to send before it is sent anything.
-            (self.peer, self.received_bytes, self.sent_bytes) = (peer, 0, 0);
-        }
-        self.heard = now;
-        self.received_bytes = self.received_bytes.saturating_add(bytes as u64);
-    }
-
-    /// A packet with events of one stream has arrived.
-    #[inline]
-    pub(crate) fn events(&mut self, stamp: &Stamp, count: u32, packet: &[u8], around: &mut Around<'_>) {
-        let Some(index) = self.stream(stamp.stream, around) else {
-            self.refused += u64::from(count);
-            around.counts.refused_stream_events += u64::from(count);
-            return;
-        };
-        let order = match (self.id, self.peer) {
-            (Some(_), _) => Order::Promised,
-            (None, Peer::Stream(_)) => Order::Kept,
-            (None, Peer::Datagram { .. }) => Order::Loose,
-        };
-        let Some(stream) = self.streams.get_mut(index) else { return };
-        let events = Events::all(packet, count);
-        let arrival = Arrival { counter: stamp.counter, end: stamp.end, events, order, now: around.now };
-        let mut surroundings = Surroundings {
-            config: around.config,
-            counts: &mut *around.counts,
-            out: &mut self.out,
-            tally: &mut self.tally,
-        };
-        stream.arrive(&arrival, &mut surroundings);
-        if stream.is_waiting() {
-            self.waiting.insert(index);
-        }
-        if self.id.is_some() {
-            self.reply.moved(stamp.stream, packet.len() as u64, around.now + around.config.ack_time);
-        }
-    }
-
-    /// The index of a stream, which is made if it is new and there is room.
-    #[inline]
-    fn stream(&mut self, id: StreamId, around: &mut Around<'_>) -> Option<usize> {
-        if self.streams.get(self.last).is_some_and(|stream| stream.id() == id) {
-            return Some(self.last);
-        }
-        self.find_stream(id, around)
-    }
-
-    fn find_stream(&mut self, id: StreamId, around: &mut Around<'_>) -> Option<usize> {
-        if let Some(index) = self.by_id.get(&id) {
-            self.last = *index;
-            return Some(*index);
-        }
-        let all_taken = around.counts.streams_now >= around.config.max_streams_in_all;
-        let full = self.streams.len() >= around.config.max_streams;
-        if full || (all_taken && self.streams.len() >= FEW_STREAMS) {
-            return None;
-        }
-        let index = self.streams.len();
-        self.streams.push(Stream::new(id, self.resumed.remove(&id).unwrap_or_default()));
-        around.counts.streams_now += 1;
-        self.by_id.insert(id, index);
-        self.last = index;
-        Some(index)
-    }
-
-    /// An option has arrived.
-    pub(crate) fn option(&mut self, option: Option<&ProfileOption<'_>>, packet: &[u8], around: &mut Around<'_>) {
-        let soon = around.now + around.config.ack_time;
-        match option {
-            // What the collector says itself is nothing to be told by others.
-            Some(ProfileOption::Ack(_) | ProfileOption::Nack(_)) => return,
-            // A name that a collector made up says nothing about who it is.
-            Some(ProfileOption::Session(_)) if self.id.is_none() => return,
-            Some(ProfileOption::Epoch(epoch)) => self.epoch = Some(*epoch),
-            Some(ProfileOption::Progress(progress)) => self.progress(progress, around),
-            Some(ProfileOption::Drops(drops)) => self.drops(drops, around),
-            Some(ProfileOption::End(end)) => {
-                // The sinks get it when all events before it are settled.
-                self.end(end, packet, around);
-                return self.reply.option(Fingerprint::of(packet), around.now);
-            }
-            _ => {}
-        }
-        self.out.option(packet);
-        if self.id.is_some() {
-            let by = if matches!(option, Some(ProfileOption::Session(_))) { around.now } else { soon };
-            self.reply.option(Fingerprint::of(packet), by);
-        }
-    }
-
-    /// Whether this epoch is another than the session's: then its sender has started anew.
-    pub(crate) fn is_other_epoch(&self, epoch: &Epoch) -> bool {
-        self.id.is_none() && self.epoch.is_some_and(|known| known != *epoch)
-    }
-
-    fn progress(&mut self, progress: &Progress<'_>, around: &mut Around<'_>) {
-        self.reply.echo(progress.now, around.now + around.config.ack_time);
-        for StreamPosition { stream, next } in progress.streams {
-            self.reached(stream, next, around);
-            // Acknowledged again although it may not have moved: the acknowledgement may have been lost.
-            if self.id.is_some() && self.by_id.contains_key(&stream) {
-                self.reply.moved(stream, 0, around.now + around.config.ack_time);
-            }
-        }
-    }
-
-    fn end(&mut self, end: &End<'_>, packet: &[u8], around: &mut Around<'_>) {
-        for StreamPosition { stream, next } in end.streams {
-            self.reached(stream, next, around);
-        }
-        let ending = self.ending.get_or_insert_with(|| Ending::new(end, around.now));
-        ending.add(end, packet, &mut around.counts.ending_room_now);
-    }
-
-    /// A stream has come as far as `next`, says the agent. Those who do not speak the profile cannot say so.
-    fn reached(&mut self, id: StreamId, next: Position, around: &mut Around<'_>) {
-        // A stream of which there is nothing to tell yet need not be known.
-        if self.id.is_none() || next > MAX_POSITION || (next == Position(0) && !self.by_id.contains_key(&id)) {
-            return;
-        }
-        self.with_stream(id, around, |stream, surroundings, now| stream.reached(next, now, surroundings));
-    }
-
-    fn drops(&mut self, drops: &Drops<'_>, around: &mut Around<'_>) {
-        for lost in drops.drops {
-            if self.id.is_none() || lost.first.0.saturating_add(lost.count) > MAX_POSITION.0 {
-                continue;
-            }
-            let cause = self.reasons.cause(lost.reason);
-            self.with_stream(lost.stream, around, |stream, surroundings, now| {
-                stream.dropped(&lost, cause, now, surroundings);
-            });
-        }
-    }
-
-    /// Does something with a stream, and remembers what it is left as.
-    fn with_stream(
-        &mut self,
-        id: StreamId,
-        around: &mut Around<'_>,
-        act: impl FnOnce(&mut Stream, &mut Surroundings<'_>, Duration),
-    ) {
-        let Some(index) = self.find_stream(id, around) else { return };
-        self.with_index(index, around, act);
-    }
-
-    fn with_index(
-        &mut self,
-        index: usize,
-        around: &mut Around<'_>,
-        act: impl FnOnce(&mut Stream, &mut Surroundings<'_>, Duration),
-    ) {
-        let Some(stream) = self.streams.get_mut(index) else { return };
-        let before = stream.next();
-        let mut surroundings = Surroundings {
-            config: around.config,
-            counts: &mut *around.counts,
-            out: &mut self.out,
-            tally: &mut self.tally,
-        };
-        act(stream, &mut surroundings, around.now);
-        if stream.next() != before && self.id.is_some() {
-            self.reply.moved(stream.id(), 0, around.now + around.config.ack_time);
-        }
-        if stream.is_waiting() {
-            self.waiting.insert(index);
-        } else {
-            self.waiting.remove(&index);
-        }
-    }
-
-    /// Time has passed. Returns whether the session has come to the end that it announced.
-    pub(crate) fn tick(&mut self, around: &mut Around<'_>) -> Option<How> {
-        let waiting: Vec<_> = self.waiting.iter().copied().collect();
-        for index in waiting {
-            self.with_index(index, around, |stream, surroundings, now| stream.tick(now, surroundings));
-        }
-        self.is_over(around.now, around.config).then_some(How::Told(self.ending.as_ref()?.reason()))
-    }
-
-    /// Whether the session has come to the end that it announced.
-    pub(crate) fn is_over(&self, now: Duration, config: &Config) -> bool {
-        let Some(ending) = &self.ending else { return false };
-        let patience = config.reorder_time;
-        // Datagrams may overtake one another: an option may still come behind the end. Streams that wait are given up
-        // in their own time, and an `end` that never comes whole in this.
-        let in_order = matches!(self.peer, Peer::Stream(_)) && ending.is_complete();
-        let settled = self.waiting.is_empty() && (in_order || ending.is_overdue(now, patience));
-        settled || ending.is_overdue(now, LAST_PATIENCE * patience)
-    }
-
-    /// Whether the agent has said that it is over.
-    pub(crate) fn has_ended(&self) -> bool {
-        self.ending.is_some()
-    }
-
-    /// Ends the session: nothing that is missing will come any more. If it has announced its end, that is how it ended.
-    pub(crate) fn finish(&mut self, key: SessionKey, how: How, around: &mut Around<'_>) {
-        let cause = if how == How::Stopped { Cause::Collector("stopped".into()) } else { Cause::Network };
-        for index in 0..self.streams.len() {
-            self.with_index(index, around, |stream, surroundings, _| stream.give_up(&cause, surroundings));
-        }
-        if let Some(ending) = &mut self.ending {
-            let (packets, charged) = ending.take();
-            self.out.option(&packets);
-            around.counts.ending_room_now += charged;
-        }
-        around.counts.sessions_open -= 1;
-        around.counts.streams_now -= self.streams.len();
-        let summary = Summary {
-            id: self.id,
-            how: self.ending.as_ref().map_or(how, |ending| How::Told(ending.reason())),
-            at: self.ending.as_ref().map(Ending::at),
-            streams: self.streams.len(),
-            written: self.out.written,
-            missing: self.out.missing.clone(),
-            late: self.tally.late,
-            duplicates: self.tally.duplicates,
-            restarts: self.tally.restarts,
-            refused: self.refused,
-        };
-        self.out.push(Output::Ended { session: key, summary });
-    }
-
-    /// Whether something is to be told.
-    pub(crate) fn owes_reply(&self) -> bool {
-        self.reply.is_wanted()
-    }
-
-    /// Puts acknowledgements and requests into `transmits`, where it is time for them.
-    pub(crate) fn reply(&mut self, window_bytes: u64, around: &mut Around<'_>, transmits: &mut VecDeque<Transmit>) {
-        let Some(id) = self.id else { return };
-        if transmits.len() >= MAX_TRANSMITS {
-            return;
-        }
-        let mut packets = Vec::new();
-        if self.reply.is_due(around.now, window_bytes) {
-            let (streams, by_id) = (&self.streams, &self.by_id);
-            let next = |stream| by_id.get(&stream).and_then(|index| streams.get(*index)).map(Stream::next);
-            packets = self.reply.acks(id, window_bytes, next);
-        }
-        let mut ranges = Vec::new();
-        let look = around.now >= self.next_look;
-        if look {
-            self.next_look = around.now + around.config.nack_time / 2;
-        }
-        for index in self.waiting.iter().filter(|_| look) {
-            let Some(stream) = self.streams.get_mut(*index) else { continue };
-            let wanted = stream.wanted(around.now, around.config, MAX_RANGES - ranges.len());
-            ranges.extend(wanted.into_iter().map(|(first, count)| Range { stream: stream.id(), first, count }));
-            if ranges.len() >= MAX_RANGES {
-                break;
-            }
-        }
-        packets.extend(nacks(id, &ranges));
-        for packet in packets {
-            let bytes = packet.len() as u64;
-            let is_datagram = matches!(self.peer, Peer::Datagram { .. });
-            // A forged address must not be sent much more than was forged.
-            if is_datagram && self.sent_bytes.saturating_add(bytes) > self.received_bytes.saturating_mul(3) {
-                break;
-            }
-            self.sent_bytes = self.sent_bytes.saturating_add(bytes);
-            around.counts.replies += 1;
-            transmits.push_back(Transmit { to: self.peer, packet });
-        }
-    }
-
-    /// An option of a session that has ended: its agent may not know yet. Only the streams that it asks for are told.
-    pub(crate) fn acknowledge_again(&mut self, option: Option<&ProfileOption<'_>>, packet: &[u8], by: Duration) {
-        self.reply.option(Fingerprint::of(packet), by);
-        let streams = match option {
-            Some(ProfileOption::Progress(progress)) => progress.streams,
-            Some(ProfileOption::End(end)) => end.streams,
-            _ => return,
-        };
-        for position in streams {
-            if self.by_id.contains_key(&position.stream) {
-                self.reply.moved(position.stream, 0, by);
-            }
-        }
-    }
+/// How a new session is named.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct SessionName {
+    /// A name that no other session has, fit for a file name.
+    pub name: String,
+    /// Where it comes from.
+    pub source: String,
+    /// The time, in nanoseconds since the Unix epoch.
+    pub seen_unix_ns: u64,
 }

@@ -67,14 +67,14 @@ impl<'a> Events<'a> {
 }
 
 /// What a stream needs of its surroundings.
-pub(crate) struct Surroundings<'a> {
+pub(crate) struct StreamContext<'a> {
     pub(crate) config: &'a Config,
     pub(crate) counts: &'a mut Counts,
     pub(crate) out: &'a mut Outbox,
     pub(crate) tally: &'a mut Tally,
 }
 
-impl Surroundings<'_> {
+impl StreamContext<'_> {
     /// Whether another event can wait. Half of the room is for whoever needs it; of the rest each session has a share,
     /// so that one cannot take it all.
     fn has_room(&self, charge: usize) -> bool {
@@ -102,7 +102,7 @@ pub(crate) struct Stream {
     id: StreamId,
     next: Position,
     /// What is added to a number on the wire to get a position. Not zero only where counters restarted or the
-    /// stream was joined in the middle; wraps around.
+    /// stream was joined in the middle; wraps context.
     base: u64,
     /// Whether an event has arrived yet.
     started: bool,
@@ -168,25 +168,25 @@ impl Stream {
 
     /// Events have arrived.
     #[inline]
-    pub(crate) fn arrive(&mut self, arrival: &Arrival<'_>, around: &mut Surroundings<'_>) {
+    pub(crate) fn arrive(&mut self, arrival: &Arrival<'_>, context: &mut StreamContext<'_>) {
         let in_order = arrival.counter == self.expected() && self.started;
         if in_order && !self.is_waiting() && self.dropped.is_empty() && self.restarted_at.is_none() {
             self.only_zeros = false;
-            self.pass_on(&arrival.events, arrival.end, around);
+            self.pass_on(&arrival.events, arrival.end, context);
         } else {
-            self.arrive_slowly(arrival, around);
+            self.arrive_slowly(arrival, context);
         }
     }
 
-    fn arrive_slowly(&mut self, arrival: &Arrival<'_>, around: &mut Surroundings<'_>) {
+    fn arrive_slowly(&mut self, arrival: &Arrival<'_>, context: &mut StreamContext<'_>) {
         let Arrival { counter, end, events, order, now } = *arrival;
         if self.restarted_at.is_some_and(|at| end <= at) {
-            return self.too_late(events.count, around);
+            return self.too_late(events.count, context);
         }
         let lone_zero = counter.0 == 0 && events.total == 1;
         if order != Order::Promised {
             if !self.started {
-                self.start_anew(counter, around.config);
+                self.start_anew(counter, context.config);
             } else if self.only_zeros && counter.0 <= 1 {
                 // A sender that does not count, or whose first event came twice before the second.
                 self.base = self.next.0.wrapping_sub(counter.0.into());
@@ -202,35 +202,35 @@ impl Stream {
         let behind = Position(position.0.saturating_add(events.count.into()));
         if position <= self.next && behind > self.next {
             // What was here before is left out.
-            self.twice(u32::try_from(self.next.0 - position.0).unwrap_or(u32::MAX), around);
+            self.twice(u32::try_from(self.next.0 - position.0).unwrap_or(u32::MAX), context);
             self.filled = now;
             let events = events.slice(position, self.next, behind);
-            self.pass_on(&events, end, around);
-            self.settle(around);
+            self.pass_on(&events, end, context);
+            self.settle(context);
         } else if position > self.next {
             match order {
                 Order::Kept => {
-                    self.declare(position, &Cause::Network, around);
-                    self.pass_on(&events, end, around);
-                    self.settle(around);
+                    self.declare(position, &Cause::network(), context);
+                    self.pass_on(&events, end, context);
+                    self.settle(context);
                 }
-                _ => self.hold(position, arrival, around),
+                _ => self.hold(position, arrival, context),
             }
-        } else if self.is_restart(order, ahead, end, around.config) {
-            self.give_up(&Cause::Network, around);
-            around.tally.restarts += 1;
-            around.counts.restarts += 1;
+        } else if self.is_restart(order, ahead, end, context.config) {
+            self.give_up(&Cause::network(), context);
+            context.tally.restarts += 1;
+            context.counts.restarts += 1;
             // In datagrams, what was sent before may still come; it can be told by its time, if time goes on.
             self.restarted_at = (order == Order::Loose && end > self.latest).then_some(self.latest);
             self.latest = self.latest.min(end);
-            self.start_anew(counter, around.config);
+            self.start_anew(counter, context.config);
             self.only_zeros = lone_zero;
             // Now it lies at `next` or ahead of it, so this does not come here again.
-            return self.arrive_slowly(arrival, around);
+            return self.arrive_slowly(arrival, context);
         } else if self.gaps.iter().any(|(first, end)| (*first..*end).contains(&position)) {
-            self.too_late(events.count, around);
+            self.too_late(events.count, context);
         } else {
-            self.twice(events.count, around);
+            self.twice(events.count, context);
         }
         self.watch_tail(now);
     }
@@ -263,25 +263,25 @@ impl Stream {
 
     /// The events from `next` on are here.
     #[inline]
-    fn pass_on(&mut self, events: &Events<'_>, end: SessionNs, around: &mut Surroundings<'_>) {
-        around.out.events(self.id, self.next, events);
-        around.counts.written += u64::from(events.count);
+    fn pass_on(&mut self, events: &Events<'_>, end: SessionNs, context: &mut StreamContext<'_>) {
+        context.out.events(self.id, self.next, events);
+        context.counts.written += u64::from(events.count);
         self.latest = self.latest.max(end);
         self.next.0 += u64::from(events.count);
     }
 
-    fn too_late(&self, count: u32, around: &mut Surroundings<'_>) {
-        around.tally.late += u64::from(count);
-        around.counts.late += u64::from(count);
+    fn too_late(&self, count: u32, context: &mut StreamContext<'_>) {
+        context.tally.late += u64::from(count);
+        context.counts.late += u64::from(count);
     }
 
-    fn twice(&self, count: u32, around: &mut Surroundings<'_>) {
-        around.tally.duplicates += u64::from(count);
-        around.counts.duplicates += u64::from(count);
+    fn twice(&self, count: u32, context: &mut StreamContext<'_>) {
+        context.tally.duplicates += u64::from(count);
+        context.counts.duplicates += u64::from(count);
     }
 
     /// Keeps events until those before them are settled.
-    fn hold(&mut self, position: Position, arrival: &Arrival<'_>, around: &mut Surroundings<'_>) {
+    fn hold(&mut self, position: Position, arrival: &Arrival<'_>, context: &mut StreamContext<'_>) {
         let Arrival { events, end, now, order, .. } = *arrival;
         let charge = charge(events.packet);
         let behind = Position(position.0.saturating_add(events.count.into()));
@@ -292,57 +292,57 @@ impl Stream {
             let piece = events.slice(position, first, until);
             new += piece.count;
             at = until;
-            if !self.make_room(first, charge, order, around) {
-                self.pass_on(&piece, end, around);
-                self.settle(around);
+            if !self.make_room(first, charge, order, context) {
+                self.pass_on(&piece, end, context);
+                self.settle(context);
                 continue;
             }
-            around.counts.held_bytes_now += charge;
-            around.tally.held_bytes += charge;
+            context.counts.held_bytes_now += charge;
+            context.tally.held_bytes += charge;
             self.held.insert(first, HeldEvents::new(&piece, end, now));
         }
-        self.twice(events.count - new, around);
-        self.settle(around);
+        self.twice(events.count - new, context);
+        self.settle(context);
     }
 
     /// Makes room for a packet to wait: where there is none, what has been missing longest is given up. Returns whether
     /// it has to wait at all after that.
-    fn make_room(&mut self, position: Position, charge: usize, order: Order, around: &mut Surroundings<'_>) -> bool {
+    fn make_room(&mut self, position: Position, charge: usize, order: Order, context: &mut StreamContext<'_>) -> bool {
         while position > self.next {
             // Agents say how far they are, so a number far ahead is as good as any. Of others it may be anything.
             let distance = position.0 - self.next.0;
-            let most = around.config.reorder_packets;
+            let most = context.config.reorder_packets;
             let is_near = order == Order::Promised || distance < most;
             let fits_window = is_near && (self.held.len() as u64) < most;
-            if fits_window && around.has_room(charge) {
+            if fits_window && context.has_room(charge) {
                 return true;
             }
-            let cause = if fits_window { Cause::Collector("memory".into()) } else { Cause::Network };
+            let cause = if fits_window { Cause::collector("memory") } else { Cause::network() };
             let end = if is_near { position } else { Position(position.0.saturating_sub(most - 1)) };
             let end = self.held.first().map_or(end, |first| first.min(end));
-            self.declare(end, &cause, around);
-            self.settle(around);
+            self.declare(end, &cause, context);
+            self.settle(context);
         }
         false
     }
 
     /// Passes on what lies at `next`: events that waited, and what the agent said it dropped.
-    fn settle(&mut self, around: &mut Surroundings<'_>) {
+    fn settle(&mut self, context: &mut StreamContext<'_>) {
         loop {
             if let Some((first, held)) = self.held.take(self.next) {
                 let events = held.events();
-                around.counts.held_bytes_now -= charge(events.packet);
-                around.tally.held_bytes -= charge(events.packet);
+                context.counts.held_bytes_now -= charge(events.packet);
+                context.tally.held_bytes -= charge(events.packet);
                 let behind = Position(first.0.saturating_add(events.count.into()));
                 let rest = events.slice(first, self.next, behind);
                 // Some may have come again in another packet, and gone by.
-                self.twice(events.count - rest.count, around);
+                self.twice(events.count - rest.count, context);
                 if rest.count > 0 {
-                    self.pass_on(&rest, held.end, around);
+                    self.pass_on(&rest, held.end, context);
                 }
             } else if let Some((end, cause)) = self.dropped.at(self.next) {
                 let end = self.held.first().map_or(end, |first| first.min(end));
-                self.missing(end, cause, around);
+                self.missing(end, cause, context);
             } else {
                 break;
             }
@@ -359,23 +359,23 @@ impl Stream {
     }
 
     /// What is missing before `end`, where an event waits or nothing does, will not come.
-    fn declare(&mut self, end: Position, cause: &Cause, around: &mut Surroundings<'_>) {
+    fn declare(&mut self, end: Position, cause: &Cause, context: &mut StreamContext<'_>) {
         while self.next < end {
             match self.dropped.at(self.next) {
-                Some((known, cause)) => self.missing(known.min(end), cause, around),
+                Some((known, cause)) => self.missing(known.min(end), cause, context),
                 None => {
                     let until = self.dropped.after(self.next).map_or(end, |first| first.min(end));
-                    self.missing(until, cause.clone(), around);
+                    self.missing(until, cause.clone(), context);
                 }
             }
         }
     }
 
     /// The events from `next` to `end` are missing.
-    fn missing(&mut self, end: Position, cause: Cause, around: &mut Surroundings<'_>) {
+    fn missing(&mut self, end: Position, cause: Cause, context: &mut StreamContext<'_>) {
         let count = end.0 - self.next.0;
-        around.counts.miss(&cause, count);
-        around.out.gap(self.id, self.next, count, cause);
+        context.counts.miss(&cause, count);
+        context.out.gap(self.id, self.next, count, cause);
         if self.gaps.len() == REMEMBERED_GAPS {
             self.gaps.pop_front();
         }
@@ -384,39 +384,39 @@ impl Stream {
     }
 
     /// The agent dropped events, and says so.
-    pub(crate) fn dropped(&mut self, lost: &Dropped<'_>, cause: Cause, now: Duration, around: &mut Surroundings<'_>) {
+    pub(crate) fn dropped(&mut self, lost: &Dropped<'_>, cause: Cause, now: Duration, context: &mut StreamContext<'_>) {
         let end = Position(lost.first.0.saturating_add(lost.count));
         self.dropped.insert(lost.first.max(self.next), end, cause);
         self.known = self.known.max(end);
-        self.settle(around);
+        self.settle(context);
         self.watch_tail(now);
     }
 
     /// The stream has come as far as `next`, says the agent.
-    pub(crate) fn reached(&mut self, next: Position, now: Duration, around: &mut Surroundings<'_>) {
+    pub(crate) fn reached(&mut self, next: Position, now: Duration, context: &mut StreamContext<'_>) {
         // So far ahead that counters alone could not tell: what lies between was not sent to this collector.
         if next.0.saturating_sub(self.next.0) > u64::from(u32::MAX / 2) {
-            self.give_up(&Cause::Network, around);
-            self.declare(Position(next.0 - around.config.reorder_packets.min(next.0)), &Cause::Network, around);
+            self.give_up(&Cause::network(), context);
+            self.declare(Position(next.0 - context.config.reorder_packets.min(next.0)), &Cause::network(), context);
         }
         self.known = self.known.max(next);
         self.watch_tail(now);
     }
 
     /// Gives up on what has been missing for too long.
-    pub(crate) fn tick(&mut self, now: Duration, around: &mut Surroundings<'_>) {
-        let patience = around.config.reorder_time;
+    pub(crate) fn tick(&mut self, now: Duration, context: &mut StreamContext<'_>) {
+        let patience = context.config.reorder_time;
         while let Some((first, arrived)) = self.held.oldest() {
             if !self.is_overdue(arrived, now, patience) {
                 return;
             }
-            self.declare(first, &Cause::Network, around);
-            self.settle(around);
+            self.declare(first, &Cause::network(), context);
+            self.settle(context);
         }
         if let Some((tail, since)) = self.tail
             && now.saturating_sub(since.max(self.filled)) >= patience
         {
-            self.declare(tail, &Cause::Network, around);
+            self.declare(tail, &Cause::network(), context);
         }
         self.watch_tail(now);
     }
@@ -429,12 +429,12 @@ impl Stream {
     }
 
     /// Gives up on all that is missing.
-    pub(crate) fn give_up(&mut self, cause: &Cause, around: &mut Surroundings<'_>) {
+    pub(crate) fn give_up(&mut self, cause: &Cause, context: &mut StreamContext<'_>) {
         while let Some(first) = self.held.first() {
-            self.declare(first, cause, around);
-            self.settle(around);
+            self.declare(first, cause, context);
+            self.settle(context);
         }
-        self.declare(self.known(), cause, around);
+        self.declare(self.known(), cause, context);
         self.tail = None;
     }
 

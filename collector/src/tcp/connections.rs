@@ -13,7 +13,7 @@ use tokio::{
 };
 
 use super::Connection;
-use crate::hub::Hub;
+use crate::receiver::Receiver;
 
 /// After how much time without a whole packet a connection makes room for another when all are taken.
 const EVICT_TIME: Duration = Duration::from_secs(2);
@@ -64,11 +64,11 @@ impl Connections {
     }
 
     /// Serves a connection, or refuses it where there are too many.
-    pub(super) fn start(self: &Arc<Self>, hub: &Arc<Hub>, stream: TcpStream, address: SocketAddr) {
+    pub(super) fn start(self: &Arc<Self>, receiver: &Arc<Receiver>, stream: TcpStream, address: SocketAddr) {
         let mut open = self.open();
         if open.by_number.len() >= self.limit {
-            hub.ledger.connections_refused.fetch_add(1, Relaxed);
-            hub.notices.say(format!("too many connections; see --max-connections, which is {}", self.limit));
+            receiver.ledger.connections_refused.fetch_add(1, Relaxed);
+            receiver.notices.say(format!("too many connections; see --max-connections, which is {}", self.limit));
             let staying = open.by_number.values_mut().filter(|entry| !entry.leaving && !entry.busy);
             match staying.min_by_key(|entry| entry.progressed) {
                 Some(idlest) if idlest.progressed.elapsed() >= EVICT_TIME => {
@@ -87,8 +87,8 @@ impl Connections {
         let leave = Arc::new(Notify::new());
         let entry = Entry { progressed: Instant::now(), leave: leave.clone(), leaving: false, busy: false };
         open.by_number.insert(number, entry);
-        hub.ledger.connections_open.fetch_add(1, Relaxed);
-        let connection = Connection { hub: hub.clone(), connections: self.clone(), number, leave };
+        receiver.ledger.connections_open.fetch_add(1, Relaxed);
+        let connection = Connection { receiver: receiver.clone(), connections: self.clone(), number, leave };
         tokio::spawn(connection.serve(stream, address));
     }
 

@@ -119,9 +119,7 @@ impl Finishing {
         }
         volume.closed(self);
         self.journal = Journal::default();
-        if let Some(room) = &mut volume.room {
-            room.add(&self.dir, self.session.as_deref());
-        }
+        volume.with_room(|room| room.add(&self.dir, self.session.as_deref()));
         Ok(())
     }
 

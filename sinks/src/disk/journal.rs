@@ -8,7 +8,6 @@ use std::{
     io,
     io::Write,
     path::Path,
-    sync::Arc,
 };
 
 use codec::{
@@ -22,7 +21,7 @@ use super::{
     ledger::Missing,
     standin::StandIn,
 };
-use crate::{budget::Budget, cut::cut};
+use crate::{Budget, Cause, cut};
 
 /// The name of the file.
 pub(super) const JOURNAL: &str = "journal.heph";
@@ -93,7 +92,7 @@ pub(super) enum Note {
 pub(super) struct Ends {
     pub(super) ends: Vec<StreamEnd>,
     /// Why it was given up.
-    pub(super) cause: Arc<str>,
+    pub(super) cause: Cause,
     /// How many streams all such notes of the part tell of.
     pub(super) threads: u64,
 }
@@ -191,7 +190,7 @@ impl Journal {
                 let attributes = [
                     number("first", gap.first),
                     number("count", gap.count),
-                    Attribute { name: "cause", value: Value::Str(cut(&gap.cause, usize::from(u16::MAX))) },
+                    Attribute { name: "cause", value: Value::Str(cut(gap.cause.as_str(), usize::from(u16::MAX))) },
                     number("at_index", gap.at_index),
                     number(RANGES, gap.ranges),
                 ];
@@ -215,7 +214,7 @@ impl Journal {
                     numbers(STREAMS, streams.as_slice().into()),
                     numbers(FIRST, firsts.as_slice().into()),
                     numbers(NEXT, nexts.as_slice().into()),
-                    Attribute { name: "cause", value: Value::Str(cut(cause, usize::from(u16::MAX))) },
+                    Attribute { name: "cause", value: Value::Str(cut(cause.as_str(), usize::from(u16::MAX))) },
                     number(THREADS, *threads),
                 ];
                 self.event(0, NEXT, &attributes);
@@ -374,7 +373,7 @@ fn read_note(event: &Event<'_>) -> Option<Note> {
             stream,
             first: number("first")?,
             count: number("count")?,
-            cause: Arc::from(text("cause")?),
+            cause: text("cause")?.into(),
             at_index: number("at_index")?,
             ranges: number(RANGES).unwrap_or(1),
         }),
@@ -397,6 +396,8 @@ fn read_note(event: &Event<'_>) -> Option<Note> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
 
     fn read(bytes: &[u8]) -> Vec<Note> {

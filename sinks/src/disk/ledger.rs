@@ -1,13 +1,10 @@
 //! What is missing from one part of a session.
 
-use std::{
-    collections::{BTreeMap, HashMap},
-    sync::Arc,
-};
+use std::collections::{BTreeMap, HashMap};
 
 use codec::atf::GapEntry;
 
-use crate::{budget::Budget, cut::cut};
+use crate::{Budget, Cause, cut};
 
 /// The gaps of one part, bounded: beyond a number, or where the budget that all sessions share is spent, they are
 /// merged by thread and cause, and at last by thread.
@@ -18,7 +15,7 @@ pub(super) struct Ledger {
     /// The latest gap of each thread, which the next may continue.
     latest: HashMap<u32, usize>,
     /// Where gaps are merged to, by thread and cause.
-    merged: HashMap<(u32, Arc<str>), usize>,
+    merged: HashMap<(u32, Cause), usize>,
 }
 
 /// A gap, or several of one thread and cause.
@@ -27,7 +24,7 @@ pub(super) struct Missing {
     pub(super) stream: u32,
     pub(super) first: u64,
     pub(super) count: u64,
-    pub(super) cause: Arc<str>,
+    pub(super) cause: Cause,
     pub(super) at_index: u64,
     pub(super) ranges: u64,
 }
@@ -61,14 +58,14 @@ impl Ledger {
             return;
         }
         self.latest.remove(&gap.stream);
-        if !self.merged.contains_key(&(gap.stream, Arc::clone(&gap.cause)))
+        if !self.merged.contains_key(&(gap.stream, gap.cause.clone()))
             && (self.gaps.len() >= 2 * MOST || !self.has_room(&gap))
         {
             // One entry for each thread there always is: no event goes uncounted.
             gap.cause = OTHER.into();
         }
         let next = self.gaps.len();
-        let at = *self.merged.entry((gap.stream, Arc::clone(&gap.cause))).or_insert(next);
+        let at = *self.merged.entry((gap.stream, gap.cause.clone())).or_insert(next);
         match self.gaps.get_mut(at) {
             Some(all) => all.absorb(&gap),
             None => self.gaps.push(gap),
@@ -76,7 +73,7 @@ impl Ledger {
     }
 
     fn has_room(&mut self, gap: &Missing) -> bool {
-        self.room.take(ENTRY_BYTES.saturating_add(gap.cause.len() as u64))
+        self.room.take(ENTRY_BYTES.saturating_add(gap.cause.as_str().len() as u64))
     }
 
     /// Whether nothing is missing.
@@ -111,7 +108,7 @@ impl Ledger {
     pub(super) fn drops(&self) -> BTreeMap<String, u64> {
         let mut drops = BTreeMap::new();
         for gap in &self.gaps {
-            if let Some(reason) = gap.cause.strip_prefix("agent:") {
+            if let Some(reason) = gap.cause.agent_reason() {
                 let count: &mut u64 = drops.entry(reason.to_owned()).or_default();
                 *count = count.saturating_add(gap.count);
             }
@@ -121,10 +118,10 @@ impl Ledger {
 }
 
 /// A cause of bounded length.
-pub(super) fn short_cause(cause: &Arc<str>) -> Arc<str> {
-    match cause.len() <= MOST_CAUSE_BYTES {
-        true => Arc::clone(cause),
-        false => cut(cause, MOST_CAUSE_BYTES).into(),
+pub(super) fn short_cause(cause: &Cause) -> Cause {
+    match cause.as_str().len() <= MOST_CAUSE_BYTES {
+        true => cause.clone(),
+        false => cut(cause.as_str(), MOST_CAUSE_BYTES).into(),
     }
 }
 
@@ -163,6 +160,8 @@ impl Missing {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
 
     fn gap(first: u64, count: u64, cause: &str, at_index: u64) -> Missing {

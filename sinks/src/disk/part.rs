@@ -1,6 +1,6 @@
 //! One part of a session that is being written: a directory with a manifest, a journal and threads.
 
-use std::{collections::HashMap, io, path::PathBuf, sync::Arc, time::Instant};
+use std::{collections::HashMap, io, path::PathBuf, time::Instant};
 
 use codec::{
     StreamId,
@@ -17,7 +17,7 @@ use super::{
     thread::OpenThread,
     volume::Volume,
 };
-use crate::{Catalog, Session};
+use crate::{Catalog, Cause, Session};
 
 /// A part that takes events.
 pub(super) struct Part {
@@ -186,7 +186,7 @@ impl Part {
     }
 
     /// Enters a gap of a thread that is there.
-    pub(super) fn gap(&mut self, stream: StreamId, first: u64, count: u64, cause: &Arc<str>) {
+    pub(super) fn gap(&mut self, stream: StreamId, first: u64, count: u64, cause: &Cause) {
         let Some(thread) = self.threads.get_mut(&stream.0) else { return };
         let count = count.min(MOST_MISSING.saturating_sub(thread.missing));
         if count == 0 {

@@ -38,7 +38,7 @@ struct Held {
 }
 
 /// The parts of a session that are gone.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Removed {
     /// The names of the latest.
     pub(super) names: VecDeque<String>,
@@ -189,8 +189,8 @@ impl Room {
     }
 
     /// The parts of a session that are gone.
-    pub(super) fn removed_of(&self, session: &str) -> Option<&Removed> {
-        self.removed.get(session)
+    pub(super) fn removed_of(&self, session: &str) -> Option<Removed> {
+        self.removed.get(session).cloned()
     }
 
     /// The session is over: nobody will ask for its parts again.

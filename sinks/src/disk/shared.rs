@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::volume::Limits;
-use crate::budget::Budget;
+use crate::Budget;
 
 /// One budget for each thing that grows with what comes from outside. Sessions and threads take shares of them.
 #[derive(Debug)]
@@ -22,6 +22,18 @@ pub(super) struct Shared {
 }
 
 impl Shared {
+    /// The same budgets for another recorder.
+    pub(super) fn share(&self) -> Self {
+        Self {
+            depths: self.depths.share(),
+            names: self.names.share(),
+            gaps: self.gaps.share(),
+            journals: self.journals.share(),
+            spans: self.spans.share(),
+            open_spans: self.open_spans.share(),
+        }
+    }
+
     pub(super) fn new(limits: &Limits) -> Self {
         let budget = |limit| Budget::new(limit, Arc::default());
         Self {

@@ -15,7 +15,7 @@ use codec::span::Span;
 pub(super) use notices::Notices;
 
 use super::files::Files;
-use crate::{Catalog, Session, budget::Budget, parquet::SpanTable};
+use crate::{Budget, Catalog, Session, parquet::SpanTable};
 
 /// The file, once it is whole.
 pub(super) const SPANS: &str = "spans.parquet";

@@ -4,7 +4,7 @@ use std::{collections::HashMap, sync::Arc};
 
 use codec::{FunctionId, ModuleId, atf::FunctionEntry};
 
-use crate::{budget::Budget, cut::shorten};
+use crate::{Budget, shorten};
 
 /// The functions made so far. Names come from outside, so there are only so many, and all sessions share one budget
 /// for them; all others share one function.

@@ -1,6 +1,6 @@
 //! When the calls of a thread were, as far as it is remembered.
 
-use crate::budget::Budget;
+use crate::Budget;
 
 /// When the latest call at each depth was, as a reader of the file knows it too.
 ///

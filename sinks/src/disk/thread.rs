@@ -1,12 +1,12 @@
 //! One thread of an open part: its events on their way to its two files.
 
-use std::{io, path::Path};
+use std::{io, iter::Take, path::Path};
 
 use codec::{
     ClockNs, EventKind, FunctionId, ModuleId, SubstreamId,
     atf::{AppendError, Context, DetailBody, FunctionDetail, IndexEvent, Keys, MAX_STACK_BYTES, Origin, ThreadWriter},
     heph::{Attribute, Attributes, Stamp, Value},
-    profile::{FunctionEvent, Message},
+    profile::{FunctionEvent, Message, RunEvents as RunPacketEvents},
 };
 
 use super::{
@@ -66,8 +66,8 @@ pub(super) enum Stop<'a> {
     Refused,
 }
 
-/// How often it is looked at how much waits.
-const EVENTS_PER_LOOK: u64 = 128;
+/// How many events of a run are appended before it is looked at how much waits.
+const EVENTS_PER_LOOK: u64 = 1024;
 
 impl OpenThread {
     /// A thread whose first event or gap here has this position.
@@ -96,8 +96,19 @@ impl OpenThread {
     ) -> (u64, Stop<'a>) {
         let mut done = 0;
         while done < most {
-            if done % EVENTS_PER_LOOK == 0 && self.writer.pending_bytes() >= appending.pending_bytes {
+            if self.writer.pending_bytes() >= appending.pending_bytes {
                 return (done, Stop::Pending);
+            }
+            if held.is_none() {
+                let some = (most - done).min(EVENTS_PER_LOOK);
+                match events.with_run(some, |stamp, number, run| self.append_run(stamp, number, run, appending)) {
+                    Some((taken, Some(stop))) => return (done + taken, stop),
+                    Some((taken, None)) if taken > 0 => {
+                        done += taken;
+                        continue;
+                    }
+                    _ => {}
+                }
             }
             let Some(message) = held.take().or_else(|| events.next()) else { return (done, Stop::End) };
             let appended = match &message {
@@ -121,6 +132,60 @@ impl OpenThread {
             }
         }
         (done, Stop::End)
+    }
+
+    /// Appends events of a run. Tells how many, how many were taken, and why it stopped, unless it came to the end.
+    fn append_run<'a>(
+        &mut self,
+        stamp: &Stamp,
+        number: u32,
+        run: Take<&mut RunPacketEvents<'a>>,
+        to: &mut Appending<'_>,
+    ) -> (u32, (u64, Option<Stop<'a>>)) {
+        let mut taken = 0_u32;
+        let mut times = None;
+        let stop = 'stop: {
+            for event in run {
+                taken += 1;
+                // Most events say nothing that a reader of the index could not tell.
+                if let Some(function) = event.function
+                    && event.detail.is_none()
+                    && function.module() != ModuleId(0)
+                    && stamp.substream == self.substream
+                    && (event.kind == EventKind::Call || self.starts.get(event.depth) == Some(event.start.0))
+                    && self.writer.len() < to.most_events
+                {
+                    let timestamp = ClockNs(to.zero_ns.saturating_add(event.end.0));
+                    let (kind, depth) = (event.kind, event.depth);
+                    let index = IndexEvent { timestamp, function, thread: self.thread, kind, depth, detail: None };
+                    if self.writer.append(&index, &[]).is_ok() {
+                        if kind == EventKind::Call {
+                            self.starts.note(depth, event.start.0);
+                        }
+                        // Times of a run rise.
+                        times = Some((times.map_or(timestamp, |(first, _)| first), timestamp));
+                        continue;
+                    }
+                }
+                let event = event.function_event(stamp, number + taken - 1);
+                if self.writer.len() >= to.most_events {
+                    break 'stop Some(Stop::Full(Message::Function(event)));
+                }
+                match self.append_function(&event, to) {
+                    Ok(_) => {}
+                    Err(AppendError::Full { .. }) => break 'stop Some(Stop::Full(Message::Function(event))),
+                    Err(_) => break 'stop Some(Stop::Refused),
+                }
+            }
+            None
+        };
+        if let Some((first, last)) = times {
+            self.note_time(first);
+            self.note_time(last);
+        }
+        // The one that it stopped at was taken, but not appended.
+        let appended = u64::from(taken) - u64::from(stop.is_some());
+        (taken, (appended, stop))
     }
 
     #[inline]

@@ -1,6 +1,14 @@
 //! What all sessions of a disk sink share.
 
-use std::{io, path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    io,
+    path::PathBuf,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
 
 use super::{
     DiskCounters,
@@ -23,12 +31,11 @@ pub(super) struct Volume {
     pub(super) shared: Shared,
     /// Parts that could not be finished so far.
     pub(super) finishing: Vec<Finishing>,
-    pub(super) room: Option<Room>,
+    /// How much the directory may take, where that is limited. All recorders share it.
+    room: Option<Arc<Mutex<Room>>>,
     /// Bytes that wait in memory, of all threads.
     pub(super) pending: usize,
-    /// Bytes on disk of parts that are not finished, and those of their journals, which go.
-    pub(super) open_bytes: u64,
-    pub(super) journal_bytes: u64,
+    usage: Arc<Usage>,
     /// Why the disk takes nothing, since the last attempt that failed.
     pub(super) failing: Option<Failing>,
     /// Why no room could be made, where the last attempt failed. That keeps nobody from writing.
@@ -36,6 +43,23 @@ pub(super) struct Volume {
     /// Bytes written but for those of journals, for which room is kept: only these show that the disk takes something.
     progress: u64,
     next_part: u64,
+}
+
+/// Bytes on disk of parts that are not finished, and those of their journals, which go. All recorders share them.
+#[derive(Debug, Default)]
+struct Usage {
+    open: AtomicU64,
+    journals: AtomicU64,
+}
+
+// ORDERING: each number is read by itself; none says anything about other memory.
+fn add(counter: &AtomicU64, bytes: u64) {
+    counter.fetch_add(bytes, Ordering::Relaxed);
+}
+
+fn subtract(counter: &AtomicU64, bytes: u64) {
+    // ORDERING: as above.
+    _ = counter.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |sum| Some(sum.saturating_sub(bytes)));
 }
 
 /// What is how large.
@@ -134,15 +158,32 @@ impl Volume {
             counters: Arc::default(),
             shared: Shared::new(&limits),
             finishing: Vec::new(),
-            room,
+            room: room.map(|room| Arc::new(Mutex::new(room))),
             pending: 0,
-            open_bytes: 0,
-            journal_bytes: 0,
+            usage: Arc::default(),
             failing: None,
             crowded: None,
             progress: 0,
             next_part: 0,
         }
+    }
+
+    /// Another that writes to the same directory, within the same bounds.
+    pub(super) fn sibling(&self, handles: usize, files: Box<dyn Files>) -> Self {
+        Self {
+            counters: Arc::clone(&self.counters),
+            shared: self.shared.share(),
+            room: self.room.clone(),
+            usage: Arc::clone(&self.usage),
+            ..Self::new(self.dir.clone(), self.limits, handles, files, None)
+        }
+    }
+
+    /// Does something with the room that the directory has, where that is limited.
+    pub(super) fn with_room<T>(&self, act: impl FnOnce(&mut Room) -> T) -> Option<T> {
+        // What a holder that panicked left is good enough: sizes are looked at again.
+        let mut room = self.room.as_ref()?.lock().unwrap_or_else(PoisonError::into_inner);
+        Some(act(&mut room))
     }
 
     /// A number for a part that no other has.
@@ -181,7 +222,7 @@ impl Volume {
     }
 
     pub(super) fn wrote(&mut self, bytes: u64) {
-        self.open_bytes = self.open_bytes.saturating_add(bytes);
+        add(&self.usage.open, bytes);
         self.count(bytes);
     }
 
@@ -200,14 +241,14 @@ impl Volume {
         let before = journal.bytes();
         let result = write(journal);
         let written = journal.bytes().saturating_sub(before);
-        self.journal_bytes = self.journal_bytes.saturating_add(written);
+        add(&self.usage.journals, written);
         self.counters.wrote(written);
         result
     }
 
     /// Bytes of a file of a part that goes on are gone.
     pub(super) fn gave_back(&mut self, bytes: u64) {
-        self.open_bytes = self.open_bytes.saturating_sub(bytes);
+        subtract(&self.usage.open, bytes);
     }
 
     /// Finishes a part now, or keeps it until the disk lets it.
@@ -251,21 +292,22 @@ impl Volume {
         self.write_journal(&mut part.journal, |journal| journal.give_up(&ends, cause));
         self.pending = self.pending.saturating_sub(part.pending_bytes());
         self.closed(part);
-        if let Some(room) = &mut self.room {
-            room.add_unfinished(&part.dir);
-        }
+        self.with_room(|room| room.add_unfinished(&part.dir));
     }
 
     /// The bytes of a part are no longer those of an open one.
     pub(super) fn closed(&mut self, part: &Finishing) {
-        self.open_bytes = self.open_bytes.saturating_sub(part.bytes);
-        self.journal_bytes = self.journal_bytes.saturating_sub(part.journal.bytes());
+        subtract(&self.usage.open, part.bytes);
+        subtract(&self.usage.journals, part.journal.bytes());
     }
 
     fn make_room(&mut self) {
-        let (counters, open_bytes, journal_bytes) = (&self.counters, self.open_bytes, self.journal_bytes);
-        let Some(room) = &mut self.room else { return };
-        let result = room.enforce(open_bytes, journal_bytes, |bytes| counters.removed(bytes));
+        // ORDERING: as above.
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let (open_bytes, journal_bytes) = (read(&self.usage.open), read(&self.usage.journals));
+        let enforced =
+            self.with_room(|room| room.enforce(open_bytes, journal_bytes, |bytes| self.counters.removed(bytes)));
+        let Some(result) = enforced else { return };
         self.crowded = result.err().map(|error| Failing::new("cannot remove an old session", &error, self.progress));
     }
 }

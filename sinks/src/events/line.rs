@@ -19,7 +19,7 @@ impl<'b> Line<'b> {
         line.number("stream", gap.stream.0.into());
         line.number("position", gap.first.0);
         line.number("count", gap.count);
-        line.text("cause", &gap.cause);
+        line.text("cause", gap.cause.as_str());
         line.close();
     }
 

@@ -10,9 +10,10 @@ use codec::{
 
 use super::Collector;
 use crate::{
-    How, Peer, SessionKey,
+    How, Peer,
     bindings::Binding,
-    session::{Around, Session},
+    output::SessionKey,
+    session_state::{SessionContext, SessionState},
 };
 
 /// A packet and its bytes.
@@ -152,17 +153,23 @@ impl Collector {
             if self.touched.last() != Some(&key) {
                 self.touched.push(key);
             }
-            let mut around = Around { config: &self.config, counts: &mut self.counts, buffers: &self.buffers, now };
+            let mut context = SessionContext {
+                config: &self.config,
+                counts: &mut self.counts,
+                buffers: &self.buffers,
+                room: self.room,
+                now,
+            };
             let mut heard = bytes.len();
             session.hear(peer, 0, now);
-            give(session, &message, bytes, &mut around);
+            give(session, &message, bytes, &mut context);
             // The way of nearly all packets: the session stays the same.
             carried = loop {
                 match next() {
                     Some(packet) if turn(&packet.0).is_some() => break Some(packet),
                     Some((message, bytes)) => {
                         heard += bytes.len();
-                        give(session, &message, bytes, &mut around);
+                        give(session, &message, bytes, &mut context);
                     }
                     None => break None,
                 }
@@ -219,19 +226,19 @@ impl Collector {
 }
 
 #[inline]
-fn give(session: &mut Session, message: &Message<'_>, bytes: &[u8], around: &mut Around<'_>) {
+fn give(session: &mut SessionState, message: &Message<'_>, bytes: &[u8], context: &mut SessionContext<'_>) {
     let option = match message {
-        Message::Run(run) => return session.events(&run.stamp, run.count, bytes, around),
-        Message::Function(event) => return session.events(&event.stamp, 1, bytes, around),
-        Message::Runtime(event) => return session.events(&event.stamp, 1, bytes, around),
-        Message::Event(event) => return session.events(&event.stamp, 1, bytes, around),
+        Message::Run(run) => return session.events(&run.stamp, run.count, bytes, context),
+        Message::Function(event) => return session.events(&event.stamp, 1, bytes, context),
+        Message::Runtime(event) => return session.events(&event.stamp, 1, bytes, context),
+        Message::Event(event) => return session.events(&event.stamp, 1, bytes, context),
         Message::Option(known) => Some(&known.option),
         Message::Metadata(_) => None,
         Message::BadOption { .. } => {
-            around.counts.bad_options += 1;
+            context.counts.bad_options += 1;
             None
         }
     };
-    around.counts.options += 1;
-    session.option(option, bytes, around);
+    context.counts.options += 1;
+    session.option(option, bytes, context);
 }

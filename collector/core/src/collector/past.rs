@@ -4,7 +4,7 @@ use std::collections::{HashMap, VecDeque};
 
 use codec::{Position, SessionId, StreamId};
 
-use crate::session::Session;
+use crate::session_state::SessionState;
 
 /// How many are remembered.
 const MAX: usize = 256;
@@ -23,13 +23,13 @@ pub(crate) struct Past {
 
 #[derive(Debug)]
 struct Ended {
-    session: Session,
+    session: SessionState,
     /// Whether it ended by its own account, and so will not come back.
     over: bool,
 }
 
 impl Past {
-    pub(crate) fn remember(&mut self, id: SessionId, session: Session, over: bool) {
+    pub(crate) fn remember(&mut self, id: SessionId, session: SessionState, over: bool) {
         self.streams += session.stream_count();
         if let Some(old) = self.sessions.insert(id, Ended { session, over }) {
             self.streams -= old.session.stream_count();
@@ -47,7 +47,7 @@ impl Past {
         self.sessions.get(&id).is_some_and(|ended| ended.over)
     }
 
-    pub(crate) fn session_mut(&mut self, id: SessionId) -> Option<&mut Session> {
+    pub(crate) fn session_mut(&mut self, id: SessionId) -> Option<&mut SessionState> {
         self.sessions.get_mut(&id).map(|ended| &mut ended.session)
     }
 
@@ -57,7 +57,7 @@ impl Past {
         self.forget(id).map(|session| session.positions().collect())
     }
 
-    fn forget(&mut self, id: SessionId) -> Option<Session> {
+    fn forget(&mut self, id: SessionId) -> Option<SessionState> {
         let ended = self.sessions.remove(&id)?;
         self.streams -= ended.session.stream_count();
         Some(ended.session)

@@ -6,8 +6,8 @@ use codec::{
     Arch, ClockKind, EventKind, FunctionId, Os, Position, SessionId, SessionNs, StreamId, SubstreamId,
     heph::{Attributes, Encode, Stamp},
     profile::{
-        Clock, Dropped, Drops, End, EndReason, Epoch, FunctionEvent, PROFILE_VERSION, ProfileOption, Progress, Session,
-        StreamPosition,
+        Clock, Dropped, Drops, End, EndReason, Epoch, FunctionEvent, PROFILE_VERSION, ProfileOption, Progress,
+        RunEncoder, RunEvent, Session, StreamPosition,
     },
 };
 use collector_core::Peer;
@@ -50,9 +50,27 @@ impl Agent {
 
     /// An event with a counter of its own.
     pub(crate) fn event_with_counter(&mut self, stream: u32, counter: u64, mark: u64) -> Vec<u8> {
+        encode(&self.call(stream, counter, mark))
+    }
+
+    /// The events from a position of a stream on, in one packet.
+    pub(crate) fn run(&mut self, stream: u32, first: u64, count: u64) -> Vec<u8> {
+        let mut packet = Vec::new();
+        let mut run: Option<RunEncoder> = None;
+        for position in first..first + count {
+            let event = self.call(stream, position, position);
+            let packed = RunEvent::of(&event).expect("it can be in a run");
+            let run = run.get_or_insert_with(|| RunEncoder::begin(&event.stamp, &packed, 60_000, &mut packet));
+            assert!(run.push(&packed, &mut packet), "it fits");
+        }
+        run.expect("an event").finish(&mut packet);
+        packet
+    }
+
+    fn call(&mut self, stream: u32, counter: u64, mark: u64) -> FunctionEvent<'static> {
         self.clock += 1;
         let time = SessionNs(self.clock);
-        let event = FunctionEvent {
+        FunctionEvent {
             stamp: Stamp {
                 stream: StreamId(stream),
                 counter: Position(counter).counter(),
@@ -66,8 +84,7 @@ impl Agent {
             depth: 0,
             detail: None,
             extra: Attributes::default(),
-        };
-        encode(&event)
+        }
     }
 
     pub(crate) fn progress(&self, positions: &[(u32, u64)]) -> Vec<u8> {

@@ -307,3 +307,33 @@ fn positions_that_cannot_be_are_not_believed() {
     assert_eq!(ledger.only().streams[&0].positions(), [0]);
     assert_eq!(ledger.collector.counts().missing(), 0);
 }
+
+/// Whatever pieces a stream arrives in, and in which order, each event is written once and in its place.
+#[test]
+fn runs_that_overlap_are_written_once() {
+    fn written_once(pieces: Vec<(u8, u8)>) -> bool {
+        let mut agent = Agent::new(1, 5000);
+        let mut ledger = begun(&agent, Config::default());
+        let mut all = std::collections::BTreeSet::new();
+        let mut copies = 0;
+        for (first, count) in pieces {
+            let (first, count) = (u64::from(first), 1 + u64::from(count % 32));
+            let run = agent.run(0, first, count);
+            send(&mut ledger, &agent, &run);
+            all.extend(first..first + count);
+            copies += count;
+        }
+        ledger.pass(WAIT);
+        ledger.pass(WAIT);
+        if let Some(story) = ledger.only().streams.get(&0) {
+            assert_eq!(story.positions(), all.iter().copied().collect::<Vec<_>>());
+            assert!(story.events.iter().all(|(position, mark)| position == mark));
+        }
+        let counts = ledger.collector.counts();
+        assert_eq!((counts.written, counts.duplicates), (all.len() as u64, copies - all.len() as u64));
+        assert_eq!(counts.held_bytes_now, 0);
+        ledger.balance();
+        true
+    }
+    quickcheck::QuickCheck::new().tests(500).quickcheck(written_once as fn(Vec<(u8, u8)>) -> bool);
+}

@@ -6,13 +6,16 @@ use codec::{
     heph::{MAX_PACKET_BYTES, Packets},
     profile::Message,
 };
-use collector_core::{Collector, Config, Output, SessionKey, Summary, Transmit};
+use collector_core::{
+    CatalogLimits, Collector, Config, Output, Peer, Session, SessionName, SessionNames, Summary, Transmit,
+};
 
 /// A collector, and all that it has told.
 pub(crate) struct Ledger {
     pub(crate) collector: Collector,
     pub(crate) now: Duration,
-    pub(crate) sessions: BTreeMap<SessionKey, Entry>,
+    /// By name, in the order in which they started.
+    pub(crate) sessions: BTreeMap<String, Entry>,
     pub(crate) transmits: Vec<Transmit>,
 }
 
@@ -34,6 +37,17 @@ pub(crate) struct Story {
     pub(crate) gaps: Vec<(u64, u64, String)>,
 }
 
+/// Names sessions by numbers.
+#[derive(Debug)]
+struct Numbers(u64);
+
+impl SessionNames for Numbers {
+    fn name(&mut self, _: &Peer) -> SessionName {
+        self.0 += 1;
+        SessionName { name: format!("{:08}", self.0), ..SessionName::default() }
+    }
+}
+
 impl Story {
     fn advance(&mut self, first: u64, count: u64) {
         let next = self.next.unwrap_or(first);
@@ -52,7 +66,7 @@ impl Story {
 
 impl Ledger {
     pub(crate) fn new(config: Config) -> Self {
-        let collector = Collector::new(config);
+        let collector = Collector::new(config, CatalogLimits::default(), Numbers(0));
         Self { collector, now: Duration::from_secs(1), sessions: BTreeMap::new(), transmits: Vec::new() }
     }
 
@@ -75,11 +89,11 @@ impl Ledger {
 
     fn enter(&mut self, output: Output) {
         match output {
-            Output::Started { session, .. } => {
-                assert!(self.sessions.insert(session, Entry::default()).is_none(), "started once");
+            Output::Started(session) => {
+                assert!(self.sessions.insert(session.name.clone(), Entry::default()).is_none(), "started once");
             }
-            Output::Options { session, packets } => {
-                let entry = self.open(session);
+            Output::Options(session, packets) => {
+                let entry = self.open(&session);
                 for packet in Packets::new(&packets, MAX_PACKET_BYTES) {
                     match packet.expect("valid packets come out") {
                         codec::heph::Packet::Metadata(metadata) => entry.options.push(metadata.name.into()),
@@ -87,34 +101,31 @@ impl Ledger {
                     }
                 }
             }
-            Output::Events { session, bytes, runs } => {
-                let entry = self.open(session);
-                let mut rest = bytes.as_ref();
-                for run in runs {
-                    let (these, behind) = rest.split_at(run.bytes as usize);
-                    rest = behind;
+            Output::Events(batch) => {
+                let entry = self.open(&batch.session);
+                let bytes: usize = batch.runs.iter().map(|run| run.bytes as usize).sum();
+                assert_eq!(bytes, batch.bytes.len(), "runs cover the batch");
+                for events in batch.iter() {
+                    let run = events.run;
                     let story = entry.streams.entry(run.stream.0).or_default();
                     story.advance(run.first.0, run.events.into());
-                    let mut packets = Packets::new(these, MAX_PACKET_BYTES);
-                    for number in 0..u64::from(run.events) {
-                        let message = packets.next_with(Message::decode).expect("as many as the run says");
-                        let Message::Function(event) = message.expect("valid") else { panic!("a function event") };
+                    let before = story.events.len();
+                    for (position, message) in (run.first.0..).zip(events) {
+                        let Message::Function(event) = message else { panic!("a function event") };
                         assert_eq!(event.stamp.stream, run.stream);
-                        let mark = event.function.expect("a mark").0;
-                        story.events.push((run.first.0 + number, mark));
+                        story.events.push((position, event.function.expect("a mark").0));
                     }
-                    assert_eq!(packets.remaining_bytes(), 0);
+                    assert_eq!(story.events.len() - before, run.events as usize, "as many as the run says");
                 }
-                assert!(rest.is_empty(), "runs cover the batch");
             }
-            Output::Gap { session, gap } => {
-                let story = self.open(session).streams.entry(gap.stream.0).or_default();
+            Output::Gap(session, gap) => {
+                let story = self.open(&session).streams.entry(gap.stream.0).or_default();
                 story.advance(gap.first.0, gap.count);
                 assert!(gap.count > 0, "a gap is not empty");
                 story.gaps.push((gap.first.0, gap.count, gap.cause.to_string()));
             }
-            Output::Ended { session, summary } => {
-                let entry = self.open(session);
+            Output::Ended(session, summary) => {
+                let entry = self.open(&session);
                 let written: usize = entry.streams.values().map(|story| story.events.len()).sum();
                 let missing: u64 = entry.streams.values().map(Story::missing).sum();
                 assert_eq!(summary.written, written as u64);
@@ -124,8 +135,8 @@ impl Ledger {
         }
     }
 
-    fn open(&mut self, session: SessionKey) -> &mut Entry {
-        let entry = self.sessions.get_mut(&session).expect("a session is started first");
+    fn open(&mut self, session: &Session) -> &mut Entry {
+        let entry = self.sessions.get_mut(&session.name).expect("a session is started first");
         assert!(entry.ended.is_none(), "nothing follows the end");
         entry
     }

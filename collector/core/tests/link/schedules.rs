@@ -75,17 +75,24 @@ fn play(schedule: &Schedule, agent: &mut Agent) -> Played {
     let (burst, length) = (usize::from(schedule.burst.0), usize::from(schedule.burst.1 % 16));
     for (number, (stream, count, fate)) in schedule.datagrams.iter().enumerate() {
         let stream = usize::from(*stream) % next.len();
-        let mut bytes = Vec::new();
-        let mut events = Vec::new();
-        for _ in 0..=count % 5 {
-            let id = u32::try_from(stream).expect("few");
-            bytes.extend(agent.event(id, next[stream]));
-            events.push((id, next[stream]));
-            next[stream] += 1;
+        let id = u32::try_from(stream).expect("few");
+        let (first, count) = (next[stream], 1 + u64::from(count % 5));
+        next[stream] += count;
+        if (burst..burst + length).contains(&number) {
+            continue;
         }
-        if !(burst..burst + length).contains(&number) {
-            let copy = || Datagram { bytes: bytes.clone(), events: events.clone() };
-            arrivals.extend(fate.0.iter().map(|delay| (number + usize::from(*delay), copy())));
+        for (copy, delay) in fate.0.iter().enumerate() {
+            // Each copy in another form: single packets, a run, a run that has some of the events before in it.
+            let (bytes, first) = match (number + copy) % 3 {
+                0 => ((first..first + count).flat_map(|position| agent.event(id, position)).collect(), first),
+                1 => (agent.run(id, first, count), first),
+                _ => {
+                    let earlier = first.saturating_sub(2).max(schedule.starts[stream]);
+                    (agent.run(id, earlier, first - earlier + count), earlier)
+                }
+            };
+            let events = (first..next[stream]).map(|position| (id, position)).collect();
+            arrivals.push((number + usize::from(*delay), Datagram { bytes, events }));
         }
     }
     arrivals.sort_by_key(|(at, _)| *at);

@@ -12,7 +12,7 @@ use codec::{
 
 use super::restore::Restored;
 use crate::{
-    Catalog, CatalogLimits,
+    Catalog, CatalogLimits, Cause,
     disk::{
         journal::{Ends, Note, StreamEnd, replay},
         ledger::{Ledger, Missing},
@@ -35,7 +35,7 @@ pub(super) struct Rebuild {
 /// How far streams had come that the collector had to give up.
 #[derive(Default)]
 struct GivenUp {
-    cause: Option<Arc<str>>,
+    cause: Option<Cause>,
     ends: BTreeMap<u32, StreamEnd>,
     /// How many streams there were.
     threads: u64,

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use codec::span::{Span, SpanId};
 
-use crate::budget::Budget;
+use crate::Budget;
 
 /// The latest that was told of each span that is open. It is kept until the span ends, and is in the file only if it
 /// does not.

@@ -161,7 +161,7 @@ fn everything_that_is_shared_is_given_back() {
     }
     let in_use = |scene: &Scene| {
         let shared = &scene.sink.volume.shared;
-        [&shared.depths, &shared.names, &shared.gaps, &shared.journals].map(crate::budget::Budget::in_use)
+        [&shared.depths, &shared.names, &shared.gaps, &shared.journals].map(crate::Budget::in_use)
     };
     assert!(in_use(&scene).iter().all(|bytes| *bytes > 0), "{:?}", in_use(&scene));
     scene.sink.close().expect("it closes");

@@ -1,4 +1,4 @@
-//! Spans on the way to a sink.
+//! The span engines of one recorder's sessions.
 
 use std::collections::HashMap;
 
@@ -9,15 +9,17 @@ use codec::{
     profile::Message,
     span::Span,
 };
-use collector_core::spans::{Engine, Finish, Names, SpanConfig, SpanCounts};
-use sinks::{Catalog, Session};
+use collector_core::{
+    Catalog, Ended, Output,
+    spans::{Engine, Finish, Names, SpanConfig, SpanCounts},
+};
 
-use super::Item;
+use super::session_of;
+use crate::notices::Notices;
 
-/// Makes spans of what one sink is told, so that they agree with what the sink has: what it was not given is a gap
-/// here too.
+/// One engine for each session, for all sinks that want spans.
 #[derive(Debug)]
-pub(super) struct Spanner {
+pub(super) struct Engines {
     config: SpanConfig,
     engines: HashMap<String, Engine>,
     /// How many spans are open in all of them, and events wait.
@@ -41,7 +43,7 @@ impl Names for CatalogNames<'_> {
     }
 }
 
-impl Spanner {
+impl Engines {
     /// `max_open` of the configuration is for all sessions together.
     pub(super) fn new(config: SpanConfig) -> Self {
         Self { config, engines: HashMap::new(), open: 0 }
@@ -53,28 +55,43 @@ impl Spanner {
         self.open = 0;
     }
 
-    /// The spans that an item completes. The end of a session is told what was given up on the way; what people should
-    /// know of it is said.
-    pub(super) fn take(&mut self, item: &mut Item, say: impl Fn(String)) -> Vec<Span> {
-        let session = item.session().clone();
-        let engine = self.engines.entry(session.name.clone()).or_insert_with(|| Engine::new(self.config.clone()));
-        let before = held(engine);
-        let others = self.open.saturating_sub(before);
+    /// Puts the spans that an output completes into `spans`, which is empty. Adds to the end of a session what was given
+    /// up on the way.
+    pub(super) fn take(
+        &mut self,
+        output: &Output,
+        ended: Option<&mut Ended>,
+        spans: &mut Vec<Span>,
+        notices: &Notices,
+    ) {
+        let session = session_of(output);
+        if !self.engines.contains_key(&session.name) {
+            self.engines.insert(session.name.clone(), Engine::new(self.config.clone()));
+        }
+        let Some(engine) = self.engines.get_mut(&session.name) else { return };
+        let others = self.open.saturating_sub(held(engine));
         engine.set_max_open(self.config.max_open.saturating_sub(others));
-        let ended = feed(engine, &session, item);
-        let spans = std::mem::take(engine.spans());
+        feed(engine, output, ended.as_deref());
+        std::mem::swap(engine.spans(), spans);
         self.open = others.saturating_add(held(engine));
-        if ended {
+        if let Some(ended) = ended {
             let SpanCounts { evicted, orphans, .. } = engine.counts();
             if evicted > 0 {
-                say(format!("session {}: {evicted} spans were given up, so that memory stays bounded", session.name));
+                ended.limits.push(LimitEntry {
+                    reason: "collector:spans-evicted".into(),
+                    detail: "spans given up while they were open, so that memory stays bounded".into(),
+                    count: evicted,
+                    ..LimitEntry::default()
+                });
+                let name = &session.name;
+                notices.say(format!("session {name}: {evicted} spans were given up, so that memory stays bounded"));
             }
             if orphans > 0 {
-                say(format!("session {}: {orphans} tasks were resumed that nobody saw suspended", session.name));
+                let name = &session.name;
+                notices.say(format!("session {name}: {orphans} tasks were resumed that nobody saw suspended"));
             }
             self.engines.remove(&session.name);
         }
-        spans
     }
 }
 
@@ -84,11 +101,10 @@ fn held(engine: &Engine) -> usize {
     usize::try_from(open.saturating_add(waiting)).unwrap_or(usize::MAX)
 }
 
-/// Gives an engine what an item says. Returns whether the session has ended.
-fn feed(engine: &mut Engine, session: &Session, item: &mut Item) -> bool {
-    match item {
-        Item::Started(_) => {}
-        Item::Options(_, packets) => {
+fn feed(engine: &mut Engine, output: &Output, ended: Option<&Ended>) {
+    match output {
+        Output::Started(_) => {}
+        Output::Options(_, packets) => {
             let mut packets = Packets::new(packets, MAX_PACKET_BYTES);
             while let Some(Ok(message)) = packets.next_with(Message::decode) {
                 if let Message::Option(known) = message {
@@ -96,8 +112,8 @@ fn feed(engine: &mut Engine, session: &Session, item: &mut Item) -> bool {
                 }
             }
         }
-        Item::Events(batch) => {
-            let catalog = session.catalog();
+        Output::Events(batch) => {
+            let catalog = batch.session.catalog();
             let names = CatalogNames(&catalog);
             for run in batch.iter() {
                 let (stream, first) = (run.run.stream, run.run.first.0);
@@ -106,22 +122,12 @@ fn feed(engine: &mut Engine, session: &Session, item: &mut Item) -> bool {
                 }
             }
         }
-        Item::Gap(_, gap) => engine.gap(gap.stream, gap.first, gap.count, &gap.cause),
-        Item::Ended(_, ended) => {
+        Output::Gap(_, gap) => engine.gap(gap.stream, gap.first, gap.count, gap.cause.as_str()),
+        Output::Ended(session, _) => {
+            let Some(Ended { end, .. }) = ended else { return };
             let zero = session.catalog().clock().map_or(0, |clock| clock.zero_ns);
-            let at = ended.end.at_ns.map(|at| SessionNs(at.saturating_sub(zero)));
-            engine.finish(Finish::of(&ended.end.how, ended.end.code), at);
-            let evicted = engine.counts().evicted;
-            if evicted > 0 {
-                ended.limits.push(LimitEntry {
-                    reason: "collector:spans-evicted".into(),
-                    detail: "spans given up while they were open, so that memory stays bounded".into(),
-                    count: evicted,
-                    ..LimitEntry::default()
-                });
-            }
-            return true;
+            let at = end.at_ns.map(|at| SessionNs(at.saturating_sub(zero)));
+            engine.finish(Finish::of(&end.how, end.code), at);
         }
     }
-    false
 }

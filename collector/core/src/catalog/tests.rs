@@ -22,7 +22,7 @@ fn functions(module: u32, first_index: u32, names: &[&str]) -> Vec<u8> {
 }
 
 /// Applies an option as it comes from the wire.
-fn apply(catalog: &mut Catalog, packet: &[u8]) -> Applied {
+fn apply(catalog: &mut Catalog, packet: &[u8]) -> Refused {
     match codec::profile::Message::decode(packet) {
         Ok(codec::profile::Message::Option(known)) => catalog.apply(&known.option),
         other => panic!("not an option: {other:?}"),
@@ -36,13 +36,13 @@ fn thread(stream: u32, name: &str) -> Thread<'_> {
 #[test]
 fn a_later_option_replaces_an_earlier_one_and_frees_its_bytes() {
     let (mut catalog, bytes) = catalog(CatalogLimits::default());
-    assert!(catalog.apply(&thread(1, "a long name").into()).is_whole());
+    assert!(catalog.apply(&thread(1, "a long name").into()) == Refused::default());
     let before = bytes.load(Ordering::Relaxed);
-    assert!(catalog.apply(&thread(1, "short").into()).is_whole());
+    assert!(catalog.apply(&thread(1, "short").into()) == Refused::default());
     assert_eq!(catalog.thread(StreamId(1)).map(|thread| &*thread.name), Some("short"));
     assert_eq!(before - bytes.load(Ordering::Relaxed), 6);
-    assert!(apply(&mut catalog, &functions(1, 3, &["f", "g"])).is_whole());
-    assert!(apply(&mut catalog, &functions(1, 4, &["h"])).is_whole());
+    assert!(apply(&mut catalog, &functions(1, 3, &["f", "g"])) == Refused::default());
+    assert!(apply(&mut catalog, &functions(1, 4, &["h"])) == Refused::default());
     assert_eq!(catalog.function_name(FunctionId::new(ModuleId(1), 4)), Some("h"));
     assert_eq!((catalog.function_name(FunctionId::new(ModuleId(1), 5)), catalog.function_count()), (None, 2));
     drop(catalog);
@@ -52,8 +52,8 @@ fn a_later_option_replaces_an_earlier_one_and_frees_its_bytes() {
 #[test]
 fn a_hostile_index_takes_one_block_and_does_not_run_past_the_last() {
     let (mut catalog, bytes) = catalog(CatalogLimits::default());
-    let applied = apply(&mut catalog, &functions(u32::MAX, u32::MAX, &["last", "beyond"]));
-    assert_eq!(applied, Applied { functions: 1, ..Applied::default() });
+    let refused = apply(&mut catalog, &functions(u32::MAX, u32::MAX, &["last", "beyond"]));
+    assert_eq!(refused, Refused { functions: 1, ..Refused::default() });
     assert_eq!(catalog.function_name(FunctionId(u64::MAX)), Some("last"));
     assert!(bytes.load(Ordering::Relaxed) < 4096);
     assert_eq!(catalog.manifest().functions.len(), 1);
@@ -83,7 +83,7 @@ fn what_is_too_much_is_refused_and_counted() {
     let limits = CatalogLimits { functions: 2, threads: 1, others: 1, ..CatalogLimits::default() };
     let (mut few, _) = catalog(limits);
     assert_eq!(apply(&mut few, &functions(1, 0, &["a", "b", "c"])).functions, 1);
-    assert!(apply(&mut few, &functions(1, 0, &["d", "e"])).is_whole(), "known ones can be replaced");
+    assert!(apply(&mut few, &functions(1, 0, &["d", "e"])) == Refused::default(), "known ones can be replaced");
     assert_eq!((few.apply(&thread(1, "").into()).threads, few.apply(&thread(2, "").into()).threads), (0, 1));
     assert_eq!(few.apply(&Queue { id: 1, label: "" }.into()).others, 0);
     assert_eq!(few.apply(&Queue { id: 2, label: "" }.into()).others, 1);
@@ -103,8 +103,8 @@ fn what_is_too_much_is_refused_and_counted() {
 #[test]
 fn a_long_name_is_cut_between_characters() {
     let (mut catalog, _) = catalog(CatalogLimits { name_bytes: 8, ..CatalogLimits::default() });
-    let applied = catalog.apply(&thread(1, "äöüäöü").into());
-    assert_eq!(applied, Applied { names_cut: 1, ..Applied::default() });
+    let refused = catalog.apply(&thread(1, "äöüäöü").into());
+    assert_eq!(refused, Refused { names_cut: 1, ..Refused::default() });
     assert_eq!(catalog.thread(StreamId(1)).map(|thread| &*thread.name), Some("äö…"));
 }
 

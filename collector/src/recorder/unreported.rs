@@ -1,21 +1,16 @@
 //! What a sink was not given, and has yet to be told that it was not.
 
-use std::{
-    collections::{BTreeMap, HashMap},
-    sync::Arc,
-};
+use std::collections::{BTreeMap, HashMap};
 
 use codec::{Position, StreamId};
-use sinks::{Gap, Session};
+use collector_core::{Cause, Gap, Session};
 
-use super::Item;
-
-/// Gaps that a sink has not been told of, by session and stream.
+/// Gaps that a sink does not know of yet, by session and stream.
 ///
 /// While nothing of a stream comes through, what it misses is one range, so this grows with the streams and not with
 /// the events.
 #[derive(Debug, Default)]
-pub(super) struct Owed {
+pub(super) struct UnreportedGaps {
     sessions: HashMap<String, BTreeMap<StreamId, Range>>,
 }
 
@@ -24,7 +19,7 @@ pub(super) struct Owed {
 struct Range {
     first: Position,
     /// How many by each cause. Which event is missing for which is not remembered.
-    counts: BTreeMap<Arc<str>, u64>,
+    counts: BTreeMap<Cause, u64>,
 }
 
 impl Range {
@@ -39,25 +34,8 @@ impl Range {
     }
 }
 
-impl Owed {
-    /// Enters what an item would have told. Returns how many events that are.
-    pub(super) fn enter(&mut self, item: &Item, cause: &Arc<str>) -> u64 {
-        match item {
-            Item::Events(batch) => {
-                for run in &batch.runs {
-                    self.add(&batch.session, run.stream, run.first, run.events.into(), cause);
-                }
-                batch.events()
-            }
-            Item::Gap(session, gap) => {
-                self.add(session, gap.stream, gap.first, gap.count, &gap.cause);
-                0
-            }
-            Item::Started(_) | Item::Options(..) | Item::Ended(..) => 0,
-        }
-    }
-
-    fn add(&mut self, session: &Session, stream: StreamId, first: Position, count: u64, cause: &Arc<str>) {
+impl UnreportedGaps {
+    pub(super) fn add(&mut self, session: &Session, stream: StreamId, first: Position, count: u64, cause: &Cause) {
         if !self.sessions.contains_key(&session.name) {
             self.sessions.insert(session.name.clone(), BTreeMap::new());
         }
@@ -67,12 +45,7 @@ impl Owed {
         *missing = missing.saturating_add(count);
     }
 
-    /// How many gaps are owed to a session.
-    pub(super) fn count(&self, session: &Session) -> usize {
-        self.sessions.get(&session.name).map_or(0, |gaps| gaps.values().map(|range| range.counts.len()).sum())
-    }
-
-    /// Takes out what is owed to a session.
+    /// Takes out the gaps of a session.
     pub(super) fn take(&mut self, session: &Session) -> impl Iterator<Item = Gap> + use<> {
         let gaps = if self.sessions.is_empty() { None } else { self.sessions.remove(&session.name) };
         gaps.unwrap_or_default().into_iter().flat_map(|(stream, range)| range.gaps(stream))

@@ -1,6 +1,6 @@
 //! Events on their way to the sinks.
 
-use std::sync::Arc;
+use std::{iter::Take, sync::Arc};
 
 use bytes::Bytes;
 use codec::{
@@ -65,29 +65,70 @@ pub struct RunEvents<'a> {
     packets: Packets<'a>,
     left: u32,
     skip: u32,
-    /// A packet with several events: its stamp, the number of the next, and those that are left.
-    open: Option<(Stamp, u32, profile::RunEvents<'a>)>,
+    /// A packet with several events, of which not all have been taken.
+    open: Option<OpenPacket<'a>>,
+}
+
+#[derive(Debug, Clone)]
+struct OpenPacket<'a> {
+    stamp: Stamp,
+    /// The number of the next event in the packet.
+    number: u32,
+    events: profile::RunEvents<'a>,
 }
 
 impl<'a> RunEvents<'a> {
+    /// The next packet with a single event, if one comes before the next packet with several, which is opened then.
+    fn next_packet(&mut self) -> Option<Message<'a>> {
+        // The collector has decoded it once already, so it is never in error.
+        match self.packets.next_with(Message::decode)?.ok()? {
+            Message::Run(run) => {
+                self.open = Some(OpenPacket { stamp: run.stamp, number: 0, events: run.events() });
+                None
+            }
+            message => Some(message),
+        }
+    }
+
     fn next_message(&mut self) -> Option<Message<'a>> {
         loop {
-            if let Some((stamp, number, events)) = &mut self.open {
-                match events.next() {
-                    Some(event) => {
-                        let message = Message::Function(event.function_event(stamp, *number));
-                        *number += 1;
-                        return Some(message);
-                    }
-                    None => self.open = None,
+            if let Some(open) = &mut self.open {
+                if let Some(event) = open.events.next() {
+                    let message = Message::Function(event.function_event(&open.stamp, open.number));
+                    open.number += 1;
+                    return Some(message);
                 }
+                self.open = None;
             }
-            // The collector has decoded it once already, so it is never in error.
-            match self.packets.next_with(Message::decode)?.ok()? {
-                Message::Run(run) => self.open = Some((run.stamp, 0, run.events())),
-                message => return Some(message),
+            match self.next_packet() {
+                None if self.open.is_some() => {}
+                message => return message,
             }
         }
+    }
+
+    fn skip_known(&mut self) {
+        while self.skip > 0 {
+            self.skip -= 1;
+            self.next_message();
+        }
+    }
+
+    /// Hands over the events that are left in a packet with several, at most so many, with the packet's stamp and the
+    /// number of the first of them in it; `take` says how many it took. Only a packet whose first event was taken by
+    /// [`next`](Iterator::next) is handed over.
+    #[inline]
+    pub fn with_run<T>(
+        &mut self,
+        most: u64,
+        take: impl FnOnce(&Stamp, u32, Take<&mut profile::RunEvents<'a>>) -> (u32, T),
+    ) -> Option<T> {
+        let open = self.open.as_mut().filter(|_| self.skip == 0)?;
+        let most = usize::try_from(most).unwrap_or(usize::MAX).min(self.left as usize);
+        let (taken, value) = take(&open.stamp, open.number, open.events.by_ref().take(most));
+        open.number += taken;
+        self.left = self.left.saturating_sub(taken);
+        Some(value)
     }
 }
 
@@ -96,9 +137,8 @@ impl<'a> Iterator for RunEvents<'a> {
 
     #[inline]
     fn next(&mut self) -> Option<Message<'a>> {
-        while self.skip > 0 {
-            self.skip -= 1;
-            self.next_message()?;
+        if self.skip > 0 {
+            self.skip_known();
         }
         self.left = self.left.checked_sub(1)?;
         self.next_message()

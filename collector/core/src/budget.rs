@@ -7,7 +7,7 @@ use std::sync::{
 
 /// The bytes that one holder has of a limit that it shares with others. They are given back when it is dropped.
 #[derive(Debug)]
-pub(crate) struct Budget {
+pub struct Budget {
     limit: u64,
     in_use: Arc<AtomicU64>,
     charged: u64,
@@ -15,22 +15,22 @@ pub(crate) struct Budget {
 
 impl Budget {
     /// Nothing yet of this limit. Holders that are given the same counter share it.
-    pub(crate) fn new(limit: u64, in_use: Arc<AtomicU64>) -> Self {
+    pub fn new(limit: u64, in_use: Arc<AtomicU64>) -> Self {
         Self { limit, in_use, charged: 0 }
     }
 
     /// Another holder that has nothing yet.
-    pub(crate) fn share(&self) -> Self {
+    pub fn share(&self) -> Self {
         Self::new(self.limit, Arc::clone(&self.in_use))
     }
 
     /// Takes more, if there is room.
-    pub(crate) fn take(&mut self, bytes: u64) -> bool {
+    pub fn take(&mut self, bytes: u64) -> bool {
         self.take_below(bytes, self.limit)
     }
 
     /// Takes more, if all holders together then have less than half: the other half is for what matters more.
-    pub(crate) fn take_of_half(&mut self, bytes: u64) -> bool {
+    pub fn take_of_half(&mut self, bytes: u64) -> bool {
         self.take_below(bytes, self.limit / 2)
     }
 
@@ -45,7 +45,7 @@ impl Budget {
     }
 
     /// Gives up `before` bytes and takes `after` instead, if there is room.
-    pub(crate) fn exchange(&mut self, before: u64, after: u64) -> bool {
+    pub fn exchange(&mut self, before: u64, after: u64) -> bool {
         match after.checked_sub(before) {
             Some(0) => true,
             Some(more) => self.take(more),
@@ -57,7 +57,7 @@ impl Budget {
     }
 
     /// Gives back.
-    pub(crate) fn release(&mut self, bytes: u64) {
+    pub fn release(&mut self, bytes: u64) {
         let bytes = bytes.min(self.charged);
         self.charged -= bytes;
         // ORDERING: the counter guards no other memory.
@@ -65,8 +65,8 @@ impl Budget {
     }
 
     /// What all holders have.
-    #[cfg(test)]
-    pub(crate) fn in_use(&self) -> u64 {
+    pub fn in_use(&self) -> u64 {
+        // ORDERING: the counter guards no other memory.
         self.in_use.load(Ordering::Relaxed)
     }
 }

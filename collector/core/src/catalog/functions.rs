@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use codec::{FunctionId, ModuleId, profile::Functions};
 
-use super::{Applied, CatalogLimits, entry::short};
+use super::{CatalogLimits, Refused, entry::short};
 use crate::budget::Budget;
 
 /// Functions by id, in blocks of consecutive ids.
@@ -35,26 +35,26 @@ fn cost(function: &Function) -> u64 {
 }
 
 impl FunctionTable {
-    /// Enters a part of a table. What has no room is counted in `applied`.
+    /// Enters a part of a table. What has no room is counted in `refused`.
     pub(super) fn enter(
         &mut self,
         part: &Functions<'_>,
         bounds: &CatalogLimits,
         budget: &mut Budget,
-        applied: &mut Applied,
+        refused: &mut Refused,
     ) {
         // Indices that would run past the last one belong to no function, and module 0 is ours.
         let indices = (part.module != ModuleId(0)).then_some(part.first_index..=u32::MAX);
         let mut indices = indices.into_iter().flatten();
         for function in part.functions.iter() {
             let Some(index) = indices.next() else {
-                applied.functions += 1;
+                refused.functions += 1;
                 continue;
             };
             let id = FunctionId::new(part.module, index);
-            let name = short(function.name, bounds.name_bytes, &mut applied.names_cut);
+            let name = short(function.name, bounds.name_bytes, &mut refused.names_cut);
             if !self.set(id, Function { offset: function.offset, name }, bounds.functions, budget) {
-                applied.functions += 1;
+                refused.functions += 1;
             }
         }
     }

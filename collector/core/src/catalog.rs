@@ -24,7 +24,7 @@ use crate::budget::Budget;
 /// What the options of one session have told so far, and how it becomes the descriptive part of a manifest.
 ///
 /// Options come from outside, so all of it is bounded, by number for each kind and by bytes over all catalogs.
-/// What does not fit is refused, and [`Applied`] says so.
+/// What does not fit is refused, and [`Refused`] says so.
 #[derive(Debug)]
 pub struct Catalog {
     bounds: CatalogLimits,
@@ -72,7 +72,7 @@ impl Default for CatalogLimits {
 /// What became of an option: how many of its entries were refused because there are too many, and how many names were
 /// cut. All zero where everything was taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Applied {
+pub struct Refused {
     /// Functions refused.
     pub functions: u64,
     /// Modules refused.
@@ -85,10 +85,15 @@ pub struct Applied {
     pub names_cut: u64,
 }
 
-impl Applied {
-    /// Whether everything was taken as it came.
-    pub fn is_whole(&self) -> bool {
-        *self == Self::default()
+impl Refused {
+    /// Adds what was refused elsewhere.
+    pub(crate) fn add(&mut self, other: &Self) {
+        let Self { functions, modules, threads, others, names_cut } = other;
+        self.functions += functions;
+        self.modules += modules;
+        self.threads += threads;
+        self.others += others;
+        self.names_cut += names_cut;
     }
 }
 
@@ -110,43 +115,43 @@ impl Catalog {
     }
 
     /// Enters what an option tells. What is entered twice is there once; what is told anew replaces what was known.
-    pub fn apply(&mut self, option: &ProfileOption<'_>) -> Applied {
-        let mut applied = Applied::default();
+    pub fn apply(&mut self, option: &ProfileOption<'_>) -> Refused {
+        let mut refused = Refused::default();
         let (bounds, budget) = (self.bounds, &mut self.budget);
         match option {
             ProfileOption::Epoch(epoch) => self.epoch = Some(*epoch),
             ProfileOption::Clock(clock) => self.clock = Some(*clock),
             ProfileOption::Session(session) => {
-                let process = CatalogProcess::new(session, bounds.name_bytes, &mut applied.names_cut);
+                let process = CatalogProcess::new(session, bounds.name_bytes, &mut refused.names_cut);
                 let before = self.process.as_ref().map_or(0, CatalogProcess::bytes);
                 match budget.exchange(before, process.bytes()) {
                     true => self.process = Some(process),
-                    false => applied.others = 1,
+                    false => refused.others = 1,
                 }
             }
             ProfileOption::Thread(thread) => {
-                let entry = CatalogThread::new(thread, bounds.name_bytes, &mut applied.names_cut);
+                let entry = CatalogThread::new(thread, bounds.name_bytes, &mut refused.names_cut);
                 let bytes = CatalogThread::bytes;
-                applied.threads = enter(&mut self.threads, thread.stream, entry, bounds.threads, budget, bytes);
+                refused.threads = enter(&mut self.threads, thread.stream, entry, bounds.threads, budget, bytes);
             }
             // Module 0 is ours: no loaded file has that id.
-            ProfileOption::Module(module) if module.id == ModuleId(0) => applied.modules = 1,
+            ProfileOption::Module(module) if module.id == ModuleId(0) => refused.modules = 1,
             ProfileOption::Module(module) => {
-                let entry = CatalogModule::new(module, bounds.name_bytes, &mut applied.names_cut);
+                let entry = CatalogModule::new(module, bounds.name_bytes, &mut refused.names_cut);
                 let bytes = CatalogModule::bytes;
-                applied.modules = enter(&mut self.modules, module.id, entry, bounds.modules, budget, bytes);
+                refused.modules = enter(&mut self.modules, module.id, entry, bounds.modules, budget, bytes);
             }
-            ProfileOption::Functions(part) => self.functions.enter(part, &bounds, budget, &mut applied),
+            ProfileOption::Functions(part) => self.functions.enter(part, &bounds, budget, &mut refused),
             ProfileOption::Queue(queue) => {
-                let label = short(queue.label, bounds.name_bytes, &mut applied.names_cut);
+                let label = short(queue.label, bounds.name_bytes, &mut refused.names_cut);
                 let bytes = |label: &Label| ENTRY_BYTES.saturating_add(label.len() as u64);
-                applied.others = enter(&mut self.queues, queue.id, label, bounds.others, budget, bytes);
+                refused.others = enter(&mut self.queues, queue.id, label, bounds.others, budget, bytes);
             }
             ProfileOption::Limits(list) => {
                 for limit in list.limits.iter() {
-                    let key = limit_key(&limit, bounds.name_bytes, &mut applied.names_cut);
+                    let key = limit_key(&limit, bounds.name_bytes, &mut refused.names_cut);
                     let bytes = ENTRY_BYTES.saturating_add((key.1.len() + key.2.len()) as u64);
-                    applied.others += enter(&mut self.limits, key, limit.count, bounds.others, budget, |_| bytes);
+                    refused.others += enter(&mut self.limits, key, limit.count, bounds.others, budget, |_| bytes);
                 }
             }
             ProfileOption::Drops(_)
@@ -155,7 +160,7 @@ impl Catalog {
             | ProfileOption::Ack(_)
             | ProfileOption::Nack(_) => {}
         }
-        applied
+        refused
     }
 
     /// The traced process, once it was announced.
@@ -204,13 +209,13 @@ impl Catalog {
     }
 
     /// The same; without a time, in whatever module was there at any time.
-    pub(crate) fn function_near(&self, address: u64, at: Option<SessionNs>) -> Option<FunctionId> {
+    pub fn function_near(&self, address: u64, at: Option<SessionNs>) -> Option<FunctionId> {
         let id = self.module_at(address, at)?;
         self.function_in(id, address.checked_sub(self.module(id)?.base)?)
     }
 
     /// The module at an address. One that was there at this time comes before others: modules may be seen late.
-    pub(crate) fn module_at(&self, address: u64, at: Option<SessionNs>) -> Option<ModuleId> {
+    pub fn module_at(&self, address: u64, at: Option<SessionNs>) -> Option<ModuleId> {
         let holds =
             |module: &CatalogModule| address.checked_sub(module.base).is_some_and(|offset| offset < module.size);
         let there = |module: &CatalogModule| {
@@ -221,7 +226,7 @@ impl Catalog {
     }
 
     /// The last function of a module that starts at or before this offset.
-    pub(crate) fn function_in(&self, module: ModuleId, offset: u64) -> Option<FunctionId> {
+    pub fn function_in(&self, module: ModuleId, offset: u64) -> Option<FunctionId> {
         let of_module = self.functions.of_module(module).filter(|(_, start)| *start <= offset);
         of_module.max_by_key(|(id, start)| (*start, std::cmp::Reverse(*id))).map(|(id, _)| id)
     }
@@ -247,7 +252,7 @@ impl Catalog {
     }
 
     /// The same for a trace whose timestamps count from another zero: its clock came later than its first event.
-    pub(crate) fn manifest_from(&self, zero_ns: u64) -> Manifest {
+    pub fn manifest_from(&self, zero_ns: u64) -> Manifest {
         let function = |(id, offset, name): (FunctionId, u64, &str)| FunctionEntry {
             id: id.0,
             offset,
@@ -269,7 +274,7 @@ impl Catalog {
     }
 
     /// The `session` option as it was announced, but for what was cut.
-    pub(crate) fn with_session_option<T>(&self, with: impl FnOnce(Session<'_>) -> T) -> Option<T> {
+    pub fn with_session_option<T>(&self, with: impl FnOnce(Session<'_>) -> T) -> Option<T> {
         self.process.as_ref().map(|process| process.with_option(with))
     }
 }

@@ -5,17 +5,17 @@ use std::sync::{
     atomic::{AtomicU64, Ordering::Relaxed},
 };
 
-use collector_core::Counts;
-use sinks::{Applied, DiskCounters};
+use collector_core::{Collector, Counts};
+use sinks::DiskCounters;
 
-use crate::tee::{LaneCounters, Tee};
+use crate::recorder::{Recorders, SinkCounters};
 
 /// The counts of all parts. Each number is read alone, so the order of reads and writes does not matter.
 #[derive(Debug)]
 pub(crate) struct Ledger {
     core: Mutex<Counts>,
     /// The sinks, by name.
-    pub(crate) lanes: Vec<(String, Arc<LaneCounters>)>,
+    pub(crate) sinks: Vec<(String, Arc<SinkCounters>)>,
     /// The disk sinks, by name.
     pub(crate) disks: Vec<(String, Arc<DiskCounters>)>,
     /// Bytes that arrived over UDP.
@@ -32,47 +32,24 @@ pub(crate) struct Ledger {
     pub(crate) connections_refused: AtomicU64,
     /// Bytes that all catalogs take.
     pub(crate) catalog_bytes: Arc<AtomicU64>,
-    /// What catalogs had no room for.
-    pub(crate) refused: Refused,
-}
-
-/// What catalogs had no room for.
-#[derive(Debug, Default)]
-pub(crate) struct Refused {
-    pub(crate) functions: AtomicU64,
-    pub(crate) modules: AtomicU64,
-    pub(crate) threads: AtomicU64,
-    pub(crate) others: AtomicU64,
-    pub(crate) names_cut: AtomicU64,
-}
-
-impl Refused {
-    pub(super) fn add(&self, applied: &Applied) {
-        if applied.is_whole() {
-            return;
-        }
-        self.functions.fetch_add(applied.functions, Relaxed);
-        self.modules.fetch_add(applied.modules, Relaxed);
-        self.threads.fetch_add(applied.threads, Relaxed);
-        self.others.fetch_add(applied.others, Relaxed);
-        self.names_cut.fetch_add(applied.names_cut, Relaxed);
-    }
+    /// Bytes that wait for the recorders.
+    queued_bytes: Arc<AtomicU64>,
 }
 
 impl Ledger {
-    pub(super) fn new(tee: &Tee) -> Self {
+    pub(super) fn new(recorders: &Recorders, core: &Collector) -> Self {
         Self {
             core: Mutex::default(),
-            lanes: tee.counters(),
-            disks: tee.disks().to_vec(),
+            sinks: recorders.sinks.clone(),
+            disks: recorders.disks.clone(),
             udp_bytes: AtomicU64::new(0),
             tcp_bytes: AtomicU64::new(0),
             receive_errors: AtomicU64::new(0),
             connections: AtomicU64::new(0),
             connections_open: AtomicU64::new(0),
             connections_refused: AtomicU64::new(0),
-            catalog_bytes: Arc::default(),
-            refused: Refused::default(),
+            catalog_bytes: core.catalog_bytes(),
+            queued_bytes: Arc::clone(&recorders.queued_bytes),
         }
     }
 
@@ -93,21 +70,26 @@ impl Ledger {
 
     /// A number that changes whenever a sink takes something.
     pub(crate) fn taken(&self) -> u64 {
-        let lanes = self.lanes.iter().map(|(_, lane)| lane.taken.load(Relaxed));
+        let sinks = self.sinks.iter().map(|(_, sink)| sink.taken.load(Relaxed));
         let disks = self.disks.iter().map(|(_, disk)| disk.bytes_written());
-        lanes.chain(disks).fold(0, u64::wrapping_add)
+        sinks.chain(disks).fold(0, u64::wrapping_add)
+    }
+
+    /// Bytes that wait for a sink: for the recorders, and behind it.
+    pub(crate) fn waiting_bytes(&self, counters: &SinkCounters) -> u64 {
+        self.queued_bytes.load(Relaxed).saturating_add(counters.backlog_bytes.load(Relaxed))
     }
 
     /// Events that a sink does not have. A disk knows exactly what of a batch it could not keep.
-    pub(crate) fn lost_by(&self, sink: &str, lane: &LaneCounters) -> u64 {
+    pub(crate) fn lost_by(&self, sink: &str, counters: &SinkCounters) -> u64 {
         let disk = self.disks.iter().find(|(name, _)| name == sink).map(|(_, disk)| disk.lost_events());
-        let not_kept = disk.unwrap_or_else(|| lane.not_kept.load(Relaxed));
-        lane.not_given.load(Relaxed).saturating_add(not_kept)
+        let not_kept = disk.unwrap_or_else(|| counters.not_kept.load(Relaxed));
+        counters.not_given.load(Relaxed).saturating_add(not_kept)
     }
 
     /// Events that sinks do not have.
     pub(crate) fn lost_by_sinks(&self) -> u64 {
-        self.lanes.iter().fold(0, |sum, (sink, lane)| sum.saturating_add(self.lost_by(sink, lane)))
+        self.sinks.iter().fold(0, |sum, (sink, counters)| sum.saturating_add(self.lost_by(sink, counters)))
     }
 
     /// Events that could not be written to disk.

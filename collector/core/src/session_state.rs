@@ -1,0 +1,460 @@
+//! One session: its streams, its options, and how it ends.
+
+mod ending;
+
+use std::{
+    collections::{BTreeSet, HashMap, VecDeque},
+    sync::Arc,
+    time::Duration,
+};
+
+use codec::{
+    Position, SessionId, StreamId,
+    heph::Stamp,
+    profile::{Drops, End, Epoch, Fingerprint, ProfileOption, Progress, Range, StreamPosition},
+};
+
+use self::ending::Ending;
+use crate::{
+    Cause, Config, Counts, How, Output, Peer, Session, Summary, Transmit,
+    buffers::Buffers,
+    cause::AgentCauses,
+    outbox::Outbox,
+    reply::{MAX_RANGES, Reply, nacks},
+    stream::{Arrival, Events, Order, Stream, StreamContext, Tally},
+};
+
+/// The last position that is believed. A thread would need years to get there.
+const MAX_POSITION: Position = Position(1 << 48);
+
+/// How many streams a session may have even if all sessions together have too many.
+const FEW_STREAMS: usize = 16;
+
+/// How many times the patience for missing events a session that has announced its end may still take.
+const LAST_PATIENCE: u32 = 20;
+
+/// How many replies may wait to be sent, of all sessions.
+const MAX_TRANSMITS: usize = 4096;
+
+/// A session that has not ended, or has ended a moment ago.
+#[derive(Debug)]
+pub(crate) struct SessionState {
+    /// What others know of it.
+    session: Arc<Session>,
+    /// Its id, if it speaks the profile.
+    id: Option<SessionId>,
+    /// What it is found by: its id, or what a collector called it in a file.
+    name: Option<SessionId>,
+    /// Where it was last heard from.
+    peer: Peer,
+    /// When it was last heard from.
+    heard: Duration,
+    streams: Vec<Stream>,
+    by_id: HashMap<StreamId, usize>,
+    /// The stream of the last event: the next is most likely of the same.
+    last: usize,
+    /// The streams that something is missing of.
+    waiting: BTreeSet<usize>,
+    /// Where the streams stood when contact with this session was lost before.
+    resumed: HashMap<StreamId, Position>,
+    epoch: Option<Epoch>,
+    causes: AgentCauses,
+    ending: Option<Ending>,
+    pub(crate) out: Outbox,
+    reply: Reply,
+    /// When missing events are next looked for, to ask for them.
+    next_look: Duration,
+    tally: Tally,
+    refused: u64,
+    /// Bytes that came from the peer in datagrams and bytes sent there, so that no more goes out than came in.
+    received_bytes: u64,
+    sent_bytes: u64,
+}
+
+/// What a session needs of the collector.
+pub(crate) struct SessionContext<'a> {
+    pub(crate) config: &'a Config,
+    pub(crate) counts: &'a mut Counts,
+    pub(crate) buffers: &'a Buffers,
+    /// How many bytes the driver has room for.
+    pub(crate) room: u64,
+    pub(crate) now: Duration,
+}
+
+impl SessionState {
+    pub(crate) fn new(session: Session, peer: Peer, context: &mut SessionContext<'_>) -> Self {
+        context.counts.sessions += 1;
+        context.counts.sessions_open += 1;
+        let session = Arc::new(session);
+        let mut out = Outbox::new(Arc::clone(&session), context.config.batch_bytes, context.buffers.clone());
+        out.push(Output::Started(Arc::clone(&session)));
+        Self {
+            id: session.id,
+            session,
+            name: None,
+            peer,
+            heard: context.now,
+            streams: Vec::new(),
+            by_id: HashMap::new(),
+            last: 0,
+            waiting: BTreeSet::new(),
+            resumed: HashMap::new(),
+            epoch: None,
+            causes: AgentCauses::default(),
+            ending: None,
+            out,
+            reply: Reply::default(),
+            next_look: Duration::ZERO,
+            tally: Tally::default(),
+            refused: 0,
+            received_bytes: 0,
+            sent_bytes: 0,
+        }
+    }
+
+    /// Goes on where contact was lost, instead of from the start.
+    pub(crate) fn resume(&mut self, positions: impl IntoIterator<Item = (StreamId, Position)>) {
+        self.resumed.extend(positions);
+    }
+
+    pub(crate) fn id(&self) -> Option<SessionId> {
+        self.id
+    }
+
+    /// The session says who it is, after it has been started without.
+    pub(crate) fn adopt(&mut self, id: SessionId) {
+        (self.id, self.name) = (Some(id), Some(id));
+    }
+
+    pub(crate) fn name(&self) -> Option<SessionId> {
+        self.name
+    }
+
+    pub(crate) fn set_name(&mut self, name: SessionId) {
+        self.name = Some(name);
+    }
+
+    pub(crate) fn peer(&self) -> Peer {
+        self.peer
+    }
+
+    pub(crate) fn heard(&self) -> Duration {
+        self.heard
+    }
+
+    /// Where each stream stands, and those that have not been heard of since contact was lost before.
+    pub(crate) fn positions(&self) -> impl Iterator<Item = (StreamId, Position)> {
+        let silent = self.resumed.iter().map(|(stream, position)| (*stream, *position));
+        self.streams.iter().map(|stream| (stream.id(), stream.next())).chain(silent)
+    }
+
+    /// How many positions are remembered.
+    pub(crate) fn stream_count(&self) -> usize {
+        self.streams.len() + self.resumed.len()
+    }
+
+    /// Bytes have arrived from this peer.
+    pub(crate) fn hear(&mut self, peer: Peer, bytes: usize, now: Duration) {
+        if peer != self.peer {
+            // Somebody else may be there now: it has to send before it is sent anything.
+            (self.peer, self.received_bytes, self.sent_bytes) = (peer, 0, 0);
+        }
+        self.heard = now;
+        self.received_bytes = self.received_bytes.saturating_add(bytes as u64);
+    }
+
+    /// A packet with events of one stream has arrived.
+    #[inline]
+    pub(crate) fn events(&mut self, stamp: &Stamp, count: u32, packet: &[u8], context: &mut SessionContext<'_>) {
+        if context.room == 0 && matches!(self.peer, Peer::Datagram { .. }) {
+            context.counts.untaken += u64::from(count);
+            return;
+        }
+        let Some(index) = self.stream(stamp.stream, context) else {
+            self.refused += u64::from(count);
+            context.counts.refused_stream_events += u64::from(count);
+            return;
+        };
+        let order = match (self.id, self.peer) {
+            (Some(_), _) => Order::Promised,
+            (None, Peer::Stream(_)) => Order::Kept,
+            (None, Peer::Datagram { .. }) => Order::Loose,
+        };
+        let Some(stream) = self.streams.get_mut(index) else { return };
+        let events = Events::all(packet, count);
+        let arrival = Arrival { counter: stamp.counter, end: stamp.end, events, order, now: context.now };
+        let mut stream_context = StreamContext {
+            config: context.config,
+            counts: &mut *context.counts,
+            out: &mut self.out,
+            tally: &mut self.tally,
+        };
+        stream.arrive(&arrival, &mut stream_context);
+        if stream.is_waiting() {
+            self.waiting.insert(index);
+        }
+        if self.id.is_some() {
+            self.reply.moved(stamp.stream, packet.len() as u64, context.now + context.config.ack_time);
+        }
+    }
+
+    /// The index of a stream, which is made if it is new and there is room.
+    #[inline]
+    fn stream(&mut self, id: StreamId, context: &mut SessionContext<'_>) -> Option<usize> {
+        if self.streams.get(self.last).is_some_and(|stream| stream.id() == id) {
+            return Some(self.last);
+        }
+        self.find_stream(id, context)
+    }
+
+    fn find_stream(&mut self, id: StreamId, context: &mut SessionContext<'_>) -> Option<usize> {
+        if let Some(index) = self.by_id.get(&id) {
+            self.last = *index;
+            return Some(*index);
+        }
+        let all_taken = context.counts.streams_now >= context.config.max_streams_in_all;
+        let full = self.streams.len() >= context.config.max_streams;
+        if full || (all_taken && self.streams.len() >= FEW_STREAMS) {
+            return None;
+        }
+        let index = self.streams.len();
+        self.streams.push(Stream::new(id, self.resumed.remove(&id).unwrap_or_default()));
+        context.counts.streams_now += 1;
+        self.by_id.insert(id, index);
+        self.last = index;
+        Some(index)
+    }
+
+    /// An option has arrived.
+    pub(crate) fn option(
+        &mut self,
+        option: Option<&ProfileOption<'_>>,
+        packet: &[u8],
+        context: &mut SessionContext<'_>,
+    ) {
+        let soon = context.now + context.config.ack_time;
+        match option {
+            // What the collector says itself is nothing to be told by others.
+            Some(ProfileOption::Ack(_) | ProfileOption::Nack(_)) => return,
+            // A name that a collector made up says nothing about who it is.
+            Some(ProfileOption::Session(_)) if self.id.is_none() => return,
+            Some(ProfileOption::Epoch(epoch)) => self.epoch = Some(*epoch),
+            Some(ProfileOption::Progress(progress)) => self.progress(progress, context),
+            Some(ProfileOption::Drops(drops)) => self.drops(drops, context),
+            Some(ProfileOption::End(end)) => {
+                // The sinks get it when all events before it are settled.
+                self.end(end, packet, context);
+                return self.reply.option(Fingerprint::of(packet), context.now);
+            }
+            _ => {}
+        }
+        if let Some(option) = option {
+            let refused = self.session.catalog_mut().apply(option);
+            context.counts.refused_by_catalogs.add(&refused);
+        }
+        self.out.option(packet);
+        if self.id.is_some() {
+            let by = if matches!(option, Some(ProfileOption::Session(_))) { context.now } else { soon };
+            self.reply.option(Fingerprint::of(packet), by);
+        }
+    }
+
+    /// Whether this epoch is another than the session's: then its sender has started anew.
+    pub(crate) fn is_other_epoch(&self, epoch: &Epoch) -> bool {
+        self.id.is_none() && self.epoch.is_some_and(|known| known != *epoch)
+    }
+
+    fn progress(&mut self, progress: &Progress<'_>, context: &mut SessionContext<'_>) {
+        self.reply.echo(progress.now, context.now + context.config.ack_time);
+        for StreamPosition { stream, next } in progress.streams {
+            self.reached(stream, next, context);
+            // Acknowledged again although it may not have moved: the acknowledgement may have been lost.
+            if self.id.is_some() && self.by_id.contains_key(&stream) {
+                self.reply.moved(stream, 0, context.now + context.config.ack_time);
+            }
+        }
+    }
+
+    fn end(&mut self, end: &End<'_>, packet: &[u8], context: &mut SessionContext<'_>) {
+        for StreamPosition { stream, next } in end.streams {
+            self.reached(stream, next, context);
+        }
+        let ending = self.ending.get_or_insert_with(|| Ending::new(end, context.now));
+        ending.add(end, packet, &mut context.counts.ending_room_now);
+    }
+
+    /// A stream has come as far as `next`, says the agent. Those who do not speak the profile cannot say so.
+    fn reached(&mut self, id: StreamId, next: Position, context: &mut SessionContext<'_>) {
+        // A stream of which there is nothing to tell yet need not be known.
+        if self.id.is_none() || next > MAX_POSITION || (next == Position(0) && !self.by_id.contains_key(&id)) {
+            return;
+        }
+        self.with_stream(id, context, |stream, context, now| stream.reached(next, now, context));
+    }
+
+    fn drops(&mut self, drops: &Drops<'_>, context: &mut SessionContext<'_>) {
+        for lost in drops.drops {
+            if self.id.is_none() || lost.first.0.saturating_add(lost.count) > MAX_POSITION.0 {
+                continue;
+            }
+            let cause = self.causes.cause(lost.reason);
+            self.with_stream(lost.stream, context, |stream, context, now| {
+                stream.dropped(&lost, cause, now, context);
+            });
+        }
+    }
+
+    /// Does something with a stream, and remembers what it is left as.
+    fn with_stream(
+        &mut self,
+        id: StreamId,
+        context: &mut SessionContext<'_>,
+        act: impl FnOnce(&mut Stream, &mut StreamContext<'_>, Duration),
+    ) {
+        let Some(index) = self.find_stream(id, context) else { return };
+        self.with_index(index, context, act);
+    }
+
+    fn with_index(
+        &mut self,
+        index: usize,
+        context: &mut SessionContext<'_>,
+        act: impl FnOnce(&mut Stream, &mut StreamContext<'_>, Duration),
+    ) {
+        let Some(stream) = self.streams.get_mut(index) else { return };
+        let before = stream.next();
+        let mut stream_context = StreamContext {
+            config: context.config,
+            counts: &mut *context.counts,
+            out: &mut self.out,
+            tally: &mut self.tally,
+        };
+        act(stream, &mut stream_context, context.now);
+        if stream.next() != before && self.id.is_some() {
+            self.reply.moved(stream.id(), 0, context.now + context.config.ack_time);
+        }
+        if stream.is_waiting() {
+            self.waiting.insert(index);
+        } else {
+            self.waiting.remove(&index);
+        }
+    }
+
+    /// Time has passed. Returns whether the session has come to the end that it announced.
+    pub(crate) fn tick(&mut self, context: &mut SessionContext<'_>) -> Option<How> {
+        let waiting: Vec<_> = self.waiting.iter().copied().collect();
+        for index in waiting {
+            self.with_index(index, context, |stream, context, now| stream.tick(now, context));
+        }
+        self.is_over(context.now, context.config).then_some(How::Told(self.ending.as_ref()?.reason()))
+    }
+
+    /// Whether the session has come to the end that it announced.
+    pub(crate) fn is_over(&self, now: Duration, config: &Config) -> bool {
+        let Some(ending) = &self.ending else { return false };
+        let patience = config.reorder_time;
+        // Datagrams may overtake one another: an option may still come behind the end. Streams that wait are given up
+        // in their own time, and an `end` that never comes whole in this.
+        let in_order = matches!(self.peer, Peer::Stream(_)) && ending.is_complete();
+        let settled = self.waiting.is_empty() && (in_order || ending.is_overdue(now, patience));
+        settled || ending.is_overdue(now, LAST_PATIENCE * patience)
+    }
+
+    /// Whether the agent has said that it is over.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.ending.is_some()
+    }
+
+    /// Ends the session: nothing that is missing will come any more. If it has announced its end, that is how it ended.
+    pub(crate) fn finish(&mut self, how: How, context: &mut SessionContext<'_>) {
+        let cause = if how == How::Stopped { Cause::collector("stopped") } else { Cause::network() };
+        for index in 0..self.streams.len() {
+            self.with_index(index, context, |stream, context, _| stream.give_up(&cause, context));
+        }
+        if let Some(ending) = &mut self.ending {
+            let (packets, charged) = ending.take();
+            self.out.option(&packets);
+            context.counts.ending_room_now += charged;
+        }
+        context.counts.sessions_open -= 1;
+        context.counts.streams_now -= self.streams.len();
+        let summary = Summary {
+            id: self.id,
+            how: self.ending.as_ref().map_or(how, |ending| How::Told(ending.reason())),
+            at: self.ending.as_ref().map(Ending::at),
+            streams: self.streams.len(),
+            written: self.out.written,
+            missing: self.out.missing.clone(),
+            late: self.tally.late,
+            duplicates: self.tally.duplicates,
+            restarts: self.tally.restarts,
+            refused: self.refused,
+        };
+        self.out.push(Output::Ended(Arc::clone(&self.session), summary));
+    }
+
+    /// Whether something is to be told.
+    pub(crate) fn owes_reply(&self) -> bool {
+        self.reply.is_wanted()
+    }
+
+    /// Puts acknowledgements and requests into `transmits`, where it is time for them.
+    pub(crate) fn reply(
+        &mut self,
+        window_bytes: u64,
+        context: &mut SessionContext<'_>,
+        transmits: &mut VecDeque<Transmit>,
+    ) {
+        let Some(id) = self.id else { return };
+        if transmits.len() >= MAX_TRANSMITS {
+            return;
+        }
+        let mut packets = Vec::new();
+        // Without room time stands still, and agents are answered all the same.
+        if self.reply.is_due(context.now, window_bytes) || (context.room == 0 && self.reply.is_wanted()) {
+            let (streams, by_id) = (&self.streams, &self.by_id);
+            let next = |stream| by_id.get(&stream).and_then(|index| streams.get(*index)).map(Stream::next);
+            packets = self.reply.acks(id, window_bytes, next);
+        }
+        let mut ranges = Vec::new();
+        let look = context.now >= self.next_look;
+        if look {
+            self.next_look = context.now + context.config.nack_time / 2;
+        }
+        for index in self.waiting.iter().filter(|_| look) {
+            let Some(stream) = self.streams.get_mut(*index) else { continue };
+            let wanted = stream.wanted(context.now, context.config, MAX_RANGES - ranges.len());
+            ranges.extend(wanted.into_iter().map(|(first, count)| Range { stream: stream.id(), first, count }));
+            if ranges.len() >= MAX_RANGES {
+                break;
+            }
+        }
+        packets.extend(nacks(id, &ranges));
+        for packet in packets {
+            let bytes = packet.len() as u64;
+            let is_datagram = matches!(self.peer, Peer::Datagram { .. });
+            // A forged address must not be sent much more than was forged.
+            if is_datagram && self.sent_bytes.saturating_add(bytes) > self.received_bytes.saturating_mul(3) {
+                break;
+            }
+            self.sent_bytes = self.sent_bytes.saturating_add(bytes);
+            context.counts.replies += 1;
+            transmits.push_back(Transmit { to: self.peer, packet });
+        }
+    }
+
+    /// An option of a session that has ended: its agent may not know yet. Only the streams that it asks for are told.
+    pub(crate) fn acknowledge_again(&mut self, option: Option<&ProfileOption<'_>>, packet: &[u8], by: Duration) {
+        self.reply.option(Fingerprint::of(packet), by);
+        let streams = match option {
+            Some(ProfileOption::Progress(progress)) => progress.streams,
+            Some(ProfileOption::End(end)) => end.streams,
+            _ => return,
+        };
+        for position in streams {
+            if self.by_id.contains_key(&position.stream) {
+                self.reply.moved(position.stream, 0, by);
+            }
+        }
+    }
+}

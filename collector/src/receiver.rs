@@ -1,0 +1,212 @@
+//! The receiver: what the sockets receive goes in, the core decides, the recorders get the rest, and agents get answers.
+
+mod ledger;
+mod post;
+
+use std::{
+    collections::HashMap,
+    net::SocketAddr,
+    ops::Range,
+    sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::Ordering::Relaxed},
+    time::{Duration, Instant},
+};
+
+use collector_core::{CatalogLimits, Collector, Config, How, Output, Peer, SessionName, SessionNames};
+use tokio::sync::Notify;
+
+pub(crate) use self::{ledger::Ledger, post::Post};
+use crate::{names::Names, notices::Notices, recorder::Recorders, summary};
+
+/// Owns the sessions. It never waits for a sink: while the recorders lag behind, agents may send less, connections are
+/// not read, and everything else goes on.
+#[derive(Debug)]
+pub(crate) struct Receiver {
+    state: Mutex<State>,
+    /// Where replies go.
+    pub(crate) post: Arc<Post>,
+    /// What has been counted, for those who must not wait for the lock.
+    pub(crate) ledger: Ledger,
+    pub(crate) notices: Arc<Notices>,
+    /// Told whenever a session has ended.
+    pub(crate) session_ended: Notify,
+}
+
+#[derive(Debug)]
+struct State {
+    core: Collector,
+    recorders: Option<Recorders>,
+    /// When the sessions started, by name.
+    started: HashMap<String, Instant>,
+    /// The time that the core counts in, and when it was last moved on.
+    now: Duration,
+    moved: Instant,
+    /// How many bytes the recorders can still take.
+    free_bytes: u64,
+}
+
+/// The most that the core's time moves on at once: after a machine was suspended, or had no time for us, what has
+/// arrived meanwhile is not to be given up for it.
+const MOST_AT_ONCE: Duration = Duration::from_millis(50);
+
+/// How often a connection that has to wait looks for room.
+const LOOK_TIME: Duration = Duration::from_millis(2);
+
+impl State {
+    /// The time for the core. It stands still while the recorders have no room: what is not taken then is not missing.
+    fn now(&mut self) -> Duration {
+        let passed = self.moved.elapsed();
+        self.moved += passed;
+        if self.free_bytes > 0 {
+            self.now += passed.min(MOST_AT_ONCE);
+        }
+        self.now
+    }
+
+    /// Looks how much room the recorders have, and tells the core.
+    fn look_for_room(&mut self) {
+        if let Some(recorders) = &mut self.recorders {
+            self.free_bytes = recorders.free_bytes();
+            self.core.set_room(self.free_bytes);
+        }
+    }
+}
+
+/// Names sessions by time and number, and says where they come from.
+#[derive(Debug)]
+struct Naming {
+    names: Names,
+    post: Arc<Post>,
+}
+
+impl SessionNames for Naming {
+    fn name(&mut self, peer: &Peer) -> SessionName {
+        let (name, seen) = self.names.next();
+        let seen_unix_ns = u64::try_from(seen.as_nanos()).unwrap_or(u64::MAX);
+        SessionName { name, source: self.post.name(peer), seen_unix_ns }
+    }
+}
+
+impl Receiver {
+    pub(crate) fn new(config: Config, limits: CatalogLimits, recorders: Recorders, notices: Arc<Notices>) -> Self {
+        let post = Arc::new(Post::default());
+        let naming = Naming { names: Names::default(), post: Arc::clone(&post) };
+        let core = Collector::new(config, limits, naming);
+        let ledger = Ledger::new(&recorders, &core);
+        let state = State {
+            core,
+            recorders: Some(recorders),
+            started: HashMap::new(),
+            now: Duration::ZERO,
+            moved: Instant::now(),
+            free_bytes: 1,
+        };
+        Self { state: Mutex::new(state), post, ledger, notices, session_ended: Notify::new() }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Datagrams have arrived: in `bytes`, each where it says, from the address beside it.
+    pub(crate) fn datagrams(&self, socket: usize, bytes: &[u8], datagrams: &[(SocketAddr, Range<usize>)]) {
+        let mut state = self.state();
+        let now = state.now();
+        for (address, place) in datagrams {
+            let datagram = bytes.get(place.clone()).unwrap_or_default();
+            self.ledger.udp_bytes.fetch_add(datagram.len() as u64, Relaxed);
+            state.core.datagram(now, Peer::Datagram { socket, address: *address }, datagram);
+        }
+        self.pump(&mut state);
+    }
+
+    /// Bytes of a connection or file have arrived: all that were not consumed before. Returns how many are now.
+    pub(crate) fn bytes(&self, stream: u64, bytes: &[u8], ended: bool) -> usize {
+        let mut state = self.state();
+        if state.recorders.is_none() {
+            return bytes.len();
+        }
+        let now = state.now();
+        let consumed = state.core.stream(now, stream, bytes, ended);
+        self.pump(&mut state);
+        consumed
+    }
+
+    /// Returns when the recorders have room.
+    pub(crate) async fn room(&self) {
+        while !self.has_room() {
+            tokio::time::sleep(LOOK_TIME).await;
+        }
+    }
+
+    fn has_room(&self) -> bool {
+        let mut state = self.state();
+        state.now();
+        state.look_for_room();
+        state.free_bytes > 0 || state.recorders.is_none()
+    }
+
+    /// A connection or file has ended.
+    pub(crate) fn disconnected(&self, stream: u64) {
+        let mut state = self.state();
+        let now = state.now();
+        state.core.disconnected(now, stream);
+        self.pump(&mut state);
+    }
+
+    /// Time has passed.
+    pub(crate) fn tick(&self) {
+        let mut state = self.state();
+        let now = state.now();
+        state.core.tick(now);
+        self.pump(&mut state);
+    }
+
+    /// Ends all sessions and closes all sinks. Returns whether those could be closed. Nothing is taken after that.
+    pub(crate) async fn finish(&self, how: How) -> bool {
+        let recorders = {
+            let mut state = self.state();
+            let now = state.now();
+            state.core.finish(now, how);
+            self.pump(&mut state);
+            state.recorders.take()
+        };
+        let Some(recorders) = recorders else { return true };
+        tokio::task::spawn_blocking(move || recorders.close()).await.unwrap_or(false)
+    }
+
+    /// Takes what the core has to say to where it belongs.
+    fn pump(&self, state: &mut State) {
+        state.look_for_room();
+        state.core.flush(state.now);
+        while let Some(output) = state.core.poll_output() {
+            self.announce(state, &output);
+            if let Some(recorders) = &mut state.recorders {
+                recorders.push(output);
+            }
+        }
+        while let Some(transmit) = state.core.poll_transmit() {
+            self.post.send(&transmit);
+        }
+        self.ledger.enter(state.core.counts());
+    }
+
+    /// Says when a session starts and what it came to.
+    fn announce(&self, state: &mut State, output: &Output) {
+        match output {
+            Output::Started(session) => {
+                self.notices.say(format!("session {} from {}", session.name, session.source));
+                state.started.insert(session.name.clone(), Instant::now());
+            }
+            Output::Ended(session, summary) => {
+                let lasted = state.started.remove(&session.name).map_or(Duration::ZERO, |started| started.elapsed());
+                let places = state.recorders.iter().flat_map(|recorders| recorders.places(session));
+                self.notices.say(summary::line(session, summary, lasted, places));
+                // Somebody who says nothing is not what `--once` waits for.
+                if summary.id.is_some() || summary.written > 0 || !summary.missing.is_empty() {
+                    self.session_ended.notify_one();
+                }
+            }
+            Output::Options(..) | Output::Events(_) | Output::Gap(..) => {}
+        }
+    }
+}

@@ -1,0 +1,277 @@
+//! Recorders: threads that take what the receiver has settled, make spans of it where a sink wants them, and give both
+//! to the sinks. Each session belongs to one recorder, with its one span engine.
+
+mod background;
+mod engines;
+mod queue;
+mod slot;
+mod unreported;
+
+use std::{
+    fmt,
+    path::{Path, PathBuf},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    thread::{self, JoinHandle},
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, Result, anyhow};
+use codec::span::Span;
+use collector_core::{Output, spans::SpanConfig};
+use crossbeam_channel::{Receiver, RecvTimeoutError};
+use sinks::{
+    ChromeSink, DiskCounters, DiskOptions, DiskSink, EventsSink, HephCompatSink, HephSink, PerfettoSink, Session, Sink,
+    SinkError, SpansSink,
+};
+
+use self::{background::BackgroundWriter, engines::Engines, slot::Slot};
+pub(crate) use self::{queue::Queue, slot::SinkCounters};
+use crate::{
+    notices::Notices,
+    settings::{Shares, SinkSetting},
+    sink_spec::Target,
+    summary,
+};
+
+/// How long a sink may keep something before it is flushed. The promise to users is 200 ms.
+const FLUSH_TIME: Duration = Duration::from_millis(20);
+
+/// All recorders, and what they count.
+pub(crate) struct Recorders {
+    queues: Vec<Queue>,
+    threads: Vec<JoinHandle<bool>>,
+    shared: Vec<SharedSink>,
+    backlogs: Vec<BackgroundWriter>,
+    /// Bytes that wait for the recorders.
+    pub(crate) queued_bytes: Arc<AtomicU64>,
+    /// What each sink counts, with its name.
+    pub(crate) sinks: Vec<(String, Arc<SinkCounters>)>,
+    /// What the disk sinks count, with their names.
+    pub(crate) disks: Vec<(String, Arc<DiskCounters>)>,
+}
+
+impl fmt::Debug for Recorders {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Recorders").field("queues", &self.queues).field("sinks", &self.sinks).finish_non_exhaustive()
+    }
+}
+
+/// A sink that several recorders write to.
+type SharedSink = Arc<Mutex<Box<dyn Sink>>>;
+
+impl Recorders {
+    /// Opens all sinks, or none, and starts the recorders.
+    pub(crate) fn start(
+        settings: &[SinkSetting],
+        spans: &SpanConfig,
+        memory: u64,
+        count: usize,
+        notices: &Arc<Notices>,
+    ) -> Result<Self> {
+        let shares = Shares::of(memory);
+        let count = count.max(1);
+        let max_open = usize::try_from(shares.open_spans).unwrap_or(usize::MAX) / count;
+        let spans = SpanConfig { max_open, ..spans.clone() };
+        let mut recorders = Self {
+            queues: Vec::new(),
+            threads: Vec::new(),
+            shared: Vec::new(),
+            backlogs: Vec::new(),
+            queued_bytes: Arc::default(),
+            sinks: Vec::new(),
+            disks: Vec::new(),
+        };
+        let mut slots: Vec<Vec<Slot>> = (0..count).map(|_| Vec::new()).collect();
+        for setting in settings {
+            let counters = Arc::new(SinkCounters::default());
+            let name = setting.target.to_string();
+            let opened = recorders.open(setting, count, &counters);
+            let opened = opened.map_err(|error| anyhow!("cannot open sink {name}: {error}"))?;
+            for (slots, (sink, backlog)) in slots.iter_mut().zip(opened) {
+                slots.push(Slot::new(&name, setting, sink, backlog, &counters, notices));
+            }
+            recorders.sinks.push((name, counters));
+        }
+        for slots in slots {
+            let (queue, outputs) = Queue::new(shares.queues / count as u64, &recorders.queued_bytes);
+            let recorder = Recorder {
+                engines: slots.iter().any(|slot| slot.wants_spans).then(|| Engines::new(spans.clone())),
+                slots,
+                spans: Vec::new(),
+                queued_bytes: queue.bytes(),
+                all_queued_bytes: Arc::clone(&recorders.queued_bytes),
+                notices: Arc::clone(notices),
+            };
+            let thread = thread::Builder::new().name("recorder".into()).spawn(move || recorder.run(&outputs));
+            recorders.threads.push(thread.context("cannot start a recorder's thread")?);
+            recorders.queues.push(queue);
+        }
+        Ok(recorders)
+    }
+
+    /// Opens a sink: once for each recorder, or once for all where it has one output.
+    fn open(
+        &mut self,
+        setting: &SinkSetting,
+        count: usize,
+        counters: &Arc<SinkCounters>,
+    ) -> Result<Vec<(SinkRef, Option<BackgroundWriter>)>, SinkError> {
+        let mut backlog = None;
+        let mut stdout = || {
+            let writer = BackgroundWriter::stdout(counters);
+            backlog = writer.as_background().cloned();
+            writer
+        };
+        let sink: Box<dyn Sink> = match &setting.target {
+            Target::Disk { dir, .. } => {
+                let options = DiskOptions {
+                    max_bytes: setting.max_bytes,
+                    rotate_bytes: setting.rotate_bytes,
+                    rotate_every: setting.rotate_every,
+                    ..DiskOptions::new(dir)
+                };
+                let disks = DiskSink::open_many(options, count)?;
+                self.disks.extend(disks.first().map(|disk| (setting.target.to_string(), disk.counters())));
+                return Ok(disks.into_iter().map(|disk| (SinkRef::Own(Box::new(disk)), None)).collect());
+            }
+            Target::StdoutEvents => Box::new(EventsSink::new(stdout())),
+            Target::StdoutSpans => Box::new(SpansSink::new(stdout())),
+            Target::StdoutHeph => Box::new(HephSink::new(stdout())),
+            Target::Perfetto(file) => Box::new(PerfettoSink::create(file)?),
+            Target::Chrome(file) => Box::new(ChromeSink::create(file)?),
+            Target::Heph { file, compat: false } => Box::new(HephSink::create(file)?),
+            Target::Heph { file, compat: true } => Box::new(HephCompatSink::open(file)?),
+        };
+        let shared = Arc::new(Mutex::new(sink));
+        self.shared.push(Arc::clone(&shared));
+        self.backlogs.extend(backlog.clone());
+        Ok((0..count).map(|_| (SinkRef::Shared(Arc::clone(&shared)), backlog.clone())).collect())
+    }
+
+    /// Gives an output to the recorder of its session. Never waits.
+    pub(crate) fn push(&mut self, output: Output) {
+        let session = session_of(&output);
+        // Names end in a number that counts sessions.
+        let number = session.name.rsplit('-').next().and_then(|number| number.parse().ok()).unwrap_or(0_usize);
+        let at = number % self.queues.len().max(1);
+        if let Some(queue) = self.queues.get_mut(at) {
+            queue.push(output);
+        }
+    }
+
+    /// How many more bytes can wait: as many as in the fullest queue.
+    pub(crate) fn free_bytes(&mut self) -> u64 {
+        self.queues.iter_mut().map(Queue::free_bytes).min().unwrap_or(0)
+    }
+
+    /// Where a session is written. A sink that has not come to it yet will take its name.
+    pub(crate) fn places(&self, session: &Session) -> impl Iterator<Item = PathBuf> {
+        self.disks.iter().map(|(name, disk)| {
+            let (dir, _) = name.split_once(",spans=").unwrap_or((name, ""));
+            let dir = Path::new(dir.strip_prefix("disk:").unwrap_or(dir));
+            disk.place(&session.name).unwrap_or_else(|| dir.join(&session.name))
+        })
+    }
+
+    /// Ends all recorders and closes all sinks. Blocks until they have written everything. Returns whether all could.
+    pub(crate) fn close(mut self) -> bool {
+        for queue in &mut self.queues {
+            queue.push_all();
+        }
+        // All are told before any is waited for.
+        self.queues.clear();
+        let mut closed = true;
+        for thread in std::mem::take(&mut self.threads) {
+            closed &= thread.join().unwrap_or(false);
+        }
+        let failed = |sink: &SharedSink| matches!(lock(sink).close(), Err(SinkError::Failed { .. }));
+        let failed = self.shared.iter().fold(false, |any, sink| failed(sink) || any);
+        self.backlogs.iter().for_each(BackgroundWriter::finish);
+        closed && !failed
+    }
+}
+
+/// A sink of one recorder, or one that it shares with others.
+enum SinkRef {
+    Own(Box<dyn Sink>),
+    Shared(SharedSink),
+}
+
+impl SinkRef {
+    fn with<T>(&mut self, act: impl FnOnce(&mut dyn Sink) -> T) -> T {
+        match self {
+            Self::Own(sink) => act(&mut **sink),
+            Self::Shared(sink) => act(&mut **lock(sink)),
+        }
+    }
+}
+
+fn lock(sink: &SharedSink) -> std::sync::MutexGuard<'_, Box<dyn Sink>> {
+    // A sink never panics, by contract.
+    sink.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn session_of(output: &Output) -> &Arc<Session> {
+    match output {
+        Output::Events(batch) => &batch.session,
+        Output::Started(session)
+        | Output::Options(session, _)
+        | Output::Gap(session, _)
+        | Output::Ended(session, _) => session,
+    }
+}
+
+/// The thread of one recorder.
+struct Recorder {
+    slots: Vec<Slot>,
+    /// The span engines, where a sink wants spans.
+    engines: Option<Engines>,
+    /// The spans that one output completes.
+    spans: Vec<Span>,
+    queued_bytes: Arc<AtomicU64>,
+    all_queued_bytes: Arc<AtomicU64>,
+    notices: Arc<Notices>,
+}
+
+impl Recorder {
+    /// Records until the receiver has ended. Returns whether all sinks of its own could be closed.
+    fn run(mut self, outputs: &Receiver<Output>) -> bool {
+        let mut flushed = Instant::now();
+        loop {
+            match outputs.recv_timeout(FLUSH_TIME.saturating_sub(flushed.elapsed())) {
+                Ok(output) => self.record(output),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => break,
+            }
+            if flushed.elapsed() >= FLUSH_TIME {
+                self.slots.iter_mut().for_each(Slot::flush);
+                flushed = Instant::now();
+            }
+        }
+        self.slots.into_iter().fold(true, |closed, slot| slot.close() && closed)
+    }
+
+    fn record(&mut self, output: Output) {
+        let mut ended = match &output {
+            Output::Ended(session, summary) => Some(summary::ended(session, summary)),
+            _ => None,
+        };
+        if let Some(engines) = &mut self.engines {
+            match self.slots.iter().any(|slot| slot.wants_spans && !slot.is_closed()) {
+                true => engines.take(&output, ended.as_mut(), &mut self.spans, &self.notices),
+                false => engines.forget(),
+            }
+        }
+        for slot in &mut self.slots {
+            slot.offer(&output, ended.as_ref(), &self.spans);
+        }
+        self.spans.clear();
+        let bytes = queue::bytes(&output);
+        // Each number is read alone.
+        self.queued_bytes.fetch_sub(bytes, Relaxed);
+        self.all_queued_bytes.fetch_sub(bytes, Relaxed);
+    }
+}

@@ -1,0 +1,228 @@
+//! One sink of a recorder: what it is given, and what it is not.
+
+#[cfg(test)]
+mod tests;
+
+use std::{
+    collections::HashSet,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+    },
+};
+
+use codec::span::Span;
+use collector_core::{Cause, Ended, Output};
+use sinks::{Sink, SinkError};
+
+use super::{SinkRef, background::BackgroundWriter, session_of, unreported::UnreportedGaps};
+use crate::{notices::Notices, settings::SinkSetting, sink_spec::OnFull};
+
+/// What is counted of a sink. Each number is read alone, so their order does not matter.
+#[derive(Debug, Default)]
+pub(crate) struct SinkCounters {
+    /// Bytes that wait to be written behind it.
+    pub(crate) backlog_bytes: AtomicU64,
+    /// Calls that have returned.
+    pub(crate) taken: AtomicU64,
+    /// Events that it took.
+    pub(crate) events: AtomicU64,
+    /// Events that it was not given.
+    pub(crate) not_given: AtomicU64,
+    /// Events that it was given and answered that it could not keep.
+    pub(crate) not_kept: AtomicU64,
+    /// Packets of options that it was not given.
+    pub(crate) lost_option_bytes: AtomicU64,
+    /// Spans that it was given, notices included.
+    pub(crate) spans: AtomicU64,
+    /// Calls that failed.
+    pub(crate) errors: AtomicU64,
+    /// Whether nobody reads it any more.
+    pub(crate) closed: AtomicBool,
+}
+
+/// A sink as one recorder sees it.
+pub(super) struct Slot {
+    name: String,
+    sink: SinkRef,
+    /// Where it writes in the background, if it does: that may be full.
+    backlog: Option<BackgroundWriter>,
+    on_full: OnFull,
+    pub(super) wants_spans: bool,
+    unreported: UnreportedGaps,
+    /// Sessions whose start it was not given.
+    unstarted: HashSet<String>,
+    /// Whether it is full, and that has been said.
+    is_full: bool,
+    /// Whether something was given to it since the last flush.
+    dirty: bool,
+    failing: bool,
+    full: Cause,
+    counters: Arc<SinkCounters>,
+    notices: Arc<Notices>,
+}
+
+impl Slot {
+    pub(super) fn new(
+        name: &str,
+        setting: &SinkSetting,
+        sink: SinkRef,
+        backlog: Option<BackgroundWriter>,
+        counters: &Arc<SinkCounters>,
+        notices: &Arc<Notices>,
+    ) -> Self {
+        Self {
+            name: name.into(),
+            sink,
+            backlog,
+            on_full: setting.on_full,
+            wants_spans: setting.target.wants_spans(),
+            unreported: UnreportedGaps::default(),
+            unstarted: HashSet::new(),
+            is_full: false,
+            dirty: false,
+            failing: false,
+            full: Cause::collector("sink-full"),
+            counters: Arc::clone(counters),
+            notices: Arc::clone(notices),
+        }
+    }
+
+    /// Whether nobody reads it any more.
+    pub(super) fn is_closed(&self) -> bool {
+        self.counters.closed.load(Relaxed)
+    }
+
+    /// Gives it an output and the spans that this completes, or counts what it does not get.
+    pub(super) fn offer(&mut self, output: &Output, ended: Option<&Ended>, spans: &[Span]) {
+        if self.is_closed() {
+            self.counters.not_given.fetch_add(events(output), Relaxed);
+            return;
+        }
+        let session = session_of(output);
+        let has_room = self.on_full == OnFull::Block || self.backlog.as_ref().is_none_or(BackgroundWriter::has_room);
+        // A sink that knows of a session must know of its end.
+        let must_know = matches!(output, Output::Ended(..)) && !self.unstarted.contains(&session.name);
+        if !has_room && !must_know {
+            return self.leave_out(output);
+        }
+        // Not for every bit of room: one that lags would be reported all the time.
+        if self.is_full && self.backlog.as_ref().is_none_or(BackgroundWriter::is_half_empty) {
+            self.is_full = false;
+            self.notices.say(format!("sink {}: has room again", self.name));
+        }
+        if self.unstarted.remove(&session.name) {
+            self.give(0, |sink| sink.start(session));
+        }
+        for gap in self.unreported.take(session) {
+            self.give(0, |sink| sink.gap(session, &gap));
+        }
+        // What a session's end completes belongs before it, and what events complete behind them.
+        if let (Output::Ended(..), Some(ended)) = (output, ended) {
+            self.give_spans(output, spans);
+            self.give(0, |sink| sink.end(session, ended));
+        } else {
+            self.give(events(output), |sink| match output {
+                Output::Started(session) => sink.start(session),
+                Output::Options(session, packets) => sink.options(session, packets),
+                Output::Events(batch) => sink.events(batch),
+                Output::Gap(session, gap) => sink.gap(session, gap),
+                Output::Ended(..) => Ok(()),
+            });
+            self.give_spans(output, spans);
+        }
+        self.counters.taken.fetch_add(1, Relaxed);
+        self.dirty = true;
+    }
+
+    fn give(&mut self, events: u64, call: impl FnOnce(&mut dyn Sink) -> Result<(), SinkError>) {
+        let result = self.sink.with(call);
+        let counter = if self.judge(result) { &self.counters.events } else { &self.counters.not_kept };
+        counter.fetch_add(events, Relaxed);
+    }
+
+    fn give_spans(&mut self, output: &Output, spans: &[Span]) {
+        if self.wants_spans && !spans.is_empty() && !self.is_closed() {
+            let result = self.sink.with(|sink| sink.spans(session_of(output), spans));
+            if self.judge(result) {
+                self.counters.spans.fetch_add(spans.len() as u64, Relaxed);
+            }
+        }
+    }
+
+    /// Counts what the sink has no room for, to be reported to it when it has.
+    fn leave_out(&mut self, output: &Output) {
+        if !self.is_full {
+            self.is_full = true;
+            self.notices.say(format!("sink {}: is full; what it does not get is counted", self.name));
+        }
+        match output {
+            Output::Started(session) => _ = self.unstarted.insert(session.name.clone()),
+            // It came and went, and the sink has never heard of it.
+            Output::Ended(session, _) => {
+                self.unstarted.remove(&session.name);
+                self.unreported.take(session).for_each(drop);
+            }
+            Output::Options(_, packets) => {
+                self.counters.lost_option_bytes.fetch_add(packets.len() as u64, Relaxed);
+            }
+            Output::Events(batch) => {
+                for run in &batch.runs {
+                    self.unreported.add(&batch.session, run.stream, run.first, run.events.into(), &self.full);
+                }
+                self.counters.not_given.fetch_add(batch.events(), Relaxed);
+            }
+            Output::Gap(session, gap) => {
+                self.unreported.add(session, gap.stream, gap.first, gap.count, &gap.cause);
+            }
+        }
+    }
+
+    /// Hands what it took to the operating system. One that fails has something to try again.
+    pub(super) fn flush(&mut self) {
+        if (self.dirty || self.failing) && !self.is_closed() {
+            let result = self.sink.with(|sink| sink.flush());
+            if self.judge(result) && self.failing {
+                self.failing = false;
+                self.notices.say(format!("sink {}: works again", self.name));
+            }
+        }
+        self.dirty = false;
+    }
+
+    /// Closes a sink of this recorder's own; one that is shared is flushed, and closed when all are done with it.
+    /// Returns whether it could be.
+    pub(super) fn close(mut self) -> bool {
+        let result = match &mut self.sink {
+            SinkRef::Own(sink) => sink.close(),
+            SinkRef::Shared(_) => self.sink.with(|sink| sink.flush()),
+        };
+        self.judge(result) || self.is_closed()
+    }
+
+    /// Counts what went wrong, and says it once until it goes right again. Returns whether it went right.
+    fn judge(&mut self, result: Result<(), SinkError>) -> bool {
+        match result {
+            Ok(()) => return true,
+            Err(SinkError::Closed) if self.counters.closed.swap(true, Relaxed) => {}
+            Err(SinkError::Closed) => {
+                self.notices.say(format!("sink {}: nobody reads it any more; the others go on", self.name));
+            }
+            Err(error) => {
+                self.counters.errors.fetch_add(1, Relaxed);
+                if !self.failing {
+                    self.notices.say(format!("sink {}: {error}; what it cannot keep is counted", self.name));
+                }
+                self.failing = true;
+            }
+        }
+        false
+    }
+}
+
+fn events(output: &Output) -> u64 {
+    match output {
+        Output::Events(batch) => batch.events(),
+        _ => 0,
+    }
+}
