@@ -23,7 +23,7 @@ use codec::{
 };
 
 use crate::{
-    args::Transport,
+    args::{Transport, Wire},
     ending::Ending,
     install::{Hooked, Report},
     settings::Settings,
@@ -293,7 +293,12 @@ fn ship_settings(settings: &Settings) -> ship::Settings {
         Transport::Tcp => ship::Transport::Tcp,
     };
     let usual = ship::Settings::new(settings.collector.addresses.clone(), transport);
+    let wire = match settings.wire {
+        Wire::Runs => ship::Wire::Runs,
+        Wire::Plain => ship::Wire::Plain,
+    };
     ship::Settings {
+        wire,
         datagram_bytes: settings.datagram_bytes.map_or(usual.datagram_bytes, usize::from),
         replay_bytes: usize::try_from(settings.replay_bytes).unwrap_or(usize::MAX),
         ..usual

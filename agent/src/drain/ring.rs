@@ -1,9 +1,9 @@
 //! One ring while a thread has it: what has been read of it, and what its records mean.
 
 use codec::{
-    Counter, EventKind, FunctionId, Position, SessionNs, SubstreamId,
-    heph::{Attribute, Attributes, Stamp, Value},
-    profile::{Detail, FunctionEvent, Key, MAX_STACK_WORDS, Queue, Registers, RuntimeEvent},
+    EventKind, FunctionId, Position, SessionNs, SubstreamId,
+    heph::{Attribute, Stamp, Value},
+    profile::{Detail, Key, MAX_STACK_WORDS, Queue, Registers, RunEvent, RuntimeEvent},
 };
 
 use super::{
@@ -100,7 +100,9 @@ impl Ring {
     #[inline]
     fn record(&mut self, record: &Record<'_>, around: &mut Around<'_>) -> bool {
         match record.kind {
-            Kind::Call | Kind::Return | Kind::Exception => self.function(record, around),
+            Kind::Call => self.function(EventKind::Call, record, around),
+            Kind::Return => self.function(EventKind::Return, record, around),
+            Kind::Exception => self.function(EventKind::Exception, record, around),
             Kind::Dropped => return self.drop_told(record.rest.first().copied().unwrap_or(0), around),
             Kind::Runtime => return self.runtime(record, around),
             Kind::Label => label(record, around),
@@ -114,9 +116,9 @@ impl Ring {
         true
     }
 
-    #[inline]
-    fn function(&mut self, record: &Record<'_>, around: &mut Around<'_>) {
-        let stamp = self.stamp(record, around);
+    #[inline(always)]
+    fn function(&mut self, kind: EventKind, record: &Record<'_>, around: &mut Around<'_>) {
+        let (start, end) = self.times(record, around);
         let Some(function) = around.function(record.function) else {
             return self.drop_events(1, "unknown-function", around);
         };
@@ -136,16 +138,9 @@ impl Ring {
             }
             _ => None,
         };
-        let event = FunctionEvent {
-            stamp,
-            kind: record.kind.event_kind().unwrap_or(EventKind::Call),
-            function: Some(function),
-            ip: None,
-            depth: record.depth,
-            detail: detail.map(|stack| Detail::new(&registers, stack)),
-            extra: Attributes::default(),
-        };
-        match around.shipper.push(self.thread.stream, Position(self.next), &event) {
+        let detail = detail.map(|stack| Detail::new(&registers, stack));
+        let event = RunEvent { kind, depth: record.depth, function: Some(function), ip: 0, start, end, detail };
+        match around.shipper.push_function(self.thread.stream, self.substream, Position(self.next), &event) {
             Ok(()) => self.count(around),
             // All of its parts were cut to size; should one not fit all the same, it is not lost in silence.
             Err(_) => self.drop_events(1, "not-encodable", around),
@@ -153,7 +148,9 @@ impl Ring {
     }
 
     fn runtime(&mut self, record: &Record<'_>, around: &mut Around<'_>) -> bool {
-        let stamp = self.stamp(record, around);
+        let (start, end) = self.times(record, around);
+        let Self { next, substream, ref thread, .. } = *self;
+        let stamp = Stamp { stream: thread.stream, counter: Position(next).counter(), substream, start, end };
         let function = RUNTIME_FUNCTIONS.get(record.function as usize);
         let phase = EventKind::from_number(record.depth.into());
         let (Some(function), Some(phase)) = (function, phase) else { return false };
@@ -185,17 +182,17 @@ impl Ring {
         around.counts.events += 1;
     }
 
-    /// Where and when. No event is before the one before it, and none starts after it ends.
-    #[inline]
-    fn stamp(&mut self, record: &Record<'_>, around: &Around<'_>) -> Stamp {
+    /// When the function was entered, and when this happened. No event is before the one before it, and none starts
+    /// after it ends.
+    #[inline(always)]
+    fn times(&mut self, record: &Record<'_>, around: &Around<'_>) -> (SessionNs, SessionNs) {
         let end = around.clock.at(record.time.min(around.now)).max(self.latest);
         self.latest = end;
         let start = match (record.kind, record.rest) {
             (Kind::Call, _) | (_, []) => end,
             (_, [entered, ..]) => around.clock.at(*entered).min(end),
         };
-        let Self { next, substream, ref thread, .. } = *self;
-        Stamp { stream: thread.stream, counter: Counter(next as u32), substream, start, end }
+        (start, end)
     }
 
     /// Events did not fit the ring before this record. A number that cannot be is not believed.
