@@ -62,13 +62,13 @@ pub struct Shipper {
     replay: Replay,
     options: Options,
     /// Told before other options: the collector waits for events that it has not been told are dropped.
-    told_drops: Options,
+    drop_reports: Options,
     drops: Drops,
     window_bytes: u64,
     /// What the collector asked for again.
     wanted: Vec<Range>,
     started: Instant,
-    told_progress: Instant,
+    progress_sent: Instant,
     repeated: Instant,
     forgotten: Instant,
     /// How long it takes from a `progress` to its acknowledgement, smoothed.
@@ -106,12 +106,12 @@ impl Shipper {
             contact: Contact::new(&settings, now)?,
             replay: Replay::new(datagram_bytes),
             options: Options::default(),
-            told_drops: Options::default(),
+            drop_reports: Options::default(),
             drops: Drops::default(),
             window_bytes: delivery::FIRST_WINDOW_BYTES,
             wanted: Vec::new(),
             started: now,
-            told_progress: now,
+            progress_sent: now,
             repeated: now,
             forgotten: now,
             round_trip: Duration::ZERO,
@@ -208,14 +208,14 @@ impl Shipper {
     /// is in contact.
     pub fn turn(&mut self, wait: Duration) -> bool {
         let mut now = Instant::now();
-        let heard = self.hear(now);
-        self.tend(now);
+        let heard = self.receive(now);
+        self.poll(now);
         if !heard && !wait.is_zero() {
             let to_send = self.is_blocked();
             self.contact.wait(wait, to_send, now);
             now = Instant::now();
-            self.hear(now);
-            self.tend(now);
+            self.receive(now);
+            self.poll(now);
         }
         self.is_connected()
     }
@@ -266,7 +266,7 @@ impl Shipper {
     }
 
     fn count_open(&self) -> usize {
-        self.options.count_open() + self.told_drops.count_open()
+        self.options.count_open() + self.drop_reports.count_open()
     }
 
     fn tell_end(&mut self, reason: EndReason, at: SessionNs) {

@@ -24,7 +24,7 @@ use codec::{
 
 use crate::{
     args::{Transport, Wire},
-    ending::Ending,
+    end_state::EndState,
     install::{Hooked, Report},
     settings::Settings,
     signals::Signals,
@@ -43,7 +43,7 @@ const GIVING_UP: Duration = Duration::from_secs(1);
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum End {
     /// With the program.
-    Process(Ending),
+    Process(EndState),
     /// The process became another program.
     Replaced,
     /// We have left.
@@ -135,10 +135,10 @@ impl Delivery {
     /// The session is over; nothing more is recorded. The first end counts.
     pub(crate) fn end(&self, end: End) {
         self.order(Order::End(match end {
-            End::Process(Ending::Exited(code)) => EndReason::Exited(code),
-            End::Process(Ending::Signaled(signal)) => EndReason::Signaled(signal),
+            End::Process(EndState::Exited(code)) => EndReason::Exited(code),
+            End::Process(EndState::Signaled(signal)) => EndReason::Signaled(signal),
             // Nobody can say. It is gone, at any rate.
-            End::Process(Ending::Unknown) => EndReason::Exited(0),
+            End::Process(EndState::Unknown) => EndReason::Exited(0),
             End::Replaced => EndReason::Replaced,
             End::Detached => EndReason::Detached,
         }));

@@ -50,9 +50,19 @@ pub enum Kind {
 }
 
 impl Kind {
+    #[inline(always)]
     fn from_number(number: u8) -> Option<Self> {
-        use Kind::*;
-        [Call, Return, Exception, Dropped, Runtime, Label, Substream, Name].into_iter().find(|k| *k as u8 == number)
+        Some(match number {
+            1 => Self::Call,
+            2 => Self::Return,
+            3 => Self::Exception,
+            4 => Self::Dropped,
+            5 => Self::Runtime,
+            6 => Self::Label,
+            7 => Self::Substream,
+            8 => Self::Name,
+            _ => return None,
+        })
     }
 }
 
