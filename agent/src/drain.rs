@@ -39,8 +39,8 @@ use crate::{
 };
 use creations::{AllCreations, Creation, Creations};
 use queues::Queues;
-use ring::{Around, Ring, Taken};
-use thread::Seen;
+use ring::{DrainContext, Ring, Taken};
+use thread::TracedThread;
 
 /// How many words are copied out of a ring at once: few enough to stay in the nearest cache, more than any record has.
 const BATCH_WORDS: usize = 2_048;
@@ -64,7 +64,7 @@ pub struct Drain {
     creations: Creations,
     created: Vec<(u64, Creation)>,
     /// Threads that have ended: who created them may only be known at the end.
-    ended: Vec<Seen>,
+    ended: Vec<TracedThread>,
     all_creations: AllCreations,
     counts: Counts,
     words: Vec<u64>,
@@ -192,7 +192,7 @@ impl Drain {
         &mut self,
         ring: usize,
         shipper: &mut Shipper,
-        act: impl FnOnce(&mut Ring, &[u64], &mut Around<'_>) -> Taken,
+        act: impl FnOnce(&mut Ring, &[u64], &mut DrainContext<'_>) -> Taken,
     ) -> Option<Taken> {
         let mut words = std::mem::take(&mut self.words);
         let read = self.arena.copy(ring, BATCH_WORDS, &mut words);
@@ -203,7 +203,7 @@ impl Drain {
         let mut state = self.rings[ring].take()?;
         let mut taken = Taken { is_damaged: read > written || behind > size, ..Taken::default() };
         if !taken.is_damaged && !words.is_empty() {
-            taken = self.with_around(shipper, |around| act(&mut state, &words, around));
+            taken = self.with_context(shipper, |context| act(&mut state, &words, context));
             // A record that is not all there ends behind what was copied; there would have been more to copy.
             taken.is_damaged |= taken.words == 0 && words.len() < BATCH_WORDS;
         }
@@ -212,7 +212,7 @@ impl Drain {
         if taken.is_damaged {
             self.counts.damages += 1;
             self.counts.damaged_bytes += behind.min(size).saturating_sub(8 * taken.words as u64);
-            self.with_around(shipper, |around| state.drop_events(1, "ring-damaged", around));
+            self.with_context(shipper, |context| state.drop_events(1, "ring-damaged", context));
             self.arena.advance(ring, written);
         } else if taken.words > 0 {
             self.arena.advance(ring, read + 8 * taken.words as u64);
@@ -221,8 +221,8 @@ impl Drain {
         any.then_some(taken)
     }
 
-    fn with_around<T>(&mut self, shipper: &mut Shipper, act: impl FnOnce(&mut Around<'_>) -> T) -> T {
-        act(&mut Around {
+    fn with_context<T>(&mut self, shipper: &mut Shipper, act: impl FnOnce(&mut DrainContext<'_>) -> T) -> T {
+        act(&mut DrainContext {
             clock: &self.clock,
             functions: &self.functions,
             known: &mut self.known,

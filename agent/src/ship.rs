@@ -1,9 +1,8 @@
 //! Delivering: packets to the collector over UDP or TCP, each until it has arrived or was given up, and not more at a
 //! time than the collector takes.
 //!
-//! Whoever has events pushes them while there [is room](Shipper::has_room), and lets the [`Shipper`] have its
-//! [turn](Shipper::turn) often: it hears what the collector says, repeats what was lost, tells how far it is, and makes
-//! contact again where it was lost. It starts no threads.
+//! The caller pushes events while there [is room](Shipper::has_room), and calls [`Shipper::turn`] often: it receives
+//! what the collector sends, retransmits what was lost, reports progress, and reconnects. It starts no threads.
 
 mod contact;
 mod delivery;
@@ -27,15 +26,15 @@ use std::{
 };
 
 use codec::{
-    Position, SessionId, SessionNs, StreamId,
-    heph::{Encode, EncodeError},
-    profile::{End, EndReason, ProfileOption, Range},
+    Position, SessionId, SessionNs, StreamId, SubstreamId,
+    heph::{Encode, EncodeError, Stamp},
+    profile::{End, EndReason, ProfileOption, Range, RunEvent},
 };
 
 pub use error::ShipError;
 pub use modules::Loaded;
 pub use report::Report;
-pub use settings::{Settings, Transport, Who};
+pub use settings::{Settings, Transport, Who, Wire};
 
 use contact::Contact;
 use drops::Drops;
@@ -63,13 +62,13 @@ pub struct Shipper {
     replay: Replay,
     options: Options,
     /// Told before other options: the collector waits for events that it has not been told are dropped.
-    told_drops: Options,
+    drop_reports: Options,
     drops: Drops,
     window_bytes: u64,
     /// What the collector asked for again.
     wanted: Vec<Range>,
     started: Instant,
-    told_progress: Instant,
+    progress_sent: Instant,
     repeated: Instant,
     forgotten: Instant,
     /// How long it takes from a `progress` to its acknowledgement, smoothed.
@@ -107,12 +106,12 @@ impl Shipper {
             contact: Contact::new(&settings, now)?,
             replay: Replay::new(datagram_bytes),
             options: Options::default(),
-            told_drops: Options::default(),
+            drop_reports: Options::default(),
             drops: Drops::default(),
             window_bytes: delivery::FIRST_WINDOW_BYTES,
             wanted: Vec::new(),
             started: now,
-            told_progress: now,
+            progress_sent: now,
             repeated: now,
             forgotten: now,
             round_trip: Duration::ZERO,
@@ -167,12 +166,30 @@ impl Shipper {
         self.replay.kept_bytes() + SLACK_BYTES <= self.settings.replay_bytes.max(2 * SLACK_BYTES)
     }
 
-    /// Keeps an event of a stream, to be sent when a datagram is full or at the next [`flush`](Self::flush).
+    /// Keeps an event of a stream, to be sent in a packet of its own when a datagram is full or at the next
+    /// [`flush`](Self::flush).
     ///
     /// What lies between it and the event before must have been [dropped](Self::dropped).
     #[inline]
     pub fn push(&mut self, stream: StreamId, position: Position, event: &impl Encode) -> Result<(), EncodeError> {
         self.replay.push(stream, position, event)
+    }
+
+    /// Keeps a function event like [`push`](Self::push), in a run with its neighbours of the same stream and substream
+    /// unless the settings [say otherwise](Settings::wire).
+    #[inline(always)]
+    pub fn push_function(
+        &mut self,
+        stream: StreamId,
+        substream: SubstreamId,
+        position: Position,
+        event: &RunEvent<'_>,
+    ) -> Result<(), EncodeError> {
+        if self.settings.wire == Wire::Plain {
+            let stamp = Stamp { stream, counter: position.counter(), substream, start: event.start, end: event.end };
+            return self.push(stream, position, &event.function_event(&stamp, 0));
+        }
+        self.replay.push_function(stream, substream, position, event)
     }
 
     /// Tells that events of a stream were dropped, from a position on, and why, in a short word.
@@ -191,14 +208,14 @@ impl Shipper {
     /// is in contact.
     pub fn turn(&mut self, wait: Duration) -> bool {
         let mut now = Instant::now();
-        let heard = self.hear(now);
-        self.tend(now);
+        let heard = self.receive(now);
+        self.poll(now);
         if !heard && !wait.is_zero() {
             let to_send = self.is_blocked();
             self.contact.wait(wait, to_send, now);
             now = Instant::now();
-            self.hear(now);
-            self.tend(now);
+            self.receive(now);
+            self.poll(now);
         }
         self.is_connected()
     }
@@ -249,7 +266,7 @@ impl Shipper {
     }
 
     fn count_open(&self) -> usize {
-        self.options.count_open() + self.told_drops.count_open()
+        self.options.count_open() + self.drop_reports.count_open()
     }
 
     fn tell_end(&mut self, reason: EndReason, at: SessionNs) {

@@ -76,6 +76,9 @@ pub(crate) struct TraceArgs {
     /// How to send
     #[arg(long, value_enum, value_name = "HOW", default_value_t = Transport::Udp)]
     pub(crate) transport: Transport,
+    /// How to pack calls and returns: many in a packet, or each in its own for collectors that know nothing else
+    #[arg(long, value_enum, value_name = "FORM", default_value_t = Wire::Runs)]
+    pub(crate) wire: Wire,
     #[command(flatten)]
     pub(crate) exclude: ExcludeArgs,
     /// Bytes of the stack to record with each call, from the stack pointer upward: 0 to 512, a multiple of 8
@@ -168,6 +171,15 @@ pub(crate) enum Transport {
     Udp,
     /// One connection
     Tcp,
+}
+
+/// How to pack calls and returns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Wire {
+    /// Many consecutive ones of a thread in a packet, about 8 bytes each
+    Runs,
+    /// Each in a packet of its own
+    Plain,
 }
 
 /// What to do when a ring is full.

@@ -23,8 +23,8 @@ use codec::{
 };
 
 use crate::{
-    args::Transport,
-    ending::Ending,
+    args::{Transport, Wire},
+    end_state::EndState,
     install::{Hooked, Report},
     settings::Settings,
     signals::Signals,
@@ -43,7 +43,7 @@ const GIVING_UP: Duration = Duration::from_secs(1);
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum End {
     /// With the program.
-    Process(Ending),
+    Process(EndState),
     /// The process became another program.
     Replaced,
     /// We have left.
@@ -135,10 +135,10 @@ impl Delivery {
     /// The session is over; nothing more is recorded. The first end counts.
     pub(crate) fn end(&self, end: End) {
         self.order(Order::End(match end {
-            End::Process(Ending::Exited(code)) => EndReason::Exited(code),
-            End::Process(Ending::Signaled(signal)) => EndReason::Signaled(signal),
+            End::Process(EndState::Exited(code)) => EndReason::Exited(code),
+            End::Process(EndState::Signaled(signal)) => EndReason::Signaled(signal),
             // Nobody can say. It is gone, at any rate.
-            End::Process(Ending::Unknown) => EndReason::Exited(0),
+            End::Process(EndState::Unknown) => EndReason::Exited(0),
             End::Replaced => EndReason::Replaced,
             End::Detached => EndReason::Detached,
         }));
@@ -293,7 +293,12 @@ fn ship_settings(settings: &Settings) -> ship::Settings {
         Transport::Tcp => ship::Transport::Tcp,
     };
     let usual = ship::Settings::new(settings.collector.addresses.clone(), transport);
+    let wire = match settings.wire {
+        Wire::Runs => ship::Wire::Runs,
+        Wire::Plain => ship::Wire::Plain,
+    };
     ship::Settings {
+        wire,
         datagram_bytes: settings.datagram_bytes.map_or(usual.datagram_bytes, usize::from),
         replay_bytes: usize::try_from(settings.replay_bytes).unwrap_or(usize::MAX),
         ..usual

@@ -14,7 +14,7 @@
 mod args;
 mod delivery;
 mod doctor;
-mod ending;
+mod end_state;
 mod exclude;
 mod executable;
 mod frida;
@@ -54,7 +54,7 @@ fn main() -> ExitCode {
     };
     result.unwrap_or_else(|error| {
         if let Some(Interrupted(signal)) = error.chain().find_map(|cause| cause.downcast_ref()) {
-            return ending::die_of(*signal);
+            return end_state::die_of(*signal);
         }
         eprintln!("agent: {error:#}");
         error.downcast_ref::<Unrunnable>().map_or(ExitCode::FAILURE, |unrunnable| ExitCode::from(unrunnable.code))

@@ -13,7 +13,7 @@ use rustix::{
     process::{Pid, PidfdFlags, pidfd_open},
 };
 
-use crate::{ending::Ending, ptrace_scope};
+use crate::{end_state::EndState, ptrace_scope};
 
 /// A process that can be attached to, as far as can be told from outside.
 #[derive(Debug)]
@@ -79,7 +79,7 @@ impl Process {
     }
 
     /// Waits for the process to end, for at most so long. Only its parent is sure to learn how it did.
-    pub(crate) fn wait(&self, timeout: Duration) -> io::Result<Option<Ending>> {
+    pub(crate) fn wait(&self, timeout: Duration) -> io::Result<Option<EndState>> {
         Ok(ended(&self.descriptor, timeout)?.then(|| exit_status(self.pid)))
     }
 }
@@ -120,12 +120,12 @@ fn ended(descriptor: &OwnedFd, timeout: Duration) -> io::Result<bool> {
 }
 
 /// How a process ended, if its parent has not taken notice yet, so that the system still tells.
-fn exit_status(pid: i32) -> Ending {
+fn exit_status(pid: i32) -> EndState {
     let Some(fields) = stat(pid).filter(|fields| fields.first().is_some_and(|state| state == "Z")) else {
-        return Ending::Unknown;
+        return EndState::Unknown;
     };
     // The 52nd field, of which the first two are cut off.
-    fields.get(49).and_then(|code| code.parse().ok()).map_or(Ending::Unknown, Ending::from_raw)
+    fields.get(49).and_then(|code| code.parse().ok()).map_or(EndState::Unknown, EndState::from_raw)
 }
 
 /// What the system tells of a process, from its state on. Its name before that may contain anything.
@@ -157,7 +157,7 @@ mod tests {
         assert_eq!(process.wait(Duration::from_millis(1)).expect("waited"), None);
         assert!(!process.is_foreign);
         drop(child.stdin.take());
-        assert_eq!(process.wait(Duration::from_secs(10)).expect("waited"), Some(Ending::Exited(5)));
+        assert_eq!(process.wait(Duration::from_secs(10)).expect("waited"), Some(EndState::Exited(5)));
         assert_eq!(child.wait().expect("waited").code(), Some(5));
     }
 }

@@ -31,7 +31,7 @@ use rustix::{
 };
 
 use crate::{
-    ending::Ending,
+    end_state::EndState,
     executable::{Executable, Unrunnable},
     signals::Signals,
 };
@@ -53,7 +53,7 @@ pub(crate) struct Gated {
 pub(crate) struct Program {
     pid: i32,
     /// Known once it has been waited for, after which its id may be another's.
-    ending: Option<Ending>,
+    ending: Option<EndState>,
 }
 
 impl Gated {
@@ -150,17 +150,17 @@ impl Drop for Gated {
 
 impl Program {
     /// How it ended, if it did.
-    pub(crate) fn try_wait(&mut self) -> io::Result<Option<Ending>> {
+    pub(crate) fn try_wait(&mut self) -> io::Result<Option<EndState>> {
         if self.ending.is_none() {
             let pid = rustix::process::Pid::from_raw(self.pid);
             let waited = rustix::process::waitpid(pid, rustix::process::WaitOptions::NOHANG)?;
-            self.ending = waited.map(|(_, status)| Ending::from_raw(status.as_raw()));
+            self.ending = waited.map(|(_, status)| EndState::from_raw(status.as_raw()));
         }
         Ok(self.ending)
     }
 
     /// Waits for its end, for at most so long.
-    pub(crate) fn wait(&mut self, timeout: Duration) -> io::Result<Option<Ending>> {
+    pub(crate) fn wait(&mut self, timeout: Duration) -> io::Result<Option<EndState>> {
         let deadline = Instant::now() + timeout;
         loop {
             if let Some(ending) = self.try_wait()? {

@@ -7,7 +7,7 @@ use std::{
 };
 
 use crate::{
-    args::{FridaArgs, OnFull, TraceArgs, Transport},
+    args::{FridaArgs, OnFull, TraceArgs, Transport, Wire},
     frida,
 };
 
@@ -16,6 +16,7 @@ use crate::{
 pub(crate) struct Settings {
     pub(crate) collector: Collector,
     pub(crate) transport: Transport,
+    pub(crate) wire: Wire,
     pub(crate) exclude: Vec<String>,
     pub(crate) stack_bytes: u32,
     pub(crate) detail: bool,
@@ -48,6 +49,7 @@ impl Settings {
         Ok(Self {
             collector: Collector::resolve(&args.to)?,
             transport: args.transport,
+            wire: args.wire,
             exclude: args.exclude.exclude.clone(),
             stack_bytes: if args.no_detail { 0 } else { args.stack_bytes },
             detail: !args.no_detail,

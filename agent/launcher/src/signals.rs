@@ -47,7 +47,7 @@ pub(crate) enum Asked {
 
 /// Somebody asked to stop while that was possible without any harm.
 #[derive(Debug, Clone, Copy, thiserror::Error, PartialEq, Eq)]
-#[error("stopped by {}", crate::ending::signal_name(self.0))]
+#[error("stopped by {}", crate::end_state::signal_name(self.0))]
 pub(crate) struct Interrupted(pub(crate) i32);
 
 /// The signal that asked to stop, or 0. One for the process, as signals are.

@@ -14,7 +14,7 @@ use std::{
 };
 
 use agent::{
-    shared::{Arena, FLAG_BLOCK, FLAG_DETAIL, Told},
+    shared::{Arena, FLAG_BLOCK, FLAG_DETAIL, MailboxRequest},
     stub::Routines,
 };
 use anyhow::{Context, Result, anyhow};
@@ -22,7 +22,7 @@ use anyhow::{Context, Result, anyhow};
 use crate::{
     args::OnFull,
     delivery::{Delivery, End},
-    ending::Ending,
+    end_state::EndState,
     exclude::Exclude,
     executable::Executable,
     frida::{Event, Failure, Host, Starting},
@@ -93,7 +93,7 @@ pub(crate) fn attach(settings: &Settings, pid: i32) -> Result<ExitCode> {
     let mut trace = Trace::install(settings, host, pid, &library, delivery, started, &before)?;
     loop {
         if let Some(ending) = process.wait(Duration::ZERO)? {
-            let ending = trace.ending_told().filter(|_| ending == Ending::Unknown).unwrap_or(ending);
+            let ending = trace.ending_told().filter(|_| ending == EndState::Unknown).unwrap_or(ending);
             trace.ended(ending, settings, &signals);
             return Ok(ExitCode::SUCCESS);
         }
@@ -172,7 +172,7 @@ impl Trace {
 
     fn hook(&mut self, deadline: Instant) -> Result<Report> {
         let serving = self.host.serve();
-        if self.arena.wait_told(deadline) != Some(Told::Ready) {
+        if self.arena.wait_request(deadline) != Some(MailboxRequest::Ready) {
             serving.wait(Instant::now() + GLANCE)?;
             return Err(anyhow!("not ready in time: the library in the program does not answer"));
         }
@@ -197,8 +197,8 @@ impl Trace {
             return Ok(());
         }
         let serving = self.host.serve();
-        while let Some(told) = self.arena.wait_told(deadline) {
-            if told == Told::Ready {
+        while let Some(told) = self.arena.wait_request(deadline) {
+            if told == MailboxRequest::Ready {
                 let Self { installer, delivery, .. } = self;
                 installer.install(deadline, &mut |report| delivery.tell(report))?;
                 self.arena.go_on(deadline)?;
@@ -212,8 +212,8 @@ impl Trace {
 
     /// Looks at everything that may happen, and waits for it for a moment.
     fn look(&mut self) {
-        match self.arena.wait_told(Instant::now() + GLANCE) {
-            Some(Told::Loaded(base)) => {
+        match self.arena.wait_request(Instant::now() + GLANCE) {
+            Some(MailboxRequest::Loaded(base)) => {
                 let deadline = Instant::now() + LOADING;
                 let Self { installer, delivery, .. } = self;
                 if let Err(error) = installer.loaded(base, deadline, &mut |report| delivery.tell(report)) {
@@ -222,13 +222,13 @@ impl Trace {
                 // A thread that is not there any more has not waited.
                 let _ = self.arena.go_on(deadline);
             }
-            Some(Told::Unloaded(base)) => {
+            Some(MailboxRequest::Unloaded(base)) => {
                 if let Some(gone) = self.installer.unloaded(base) {
                     self.delivery.unloaded(gone.id);
                 }
                 let _ = self.arena.go_on(Instant::now() + LOADING);
             }
-            Some(Told::Ready) | None => {}
+            Some(MailboxRequest::Ready) | None => {}
         }
         while let Some(event) = self.host.next_event(Duration::ZERO) {
             match event {
@@ -261,14 +261,14 @@ impl Trace {
     }
 
     /// How the program said it would end.
-    fn ending_told(&self) -> Option<Ending> {
+    fn ending_told(&self) -> Option<EndState> {
         // ORDERING: the process is gone.
         let told = self.arena.control().exit_code.load(Ordering::Relaxed);
-        told.checked_sub(1).map(|code| Ending::Exited(code as i32 & 0xFF))
+        told.checked_sub(1).map(|code| EndState::Exited(code as i32 & 0xFF))
     }
 
     /// The program has ended: ships what is left.
-    fn ended(self, ending: Ending, settings: &Settings, signals: &Signals) {
+    fn ended(self, ending: EndState, settings: &Settings, signals: &Signals) {
         self.host.target_is_gone();
         if self.is_executing() {
             self.replaced();
@@ -287,7 +287,7 @@ impl Trace {
             self.look();
         }
         let serving = self.host.serve();
-        while !matches!(self.arena.wait_told(deadline), Some(Told::Ready) | None) {
+        while !matches!(self.arena.wait_request(deadline), Some(MailboxRequest::Ready) | None) {
             self.look();
         }
         let removed = self.installer.remove(&self.foreign, deadline);

@@ -1,9 +1,9 @@
 //! One ring while a thread has it: what has been read of it, and what its records mean.
 
 use codec::{
-    Counter, EventKind, FunctionId, Position, SessionNs, SubstreamId,
-    heph::{Attribute, Attributes, Stamp, Value},
-    profile::{Detail, FunctionEvent, Key, MAX_STACK_WORDS, Queue, Registers, RuntimeEvent},
+    EventKind, FunctionId, Position, SessionNs, SubstreamId,
+    heph::{Attribute, Stamp, Value},
+    profile::{Detail, Key, MAX_STACK_WORDS, Queue, Registers, RunEvent, RuntimeEvent},
 };
 
 use super::{
@@ -12,7 +12,7 @@ use super::{
     creations::Creation,
     functions::Functions,
     queues::Queues,
-    thread::{Seen, text},
+    thread::{TracedThread, text},
 };
 use crate::{
     shared::{Kind, MAX_KEYS, RUNTIME_FUNCTIONS, Record, SKIP, parse},
@@ -25,7 +25,7 @@ const MOST_LABEL_BYTES: usize = 512;
 /// A ring that a thread has taken.
 #[derive(Debug)]
 pub(super) struct Ring {
-    pub(super) thread: Seen,
+    pub(super) thread: TracedThread,
     /// The position of the next event.
     next: u64,
     substream: SubstreamId,
@@ -38,7 +38,7 @@ pub(super) struct Ring {
 }
 
 /// What reading a ring needs of its surroundings.
-pub(super) struct Around<'a> {
+pub(super) struct DrainContext<'a> {
     pub(super) clock: &'a Clock,
     pub(super) functions: &'a Functions,
     /// A copy of those that were known when they were last needed.
@@ -64,7 +64,7 @@ pub(super) struct Taken {
 }
 
 impl Ring {
-    pub(super) fn new(thread: Seen) -> Self {
+    pub(super) fn new(thread: TracedThread) -> Self {
         let latest = thread.start;
         Self { thread, next: 0, substream: SubstreamId(0), latest, told_dropped: 0, is_gone: false }
     }
@@ -76,13 +76,13 @@ impl Ring {
 
     /// Makes events of the records at the start of these words. Stops at one that is not all there, and at the ring's
     /// end.
-    pub(super) fn take(&mut self, words: &[u64], around: &mut Around<'_>) -> Taken {
+    pub(super) fn take(&mut self, words: &[u64], context: &mut DrainContext<'_>) -> Taken {
         let mut taken = Taken::default();
         while let Some(rest) = words.get(taken.words..)
             && rest.first().is_some_and(|first| *first != SKIP)
         {
             match parse(rest) {
-                Ok(Some((record, length))) if self.record(&record, around) => {
+                Ok(Some((record, length))) if self.record(&record, context) => {
                     taken.words += length;
                     taken.records += 1;
                 }
@@ -98,27 +98,29 @@ impl Ring {
 
     /// Takes a record. Whether it makes sense.
     #[inline]
-    fn record(&mut self, record: &Record<'_>, around: &mut Around<'_>) -> bool {
+    fn record(&mut self, record: &Record<'_>, context: &mut DrainContext<'_>) -> bool {
         match record.kind {
-            Kind::Call | Kind::Return | Kind::Exception => self.function(record, around),
-            Kind::Dropped => return self.drop_told(record.rest.first().copied().unwrap_or(0), around),
-            Kind::Runtime => return self.runtime(record, around),
-            Kind::Label => label(record, around),
+            Kind::Call => self.function(EventKind::Call, record, context),
+            Kind::Return => self.function(EventKind::Return, record, context),
+            Kind::Exception => self.function(EventKind::Exception, record, context),
+            Kind::Dropped => return self.drop_told(record.rest.first().copied().unwrap_or(0), context),
+            Kind::Runtime => return self.runtime(record, context),
+            Kind::Label => label(record, context),
             Kind::Substream => self.substream = SubstreamId(record.rest.first().copied().unwrap_or(0)),
             Kind::Name => {
                 if self.thread.rename(&bytes(record.rest)) {
-                    self.thread.tell(around.shipper);
+                    self.thread.tell(context.shipper);
                 }
             }
         }
         true
     }
 
-    #[inline]
-    fn function(&mut self, record: &Record<'_>, around: &mut Around<'_>) {
-        let stamp = self.stamp(record, around);
-        let Some(function) = around.function(record.function) else {
-            return self.drop_events(1, "unknown-function", around);
+    #[inline(always)]
+    fn function(&mut self, kind: EventKind, record: &Record<'_>, context: &mut DrainContext<'_>) {
+        let (start, end) = self.times(record, context);
+        let Some(function) = context.function(record.function) else {
+            return self.drop_events(1, "unknown-function", context);
         };
         let mut registers = [0; Registers::WORDS];
         let detail = match (record.kind, record.rest) {
@@ -136,24 +138,19 @@ impl Ring {
             }
             _ => None,
         };
-        let event = FunctionEvent {
-            stamp,
-            kind: record.kind.event_kind().unwrap_or(EventKind::Call),
-            function: Some(function),
-            ip: None,
-            depth: record.depth,
-            detail: detail.map(|stack| Detail::new(&registers, stack)),
-            extra: Attributes::default(),
-        };
-        match around.shipper.push(self.thread.stream, Position(self.next), &event) {
-            Ok(()) => self.count(around),
+        let detail = detail.map(|stack| Detail::new(&registers, stack));
+        let event = RunEvent { kind, depth: record.depth, function: Some(function), ip: 0, start, end, detail };
+        match context.shipper.push_function(self.thread.stream, self.substream, Position(self.next), &event) {
+            Ok(()) => self.count(context),
             // All of its parts were cut to size; should one not fit all the same, it is not lost in silence.
-            Err(_) => self.drop_events(1, "not-encodable", around),
+            Err(_) => self.drop_events(1, "not-encodable", context),
         }
     }
 
-    fn runtime(&mut self, record: &Record<'_>, around: &mut Around<'_>) -> bool {
-        let stamp = self.stamp(record, around);
+    fn runtime(&mut self, record: &Record<'_>, context: &mut DrainContext<'_>) -> bool {
+        let (start, end) = self.times(record, context);
+        let Self { next, substream, ref thread, .. } = *self;
+        let stamp = Stamp { stream: thread.stream, counter: Position(next).counter(), substream, start, end };
         let function = RUNTIME_FUNCTIONS.get(record.function as usize);
         let phase = EventKind::from_number(record.depth.into());
         let (Some(function), Some(phase)) = (function, phase) else { return false };
@@ -161,73 +158,73 @@ impl Ring {
         let mut count = 0;
         let mut handle = None;
         for (place, (key, value)) in keys.iter_mut().zip(record.keys()) {
-            let value = if key == Key::Queue { around.queues.number(value) } else { value };
+            let value = if key == Key::Queue { context.queues.number(value) } else { value };
             handle = if key == Key::Pthread && value != 0 { Some(value) } else { handle };
             *place = Attribute { name: key.name(), value: Value::U64(value) };
             count += 1;
         }
         let keys = keys.get(..count).unwrap_or_default().into();
         let event = RuntimeEvent { stamp, function, phase, keys };
-        match around.shipper.push(self.thread.stream, Position(self.next), &event) {
-            Ok(()) => self.count(around),
-            Err(_) => self.drop_events(1, "not-encodable", around),
+        match context.shipper.push(self.thread.stream, Position(self.next), &event) {
+            Ok(()) => self.count(context),
+            Err(_) => self.drop_events(1, "not-encodable", context),
         }
         if let (Some(handle), "pthread_create", EventKind::Return) = (handle, *function, phase) {
             let entered = record.rest.first().copied().unwrap_or(record.time);
-            around.created.push((handle, Creation { by: self.thread.stream, entered }));
+            context.created.push((handle, Creation { by: self.thread.stream, entered }));
         }
         true
     }
 
     #[inline]
-    fn count(&mut self, around: &mut Around<'_>) {
+    fn count(&mut self, context: &mut DrainContext<'_>) {
         self.next += 1;
-        around.counts.events += 1;
+        context.counts.events += 1;
     }
 
-    /// Where and when. No event is before the one before it, and none starts after it ends.
-    #[inline]
-    fn stamp(&mut self, record: &Record<'_>, around: &Around<'_>) -> Stamp {
-        let end = around.clock.at(record.time.min(around.now)).max(self.latest);
+    /// When the function was entered, and when this happened. No event is before the one before it, and none starts
+    /// after it ends.
+    #[inline(always)]
+    fn times(&mut self, record: &Record<'_>, context: &DrainContext<'_>) -> (SessionNs, SessionNs) {
+        let end = context.clock.at(record.time.min(context.now)).max(self.latest);
         self.latest = end;
         let start = match (record.kind, record.rest) {
             (Kind::Call, _) | (_, []) => end,
-            (_, [entered, ..]) => around.clock.at(*entered).min(end),
+            (_, [entered, ..]) => context.clock.at(*entered).min(end),
         };
-        let Self { next, substream, ref thread, .. } = *self;
-        Stamp { stream: thread.stream, counter: Counter(next as u32), substream, start, end }
+        (start, end)
     }
 
     /// Events did not fit the ring before this record. A number that cannot be is not believed.
-    fn drop_told(&mut self, count: u64, around: &mut Around<'_>) -> bool {
+    fn drop_told(&mut self, count: u64, context: &mut DrainContext<'_>) -> bool {
         if count >> 40 != 0 {
             return false;
         }
         self.told_dropped += count;
-        self.drop_events(count, "ring-full", around);
+        self.drop_events(count, "ring-full", context);
         true
     }
 
     /// The thread is gone and the ring is empty: of all events that did not fit, these are the last.
-    pub(super) fn drop_tail(&mut self, dropped: u64, around: &mut Around<'_>) {
+    pub(super) fn drop_tail(&mut self, dropped: u64, context: &mut DrainContext<'_>) {
         let count = dropped.saturating_sub(self.told_dropped);
         if count >> 40 == 0 {
             self.told_dropped += count;
-            self.drop_events(count, "ring-full", around);
+            self.drop_events(count, "ring-full", context);
         }
     }
 
     /// Notes that events were not kept.
-    pub(super) fn drop_events(&mut self, count: u64, reason: &'static str, around: &mut Around<'_>) {
+    pub(super) fn drop_events(&mut self, count: u64, reason: &'static str, context: &mut DrainContext<'_>) {
         if count > 0 {
-            around.shipper.dropped(self.thread.stream, Position(self.next), count, reason);
-            around.counts.drop_events(count, reason);
+            context.shipper.dropped(self.thread.stream, Position(self.next), count, reason);
+            context.counts.drop_events(count, reason);
             self.next += count;
         }
     }
 
     /// Counts the events at the start of these words as not kept, and takes nothing else of them.
-    pub(super) fn give_up(&mut self, words: &[u64], around: &mut Around<'_>) -> Taken {
+    pub(super) fn give_up(&mut self, words: &[u64], context: &mut DrainContext<'_>) -> Taken {
         let mut taken = Taken::default();
         let mut events = 0;
         while let Some(rest) = words.get(taken.words..)
@@ -241,20 +238,20 @@ impl Ring {
             match record.kind {
                 Kind::Call | Kind::Return | Kind::Exception | Kind::Runtime => events += 1,
                 Kind::Dropped => {
-                    self.drop_events(std::mem::take(&mut events), "not-sent", around);
-                    self.drop_told(record.rest.first().copied().unwrap_or(0), around);
+                    self.drop_events(std::mem::take(&mut events), "not-sent", context);
+                    self.drop_told(record.rest.first().copied().unwrap_or(0), context);
                 }
                 _ => {}
             }
             taken.words += length;
             taken.records += 1;
         }
-        self.drop_events(events, "not-sent", around);
+        self.drop_events(events, "not-sent", context);
         taken
     }
 }
 
-impl Around<'_> {
+impl DrainContext<'_> {
     #[inline]
     fn function(&mut self, number: u32) -> Option<FunctionId> {
         match self.known.get(number as usize) {
@@ -270,12 +267,12 @@ impl Around<'_> {
     }
 }
 
-fn label(record: &Record<'_>, around: &mut Around<'_>) {
+fn label(record: &Record<'_>, context: &mut DrainContext<'_>) {
     let [address, label @ ..] = record.rest else { return };
     let label = text(&bytes(label));
     let label = cut(&label, MOST_LABEL_BYTES);
-    if let Some(id) = around.queues.label(*address, label) {
-        around.shipper.option(Queue { id, label }.into());
+    if let Some(id) = context.queues.label(*address, label) {
+        context.shipper.option(Queue { id, label }.into());
     }
 }
 

@@ -6,7 +6,7 @@ use crate::ship::Shipper;
 
 /// What is known of a thread.
 #[derive(Debug, Clone)]
-pub(super) struct Seen {
+pub(super) struct TracedThread {
     pub(super) stream: StreamId,
     pub(super) tid: u32,
     /// The handle that pthread functions know it by.
@@ -19,7 +19,7 @@ pub(super) struct Seen {
     pub(super) name: String,
 }
 
-impl Seen {
+impl TracedThread {
     /// Tells the collector.
     pub(super) fn tell(&self, shipper: &mut Shipper) {
         let Self { stream, start, end, creator, .. } = *self;

@@ -10,7 +10,7 @@ use codec::{ModuleId, SessionNs, StreamId, profile::Limit};
 use super::{
     Drain,
     ring::Ring,
-    thread::{Seen, text},
+    thread::{TracedThread, text},
 };
 use crate::ship::Shipper;
 
@@ -49,7 +49,7 @@ impl Drain {
         // ORDERING: written before the ring became live.
         let (tid, pthread, taken) = (head.tid.load(Relaxed), head.pthread.load(Relaxed), head.taken.load(Relaxed));
         let stream = StreamId(self.counts.threads as u32);
-        let thread = Seen {
+        let thread = TracedThread {
             stream,
             tid,
             pthread,
@@ -116,7 +116,7 @@ impl Drain {
             self.all_creations.add(handle, creation);
             self.creations.add(handle, creation);
             let threads = self.rings.iter_mut().flatten().map(|ring| &mut ring.thread).chain(&mut self.ended);
-            let made = |thread: &&mut Seen| {
+            let made = |thread: &&mut TracedThread| {
                 thread.pthread == handle && thread.creator.is_none() && thread.taken >= creation.entered
             };
             let Some(thread) = threads.filter(made).min_by_key(|thread| thread.taken) else { continue };
@@ -146,7 +146,7 @@ impl Drain {
             head.too_deep.load(std::sync::atomic::Ordering::Relaxed),
             head.interrupted.load(std::sync::atomic::Ordering::Relaxed),
         );
-        self.with_around(shipper, |around| gone.drop_tail(dropped, around));
+        self.with_context(shipper, |context| gone.drop_tail(dropped, context));
         self.counts.too_deep = self.counts.too_deep.saturating_add(too_deep);
         self.counts.interrupted = self.counts.interrupted.saturating_add(interrupted);
         self.counts.threads_now -= 1;

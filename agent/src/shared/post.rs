@@ -12,7 +12,7 @@ use super::{Arena, Command, Mail, Mailbox};
 
 /// What a thread of the target tells, while it waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Told {
+pub enum MailboxRequest {
     /// Hooks can be installed.
     Ready,
     /// The module with this base address was loaded. Nothing of it has run.
@@ -26,7 +26,7 @@ const GLANCE: Duration = Duration::from_millis(20);
 
 impl Arena {
     /// What a thread tells, if one waits in the mailbox. It waits until it is told to [go on](Self::go_on).
-    pub fn told(&self) -> Option<Told> {
+    pub fn request(&self) -> Option<MailboxRequest> {
         let mailbox = &self.control().mailbox;
         // ORDERING: pairs with the release of the thread: what it tells is there.
         if mailbox.mail.load(Ordering::Acquire) != Mail::Told as u32 {
@@ -34,17 +34,17 @@ impl Arena {
         }
         let module = mailbox.module.load(Ordering::Relaxed);
         match mailbox.subject.load(Ordering::Relaxed) {
-            0 => Some(Told::Ready),
-            1 => Some(Told::Loaded(module)),
-            2 => Some(Told::Unloaded(module)),
+            0 => Some(MailboxRequest::Ready),
+            1 => Some(MailboxRequest::Loaded(module)),
+            2 => Some(MailboxRequest::Unloaded(module)),
             _ => None,
         }
     }
 
     /// Waits until a thread tells something, at most until the deadline.
-    pub fn wait_told(&self, deadline: Instant) -> Option<Told> {
+    pub fn wait_request(&self, deadline: Instant) -> Option<MailboxRequest> {
         loop {
-            let told = self.told();
+            let told = self.request();
             if told.is_some() || Instant::now() >= deadline {
                 return told;
             }

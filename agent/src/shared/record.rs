@@ -20,7 +20,7 @@
 //!
 //! Function numbers are the session's own: the outside gives one to every function that it hooks.
 
-use codec::{EventKind, profile::Key};
+use codec::profile::Key;
 
 /// The largest record: a call with 512 bytes of stack.
 pub const MAX_RECORD_WORDS: usize = 2 + 9 + 64;
@@ -50,9 +50,19 @@ pub enum Kind {
 }
 
 impl Kind {
+    #[inline(always)]
     fn from_number(number: u8) -> Option<Self> {
-        use Kind::*;
-        [Call, Return, Exception, Dropped, Runtime, Label, Substream, Name].into_iter().find(|k| *k as u8 == number)
+        Some(match number {
+            1 => Self::Call,
+            2 => Self::Return,
+            3 => Self::Exception,
+            4 => Self::Dropped,
+            5 => Self::Runtime,
+            6 => Self::Label,
+            7 => Self::Substream,
+            8 => Self::Name,
+            _ => return None,
+        })
     }
 }
 
@@ -103,16 +113,6 @@ impl Kind {
             Self::Call => 2,
             Self::Return | Self::Exception | Self::Dropped | Self::Substream | Self::Label => 3,
             Self::Runtime | Self::Name => 4,
-        }
-    }
-
-    /// The kind of event that this is on the wire, if it is a function's.
-    pub fn event_kind(self) -> Option<EventKind> {
-        match self {
-            Self::Call => Some(EventKind::Call),
-            Self::Return => Some(EventKind::Return),
-            Self::Exception => Some(EventKind::Exception),
-            _ => None,
         }
     }
 }

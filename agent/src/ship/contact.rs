@@ -132,7 +132,7 @@ impl Contact {
 
     /// Does what is due to make contact. `hello` is what the agent says until it is answered; it is told whether contact
     /// was made before.
-    pub(super) fn tend(&mut self, now: Instant, hello: impl FnOnce(bool) -> Vec<Vec<u8>>) {
+    pub(super) fn poll(&mut self, now: Instant, hello: impl FnOnce(bool) -> Vec<Vec<u8>>) {
         match &self.phase {
             Phase::Apart { until } if now >= *until => match Link::open(self.address(), self.transport) {
                 Ok(link) => self.phase = Phase::Opening { link, since: now },

@@ -46,10 +46,10 @@ pub(super) fn positions_per_packet(datagram_bytes: usize) -> usize {
 
 impl Shipper {
     /// Takes what has come from the collector. Whether there was anything.
-    pub(super) fn hear(&mut self, now: Instant) -> bool {
+    pub(super) fn receive(&mut self, now: Instant) -> bool {
         let mut heard = None;
         let (session, wanted) = (self.session, &mut self.wanted);
-        let (replay, options, drops) = (&mut self.replay, &mut self.options, &mut self.told_drops);
+        let (replay, options, drops) = (&mut self.replay, &mut self.options, &mut self.drop_reports);
         let any = self.contact.receive(now, |packet| match Message::decode(packet) {
             Ok(Message::Option(Known { option: ProfileOption::Ack(ack), .. })) if ack.session == session => {
                 let Ack { echo, window_bytes, streams, options: fingerprints, .. } = ack;
@@ -90,8 +90,8 @@ impl Shipper {
     }
 
     fn renew_options(&mut self) {
-        self.told_drops.forget(|stream| self.replay.settled(stream));
-        self.told_drops.renew();
+        self.drop_reports.forget(|stream| self.replay.settled(stream));
+        self.drop_reports.renew();
         self.options.renew();
     }
 
@@ -105,10 +105,10 @@ impl Shipper {
     }
 
     /// Does what is due.
-    pub(super) fn tend(&mut self, now: Instant) {
+    pub(super) fn poll(&mut self, now: Instant) {
         let (greeting, replay) = (&self.greeting, &mut self.replay);
         let (datagram_bytes, zero_ns) = (self.settings.packet_bytes(), self.clock_zero_ns);
-        self.contact.tend(now, |again| {
+        self.contact.poll(now, |again| {
             let mut packets = vec![greeting.clone()];
             // The answer tells where these stand, so that nothing is sent again in vain.
             if again {
@@ -119,22 +119,22 @@ impl Shipper {
         if !self.is_connected() {
             return;
         }
-        self.answer_wishes(now);
+        self.retransmit(now);
         let repeat_every = (2 * self.round_trip).clamp(REPEAT_EVERY, REPEAT_AT_LEAST);
         if now.saturating_duration_since(self.repeated) >= REPEAT_EVERY {
             self.repeated = now;
-            for options in [&mut self.told_drops, &mut self.options] {
+            for options in [&mut self.drop_reports, &mut self.options] {
                 let send = sender(&mut self.contact, &mut self.bytes, now);
                 options.send_again(now, repeat_every, datagram_bytes, REPEAT_BYTES, send);
             }
         }
         self.pump(now);
-        if now.saturating_duration_since(self.told_progress) >= PROGRESS_EVERY {
-            self.tell_progress(now);
+        if now.saturating_duration_since(self.progress_sent) >= PROGRESS_EVERY {
+            self.send_progress(now);
         }
         if now.saturating_duration_since(self.forgotten) >= FORGET_EVERY {
             self.forgotten = now;
-            self.told_drops.forget(|stream| self.replay.settled(stream));
+            self.drop_reports.forget(|stream| self.replay.settled(stream));
         }
     }
 
@@ -145,10 +145,10 @@ impl Shipper {
         }
         let datagram_bytes = self.settings.packet_bytes();
         for (packet, until) in self.drops.take(datagram_bytes) {
-            self.told_drops.add_until(&packet, until);
+            self.drop_reports.add_until(&packet, until);
         }
         let limit = if self.settings.transport == Transport::Tcp { usize::MAX } else { FLYING_BYTES };
-        for options in [&mut self.told_drops, &mut self.options] {
+        for options in [&mut self.drop_reports, &mut self.options] {
             if options.has_fresh() {
                 options.send_fresh(now, datagram_bytes, limit, sender(&mut self.contact, &mut self.bytes, now));
             }
@@ -169,7 +169,7 @@ impl Shipper {
         self.replay.next_parcel(self.window_bytes).is_some()
     }
 
-    fn tell_progress(&mut self, now: Instant) {
+    fn send_progress(&mut self, now: Instant) {
         let positions = self.replay.positions();
         let packets = progress(session_now(self.clock_zero_ns), &positions, self.settings.packet_bytes());
         let mut send = sender(&mut self.contact, &mut self.bytes, now);
@@ -177,13 +177,13 @@ impl Shipper {
         drop(send);
         // What is not taken is tried again with the next turn.
         if told {
-            self.told_progress = now;
+            self.progress_sent = now;
             self.contact.expects_answer();
         }
     }
 
     /// Sends again what the collector asked for.
-    fn answer_wishes(&mut self, now: Instant) {
+    fn retransmit(&mut self, now: Instant) {
         if self.wanted.is_empty() {
             return;
         }

@@ -21,7 +21,7 @@ pub(super) struct Drops {
 }
 
 /// A packet with drops, and where the ranges in it end.
-pub(super) type Told = (Vec<u8>, Vec<(StreamId, Position)>);
+pub(super) type DropsPacket = (Vec<u8>, Vec<(StreamId, Position)>);
 
 impl Drops {
     /// Notes that events were dropped. Where they follow those before, the two are told as one.
@@ -51,7 +51,7 @@ impl Drops {
     }
 
     /// Takes what has not been told, as packets that fit a datagram each.
-    pub(super) fn take(&mut self, datagram_bytes: usize) -> Vec<Told> {
+    pub(super) fn take(&mut self, datagram_bytes: usize) -> Vec<DropsPacket> {
         self.last.clear();
         let ranges = std::mem::take(&mut self.ranges);
         let mut told = Vec::new();

@@ -10,13 +10,19 @@ use std::{
 use codec::{
     Arch, Os, Position, SessionId, SessionNs, StreamId,
     heph::{Encode, MAX_PACKET_BYTES, Packets, Stamp, Step, StreamDecoder},
-    profile::{Ack, Fingerprint, Known, Message, Nack, ProfileOption, Range, StreamPosition},
+    profile::{Ack, Fingerprint, FunctionEvent, Known, Message, Nack, ProfileOption, Range, StreamPosition},
 };
 
-use super::{Settings, Shipper, Transport, Who};
+use super::{Settings, Shipper, Transport, Who, Wire};
 
 /// Longer than anything here takes.
 const LONG: Duration = Duration::from_secs(30);
+
+/// Both ways to pack function events.
+pub(crate) const WIRES: [Wire; 2] = [Wire::Runs, Wire::Plain];
+
+/// How large datagrams to it may be.
+const DATAGRAM_BYTES: usize = 1_400;
 
 /// The session of every test.
 pub(crate) const SESSION: SessionId = SessionId([9; 16]);
@@ -29,6 +35,8 @@ pub(crate) struct Fake {
     connection: Option<(TcpStream, StreamDecoder, Vec<u8>)>,
     peer: Option<SocketAddr>,
     pub(crate) got: Got,
+    /// How agents that it makes pack function events.
+    wire: Wire,
     /// Every how many datagrams one is overlooked; 0 for none.
     pub(crate) overlook: u64,
     datagrams: u64,
@@ -55,10 +63,12 @@ pub(crate) struct Got {
     echo: SessionNs,
     fingerprints: BTreeSet<Fingerprint>,
     pub(crate) packets: u64,
+    /// How many events each run had, in the order in which they came.
+    pub(crate) runs: Vec<u32>,
 }
 
 impl Fake {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(wire: Wire) -> Self {
         let any = SocketAddr::from(([127, 0, 0, 1], 0));
         let mut fake = Self {
             addresses: (any, any),
@@ -66,6 +76,7 @@ impl Fake {
             connection: None,
             peer: None,
             got: Got::default(),
+            wire,
             overlook: 0,
             datagrams: 0,
             window_bytes: 256 << 10,
@@ -95,7 +106,7 @@ impl Fake {
             Transport::Udp => self.addresses.0,
             Transport::Tcp => self.addresses.1,
         };
-        Settings { datagram_bytes: 1_400, ..Settings::new(vec![to], transport) }
+        Settings { datagram_bytes: DATAGRAM_BYTES, wire: self.wire, ..Settings::new(vec![to], transport) }
     }
 
     pub(crate) fn who() -> Who {
@@ -149,6 +160,7 @@ impl Fake {
         let Some((udp, tcp)) = &self.sockets else { return };
         while let Ok((length, peer)) = udp.recv_from(&mut buffer) {
             self.datagrams += 1;
+            assert!(length <= DATAGRAM_BYTES, "a datagram of {length} bytes");
             if self.overlook > 0 && self.datagrams.is_multiple_of(self.overlook) {
                 continue;
             }
@@ -223,15 +235,22 @@ impl Got {
                     self.fingerprints.insert(Fingerprint::of(packet));
                 }
             }
-            Message::Function(event) => {
-                let text = format!("{:?} {:?} {} {:?}", event.kind, event.function, event.depth, event.detail);
-                self.event(event.stamp, text);
+            Message::Function(event) => self.function(&event),
+            Message::Run(run) => {
+                self.runs.push(run.count);
+                run.function_events().for_each(|event| self.function(&event));
             }
             Message::Runtime(event) => {
                 self.event(event.stamp, format!("{} {:?} {:?}", event.function, event.phase, event.keys));
             }
             other => panic!("not of the profile: {other:?}"),
         }
+    }
+
+    fn function(&mut self, event: &FunctionEvent<'_>) {
+        let FunctionEvent { stamp, kind, function, depth, detail, .. } = event;
+        let detail = detail.map(|detail| (detail.registers().to_words(), detail.stack()));
+        self.event(*stamp, format!("{kind:?} {function:?} {depth} {detail:?}"));
     }
 
     fn event(&mut self, stamp: Stamp, text: String) {

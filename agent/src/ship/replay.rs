@@ -1,17 +1,17 @@
 //! The events that are not settled: kept as they were sent, in order to be sent again.
 //!
-//! Events are encoded into a parcel, which is what a datagram carries. What a parcel holds of one stream is a run:
-//! consecutive events in consecutive bytes. Streams know their runs, so that an acknowledgement takes them off from the
-//! front, and what the collector asks for again is a slice.
+//! Events are encoded into a parcel, which is what a datagram carries. What a parcel holds of one stream is a segment:
+//! consecutive events in consecutive packets, each a run of function events or a single event. Streams know their
+//! segments, so that an acknowledgement removes them from the front, and what the collector asks for again is a slice.
 
 mod pool;
 
 use std::collections::VecDeque;
 
 use codec::{
-    Position, StreamId,
-    heph::{Encode, EncodeError, MAX_PACKET_BYTES, packet_size},
-    profile::{Range, StreamPosition},
+    Position, StreamId, SubstreamId,
+    heph::{Encode, EncodeError, MAX_PACKET_BYTES, Stamp, packet_size},
+    profile::{Message, Range, RunEncoder, RunEvent, StreamPosition},
 };
 
 use self::pool::Pool;
@@ -27,10 +27,13 @@ pub(super) struct Replay {
     first: u64,
     /// The number of the first that is to be sent.
     unsent: u64,
-    /// The parcel that is being filled, and how many runs are in it.
+    /// The parcel that is being filled, and how many segments are in it.
     open: Vec<u8>,
-    open_runs: u32,
-    run: OpenRun,
+    open_segments: u32,
+    segment: OpenSegment,
+    /// The run at the end of that segment, if it ends with one that may still grow, and its substream.
+    run: Option<RunEncoder>,
+    substream: SubstreamId,
     limit: usize,
     pool: Pool,
     /// Bytes of events that were sent and are not settled.
@@ -40,13 +43,21 @@ pub(super) struct Replay {
     pushed: u64,
 }
 
-/// The run at the end of the open parcel.
+/// The segment at the end of the open parcel.
 #[derive(Debug, Clone, Copy)]
-struct OpenRun {
+struct OpenSegment {
     stream: StreamId,
     first: u64,
     next: u64,
     offset: usize,
+}
+
+impl OpenSegment {
+    /// Whether there is one, and this event is its next.
+    #[inline(always)]
+    fn continues(&self, stream: StreamId, position: Position) -> bool {
+        self.stream == stream && self.next == position.0 && self.next != self.first
+    }
 }
 
 #[derive(Debug, Default)]
@@ -56,22 +67,23 @@ struct Stream {
     /// Everything before this was sent or dropped at some time.
     told: u64,
     settled: u64,
-    runs: VecDeque<Run>,
+    segments: VecDeque<Segment>,
     is_listed: bool,
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Run {
+struct Segment {
     parcel: u64,
     first: u64,
     count: u32,
     offset: u32,
     bytes: u32,
-    /// When it was last sent again, in milliseconds.
+    /// When it was last sent again, in milliseconds, and up to which byte.
     again_ms: u64,
+    again_bytes: u32,
 }
 
-impl Run {
+impl Segment {
     fn end(&self) -> u64 {
         self.first + u64::from(self.count)
     }
@@ -79,10 +91,10 @@ impl Run {
 
 #[derive(Debug)]
 struct Parcel {
-    /// Empty once all of its runs are settled.
+    /// Empty once all of its segments are settled.
     bytes: Vec<u8>,
-    /// How many of its runs are not settled, and their bytes.
-    runs: u32,
+    /// How many of its segments are not settled, and their bytes.
+    segments: u32,
     unsettled_bytes: u64,
     sent: bool,
     sent_ms: u64,
@@ -99,8 +111,10 @@ impl Replay {
             first: 0,
             unsent: 0,
             open: pool.take_large(),
-            open_runs: 0,
-            run: OpenRun { stream: StreamId(0), first: 0, next: 0, offset: 0 },
+            open_segments: 0,
+            segment: OpenSegment { stream: StreamId(0), first: 0, next: 0, offset: 0 },
+            run: None,
+            substream: SubstreamId(0),
             limit,
             pool,
             in_flight: 0,
@@ -122,15 +136,18 @@ impl Replay {
 
     /// How many events there have been.
     pub(super) fn pushed(&self) -> u64 {
-        self.pushed + (self.run.next - self.run.first)
+        self.pushed + (self.segment.next - self.segment.first)
     }
 
     /// How many events are not settled.
     pub(super) fn unsettled_events(&self) -> u64 {
-        let runs = self.streams.iter().flat_map(|stream| {
-            stream.runs.iter().map(|run| u64::from(run.count) - stream.settled.saturating_sub(run.first))
+        let segments = self.streams.iter().flat_map(|stream| {
+            stream
+                .segments
+                .iter()
+                .map(|segment| u64::from(segment.count) - stream.settled.saturating_sub(segment.first))
         });
-        runs.sum::<u64>() + (self.run.next - self.run.first)
+        segments.sum::<u64>() + (self.segment.next - self.segment.first)
     }
 
     /// Whether everything that was sent or dropped is settled, and nothing is left to be sent.
@@ -152,7 +169,7 @@ impl Replay {
         }
     }
 
-    /// Encodes an event into the open parcel.
+    /// Encodes an event into the open parcel, in a packet of its own.
     #[inline]
     pub(super) fn push(
         &mut self,
@@ -160,24 +177,82 @@ impl Replay {
         position: Position,
         event: &impl Encode,
     ) -> Result<(), EncodeError> {
-        if self.run.stream != stream || self.run.next != position.0 || self.run.next == self.run.first {
-            self.begin_run(stream, position);
+        self.close_run();
+        if !self.segment.continues(stream, position) {
+            self.begin_segment(stream, position);
         }
         let before = self.open.len();
         event.encode(&mut self.open)?;
         if self.open.len() > self.limit && before > 0 {
             self.overflow(before);
         }
-        self.run.next += 1;
+        self.segment.next += 1;
         Ok(())
     }
 
-    #[cold]
-    fn begin_run(&mut self, stream: StreamId, position: Position) {
+    /// Encodes a function event into the run that is open, or into another.
+    #[inline(always)]
+    pub(super) fn push_function(
+        &mut self,
+        stream: StreamId,
+        substream: SubstreamId,
+        position: Position,
+        event: &RunEvent<'_>,
+    ) -> Result<(), EncodeError> {
+        if let Some(run) = &mut self.run
+            && self.substream == substream
+            && self.segment.continues(stream, position)
+            && run.push(event, &mut self.open)
+        {
+            self.segment.next += 1;
+            return Ok(());
+        }
+        self.begin_run(stream, substream, position, event)
+    }
+
+    /// Begins a run with this event: in the open parcel if it fits there, else in another.
+    #[inline(never)]
+    fn begin_run(
+        &mut self,
+        stream: StreamId,
+        substream: SubstreamId,
+        position: Position,
+        event: &RunEvent<'_>,
+    ) -> Result<(), EncodeError> {
         self.close_run();
+        let RunEvent { start, end, .. } = *event;
+        let stamp = Stamp { stream, counter: position.counter(), substream, start, end };
+        loop {
+            if !self.segment.continues(stream, position) {
+                self.begin_segment(stream, position);
+            }
+            let mut run = RunEncoder::begin(&stamp, event, self.limit, &mut self.open);
+            if run.push(event, &mut self.open) {
+                (self.run, self.substream) = (Some(run), substream);
+                self.segment.next += 1;
+                return Ok(());
+            }
+            run.finish(&mut self.open);
+            if self.open.is_empty() {
+                // No run can hold it.
+                return self.push(stream, position, &event.function_event(&stamp, 0));
+            }
+            self.seal();
+        }
+    }
+
+    fn close_run(&mut self) {
+        if let Some(run) = self.run.take() {
+            run.finish(&mut self.open);
+        }
+    }
+
+    #[cold]
+    fn begin_segment(&mut self, stream: StreamId, position: Position) {
+        self.close_segment();
         self.ensure(stream);
         self.list(stream);
-        self.run = OpenRun { stream, first: position.0, next: position.0, offset: self.open.len() };
+        self.segment = OpenSegment { stream, first: position.0, next: position.0, offset: self.open.len() };
     }
 
     /// The last event, from `before` on, does not fit: it is the first of another parcel.
@@ -190,19 +265,20 @@ impl Replay {
         self.pool.give(std::mem::replace(&mut self.open, other));
     }
 
-    fn close_run(&mut self) {
-        let OpenRun { stream, first, next, offset } = self.run;
+    fn close_segment(&mut self) {
+        self.close_run();
+        let OpenSegment { stream, first, next, offset } = self.segment;
         let bytes = self.open.len() - offset;
-        (self.run.first, self.run.offset) = (next, self.open.len());
+        (self.segment.first, self.segment.offset) = (next, self.open.len());
         if next == first {
             return;
         }
         self.pushed += next - first;
-        self.open_runs += 1;
+        self.open_segments += 1;
         let parcel = self.first + self.parcels.len() as u64;
         let (count, offset, bytes) = ((next - first) as u32, offset as u32, bytes as u32);
         let state = &mut self.streams[stream.0 as usize];
-        state.runs.push_back(Run { parcel, first, count, offset, bytes, again_ms: 0 });
+        state.segments.push_back(Segment { parcel, first, count, offset, bytes, again_ms: 0, again_bytes: 0 });
         state.next = next;
     }
 
@@ -216,7 +292,7 @@ impl Replay {
 
     /// Ends the open parcel: it can be sent.
     pub(super) fn seal(&mut self) {
-        self.close_run();
+        self.close_segment();
         if self.open.is_empty() {
             return;
         }
@@ -229,15 +305,15 @@ impl Replay {
             }
             None => std::mem::replace(&mut self.open, self.pool.take_large()),
         };
-        self.run.offset = 0;
+        self.segment.offset = 0;
         self.kept += bytes.capacity();
-        let (runs, unsettled_bytes) = (std::mem::take(&mut self.open_runs), bytes.len() as u64);
-        self.parcels.push_back(Parcel { bytes, runs, unsettled_bytes, sent: false, sent_ms: 0 });
+        let (segments, unsettled_bytes) = (std::mem::take(&mut self.open_segments), bytes.len() as u64);
+        self.parcels.push_back(Parcel { bytes, segments, unsettled_bytes, sent: false, sent_ms: 0 });
     }
 
     /// Events that will never come: the stream goes on behind them.
     pub(super) fn skip(&mut self, stream: StreamId, end: Position) {
-        self.close_run();
+        self.close_segment();
         self.ensure(stream);
         let state = &mut self.streams[stream.0 as usize];
         state.next = state.next.max(end.0);
@@ -249,7 +325,7 @@ impl Replay {
     pub(super) fn next_parcel(&mut self, window_bytes: u64) -> Option<&[u8]> {
         loop {
             let parcel = self.parcels.get((self.unsent - self.first) as usize)?;
-            if parcel.runs > 0 {
+            if parcel.segments > 0 {
                 break;
             }
             self.unsent += 1;
@@ -270,7 +346,7 @@ impl Replay {
 
     /// Whether a parcel waits to be sent.
     pub(super) fn has_unsent(&self) -> bool {
-        self.parcels.iter().skip((self.unsent - self.first) as usize).any(|parcel| parcel.runs > 0)
+        self.parcels.iter().skip((self.unsent - self.first) as usize).any(|parcel| parcel.segments > 0)
     }
 
     /// Whatever was sent may be lost: all that is not settled is to be sent again.
@@ -287,11 +363,11 @@ impl Replay {
         let mut ranges = Vec::new();
         self.positions();
         for (stream, state) in (0..).map(StreamId).zip(&mut self.streams) {
-            let sent = state.runs.partition_point(|run| run.end() <= state.told);
-            for run in state.runs.drain(sent..) {
-                ranges.push(Range { stream, first: Position(run.first), count: run.count.into() });
-                if let Some(parcel) = self.parcels.get_mut((run.parcel - self.first) as usize) {
-                    parcel.settle(&run, &mut self.in_flight, &mut self.kept, &mut self.pool);
+            let sent = state.segments.partition_point(|segment| segment.end() <= state.told);
+            for segment in state.segments.drain(sent..) {
+                ranges.push(Range { stream, first: Position(segment.first), count: segment.count.into() });
+                if let Some(parcel) = self.parcels.get_mut((segment.parcel - self.first) as usize) {
+                    parcel.settle(&segment, &mut self.in_flight, &mut self.kept, &mut self.pool);
                 }
             }
         }
@@ -300,11 +376,11 @@ impl Replay {
 
     /// Where a stream stands for the collector: everything before was sent, or dropped.
     fn told(&mut self, stream: StreamId) -> u64 {
-        let (unsent, open) = (self.unsent, self.run);
+        let (unsent, open) = (self.unsent, self.segment);
         let Some(state) = self.streams.get_mut(stream.0 as usize) else { return 0 };
-        let first = state.runs.partition_point(|run| run.parcel < unsent);
-        let told = match state.runs.get(first) {
-            Some(run) => run.first,
+        let first = state.segments.partition_point(|segment| segment.parcel < unsent);
+        let told = match state.segments.get(first) {
+            Some(segment) => segment.first,
             None if open.stream == stream && open.next > open.first => open.first,
             None => state.next,
         };
@@ -329,7 +405,7 @@ impl Replay {
     }
 
     fn list_unsettled(&mut self) {
-        let (streams, open) = (&mut self.streams, self.run);
+        let (streams, open) = (&mut self.streams, self.segment);
         self.unsettled.retain(|stream| {
             let Some(state) = streams.get_mut(stream.0 as usize) else { return false };
             let is_open = open.stream == *stream && open.next > open.first;
@@ -343,72 +419,84 @@ impl Replay {
         let next = next.0.min(self.told(stream));
         let Some(state) = self.streams.get_mut(stream.0 as usize) else { return };
         state.settled = state.settled.max(next);
-        while let Some(run) = state.runs.front().filter(|run| run.end() <= next) {
-            if let Some(parcel) = self.parcels.get_mut((run.parcel - self.first) as usize) {
-                parcel.settle(run, &mut self.in_flight, &mut self.kept, &mut self.pool);
+        while let Some(segment) = state.segments.front().filter(|segment| segment.end() <= next) {
+            if let Some(parcel) = self.parcels.get_mut((segment.parcel - self.first) as usize) {
+                parcel.settle(segment, &mut self.in_flight, &mut self.kept, &mut self.pool);
             }
-            state.runs.pop_front();
+            state.segments.pop_front();
         }
         self.forget_settled();
     }
 
     /// Drops the parcels at the front that nothing is left of.
     fn forget_settled(&mut self) {
-        while self.first < self.unsent && self.parcels.front().is_some_and(|parcel| parcel.runs == 0) {
+        while self.first < self.unsent && self.parcels.front().is_some_and(|parcel| parcel.segments == 0) {
             self.parcels.pop_front();
             self.first += 1;
         }
     }
 
-    /// Passes on the bytes of a range as far as they are here and were sent, but not those that were sent less than
-    /// `gap_ms` ago: those may still arrive. How many events that were.
+    /// Passes on the packets that hold a range of events, as far as they are here and were sent, but not those that were
+    /// sent less than `gap_ms` ago: those may still arrive. Ranges of one time should come in order: a packet that was
+    /// passed on for one of them is not passed on for the next. Returns how many events the packets hold.
     pub(super) fn again(&mut self, range: &Range, now_ms: u64, gap_ms: u64, mut each: impl FnMut(&[u8])) -> u64 {
-        let Some(state) = self.streams.get_mut(range.stream.0 as usize) else { return 0 };
+        let Some(state) = self.streams.get_mut(range.stream.0 as usize).filter(|_| range.count > 0) else { return 0 };
         let (first, end) = (range.first.0, range.first.0.saturating_add(range.count));
-        let from = state.runs.partition_point(|run| run.end() <= first);
+        let from = state.segments.partition_point(|segment| segment.end() <= first);
         let mut events = 0;
-        for run in state.runs.range_mut(from..).take_while(|run| run.first < end) {
-            let Some(parcel) = self.parcels.get((run.parcel - self.first) as usize) else { break };
+        for segment in state.segments.range_mut(from..).take_while(|segment| segment.first < end) {
+            let Some(parcel) = self.parcels.get((segment.parcel - self.first) as usize) else { break };
             let recently = |at_ms: u64| at_ms + gap_ms > now_ms && at_ms != now_ms;
             let first_time = parcel.sent_ms + gap_ms > now_ms;
-            if !parcel.sent || first_time || (run.again_ms > 0 && recently(run.again_ms)) {
+            if !parcel.sent || first_time || (segment.again_ms > 0 && recently(segment.again_ms)) {
                 continue;
             }
-            run.again_ms = now_ms;
-            let whole = parcel.bytes.get(run.offset as usize..(run.offset + run.bytes) as usize).unwrap_or_default();
-            let (first, end) = (first.max(run.first), end.min(run.end()));
-            let start = skip_packets(whole, first - run.first);
-            let length = skip_packets(whole.get(start..).unwrap_or_default(), end - first);
-            each(whole.get(start..start + length).unwrap_or_default());
-            events += end - first;
+            if segment.again_ms != now_ms {
+                (segment.again_ms, segment.again_bytes) = (now_ms, 0);
+            }
+            let bytes = segment.offset as usize..(segment.offset + segment.bytes) as usize;
+            let packets = parcel.bytes.get(bytes).unwrap_or_default();
+            let (mut at, mut position, mut start) = (0, segment.first, None);
+            while position < end
+                && let Some((bytes, count)) = first_packet(packets.get(at..).unwrap_or_default())
+            {
+                if position + count > first && at >= segment.again_bytes as usize {
+                    start = start.or(Some(at));
+                    events += count;
+                }
+                (at, position) = (at + bytes, position + count);
+            }
+            if let Some(start) = start {
+                each(packets.get(start..at).unwrap_or_default());
+                segment.again_bytes = at as u32;
+            }
         }
         events
     }
 }
 
 impl Parcel {
-    /// One of its runs is settled.
-    fn settle(&mut self, run: &Run, in_flight: &mut u64, kept: &mut usize, pool: &mut Pool) {
-        self.runs = self.runs.saturating_sub(1);
-        self.unsettled_bytes = self.unsettled_bytes.saturating_sub(run.bytes.into());
+    /// One of its segments is settled.
+    fn settle(&mut self, segment: &Segment, in_flight: &mut u64, kept: &mut usize, pool: &mut Pool) {
+        self.segments = self.segments.saturating_sub(1);
+        self.unsettled_bytes = self.unsettled_bytes.saturating_sub(segment.bytes.into());
         if self.sent {
-            *in_flight = in_flight.saturating_sub(run.bytes.into());
+            *in_flight = in_flight.saturating_sub(segment.bytes.into());
         }
-        if self.runs == 0 {
+        if self.segments == 0 {
             *kept -= self.bytes.capacity();
             pool.give(std::mem::take(&mut self.bytes));
         }
     }
 }
 
-/// How many bytes the first `count` packets take.
-fn skip_packets(packets: &[u8], count: u64) -> usize {
-    let mut at = 0;
-    for _ in 0..count {
-        let Ok(Some(size)) = packet_size(packets.get(at..).unwrap_or_default(), MAX_PACKET_BYTES) else { break };
-        at += size;
+/// How many bytes the first packet has, and how many events.
+fn first_packet(packets: &[u8]) -> Option<(usize, u64)> {
+    let size = packet_size(packets, MAX_PACKET_BYTES).ok().flatten()?;
+    match Message::decode(packets.get(..size)?) {
+        Ok(Message::Run(run)) => Some((size, run.count.into())),
+        _ => Some((size, 1)),
     }
-    at
 }
 
 #[cfg(test)]

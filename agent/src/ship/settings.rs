@@ -37,6 +37,15 @@ impl fmt::Display for Transport {
     }
 }
 
+/// How function events are packed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wire {
+    /// Consecutive events of a stream and substream in one packet.
+    Runs,
+    /// Each event in a packet of its own, for collectors that do not know runs.
+    Plain,
+}
+
 /// How a [`Shipper`](super::Shipper) is set up. Make one with [`Settings::new`] and change what should be otherwise.
 #[derive(Debug, Clone)]
 pub struct Settings {
@@ -44,6 +53,8 @@ pub struct Settings {
     pub to: Vec<SocketAddr>,
     /// How packets travel.
     pub transport: Transport,
+    /// How function events are packed.
+    pub wire: Wire,
     /// How large a datagram may get; over TCP, how much is written at once.
     pub datagram_bytes: usize,
     /// How many bytes of events are kept until they are settled.
@@ -56,7 +67,14 @@ impl Settings {
     /// The usual settings for these addresses.
     pub fn new(to: Vec<SocketAddr>, transport: Transport) -> Self {
         let datagram_bytes = Self::usual_datagram_bytes(&to, transport);
-        Self { to, transport, datagram_bytes, replay_bytes: 32 << 20, patience: Duration::from_secs(5) }
+        Self {
+            to,
+            transport,
+            wire: Wire::Runs,
+            datagram_bytes,
+            replay_bytes: 32 << 20,
+            patience: Duration::from_secs(5),
+        }
     }
 
     /// How large datagrams to these addresses should be where the user has not said.

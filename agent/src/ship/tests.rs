@@ -3,32 +3,42 @@
 use std::{net::UdpSocket, time::Duration};
 
 use codec::{
-    Counter, EventKind, FunctionId, ModuleId, Position, SessionNs, StreamId, SubstreamId,
-    heph::{Attributes, Stamp},
-    profile::{EndReason, FunctionEvent, FunctionName, Limit, Thread},
+    EventKind, FunctionId, ModuleId, Position, SessionNs, StreamId, SubstreamId,
+    heph::Encode,
+    profile::{EndReason, FunctionName, Limit, Nack, ProfileOption, Range, RunEvent, Thread},
 };
 
-use super::{Loaded, Settings, ShipError, Shipper, Transport, fake::Fake};
+use super::{
+    Loaded, Settings, ShipError, Shipper, Transport, Wire,
+    fake::{Fake, SESSION, WIRES},
+};
 
-const BOTH: [Transport; 2] = [Transport::Udp, Transport::Tcp];
+const TRANSPORTS: [Transport; 2] = [Transport::Udp, Transport::Tcp];
 
-fn event(stream: u32, position: u64) -> FunctionEvent<'static> {
-    let (start, end) = (SessionNs(position), SessionNs(position));
-    let (stream, counter) = (StreamId(stream), Counter(position as u32));
-    FunctionEvent {
-        stamp: Stamp { stream, counter, substream: SubstreamId(0), start, end },
+/// Every transport with every way to pack events.
+const WAYS: [(Transport, Wire); 4] = [
+    (Transport::Udp, Wire::Runs),
+    (Transport::Udp, Wire::Plain),
+    (Transport::Tcp, Wire::Runs),
+    (Transport::Tcp, Wire::Plain),
+];
+
+fn event(position: u64) -> RunEvent<'static> {
+    RunEvent {
         kind: if position.is_multiple_of(2) { EventKind::Call } else { EventKind::Return },
-        function: Some(FunctionId(position)),
-        ip: None,
         depth: 1,
+        function: Some(FunctionId(position)),
+        ip: 0,
+        start: SessionNs(position),
+        end: SessionNs(position),
         detail: None,
-        extra: Attributes::default(),
     }
 }
 
 fn push(shipper: &mut Shipper, stream: u32, positions: std::ops::Range<u64>) {
     for position in positions {
-        shipper.push(StreamId(stream), Position(position), &event(stream, position)).expect("it can be encoded");
+        let (stream, substream) = (StreamId(stream), SubstreamId(0));
+        shipper.push_function(stream, substream, Position(position), &event(position)).expect("it can be encoded");
     }
 }
 
@@ -57,8 +67,8 @@ fn finish(shipper: &mut Shipper, fake: &mut Fake) {
 
 #[test]
 fn everything_arrives_over_both_transports() {
-    for transport in BOTH {
-        let mut fake = Fake::new();
+    for (transport, wire) in WAYS {
+        let mut fake = Fake::new(wire);
         let mut shipper = fake.shipper(transport);
         assert_eq!(fake.got.order[..3], ["session", "epoch", "clock"]);
         shipper.option(thread(0, "a").into());
@@ -80,42 +90,46 @@ fn everything_arrives_over_both_transports() {
 
 #[test]
 fn nothing_comes_before_the_greeting_is_answered() {
-    let mut fake = Fake::new();
-    fake.answers = false;
-    let mut shipper = Shipper::new(fake.settings(Transport::Udp), &Fake::who()).expect("a session");
-    shipper.option(thread(0, "early").into());
-    push(&mut shipper, 0, 0..100);
-    shipper.flush();
-    fake.until(&mut shipper, |_, fake| fake.got.packets >= 6);
-    let greeting = ["session", "epoch", "clock"].iter().cycle().take(fake.got.order.len());
-    assert!(fake.got.order.iter().eq(greeting), "{:?}", fake.got.order);
-    fake.answers = true;
-    fake.settle(&mut shipper);
-    has_all(&fake, &[(0, 100)]);
+    for wire in WIRES {
+        let mut fake = Fake::new(wire);
+        fake.answers = false;
+        let mut shipper = Shipper::new(fake.settings(Transport::Udp), &Fake::who()).expect("a session");
+        shipper.option(thread(0, "early").into());
+        push(&mut shipper, 0, 0..100);
+        shipper.flush();
+        fake.until(&mut shipper, |_, fake| fake.got.packets >= 6);
+        let greeting = ["session", "epoch", "clock"].iter().cycle().take(fake.got.order.len());
+        assert!(fake.got.order.iter().eq(greeting), "{:?}", fake.got.order);
+        fake.answers = true;
+        fake.settle(&mut shipper);
+        has_all(&fake, &[(0, 100)]);
+    }
 }
 
 #[test]
 fn what_the_network_loses_is_sent_again() {
-    let mut fake = Fake::new();
-    fake.overlook = 3;
-    let mut shipper = fake.shipper(Transport::Udp);
-    for stream in 0..3 {
-        shipper.option(thread(stream, "lossy").into());
-        push(&mut shipper, stream, 0..2_000);
+    for wire in WIRES {
+        let mut fake = Fake::new(wire);
+        fake.overlook = 3;
+        let mut shipper = fake.shipper(Transport::Udp);
+        for stream in 0..3 {
+            shipper.option(thread(stream, "lossy").into());
+            push(&mut shipper, stream, 0..2_000);
+        }
+        shipper.dropped(StreamId(1), Position(2_000), 7, "ring-full");
+        push(&mut shipper, 1, 2_007..2_010);
+        finish(&mut shipper, &mut fake);
+        assert!(shipper.report().again > 100);
+        assert_eq!(fake.got.events.len(), 6_003);
+        assert_eq!(fake.got.dropped.len(), 7);
+        assert_eq!(fake.got.settled[&1], 2_010);
     }
-    shipper.dropped(StreamId(1), Position(2_000), 7, "ring-full");
-    push(&mut shipper, 1, 2_007..2_010);
-    finish(&mut shipper, &mut fake);
-    assert!(shipper.report().again > 100);
-    assert_eq!(fake.got.events.len(), 6_003);
-    assert_eq!(fake.got.dropped.len(), 7);
-    assert_eq!(fake.got.settled[&1], 2_010);
 }
 
 #[test]
 fn the_window_is_honoured() {
-    for transport in BOTH {
-        let mut fake = Fake::new();
+    for (transport, wire) in WAYS {
+        let mut fake = Fake::new(wire);
         fake.window_bytes = 10_000;
         let mut shipper = fake.shipper(transport);
         push(&mut shipper, 0, 0..5_000);
@@ -135,42 +149,46 @@ fn the_window_is_honoured() {
 
 #[test]
 fn progress_tells_only_of_what_was_sent() {
-    let mut fake = Fake::new();
-    fake.window_bytes = 3_000;
-    let mut shipper = fake.shipper(Transport::Udp);
-    fake.answers = false;
-    push(&mut shipper, 0, 0..1_000);
-    shipper.dropped(StreamId(0), Position(1_000), 5, "ring-full");
-    shipper.flush();
-    fake.until(&mut shipper, |_, fake| fake.got.known.contains_key(&0));
-    assert_eq!(fake.got.known[&0], fake.got.events.len() as u64);
-    assert!(fake.got.known[&0] < 100);
-    fake.answers = true;
-    fake.settle(&mut shipper);
-    fake.until(&mut shipper, |_, fake| fake.got.settled[&0] == 1_005);
+    for wire in WIRES {
+        let mut fake = Fake::new(wire);
+        fake.window_bytes = 3_000;
+        let mut shipper = fake.shipper(Transport::Udp);
+        fake.answers = false;
+        push(&mut shipper, 0, 0..1_000);
+        shipper.dropped(StreamId(0), Position(1_000), 5, "ring-full");
+        shipper.flush();
+        fake.until(&mut shipper, |_, fake| fake.got.known.contains_key(&0));
+        assert_eq!(fake.got.known[&0], fake.got.events.len() as u64);
+        assert!(fake.got.known[&0] < 500);
+        fake.answers = true;
+        fake.settle(&mut shipper);
+        fake.until(&mut shipper, |_, fake| fake.got.settled[&0] == 1_005);
+    }
 }
 
 #[test]
 fn there_is_room_for_so_much_and_no_more() {
-    let mut fake = Fake::new();
-    let settings = Settings { replay_bytes: 1 << 20, ..fake.settings(Transport::Udp) };
-    let mut shipper = Shipper::new(settings, &Fake::who()).expect("a session");
-    let mut position = 0;
-    while shipper.has_room() {
-        push(&mut shipper, 0, position..position + 100);
-        position += 100;
-        assert!(position < 20_000, "it never ends");
+    for wire in WIRES {
+        let mut fake = Fake::new(wire);
+        let settings = Settings { replay_bytes: 1 << 20, ..fake.settings(Transport::Udp) };
+        let mut shipper = Shipper::new(settings, &Fake::who()).expect("a session");
+        let mut position = 0;
+        while shipper.has_room() {
+            push(&mut shipper, 0, position..position + 100);
+            position += 100;
+            assert!(position < 200_000, "it never ends");
+        }
+        assert!(shipper.replay.kept_bytes() <= 1 << 20);
+        fake.settle(&mut shipper);
+        assert!(shipper.has_room());
+        has_all(&fake, &[(0, position)]);
     }
-    assert!(shipper.replay.kept_bytes() <= 1 << 20);
-    fake.settle(&mut shipper);
-    assert!(shipper.has_room());
-    has_all(&fake, &[(0, position)]);
 }
 
 #[test]
 fn a_collector_that_restarts_is_told_everything_it_can_be() {
-    for transport in BOTH {
-        let mut fake = Fake::new();
+    for (transport, wire) in WAYS {
+        let mut fake = Fake::new(wire);
         let mut shipper = fake.shipper(transport);
         shipper.option(thread(0, "lasting").into());
         push(&mut shipper, 0, 0..300);
@@ -205,18 +223,20 @@ fn a_collector_that_restarts_is_told_everything_it_can_be() {
 
 #[test]
 fn a_collector_that_has_forgotten_without_a_word_is_told_again() {
-    let mut fake = Fake::new();
-    let mut shipper = fake.shipper(Transport::Udp);
-    shipper.option(thread(0, "lasting").into());
-    push(&mut shipper, 0, 0..300);
-    fake.settle(&mut shipper);
-    // The port is never closed, so that nobody says so.
-    fake.got = Default::default();
-    fake.got.settled.insert(0, 300);
-    push(&mut shipper, 0, 300..400);
-    fake.settle(&mut shipper);
-    assert!(fake.got.options.contains_key("thread 0") && fake.got.options.contains_key("session"));
-    assert_eq!((fake.got.events.len(), shipper.report().reconnects), (100, 0));
+    for wire in WIRES {
+        let mut fake = Fake::new(wire);
+        let mut shipper = fake.shipper(Transport::Udp);
+        shipper.option(thread(0, "lasting").into());
+        push(&mut shipper, 0, 0..300);
+        fake.settle(&mut shipper);
+        // The port is never closed, so that nobody says so.
+        fake.got = Default::default();
+        fake.got.settled.insert(0, 300);
+        push(&mut shipper, 0, 300..400);
+        fake.settle(&mut shipper);
+        assert!(fake.got.options.contains_key("thread 0") && fake.got.options.contains_key("session"));
+        assert_eq!((fake.got.events.len(), shipper.report().reconnects), (100, 0));
+    }
 }
 
 #[test]
@@ -228,7 +248,7 @@ fn nobody_there_is_said_so() {
     // Somebody has the port, and says nothing.
     assert!(matches!(error(Transport::Udp), ShipError::NoAnswer { .. }));
     drop(socket);
-    for transport in BOTH {
+    for transport in TRANSPORTS {
         let error = error(transport);
         assert!(matches!(error, ShipError::Refused { .. }), "{transport}: {error}");
         assert!(error.to_string().contains("is a collector running there?") && !error.to_string().contains('\n'));
@@ -239,8 +259,8 @@ fn nobody_there_is_said_so() {
 
 #[test]
 fn the_next_address_is_tried() {
-    for transport in BOTH {
-        let mut fake = Fake::new();
+    for (transport, wire) in WAYS {
+        let mut fake = Fake::new(wire);
         let mut settings = fake.settings(transport);
         let dead = UdpSocket::bind("127.0.0.1:0").and_then(|socket| socket.local_addr()).expect("an address");
         settings.to.insert(0, dead);
@@ -253,8 +273,8 @@ fn the_next_address_is_tried() {
 
 #[test]
 fn nonsense_is_not_believed() {
-    for transport in BOTH {
-        let mut fake = Fake::new();
+    for (transport, wire) in WAYS {
+        let mut fake = Fake::new(wire);
         let mut shipper = fake.shipper(transport);
         push(&mut shipper, 0, 0..100);
         shipper.flush();
@@ -276,25 +296,27 @@ fn nonsense_is_not_believed() {
 
 #[test]
 fn time_is_up_at_some_time() {
-    let mut fake = Fake::new();
-    fake.window_bytes = 2_000;
-    let mut shipper = fake.shipper(Transport::Udp);
-    push(&mut shipper, 0, 0..1_000);
-    shipper.flush();
-    let report = shipper.finish(EndReason::Exited(0), SessionNs(0), Duration::from_millis(20));
-    assert!(!report.complete && report.unacknowledged > 0);
-    let not_sent = report.dropped["not-sent"];
-    assert!((900..1_000).contains(&not_sent), "{not_sent}");
-    // It was told all the same, and adds up.
-    fake.turn();
-    assert_eq!(fake.got.events.len() as u64 + not_sent, 1_000);
-    assert_eq!((fake.got.dropped.len() as u64, fake.got.end[&0]), (not_sent, 1_000));
-    assert!(report.to_string().contains("not-sent"), "{report}");
+    for wire in WIRES {
+        let mut fake = Fake::new(wire);
+        fake.window_bytes = 2_000;
+        let mut shipper = fake.shipper(Transport::Udp);
+        push(&mut shipper, 0, 0..1_000);
+        shipper.flush();
+        let report = shipper.finish(EndReason::Exited(0), SessionNs(0), Duration::from_millis(20));
+        assert!(!report.complete && report.unacknowledged > 0);
+        let not_sent = report.dropped["not-sent"];
+        assert!((800..1_000).contains(&not_sent), "{not_sent}");
+        // It was told all the same, and adds up.
+        fake.turn();
+        assert_eq!(fake.got.events.len() as u64 + not_sent, 1_000);
+        assert_eq!((fake.got.dropped.len() as u64, fake.got.end[&0]), (not_sent, 1_000));
+        assert!(report.to_string().contains("not-sent"), "{report}");
+    }
 }
 
 #[test]
 fn modules_and_limits_are_cut_to_size() {
-    let mut fake = Fake::new();
+    let mut fake = Fake::new(Wire::Runs);
     let mut shipper = fake.shipper(Transport::Udp);
     let names: Vec<_> = (0..500).map(|number| "long_é".repeat(number % 300)).collect();
     let functions = names.iter().zip(0..).map(|(name, offset)| FunctionName { offset, name });
@@ -324,4 +346,49 @@ fn modules_and_limits_are_cut_to_size() {
     let again = fake.got.order[sent as usize..].iter().filter(|name| **name != "progress").copied();
     assert_eq!(again.collect::<Vec<_>>(), ["module"]);
     assert!(fake.got.options["module 3"].contains("unloaded: Some(SessionNs(9))"));
+}
+
+#[test]
+fn who_asks_for_the_middle_of_a_run_is_sent_all_of_it_once() {
+    for transport in TRANSPORTS {
+        let mut fake = Fake::new(Wire::Runs);
+        let mut shipper = fake.shipper(transport);
+        fake.answers = false;
+        push(&mut shipper, 0, 0..50);
+        shipper.dropped(StreamId(0), Position(50), 5, "ring-full");
+        push(&mut shipper, 0, 55..100);
+        shipper.flush();
+        fake.until(&mut shipper, |_, fake| fake.got.events.len() == 95);
+        assert_eq!(fake.got.runs, [50, 45], "drops end a run");
+        let range = |first, count| Range { stream: StreamId(0), first: Position(first), count };
+        let ranges = [range(10, 3), range(20, 1), range(45, 5), range(99, 1)];
+        let mut nack = Vec::new();
+        let asked = Nack { session: SESSION, ranges: ranges.as_slice().into() };
+        ProfileOption::from(asked).encode(&mut nack).expect("it fits");
+        // Right after they were sent, they may still be on their way.
+        std::thread::sleep(Duration::from_millis(20));
+        fake.say(&nack);
+        fake.until(&mut shipper, |shipper, fake| shipper.report().again > 0 && fake.got.runs.len() >= 4);
+        assert_eq!(fake.got.runs, [50, 45, 50, 45]);
+        assert_eq!((shipper.report().again, shipper.report().events, shipper.report().unsettled), (95, 95, 95));
+        fake.answers = true;
+        fake.settle(&mut shipper);
+        assert_eq!((fake.got.settled[&0], shipper.report().unsettled), (100, 0));
+    }
+}
+
+#[test]
+fn runs_take_few_bytes_and_plain_packets_are_single() {
+    for wire in WIRES {
+        let mut fake = Fake::new(wire);
+        let mut shipper = fake.shipper(Transport::Udp);
+        let before = shipper.report().bytes;
+        push(&mut shipper, 0, 0..10_000);
+        fake.settle(&mut shipper);
+        let bytes = (shipper.report().bytes - before) / 10_000;
+        match wire {
+            Wire::Runs => assert!(bytes < 15 && fake.got.runs.len() < 100, "{bytes} in {:?}", fake.got.runs),
+            Wire::Plain => assert!(bytes > 60 && fake.got.runs.is_empty()),
+        }
+    }
 }

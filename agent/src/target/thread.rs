@@ -1,6 +1,6 @@
 //! What is known of a thread while it is traced.
 
-mod graves;
+mod lost_returns;
 mod stacks;
 
 use core::{
@@ -42,8 +42,8 @@ pub(super) struct Thread {
     pub(super) count: usize,
     /// Whether there are more stacks than can be told apart. Then what is on an unknown one is passed through.
     crowded: bool,
-    /// How many were ever buried.
-    buried: usize,
+    /// How many were ever lost_count.
+    lost_count: usize,
     /// Which [`GENERATION`] its ring is of.
     generation: u32,
     /// The start routine that is still to be seen: how many calls it is looked for.
@@ -54,8 +54,8 @@ pub(super) struct Thread {
 
 /// Where the parts behind the first page are.
 pub(super) const WRITER_AT: usize = 4096;
-const GRAVES_AT: usize = 8192;
-const SCRATCH_AT: usize = GRAVES_AT + graves::BYTES;
+const LOST_RETURNS_AT: usize = 8192;
+const SCRATCH_AT: usize = LOST_RETURNS_AT + lost_returns::BYTES;
 const SCRATCH_BYTES: usize = 4096;
 const STATE_BYTES: usize = SCRATCH_AT + SCRATCH_BYTES;
 
@@ -246,7 +246,7 @@ impl Thread {
 
     fn reset(&mut self) {
         (self.low, self.size, self.busy, self.restored) = (0, 0, 0, false);
-        (self.current, self.count, self.buried, self.crowded) = (0, 0, 0, false);
+        (self.current, self.count, self.lost_count, self.crowded) = (0, 0, 0, false);
         for shadow in &mut self.shadows {
             (shadow.low, shadow.size, shadow.top) = (0, 0, shadow.base);
         }

@@ -9,7 +9,7 @@ use std::{
 
 use agent::{
     plan::{Image, plan},
-    shared::{Arena, Command, FLAG_DETAIL, Kind, Told, Watched, parse},
+    shared::{Arena, Command, FLAG_DETAIL, Kind, MailboxRequest, Watched, parse},
     stub::{Block, Routines, Stub},
 };
 
@@ -98,7 +98,7 @@ impl Engine {
         std::thread::scope(|scope| {
             // SAFETY: it serves what is asked below, and then goes on.
             scope.spawn(|| unsafe { spoor_serve(0, 0) });
-            assert_eq!(self.arena.wait_told(deadline), Some(Told::Ready));
+            assert_eq!(self.arena.wait_request(deadline), Some(MailboxRequest::Ready));
             let places = (1..2000).map(|step| (end + step * (1 << 20)) & !0xFFF);
             let mut free = places
                 .filter(|place| self.arena.ask(Command::Map, &[*place, bytes], deadline).expect("an answer") == *place);

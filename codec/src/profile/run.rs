@@ -101,7 +101,7 @@ impl<'a> Run<'a> {
     pub const HEAD_BYTES: usize = RunStart::LEN;
 
     /// The most words that one event takes: all prefixes, all registers and the largest stack.
-    pub const MAX_EVENT_WORDS: usize = 7 + Registers::WORDS + super::MAX_STACK_WORDS;
+    pub const MAX_EVENT_WORDS: usize = encoder::MAX_PREFIX_WORDS + Registers::WORDS + super::MAX_STACK_WORDS;
 
     /// Decodes an event packet whose magic and size have been checked, if it is a run as [`RunEncoder`] lays it out.
     #[inline]

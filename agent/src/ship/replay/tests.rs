@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 
 use codec::{
-    SessionNs, SubstreamId,
+    EventKind, FunctionId, SessionNs, SubstreamId,
     heph::{Event, Packets, Stamp},
+    profile::Detail,
 };
 use quickcheck::{Arbitrary, Gen, quickcheck};
 
@@ -21,20 +22,47 @@ fn packet(stream: u32, position: u64) -> Event<'static> {
     Event { stamp: Stamp { stream, counter, substream, start, end }, description, attributes: Default::default() }
 }
 
+/// Pushes an event in one of several forms: in a packet of its own, or in a run of one or another substream.
+fn push(replay: &mut Replay, stream: u32, position: u64, form: u8) {
+    let (of, at) = (StreamId(stream), Position(position));
+    let pushed = match form % 4 {
+        0 => replay.push(of, at, &packet(stream, position)),
+        form => replay.push_function(of, SubstreamId((form / 2).into()), at, &function(position)),
+    };
+    pushed.expect("it can be encoded");
+}
+
+fn function(position: u64) -> RunEvent<'static> {
+    let (at, function) = (SessionNs(position), Some(FunctionId(position % 3 * ((1 << 40) + 1))));
+    let kind = if position.is_multiple_of(3) { EventKind::Return } else { EventKind::Call };
+    RunEvent { kind, depth: (position % 5) as u32, function, ip: 0, start: at, end: at, detail: None }
+}
+
 /// The events in some bytes.
 fn events(bytes: &[u8]) -> Vec<(u32, u64)> {
+    packets(bytes).concat()
+}
+
+/// The events in some bytes, by packet.
+fn packets(bytes: &[u8]) -> Vec<Vec<(u32, u64)>> {
     let mut packets = Packets::new(bytes, MAX_PACKET_BYTES);
     let mut events = Vec::new();
-    while let Some(event) = packets.next_with(Event::decode) {
-        let event = event.expect("whole packets");
-        events.push((event.stamp.stream.0, event.stamp.start.0));
+    while let Some(packet) = packets.next_with(Ok) {
+        let packet = packet.expect("whole packets");
+        events.push(match Message::decode(packet).expect("valid packets") {
+            Message::Run(run) => run.function_events().map(|event| (event.stamp.stream.0, event.stamp.end.0)).collect(),
+            _ => {
+                let event = Event::decode(packet).expect("an event");
+                vec![(event.stamp.stream.0, event.stamp.start.0)]
+            }
+        });
     }
     events
 }
 
 #[derive(Debug, Clone)]
 enum Step {
-    Push(u32, u8),
+    Push(u32, u8, u8),
     Skip(u32, u8),
     Seal,
     Send(u16),
@@ -48,7 +76,7 @@ impl Arbitrary for Step {
         let stream = u32::arbitrary(g) % 4;
         let (a, b) = (u8::arbitrary(g), u8::arbitrary(g));
         match u8::arbitrary(g) % 16 {
-            0..=4 => Self::Push(stream, a % 40),
+            0..=4 => Self::Push(stream, a % 40, b),
             5 => Self::Skip(stream, a % 5 + 1),
             6 | 7 => Self::Seal,
             8..=10 => Self::Send(u16::arbitrary(g)),
@@ -88,10 +116,10 @@ fn check(steps: &[Step]) {
     for step in steps {
         now_ms += 100;
         match *step {
-            Step::Push(stream, count) => {
+            Step::Push(stream, count, form) => {
                 for _ in 0..count {
                     let next = model.next.entry(stream).or_default();
-                    replay.push(StreamId(stream), Position(*next), &packet(stream, *next)).expect("it can be encoded");
+                    push(&mut replay, stream, *next, form);
                     model.kept.insert((stream, *next), false);
                     *next += 1;
                 }
@@ -124,17 +152,21 @@ fn check(steps: &[Step]) {
             Step::Again(stream, first, count) => {
                 let range = Range { stream: StreamId(stream), first: Position(first.into()), count: count.into() };
                 let mut found = Vec::new();
-                let count = replay.again(&range, now_ms, 10, |bytes| found.extend(events(bytes)));
+                let count = replay.again(&range, now_ms, 10, |bytes| found.extend(packets(bytes)));
                 let wanted = range.first.0..range.first.0 + range.count;
                 let is_wanted = |(of, at): &(u32, u64)| *of == stream && wanted.contains(at);
                 let underway = model.kept.iter().filter(|(event, underway)| is_wanted(event) && **underway);
                 let underway: Vec<_> = underway.map(|(event, _)| *event).collect();
-                // What is settled may come too, where the rest of its run is not.
+                // What is settled may come too, where the rest of its segment is not, and all of a run that is wanted in part.
                 let settled = model.settled.get(&stream).copied().unwrap_or(0);
+                assert!(found.iter().all(|packet| packet.iter().any(is_wanted)));
+                let mut found = found.concat();
                 assert_eq!(count, found.len() as u64);
-                assert!(found.is_sorted() && found.iter().all(|(of, at)| *of == stream && wanted.contains(at)));
-                found.retain(|(_, position)| *position >= settled);
+                assert!(found.is_sorted());
+                found.retain(|event| event.1 >= settled && is_wanted(event));
                 assert_eq!(found, underway);
+                let at_once = replay.again(&range, now_ms, 10, |_| {});
+                assert_eq!(at_once, 0, "it was passed on already");
                 let again = replay.again(&range, now_ms + 5, 10, |_| {});
                 assert_eq!(again, 0, "it is underway");
             }
@@ -190,19 +222,39 @@ fn an_event_that_does_not_fit_any_parcel_goes_alone() {
 }
 
 #[test]
+fn an_event_that_no_run_can_hold_goes_in_a_packet_of_its_own() {
+    let (registers, stack) = ([1; 11], [2; 64]);
+    let detailed = |position| RunEvent { detail: Some(Detail::new(&registers, &stack)), ..function(position) };
+    // Too large for a parcel, or left before it was entered.
+    let backwards = RunEvent { kind: EventKind::Return, start: SessionNs(9), ..function(2) };
+    let mut replay = Replay::new(512);
+    for (position, event) in [(1, detailed(1)), (2, backwards), (3, function(3)), (4, function(4))] {
+        let pushed = replay.push_function(StreamId(0), SubstreamId(0), Position(position), &event);
+        pushed.expect("it can be encoded");
+    }
+    replay.seal();
+    let mut parcels = Vec::new();
+    while let Some(parcel) = replay.next_parcel(u64::MAX) {
+        parcels.push(packets(parcel).iter().map(Vec::len).collect::<Vec<_>>());
+        replay.parcel_sent(1);
+    }
+    assert_eq!(parcels, [vec![1], vec![1, 2]]);
+}
+
+#[test]
 fn what_was_never_sent_can_be_given_up() {
     let mut replay = Replay::new(LIMIT);
-    for position in 0..100 {
-        replay.push(StreamId(2), Position(position), &packet(2, position)).expect("it can be encoded");
+    for position in 0..400 {
+        push(&mut replay, 2, position, (position / 50) as u8);
     }
     let sent = events(replay.next_parcel(u64::MAX).expect("a parcel")).len() as u64;
     replay.parcel_sent(1);
     let abandoned = replay.abandon();
-    assert_eq!(abandoned.iter().map(|range| range.count).sum::<u64>(), 100 - sent);
+    assert_eq!(abandoned.iter().map(|range| range.count).sum::<u64>(), 400 - sent);
     assert_eq!(abandoned[0].first, Position(sent));
     assert!(replay.next_parcel(u64::MAX).is_none());
-    assert_eq!(replay.all_positions().last().map(|at| at.next), Some(Position(100)));
-    replay.settle(StreamId(2), Position(100));
+    assert_eq!(replay.all_positions().last().map(|at| at.next), Some(Position(400)));
+    replay.settle(StreamId(2), Position(400));
     assert!(replay.is_settled());
     assert_eq!((replay.in_flight_bytes(), replay.kept_bytes()), (0, 0));
 }

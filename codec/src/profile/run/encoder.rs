@@ -9,6 +9,9 @@ use crate::{
     heph::{MAX_PACKET_BYTES, Stamp},
 };
 
+/// The most words that an event takes beside registers and stack: four prefixes with one value, one with two, and its own.
+pub(super) const MAX_PREFIX_WORDS: usize = 7;
+
 /// Writes a run at the end of a buffer, event by event.
 ///
 /// Between [`begin`](Self::begin) and [`finish`](Self::finish) nothing else may be written to the buffer.
@@ -87,7 +90,15 @@ impl RunEncoder {
             return false;
         }
         let prefix = |code: u64, value: u64| code << CODE_SHIFT | value;
-        let mut put = |word: u64| out.extend_from_slice(&word.to_be_bytes());
+        let stack_words = event.detail.map_or(0, |detail| Registers::WORDS.saturating_add(detail.stack().len()));
+        let most_bytes = stack_words.saturating_add(MAX_PREFIX_WORDS).saturating_mul(8);
+        out.resize(before.saturating_add(most_bytes), 0);
+        let mut slots = out.get_mut(before..).unwrap_or_default().as_chunks_mut().0.iter_mut();
+        let mut put = |word: u64| {
+            if let Some(slot) = slots.next() {
+                *slot = word.to_be_bytes();
+            }
+        };
         if delta > DELTA_MASK {
             put(prefix(PAUSE, delta));
             delta = 0;
@@ -120,12 +131,14 @@ impl RunEncoder {
             stack.iter().for_each(&mut put);
         }
         put(kind << KIND_SHIFT | bits | delta);
-        if out.len() > self.limit {
-            out.truncate(before);
-            return false;
+        let unused = slots.len().saturating_mul(8);
+        let end = out.len().saturating_sub(unused);
+        let fits = end <= self.limit;
+        out.truncate(if fits { end } else { before });
+        if fits {
+            self.note(event);
         }
-        self.note(event);
-        true
+        fits
     }
 
     /// Ends the run. One without events leaves nothing behind.

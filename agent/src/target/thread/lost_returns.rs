@@ -2,32 +2,35 @@
 
 use core::{ptr, sync::atomic::Ordering};
 
-use super::{GRAVES_AT, THREADS, Thread, control};
+use super::{LOST_RETURNS_AT, THREADS, Thread, control};
 use crate::target::shadow::{Entry, STACKS};
 
 /// How many are kept, and how many bytes that takes.
-const GRAVES: usize = 4096;
-pub(super) const BYTES: usize = GRAVES * size_of::<Grave>();
+const LOST_RETURNS: usize = 4096;
+pub(super) const BYTES: usize = LOST_RETURNS * size_of::<LostReturn>();
 
 /// The return address of a frame that seemed to be gone.
 #[derive(Clone, Copy)]
 #[repr(C)]
-struct Grave {
+struct LostReturn {
     slot: usize,
     real: usize,
 }
 
 impl Thread {
-    fn graves(&self) -> *mut Grave {
+    fn lost_returns(&self) -> *mut LostReturn {
         // SAFETY: they lie there, see the type.
-        unsafe { ptr::from_ref(self).cast_mut().cast::<u8>().add(GRAVES_AT).cast() }
+        unsafe { ptr::from_ref(self).cast_mut().cast::<u8>().add(LOST_RETURNS_AT).cast() }
     }
 
     /// Keeps the return address of a frame that seems to be gone, in case it is not.
     pub(in crate::target) fn remember(&mut self, entry: &Entry) {
-        // SAFETY: within the graves.
-        unsafe { *self.graves().add(self.buried % GRAVES) = Grave { slot: entry.slot(), real: entry.real } };
-        self.buried += 1;
+        // SAFETY: within the lost_returns.
+        unsafe {
+            *self.lost_returns().add(self.lost_count % LOST_RETURNS) =
+                LostReturn { slot: entry.slot(), real: entry.real }
+        };
+        self.lost_count += 1;
     }
 
     /// The return address that belongs into a slot, from wherever it is known.
@@ -49,11 +52,11 @@ impl Thread {
     }
 
     fn find(&self, slot: usize) -> Option<usize> {
-        for back in 1..=self.buried.min(GRAVES) {
-            // SAFETY: within the graves.
-            let grave = unsafe { *self.graves().add((self.buried - back) % GRAVES) };
-            if grave.slot == slot {
-                return Some(grave.real);
+        for back in 1..=self.lost_count.min(LOST_RETURNS) {
+            // SAFETY: within the lost_returns.
+            let lost = unsafe { *self.lost_returns().add((self.lost_count - back) % LOST_RETURNS) };
+            if lost.slot == slot {
+                return Some(lost.real);
             }
         }
         for shadow in &self.shadows[..self.count.min(STACKS)] {

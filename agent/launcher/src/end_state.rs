@@ -7,7 +7,7 @@ use signal_hook::low_level;
 
 /// How a program ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Ending {
+pub(crate) enum EndState {
     /// By itself, with this code.
     Exited(i32),
     /// By a signal.
@@ -16,7 +16,7 @@ pub(crate) enum Ending {
     Unknown,
 }
 
-impl Ending {
+impl EndState {
     /// From the word that the system keeps of it.
     pub(crate) fn from_raw(status: i32) -> Self {
         ExitStatus::from_raw(status).into()
@@ -49,7 +49,7 @@ pub(crate) fn signal_name(signal: i32) -> String {
     low_level::signal_name(signal).map_or_else(|| format!("signal {signal}"), str::to_string)
 }
 
-impl From<ExitStatus> for Ending {
+impl From<ExitStatus> for EndState {
     fn from(status: ExitStatus) -> Self {
         match (status.code(), status.signal()) {
             (Some(code), _) => Self::Exited(code),
@@ -59,7 +59,7 @@ impl From<ExitStatus> for Ending {
     }
 }
 
-impl fmt::Display for Ending {
+impl fmt::Display for EndState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Exited(code) => write!(f, "exited with {code}"),
@@ -76,12 +76,12 @@ mod tests {
     #[test]
     fn the_systems_word_is_read() {
         for (raw, ending, text) in [
-            (0x0300, Ending::Exited(3), "exited with 3"),
-            (0x000f, Ending::Signaled(15), "died of SIGTERM"),
-            (0x008b, Ending::Signaled(11), "died of SIGSEGV"),
-            (0x0028, Ending::Signaled(40), "died of signal 40"),
+            (0x0300, EndState::Exited(3), "exited with 3"),
+            (0x000f, EndState::Signaled(15), "died of SIGTERM"),
+            (0x008b, EndState::Signaled(11), "died of SIGSEGV"),
+            (0x0028, EndState::Signaled(40), "died of signal 40"),
         ] {
-            assert_eq!(Ending::from_raw(raw), ending);
+            assert_eq!(EndState::from_raw(raw), ending);
             assert_eq!(ending.to_string(), text);
         }
     }
