@@ -1,7 +1,8 @@
 //! Builds the library that goes into the target, so that it can travel inside the command.
 //!
 //! A command cannot depend on a `cdylib`, so a second cargo builds it, in a folder of its own: the one that runs this
-//! holds the lock of the usual one. Set `SPOOR_AGENT_LIBRARY` to a file to put that in instead.
+//! holds the lock of the usual one. All profiles and features of the launcher share that folder, since the library is
+//! the same for all of them: it is built once. Set `SPOOR_AGENT_LIBRARY` to a file to put that in instead.
 
 use std::{
     env, fs,
@@ -33,13 +34,19 @@ fn main() {
     let out = PathBuf::from(variable("OUT_DIR"));
     let library = match env::var_os("SPOOR_AGENT_LIBRARY").filter(|path| !path.is_empty()) {
         Some(path) => PathBuf::from(path),
-        None => build(&workspace, &out.join("library")),
+        None => build(&workspace, &shared(&out)),
     };
     let bytes = fs::read(&library).unwrap_or_else(|error| fail(&format!("{}: {error}", library.display())));
     let copy = out.join("libagent.so");
     fs::write(&copy, &bytes).unwrap_or_else(|error| fail(&format!("{}: {error}", copy.display())));
     println!("cargo:rustc-env=SPOOR_LIBRARY_FILE={}", copy.display());
     println!("cargo:rustc-env=SPOOR_LIBRARY_HASH={:016x}", fnv(&bytes));
+}
+
+/// The folder for the library: beside those of the profiles, of which `OUT_DIR` is `PROFILE/build/PACKAGE/out`.
+fn shared(out: &Path) -> PathBuf {
+    let folder = out.ancestors().nth(4).unwrap_or_else(|| fail(&format!("{}: too short a path", out.display())));
+    folder.join("agent-library")
 }
 
 fn build(workspace: &Path, folder: &Path) -> PathBuf {

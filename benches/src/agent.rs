@@ -15,7 +15,7 @@ use crate::{
     ran::Ran,
 };
 
-/// The command, built for release.
+/// The command, built for measuring.
 pub fn binary() -> &'static Path {
     static BINARY: OnceLock<PathBuf> = OnceLock::new();
     BINARY.get_or_init(|| built::command("launcher", "agent"))

@@ -9,10 +9,10 @@ use std::{
     sync::OnceLock,
 };
 
-/// A command of the workspace, built for release. Returns where it is.
+/// A command of the workspace, built for measuring. Returns where it is.
 pub fn command(package: &str, name: &str) -> PathBuf {
     let output = Command::new(env!("CARGO"))
-        .args(["build", "-p", package, "--bin", name, "--release", "--message-format=json-render-diagnostics"])
+        .args(["build", "-p", package, "--bin", name, "--profile=bench", "--message-format=json-render-diagnostics"])
         .current_dir(env!("CARGO_MANIFEST_DIR"))
         .stderr(Stdio::inherit())
         .output()

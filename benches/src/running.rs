@@ -14,7 +14,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::built;
 
-/// The `collector` command, built for release.
+/// The `collector` command, built for measuring.
 pub fn binary() -> &'static Path {
     static BINARY: OnceLock<PathBuf> = OnceLock::new();
     BINARY.get_or_init(|| built::command("collector", "collector"))

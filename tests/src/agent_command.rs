@@ -24,7 +24,7 @@ pub const MARK: &str = "agent: ";
 /// The command's executable.
 pub fn binary() -> &'static Path {
     static BINARY: OnceLock<PathBuf> = OnceLock::new();
-    BINARY.get_or_init(|| executable::build("launcher", "agent"))
+    BINARY.get_or_init(|| executable::build("agent"))
 }
 
 /// The command with these arguments.
@@ -49,12 +49,11 @@ pub fn attach_to(collector: SocketAddr, transport: Transport, options: &[&str], 
     command
 }
 
-/// Has a command keep what it keeps in the target folder: what it gets from the network it gets once for a checkout,
-/// and nothing of the user's is touched.
+/// Has a command keep what it keeps in the target folder, where the launcher's own tests keep it too: it gets Frida once
+/// for a checkout, and nothing of the user's is touched.
 pub fn private(command: &mut Command) {
-    for name in ["XDG_DATA_HOME", "XDG_CACHE_HOME"] {
-        command.env(name, target_folder().join("tracing").join(name));
-    }
+    let places = target_folder().join("tmp");
+    command.env("XDG_DATA_HOME", places.join("data")).env("XDG_CACHE_HOME", places.join("cache"));
 }
 
 /// Has the command get what it needs before the first test looks at what it says, or how long it takes.

@@ -173,7 +173,7 @@ fn scraped_at(lines: &[String]) -> Option<SocketAddr> {
 /// The collector's executable.
 pub fn binary() -> &'static Path {
     static BINARY: OnceLock<PathBuf> = OnceLock::new();
-    BINARY.get_or_init(|| executable::build("collector", "collector"))
+    BINARY.get_or_init(|| executable::build("collector"))
 }
 
 #[cfg(test)]

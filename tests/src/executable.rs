@@ -4,12 +4,13 @@ use std::{path::PathBuf, process::Command};
 
 use serde_json::Value;
 
-/// Builds a command in the profile of the tests, and tells where it is: a test cannot depend on a binary of another
-/// package.
+/// Builds a command in the profile of the tests and returns its path: a test cannot depend on a binary of another
+/// package. With the features of the whole workspace, as `cargo test --workspace` has them: others would build every
+/// dependency a second time.
 #[track_caller]
-pub fn build(package: &str, binary: &str) -> PathBuf {
+pub fn build(binary: &str) -> PathBuf {
     let mut cargo = Command::new(env!("CARGO"));
-    cargo.args(["build", "--quiet", "--package", package, "--bin", binary, "--message-format=json"]);
+    cargo.args(["build", "--quiet", "--workspace", "--bin", binary, "--message-format=json"]);
     if !cfg!(debug_assertions) {
         cargo.arg("--release");
     }

@@ -1,9 +1,14 @@
-//! Every target program, traced over UDP and over TCP: it does what it does untraced, and the trace holds every call that
-//! it made, no more and no less.
+//! Every target program, traced: it does what it does untraced, and the trace holds every call that it made, no more and
+//! no less.
+//!
+//! The hooks do not know how their records travel, so one transport is enough for most programs. Those that make many
+//! calls or many threads, or that end or go on in another way than most, are traced over both.
 
 use tests::{Run, Transport, depths::Stacks};
 
-use crate::spans;
+use crate::{BOTH, spans};
+
+const TCP: &[Transport] = &[Transport::Tcp];
 
 /// A target program and what is particular about it.
 struct Case {
@@ -11,19 +16,22 @@ struct Case {
     arguments: &'static [&'static str],
     stdin: &'static str,
     stacks: Stacks,
+    over: &'static [Transport],
     /// How the session ends, where that is not how the program did.
     end: Option<&'static str>,
-    /// Whether it makes so many calls that once with all detail is enough.
+    /// Whether it makes so many calls that once with all detail is enough: over UDP.
     large: bool,
 }
 
 impl Case {
     const fn new(target: &'static str) -> Self {
-        Self { target, arguments: &[], stdin: "", stacks: Stacks::One, end: None, large: false }
+        let over = &[Transport::Udp];
+        Self { target, arguments: &[], stdin: "", stacks: Stacks::One, over, end: None, large: false }
     }
 
     #[track_caller]
     fn holds_over(&self, transport: Transport) {
+        println!("{} over {transport:?}", self.target);
         let index_only = self.large && transport == Transport::Tcp;
         let options: &[&str] = if index_only { &["--no-detail"] } else { &[] };
         let run = Run::target(self.target).arguments(self.arguments).stdin(self.stdin);
@@ -47,76 +55,66 @@ impl Case {
 macro_rules! targets {
     ($($name:ident $({ $($field:ident: $value:expr),* })?)*) => {
         $(
-            mod $name {
-                use super::*;
-
-                const CASE: Case = Case { $($($field: $value,)*)? ..Case::new(stringify!($name)) };
-
-                #[test]
-                fn over_udp() {
-                    CASE.holds_over(Transport::Udp);
-                }
-
-                #[test]
-                fn over_tcp() {
-                    CASE.holds_over(Transport::Tcp);
-                }
+            #[test]
+            fn $name() {
+                let case = Case { $($($field: $value,)*)? ..Case::new(stringify!($name)) };
+                case.over.iter().for_each(|transport| case.holds_over(*transport));
             }
         )*
     };
 }
 
 targets! {
-    plain
+    plain { over: &BOTH }
     plain_pie
-    plain_no_pie
+    plain_no_pie { over: TCP }
     plain_unoptimised
-    plain_no_frame_pointer
+    plain_no_frame_pointer { over: TCP }
     plain_frame_pointer
-    plain_protected
+    plain_protected { over: TCP }
     plain_lazy
-    plain_stripped
-    recursion { large: true }
-    threads64 { large: true }
-    short_threads
-    pthreads
+    plain_stripped { over: TCP }
+    recursion { large: true, over: &BOTH }
+    threads64 { large: true, over: &BOTH }
+    short_threads { over: &BOTH }
+    pthreads { over: TCP }
     dlopen_loop
-    exceptions
-    exceptions_stripped
+    exceptions { over: &BOTH }
+    exceptions_stripped { over: TCP }
     uncaught
-    rust_panics
+    rust_panics { over: TCP }
     longjmp
-    longjmp_no_frame_pointer
-    contexts { stacks: Stacks::Many }
-    signals { stacks: Stacks::Many }
-    fork
+    longjmp_no_frame_pointer { over: TCP }
+    contexts { stacks: Stacks::Many, over: TCP }
+    signals { stacks: Stacks::Many, over: TCP }
+    fork { over: &BOTH }
     fork_throws
-    vfork_exec
+    vfork_exec { over: TCP }
     // The child has a stack of its own in the parent's memory until it executes.
     spawn { stacks: Stacks::Many }
-    exec { end: Some("replaced") }
-    exec_in_a_thread { target: "exec", arguments: &["thread"], end: Some("replaced") }
-    tail_calls
+    exec { end: Some("replaced"), over: &BOTH }
+    exec_in_a_thread { target: "exec", arguments: &["thread"], end: Some("replaced"), over: TCP }
+    tail_calls { over: TCP }
     arguments
-    arguments_frame_pointer
+    arguments_frame_pointer { over: TCP }
     detail
-    callbacks { large: true }
-    constructors
+    callbacks { large: true, over: &BOTH }
+    constructors { over: TCP }
     descriptors
-    environment { arguments: &["one", "", "two words", "ünï"] }
+    environment { arguments: &["one", "", "two words", "ünï"], over: TCP }
     stdin_echo { stdin: "one line\nanother\nthe last, which has no end" }
-    many_functions
-    hot_loop { arguments: &["20000", "2"], large: true }
+    many_functions { over: &BOTH }
+    hot_loop { arguments: &["20000", "2"], large: true, over: &BOTH }
     ends_by_exit { target: "ends", arguments: &["exit"] }
-    ends_by_underscore_exit { target: "ends", arguments: &["_exit"] }
+    ends_by_underscore_exit { target: "ends", arguments: &["_exit"], over: TCP }
     ends_by_quick_exit { target: "ends", arguments: &["quick_exit"] }
-    ends_by_abort { target: "ends", arguments: &["abort"] }
-    ends_by_segfault { target: "ends", arguments: &["segfault"] }
+    ends_by_abort { target: "ends", arguments: &["abort"], over: &BOTH }
+    ends_by_segfault { target: "ends", arguments: &["segfault"], over: TCP }
     ends_by_handled_segfault { target: "ends", arguments: &["handled"] }
-    ends_by_trap { target: "ends", arguments: &["trap"] }
+    ends_by_trap { target: "ends", arguments: &["trap"], over: TCP }
     ends_by_division { target: "ends", arguments: &["divide"] }
-    ends_by_term { target: "ends", arguments: &["term"] }
+    ends_by_term { target: "ends", arguments: &["term"], over: TCP }
     ends_by_stack_overflow { target: "ends", arguments: &["overflow"] }
-    ends_in_a_thread { target: "ends", arguments: &["_exit", "thread"] }
+    ends_in_a_thread { target: "ends", arguments: &["_exit", "thread"], over: TCP }
     faults_in_a_thread { target: "ends", arguments: &["segfault", "thread"] }
 }

@@ -39,16 +39,17 @@ fn main() -> Result<()> {
     show(&folder.join("collector"), &traces)
 }
 
-/// Builds both commands, as this program was built, and tells where they are.
+/// Builds both commands, with the profile and the features that this program was built with, and returns where they are.
 fn build() -> Result<PathBuf> {
     println!("1. Build the two commands, agent and collector.");
     let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let status =
-        Command::new(cargo).args(["build", "--quiet", "--release", "-p", "launcher", "-p", "collector"]).status()?;
+    let status = Command::new(cargo)
+        .args(["build", "--quiet", "--workspace", "--bin", "agent", "--bin", "collector"])
+        .status()?;
     if !status.success() {
         return Err("cargo build failed".into());
     }
-    // This is target/release/examples/demo.
+    // This is target/debug/examples/demo.
     let own = env::current_exe()?;
     Ok(own.parent().and_then(Path::parent).ok_or("this program is not where cargo puts examples")?.to_path_buf())
 }

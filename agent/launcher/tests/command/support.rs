@@ -20,7 +20,8 @@ use crate::collector;
 /// How long anything may take. The first to need Frida also installs it.
 const DEADLINE: Duration = Duration::from_secs(240);
 
-/// The command, with places of its own for what it installs. All tests share them, so that Frida is installed once.
+/// The command, with places of its own for what it installs. All tests share them, also those of the package `tests`, so
+/// that Frida is installed once.
 pub(crate) fn agent(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_agent"));
     let places = Path::new(env!("CARGO_TARGET_TMPDIR"));
