@@ -70,6 +70,22 @@ pub struct RunEvents<'a> {
 }
 
 impl<'a> RunEvents<'a> {
+    /// Whether the packets hold these events only.
+    pub(crate) fn has_whole_packets(&self) -> bool {
+        if self.run.skip > 0 {
+            return false;
+        }
+        let mut packets = Packets::new(self.bytes, MAX_PACKET_BYTES);
+        let mut held = 0_u32;
+        while let Some(Ok(message)) = packets.next_with(Message::decode) {
+            held = held.saturating_add(match message {
+                Message::Run(run) => run.count,
+                _ => 1,
+            });
+        }
+        held <= self.run.events
+    }
+
     fn next_message(&mut self) -> Option<Message<'a>> {
         loop {
             if let Some((stamp, number, events)) = &mut self.open {

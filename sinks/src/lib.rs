@@ -40,7 +40,7 @@ pub use disk::{DiskCounters, DiskOptions, DiskSink};
 pub use events::EventsSink;
 pub use folded::FoldedSink;
 pub use gap::Gap;
-pub use heph::{HephCompatSink, HephSink};
+pub use heph::{HephCompatSink, HephSink, Packer};
 pub use names::{KnownName, NameCache, Named, demangle, name, name_of};
 pub use perfetto::PerfettoSink;
 pub use session::{Ended, Session};
