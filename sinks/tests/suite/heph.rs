@@ -41,7 +41,7 @@ fn unpacked(bytes: &[u8]) -> Vec<u8> {
     while let Some(message) = packets.next_with(Message::decode) {
         match message.expect("whole packets") {
             Message::Run(run) => {
-                run.function_events().for_each(|event| _ = event.encode(&mut single).expect("it fits"))
+                run.function_events().for_each(|event| _ = event.encode(&mut single).expect("it fits"));
             }
             message => _ = message.encode(&mut single).expect("it fits"),
         }
