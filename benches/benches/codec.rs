@@ -3,17 +3,15 @@
 use std::{hint::black_box, io};
 
 use benches::{Table, Work};
-use bytes::BytesMut;
 use codec::{
     Arch, ClockKind, ClockNs, Counter, EventKind, FunctionId, ModuleId, Os, SessionNs, StreamId, SubstreamId,
     atf::{
         DetailBody, DetailReader, EDGE_BYTES, FunctionDetail, IndexEvent, IndexReader, IndexWriter, Integrity, Origin,
         ThreadWriter,
     },
-    heph::{Encode, Frame, HephCodec, MAX_PACKET_BYTES, Packets, Stamp, Step, StreamDecoder},
-    profile::{Detail, FunctionEvent, Message, Registers},
+    heph::{Encode, MAX_PACKET_BYTES, Packets, Stamp, Step, StreamDecoder},
+    profile::{Detail, FunctionEvent, Message, Registers, RunEncoder, RunEvent},
 };
-use tokio_util::codec::Decoder;
 
 /// Few enough that packets and their copies stay in the caches, as they do between socket and disk.
 const EVENTS: usize = 8192;
@@ -23,6 +21,9 @@ const MANY: usize = 16_000_000;
 
 /// How many of them differ: values are larger than packets, and are not to be fetched from memory.
 const DIFFERENT: usize = 128;
+
+/// How large a run may get.
+const DATAGRAM_BYTES: usize = 1400;
 
 fn main() {
     let stack: Vec<u64> = (0..16).map(|word| 0x7ffd_0000_0000 + word).collect();
@@ -58,10 +59,19 @@ fn main() {
             }
             assert!(rest.is_empty());
         });
-        table.row(&format!("decode through the tokio codec, {name}"), work, || {
-            let (mut codec, mut rest) = (HephCodec::default(), BytesMut::from(black_box(&bytes[..])));
-            while let Some(Frame::Packet(packet)) = codec.decode(&mut rest).expect("never fails") {
-                black_box(&Message::decode(packet.bytes()).expect("valid"));
+        let mut runs = Vec::new();
+        encode_runs(&events, &mut runs);
+        let work = Work { events: EVENTS, bytes: runs.len() };
+        table.row(&format!("encode as runs, {name}"), work, || {
+            out.clear();
+            encode_runs(black_box(&events), &mut out);
+            black_box(&out);
+        });
+        table.row(&format!("decode runs to their events, {name}"), work, || {
+            let mut packets = Packets::new(black_box(&runs), MAX_PACKET_BYTES);
+            while let Some(message) = packets.next_with(Message::decode) {
+                let Ok(Message::Run(run)) = message else { panic!("a run") };
+                run.events().for_each(|event| _ = black_box(&event));
             }
         });
     }
@@ -132,21 +142,24 @@ fn main() {
     });
 }
 
+/// Eight nested calls and their returns, over and over.
 fn event(at: usize, stack: Option<&[u64]>) -> FunctionEvent<'_> {
-    let kind = if at.is_multiple_of(2) { EventKind::Call } else { EventKind::Return };
-    let time = SessionNs(1_000_000 + 40 * at as u64);
+    let step = at % 16;
+    let (kind, depth) = if step < 8 { (EventKind::Call, step) } else { (EventKind::Return, 15 - step) };
+    let call = at - step + depth;
+    let time = |at: usize| SessionNs(1_000_000 + 40 * at as u64);
     FunctionEvent {
         stamp: Stamp {
             stream: StreamId(3),
             counter: Counter(at as u32),
             substream: SubstreamId(0),
-            start: time,
-            end: time,
+            start: time(call),
+            end: time(at),
         },
         kind,
-        function: Some(FunctionId::new(ModuleId(2), at as u32 % 4000)),
+        function: Some(FunctionId::new(ModuleId(2), call as u32 % 4000)),
         ip: None,
-        depth: at as u32 % 30,
+        depth: depth as u32,
         detail: stack.map(|stack| Detail::new(&REGISTERS, stack)),
         extra: Default::default(),
     }
@@ -169,6 +182,21 @@ fn encode_all(events: &[FunctionEvent<'_>], out: &mut Vec<u8>) {
     for _ in 0..EVENTS / events.len() {
         for event in events {
             event.encode(out).expect("valid");
+        }
+    }
+}
+
+/// The same events as runs that fit a datagram.
+fn encode_runs(events: &[FunctionEvent<'_>], out: &mut Vec<u8>) {
+    for _ in 0..EVENTS / events.len() {
+        let mut rest = events;
+        while let [first, ..] = rest {
+            let limit = out.len() + DATAGRAM_BYTES;
+            let packable = RunEvent::of(first).expect("it fits a run");
+            let mut run = RunEncoder::begin(&first.stamp, &packable, limit, out);
+            let fitting = rest.iter().map_while(RunEvent::of).take_while(|event| run.push(event, out)).count();
+            run.finish(out);
+            rest = &rest[fitting.max(1)..];
         }
     }
 }

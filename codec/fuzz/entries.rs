@@ -5,7 +5,7 @@
 use codec::{
     atf::{DetailReader, EDGE_BYTES, IndexReader, Integrity, Manifest, Repair, ThreadReader},
     heph::{Encode, MAX_PACKET_BYTES, Packet, Packets, Step, StreamDecoder},
-    profile::Message,
+    profile::{Message, RunEncoder, RunEvent},
 };
 
 /// A byte stream: every byte is a packet's or skipped, and how it was cut into reads does not matter.
@@ -65,6 +65,31 @@ fn check_packet(packet: Packet<'_>, bytes: &[u8]) {
         again.clear();
         message.encode(&mut again).expect("what was decoded can be encoded");
         assert_eq!(Message::decode(&again), Ok(message));
+    }
+}
+
+/// A run: it can be read to its end, and its events written again are the same events.
+pub(crate) fn run(data: &[u8]) {
+    let Ok(Message::Run(run)) = Message::decode(data) else { return };
+    let events: Vec<_> = run.function_events().collect();
+    assert_eq!(events.len(), run.count as usize);
+    let (mut again, mut at) = (Vec::new(), 0);
+    while let Some(first) = events.get(at) {
+        again.clear();
+        let Some(packable) = RunEvent::of(first) else {
+            // It lasted longer than a run can say.
+            first.encode(&mut again).expect("what was decoded can be encoded");
+            assert_eq!(Message::decode(&again), Ok(Message::Function(*first)));
+            at += 1;
+            continue;
+        };
+        let mut encoder = RunEncoder::begin(&first.stamp, &packable, usize::MAX, &mut again);
+        let rest = events[at..].iter().map_while(RunEvent::of);
+        let count = rest.take_while(|event| encoder.push(event, &mut again)).count();
+        encoder.finish(&mut again);
+        let Ok(Message::Run(other)) = Message::decode(&again) else { panic!("{first:?} does not fit an empty run") };
+        assert_eq!(other.function_events().collect::<Vec<_>>(), events[at..at + count]);
+        at += count;
     }
 }
 

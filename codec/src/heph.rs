@@ -6,8 +6,6 @@ mod attribute;
 mod datagram;
 mod error;
 mod event;
-#[cfg(feature = "framed")]
-mod framed;
 mod list;
 mod metadata;
 mod packet;
@@ -18,8 +16,6 @@ pub use attribute::{Attribute, Attributes, AttributesIter, Value};
 pub use datagram::Packets;
 pub use error::{DecodeError, EncodeError};
 pub use event::{EVENT_LAYOUT, EVENT_MAGIC, Event, Stamp};
-#[cfg(feature = "framed")]
-pub use framed::{Frame, FramingError, HephCodec, PacketBuf};
 pub use list::{List, ListIter};
 pub use metadata::{METADATA_LAYOUT, METADATA_MAGIC, Metadata};
 pub use packet::{Encode, MAX_PACKET_BYTES, Packet, packet_size};

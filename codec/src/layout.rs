@@ -42,6 +42,15 @@ pub const WIRE: &[Layout] = &[
     crate::profile::Range::LAYOUT,
 ];
 
+/// The fields of a word of a run from its highest bit, each with its number of bits.
+pub const RUN_WORD: &[(u32, &str)] = crate::profile::run::WORD;
+
+/// The kinds of words in a run, by number.
+pub const RUN_KINDS: &[(u64, &str)] = crate::profile::run::KINDS;
+
+/// The prefixes in a run, by code.
+pub const RUN_PREFIXES: &[(u64, &str)] = crate::profile::run::PREFIXES;
+
 /// Every layout on disk, for holding the documentation against the code.
 #[cfg(feature = "atf")]
 pub const DISK: &[Layout] = &[

@@ -16,7 +16,7 @@ mod module;
 mod option;
 mod progress;
 mod queue;
-mod run;
+pub(crate) mod run;
 mod runtime;
 mod session;
 mod thread;

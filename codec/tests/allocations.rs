@@ -10,7 +10,9 @@ use codec::{
     Arch, ClockKind, ClockNs, EventKind, FunctionId, Os,
     atf::{DetailBody, FunctionDetail, IndexEvent, Origin, ThreadWriter},
     heph::{Attribute, Encode, Event, MAX_PACKET_BYTES, Packet, Packets, Value},
-    profile::{Detail, FunctionEvent, Message, ProfileOption, Progress, Registers, StreamPosition},
+    profile::{
+        Detail, FunctionEvent, Message, ProfileOption, Progress, Registers, RunEncoder, RunEvent, StreamPosition,
+    },
 };
 
 /// The system's allocator, counting what this thread asks of it.
@@ -106,6 +108,38 @@ fn encoding_into_a_warm_buffer_allocates_nothing() {
         }
     });
     assert_eq!((count, out), (0, bytes));
+}
+
+#[test]
+fn runs_allocate_nothing_beyond_the_buffer_they_are_written_to() {
+    let registers = [7; Registers::WORDS];
+    let time = |number: u32| codec::SessionNs(u64::from(number) + (u64::from(number / 9) << 34));
+    let event = |number: u32| RunEvent {
+        kind: EventKind::Call,
+        depth: number % 100,
+        // Every word and every prefix.
+        function: (!number.is_multiple_of(5)).then_some(FunctionId(u64::from(number % 3) << 40)),
+        ip: 7,
+        start: time(number),
+        end: time(number),
+        detail: number.is_multiple_of(7).then_some(Detail::new(&registers, &registers)),
+    };
+    let mut out = Vec::with_capacity(1 << 20);
+    let encode = |out: &mut Vec<u8>| {
+        let mut encoder = RunEncoder::begin(&Default::default(), &event(0), usize::MAX, out);
+        let count = (0..1000).filter(|number| encoder.push(&event(*number), out)).count();
+        encoder.finish(out);
+        count
+    };
+    let mut pushed = 0;
+    assert_eq!(allocations(|| pushed = encode(&mut out)), 0);
+    assert_eq!(pushed, 1000);
+    let mut decoded = 0;
+    let count = allocations(|| {
+        let Ok(Message::Run(run)) = Message::decode(black_box(&out)) else { panic!("a run") };
+        decoded = run.function_events().inspect(|event| _ = black_box(event)).count();
+    });
+    assert_eq!((count, decoded), (0, pushed));
 }
 
 #[test]

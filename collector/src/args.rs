@@ -1,4 +1,4 @@
-//! What can be said on the command line.
+//! The command line.
 
 mod spans;
 
@@ -13,23 +13,23 @@ use crate::{
 
 pub(crate) use self::spans::{
     ExportArgs, ExportFormat, MakingArgs, SpanOrder, SpansArgs, StatsArgs, TableArgs, TopArgs, TopOrder, TreeArgs,
-    WhichArgs,
+    WhichArgs, WireForm,
 };
 
 const EXAMPLES: &str = "\
 Examples:
   collector --listen 0.0.0.0:7000
-      Take traces over UDP and TCP, and write each session to ./traces.
+      Receive traces over UDP and TCP, and write each session to ./traces.
   collector --listen 127.0.0.1:0 --once --sink disk:/var/traces --sink stdout:events
-      Take one session on a free port, write it, and print its events as JSON.
+      Receive one session on a free port, write it, and print its events as JSON.
   collector info traces/20260101-120000-1
-      Say what a session directory holds.
+      Print what a session directory holds.
   collector spans traces/20260101-120000-1 --sort duration --limit 20
-      Print what took longest.
+      Print the 20 longest spans.
   collector verify traces && echo complete
-      Check every checksum, every link and the sum of all events.
+      Check all checksums and links, and that every event is accounted for.
 
-Exit codes: 0 done, 1 failed, 2 wrong usage.";
+Exit codes: 0 success, 1 failure, 2 wrong usage.";
 
 /// Receives traces over UDP and TCP, accounts for every event, and writes them
 #[derive(Debug, Parser)]
@@ -44,37 +44,35 @@ pub(crate) struct Cli {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Take a file of Heph packets, or standard input, through the same way as what comes over the network
+    /// Read Heph packets from a file or standard input, as if they came over the network
     Ingest(IngestArgs),
-    /// Say what a session directory, or a directory of sessions, holds
+    /// Print what a session directory, or a directory of sessions, holds
     Info(InfoArgs),
     /// Print the events of a session
     Events(EventsArgs),
     /// Print the spans of a session: what ran, from when to when, and what caused it
     ///
-    /// Spans are made again from the events, as they were while the trace was recorded. Each is printed once: when it ends,
-    /// or at the end where it has not.
+    /// Derives spans from the events, by the same rules as while recording. Prints each span once: when it ends, or at the
+    /// end of the trace if it is still open.
     Spans(SpansArgs),
-    /// Print the functions of a session by how long they took
+    /// Print the functions that took most of the time
     ///
-    /// For each function how often it was called, how long it took with and without what it called, and how its calls are
-    /// spread. Percentiles are at most 1.6 % too high. Where a function calls itself, directly or not, the total counts
-    /// only the outermost call.
+    /// Prints for each function the number of calls, the time with and without its callees, and percentiles of single
+    /// calls, which are at most 1.6 % too high. For a recursive function, the total counts only the outermost calls.
     Top(TopArgs),
-    /// Print what called what, with the calls of one function from one place together
+    /// Print the call tree; calls of one function from the same place share a line
     ///
-    /// Without --thread and --task, the story of the whole session: threads, blocks, tasks and callbacks, each below the one
-    /// that created it and marked with its kind, with the calls that were made in it. A function that is the code of such a
-    /// span is not shown beside it.
+    /// Without --thread and --task, prints the whole session by cause: threads, blocks, tasks and callbacks appear below the
+    /// span that created them, marked with their kind, with the calls that were made in them. The frame of the code of such
+    /// a span is not shown separately.
     Tree(TreeArgs),
-    /// Say how well the spans of a session fit together, by runtime: how many matched, why others did not, how long they
-    /// waited
+    /// Print statistics of spans by runtime: how many matched, why others did not, durations and latencies
     Stats(StatsArgs),
-    /// Make a session into a file for other programs
+    /// Write a session as a file for other tools
     Export(ExportArgs),
-    /// Check every checksum, every link and the accounting; exit with 1 if anything is wrong
+    /// Check all checksums, links and counts; exit with 1 if anything is wrong
     Verify(DirArgs),
-    /// Finish sessions whose collector was killed
+    /// Complete sessions whose collector was killed
     Repair(RepairArgs),
     /// Print a completion script for a shell
     Completions {
@@ -87,19 +85,19 @@ pub(crate) enum Command {
 
 #[derive(Debug, Args)]
 pub(crate) struct RunArgs {
-    /// Where to listen, for UDP and TCP on one port; port 0 takes a free one. May be given more than once
+    /// Address to listen on, for both UDP and TCP; port 0 picks a free port. May be repeated
     #[arg(long, value_name = "ADDR:PORT", default_value = "0.0.0.0:7000")]
     pub(crate) listen: Vec<SocketAddr>,
-    /// Take only UDP
+    /// Accept only UDP
     #[arg(long, conflicts_with = "tcp")]
     pub(crate) udp: bool,
-    /// Take only TCP
+    /// Accept only TCP
     #[arg(long)]
     pub(crate) tcp: bool,
-    /// End after the first session
+    /// Exit after the first session
     #[arg(long)]
     pub(crate) once: bool,
-    /// Tell what has been counted every so often; on a terminal there is a live line instead
+    /// Interval at which to print counters; on a terminal a live status line replaces them
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = tenth_of_a_second)]
     pub(crate) stats: Period,
     /// Record with this many threads; each session belongs to one of them. Half as many as there are processors by default
@@ -108,7 +106,7 @@ pub(crate) struct RunArgs {
     /// Serve all counters as Prometheus text at this address
     #[arg(long, value_name = "ADDR:PORT")]
     pub(crate) metrics: Option<SocketAddr>,
-    /// Close a session that has been silent for so long
+    /// Close a session after this much silence
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = tenth_of_a_second)]
     pub(crate) session_timeout: Period,
     #[command(flatten)]
@@ -117,10 +115,10 @@ pub(crate) struct RunArgs {
     pub(crate) spans: MakingArgs,
     #[command(flatten)]
     pub(crate) limits: LimitArgs,
-    /// The receive buffer to ask the system for, for each UDP socket
+    /// Receive buffer to request for each UDP socket
     #[arg(long, value_name = "SIZE", default_value = "32MiB", help_heading = "Limits")]
     pub(crate) receive_buffer: Size,
-    /// TCP connections at a time
+    /// Maximum number of concurrent TCP connections
     #[arg(long, value_name = "N", default_value_t = 512, help_heading = "Limits", value_parser = at_least_one)]
     pub(crate) max_connections: usize,
 }
@@ -128,21 +126,21 @@ pub(crate) struct RunArgs {
 #[derive(Debug, Args)]
 pub(crate) struct SinkArgs {
     /// Where to write: disk:DIR, stdout:events, stdout:spans, stdout:heph, heph:FILE, heph:FILE,compat, perfetto:FILE,
-    /// chrome:FILE. May be given more than once; `,on-full=block` or `,on-full=drop` may follow; disk:DIR,spans=no
+    /// chrome:FILE. May be repeated; append `,on-full=block` or `,on-full=drop` to override --on-full; disk:DIR,spans=no
     /// writes no spans
     #[arg(long = "sink", value_name = "SPEC", default_value = "disk:./traces", help_heading = "Sinks")]
     pub(crate) sinks: Vec<SinkSpec>,
-    /// What to do when a sink's queue is full: wait for it, which in time makes the senders wait, or leave events out
-    /// and say so. By default disk: waits, and so does a sink that is alone; others leave out
+    /// What to do when the queue of a sink is full: block, which eventually blocks the senders, or drop events and record
+    /// a gap. By default disk: and a sole sink block; others drop
     #[arg(long, value_enum, value_name = "WHAT", help_heading = "Sinks")]
     pub(crate) on_full: Option<OnFull>,
-    /// Keep at most so much under each disk:DIR; the oldest finished sessions are removed
+    /// Maximum size of each disk:DIR; the collector removes the oldest finished sessions
     #[arg(long, value_name = "SIZE", help_heading = "Sinks")]
     pub(crate) max_bytes: Option<Size>,
-    /// Go on in another directory when a session's has so much
+    /// Continue a session in a new directory when its directory reaches this size
     #[arg(long, value_name = "SIZE", help_heading = "Sinks")]
     pub(crate) rotate_bytes: Option<Size>,
-    /// Go on in another directory when a session's is so old
+    /// Continue a session in a new directory when its directory reaches this age
     #[arg(long, value_name = "TIME", help_heading = "Sinks")]
     pub(crate) rotate_every: Option<Period>,
 }
@@ -150,28 +148,28 @@ pub(crate) struct SinkArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Limits")]
 pub(crate) struct LimitArgs {
-    /// Events of a stream that may wait for one that is missing
+    /// Maximum number of events of a stream that wait for a missing one
     #[arg(long, value_name = "N", default_value_t = 65_536, value_parser = clap::value_parser!(u64).range(1..=1 << 30))]
     pub(crate) reorder_packets: u64,
-    /// How long they wait
+    /// How long events wait for a missing one
     #[arg(long, value_name = "TIME", default_value = "500ms")]
     pub(crate) reorder_time: Period,
-    /// Memory that everything together may take
+    /// Memory limit of the collector
     #[arg(long, value_name = "SIZE", default_value = "512MiB", value_parser = memory)]
     pub(crate) memory: Size,
-    /// The largest packet that is taken
+    /// Maximum packet size
     #[arg(long, value_name = "SIZE", default_value = "1MiB", value_parser = packet_size)]
     pub(crate) max_packet_bytes: Size,
-    /// Sessions open at a time
+    /// Maximum number of open sessions
     #[arg(long, value_name = "N", default_value_t = 1024, value_parser = at_least_one)]
     pub(crate) max_sessions: usize,
-    /// Streams, which are threads, of one session; all sessions together may have four times as many
+    /// Maximum number of streams (threads) per session; all sessions together may have four times as many
     #[arg(long, value_name = "N", default_value_t = 16_384, value_parser = at_least_one)]
     pub(crate) max_streams: usize,
-    /// Functions of one session whose names are kept
+    /// Maximum number of function names per session
     #[arg(long, value_name = "N", default_value_t = 1_000_000)]
     pub(crate) max_functions: usize,
-    /// Bytes of a name that are kept
+    /// Maximum length of a name
     #[arg(long, value_name = "SIZE", default_value = "4KiB")]
     pub(crate) max_name_bytes: Size,
 }
@@ -200,7 +198,7 @@ pub(crate) struct DirArgs {
 pub(crate) struct InfoArgs {
     #[command(flatten)]
     pub(crate) dir: DirArgs,
-    /// Print the manifest's contents as JSON, one object a session
+    /// Print the manifest as JSON, one object per session
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -209,7 +207,7 @@ pub(crate) struct InfoArgs {
 pub(crate) struct RepairArgs {
     #[command(flatten)]
     pub(crate) dir: DirArgs,
-    /// Also cut off events whose details are gone, and those behind them
+    /// Also truncate a thread at the first event whose details are lost
     #[arg(long)]
     pub(crate) force: bool,
 }
@@ -222,16 +220,16 @@ pub(crate) struct EventsArgs {
     /// Only this thread: its stream, its id with the operating system, or its name
     #[arg(long, value_name = "THREAD")]
     pub(crate) thread: Option<String>,
-    /// Only functions whose names match: * stands for any characters, ? for one
+    /// Only functions whose names match; * matches any characters, ? matches one
     #[arg(long, value_name = "GLOB")]
     pub(crate) function: Option<String>,
-    /// Only from this time on: since the session's start (1.5s), or in nanoseconds of its clock (123456789ns)
+    /// Only from this time on: since the start of the session (1.5s), or in nanoseconds of its clock (123456789ns)
     #[arg(long, value_name = "TIME")]
     pub(crate) from: Option<Moment>,
     /// Only before this time
     #[arg(long, value_name = "TIME")]
     pub(crate) to: Option<Moment>,
-    /// Print one JSON object a line
+    /// Print one JSON object per line
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -277,7 +275,7 @@ impl ValueEnum for OnFull {
     }
 }
 
-/// Says what is wrong with the arguments together, and ends as clap does where one alone is wrong.
+/// Reports arguments that conflict, and exits as clap does.
 pub(crate) fn wrong_usage(message: String) -> ! {
     Cli::command().error(ErrorKind::ArgumentConflict, message).exit()
 }

@@ -1,6 +1,7 @@
 //! Sinks that write packets again, to be read by whatever reads them from the wire.
 
 mod compat;
+mod packer;
 
 use std::{fs::File, io::Write, path::Path, sync::Arc};
 
@@ -11,13 +12,15 @@ use codec::{
 };
 
 pub use compat::HephCompatSink;
+pub use packer::Packer;
 
-use crate::{Batch, Ended, Gap, Session, Sink, SinkError, cut, output::Output};
+use crate::{Batch, Ended, Gap, RunEvents, Session, Sink, SinkError, cut, output::Output};
 
 /// What a string in a packet may have.
 const MOST_NAME_BYTES: usize = u16::MAX as usize;
 
-/// Writes options and events as they came, to one file or pipe.
+/// Writes options and events as they came, to one file or pipe. Where only some events of a packet belong to the batch,
+/// because others came before, it packs these into packets of their own.
 ///
 /// Sessions may take turns in it: before the packets of another session than those before, its `session` option is
 /// written again. One that announced none gets one made of its name, which says that its packets are plain Heph.
@@ -100,7 +103,10 @@ impl<W: Write + Send> Sink for HephSink<W> {
             self.out.lose(batch);
             return Err(error);
         }
-        self.out.buffer()?.extend_from_slice(&batch.bytes);
+        let buffer = self.out.buffer()?;
+        for run in batch.iter() {
+            write_run(run, buffer);
+        }
         self.out.relieve()
     }
 
@@ -126,6 +132,19 @@ impl<W: Write + Send> Sink for HephSink<W> {
     fn close(&mut self) -> Result<(), SinkError> {
         self.flush()
     }
+}
+
+/// Appends the events of a run: their packets, or where these hold others as well, new ones.
+fn write_run(run: RunEvents<'_>, buffer: &mut Vec<u8>) {
+    if run.has_whole_packets() {
+        return buffer.extend_from_slice(run.bytes);
+    }
+    let mut packer = Packer::default();
+    for message in run {
+        // What came in a packet fits into one.
+        let _ = packer.push(&message, buffer);
+    }
+    packer.finish(buffer);
 }
 
 /// Appends options without those that name a session: one that was started without a name is called by another here,

@@ -39,7 +39,7 @@ pub use chrome::ChromeSink;
 pub use disk::{DiskCounters, DiskOptions, DiskSink};
 pub use events::EventsSink;
 pub use folded::FoldedSink;
-pub use heph::{HephCompatSink, HephSink};
+pub use heph::{HephCompatSink, HephSink, Packer};
 pub use names::{KnownName, NameCache, Named, demangle, name, name_of};
 pub use perfetto::PerfettoSink;
 pub use sink::{Sink, SinkError};

@@ -60,6 +60,24 @@ const DETAIL: u64 = 6;
 
 const REGISTER_MASK: u64 = (1 << Registers::WORDS) - 1;
 
+/// The fields of a word from its highest bit, with their bits.
+pub(crate) const WORD: &[(u32, &str)] =
+    &[(u64::BITS - KIND_SHIFT, "kind"), (MODULE_BITS, "module"), (INDEX_BITS, "index"), (DELTA_BITS, "delta")];
+
+/// The kinds of words.
+pub(crate) const KINDS: &[(u64, &str)] =
+    &[(PREFIX, "prefix"), (CALL, "call"), (RETURN, "return"), (EXCEPTION, "exception"), (TAIL_CALL, "tail call")];
+
+/// The codes of prefixes.
+pub(crate) const PREFIXES: &[(u64, &str)] = &[
+    (AT_DEPTH, "depth"),
+    (ENTERED, "entered"),
+    (PAUSE, "pause"),
+    (FUNCTION, "function"),
+    (ADDRESS, "address"),
+    (DETAIL, "detail"),
+];
+
 /// A run of function events.
 ///
 /// Its words have been looked through: there is at least one event, and no prefix lacks its operands or its event.
@@ -129,7 +147,9 @@ impl<'a> Run<'a> {
             let fits = match (attribute.name, attribute.value) {
                 (DEPTH, Value::U64(value)) => depth.replace(value).is_none(),
                 (EVENTS, Value::U64s(list)) => words.replace(list.wire_words()?).is_none(),
-                _ => false,
+                (DEPTH | EVENTS, _) => false,
+                // A later version may add attributes.
+                _ => true,
             };
             if !fits {
                 return None;

@@ -10,7 +10,7 @@ use codec::{
     atf::{
         EndEntry, FunctionEntry, GapEntry, LimitEntry, Manifest, ModuleEntry, ProcessEntry, QueueEntry, ThreadEntry,
     },
-    layout::{DISK, Layout, WIRE},
+    layout::{DISK, Layout, RUN_KINDS, RUN_PREFIXES, RUN_WORD, WIRE},
     profile::{Key, ProfileOption},
 };
 use serde_json::Value;
@@ -81,6 +81,21 @@ fn every_option_and_key_is_documented() {
     let rows = &tables(&document, "keys")[""];
     let keys: Vec<_> = Key::ALL.iter().map(|key| format!("`{}`", key.name())).collect();
     assert_eq!(rows.iter().map(|row| row[0].clone()).collect::<Vec<_>>(), keys);
+}
+
+#[test]
+fn the_words_of_runs_are_documented() {
+    fn rows<N: ToString>(table: &[(N, &str)]) -> Vec<Vec<String>> {
+        table.iter().map(|(number, name)| vec![number.to_string(), format!("`{name}`")]).collect()
+    }
+    let document = document("wire-format.md");
+    let (bits, codes) = (tables(&document, "bits"), tables(&document, "codes"));
+    let starts = |table: &Vec<Vec<String>>| table.iter().map(|row| row[..2].to_vec()).collect::<Vec<_>>();
+    assert_eq!(starts(&bits["run word"]), rows(RUN_WORD));
+    assert_eq!(RUN_WORD.iter().map(|(bits, _)| bits).sum::<u32>(), u64::BITS);
+    assert_eq!(starts(&codes["run kinds"]), rows(RUN_KINDS));
+    assert_eq!(starts(&codes["run prefixes"]), rows(RUN_PREFIXES));
+    assert_eq!((bits.len(), codes.len()), (1, 2), "no other tables of words");
 }
 
 /// A manifest with every field it can have.

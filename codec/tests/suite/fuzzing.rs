@@ -17,10 +17,12 @@ fn seeds() -> BTreeMap<&'static str, (Entry, BTreeMap<String, Vec<u8>>)> {
     let packets: BTreeMap<_, _> = golden_packets().into_iter().map(|(name, bytes)| (stem(&name), bytes)).collect();
     let mut many = packets.clone();
     many.insert("golden-all".into(), packets.values().flatten().copied().collect());
+    let runs = packets.into_iter().filter(|(name, _)| name.starts_with("golden-run-")).collect();
     let file = |name: &str, bytes: Vec<u8>| BTreeMap::from([(name.to_string(), bytes)]);
     BTreeMap::from([
         ("stream", (entries::stream as Entry, many.clone())),
         ("datagram", (entries::datagram, many)),
+        ("run", (entries::run, runs)),
         ("index", (entries::index, file("golden-index", golden("atf/index.hex")))),
         ("detail", (entries::detail, file("golden-detail", golden("atf/detail.hex")))),
         ("manifest", (entries::manifest, file("golden-manifest", golden("atf/manifest.json")))),

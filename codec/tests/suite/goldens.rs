@@ -14,7 +14,7 @@ use codec::{
     profile::{
         Ack, Clock, Detail, Dropped, Drops, End, EndReason, Epoch, Fingerprint, FunctionEvent, FunctionName,
         FunctionTableHasher, Functions, Key, Known, Limit, Limits, Message, Module, Nack, ProfileOption, Progress,
-        Queue, Range, Registers, Runtime, RuntimeEvent, Session, StreamPosition, Thread,
+        Queue, Range, Registers, RunEncoder, RunEvent, Runtime, RuntimeEvent, Session, StreamPosition, Thread,
     },
 };
 
@@ -65,6 +65,7 @@ fn every_golden_packet_is_its_value() {
     let seen = &mut BTreeSet::new();
     check_heph(seen);
     check_events(seen);
+    check_runs(seen);
     check_options(seen);
     let files: BTreeSet<_> = golden_packets().into_iter().map(|(name, _)| name).collect();
     assert_eq!(*seen, files, "every golden packet is checked");
@@ -149,6 +150,102 @@ fn check_events(seen: &mut BTreeSet<String>) {
     assert_eq!(pthread.key(Key::StartRoutine), Some(0x40_1136));
     assert_eq!(pthread.key(Key::Task), None);
     check(seen, "runtime-pthread", Message::Runtime(pthread));
+}
+
+/// Checks a golden run against its events, both ways.
+fn check_run(seen: &mut BTreeSet<String>, name: &str, counter: u32, events: &[RunEvent<'_>]) {
+    let bytes = golden(&format!("packets/{name}.hex"));
+    let (first, last) = (events.first().expect("one"), events.last().expect("one"));
+    let stamp = stamp(7, counter, 9, first.end.0, last.end.0);
+    let Ok(Message::Run(run)) = Message::decode(&bytes) else { panic!("{name} is a run") };
+    assert_eq!((run.stamp, run.count as usize), (stamp, events.len()), "{name}");
+    assert_eq!(run.events().collect::<Vec<_>>(), events, "{name} decodes");
+    let mut encoded = Vec::new();
+    let mut encoder = RunEncoder::begin(&stamp, first, usize::MAX, &mut encoded);
+    assert!(events.iter().all(|event| encoder.push(event, &mut encoded)), "{name} fits a run");
+    encoder.finish(&mut encoded);
+    assert_eq!(encoded, bytes, "{name} encodes to the golden bytes");
+    let singles = (0_u32..).zip(events).map(|(number, event)| event.function_event(&stamp, number));
+    assert_eq!(run.function_events().collect::<Vec<_>>(), singles.collect::<Vec<_>>());
+    check(seen, name, Message::Run(run));
+}
+
+fn check_runs(seen: &mut BTreeSet<String>) {
+    let (f, g) = (FunctionId::new(ModuleId(2), 5), FunctionId::new(ModuleId(2), 6));
+    let h = FunctionId::new(ModuleId(1023), (1 << 18) - 1);
+    let event = |kind, start, end, function, depth| RunEvent {
+        kind,
+        depth,
+        function: Some(function),
+        ip: 0,
+        start: SessionNs(start),
+        end: SessionNs(end),
+        detail: None,
+    };
+    let called = |time, function, depth| event(EventKind::Call, time, time, function, depth);
+    let back = |start, end, function, depth| event(EventKind::Return, start, end, function, depth);
+    let thrown = |start, end, function, depth| event(EventKind::Exception, start, end, function, depth);
+    let at_address = |event, ip| RunEvent { function: None, ip, ..event };
+
+    let events = [
+        called(1000, f, 3),
+        called(1010, g, 4),
+        back(1010, 1030, g, 4),
+        called(1040, h, 4),
+        thrown(1040, 1039 + (1 << 33), h, 4),
+        back(1000, (1 << 33) + 2000, f, 3),
+    ];
+    check_run(seen, "run-calls", u32::MAX - 1, &events);
+
+    let (far, high) = (FunctionId::new(ModuleId(1024), 1), FunctionId::new(ModuleId(1), 1 << 18));
+    let late = 1 << 34;
+    let events = [
+        back(400, 1000, f, 9),
+        called(1000, f, 0),
+        called(1001 + (1 << 33), g, 1),
+        called(late, far, 2),
+        called(late + 1, high, 3),
+        at_address(called(late + 2, f, 4), 0x40_1000),
+        thrown(late + 1, late + 3, high, 3),
+        back(1000, 1 << 55, f, 0),
+        called(1 << 55, f, u32::MAX),
+        back((1 << 55) - 1, 1 << 55, f, u32::MAX),
+    ];
+    check_run(seen, "run-prefixes", 7, &events);
+
+    let events = [
+        called(10, f, 1),
+        called(20, g, 2),
+        back(20, 30, g, 2),
+        back(5, 40, g, 2),
+        called(50, f, 65),
+        back(50, 60, f, 65),
+        back(10, 70, f, 1),
+    ];
+    check_run(seen, "run-slots", 8, &events);
+
+    let with = |event, registers, stack| RunEvent { detail: Some(Detail::new(registers, stack)), ..event };
+    let all = REGISTERS.to_words();
+    let mut result = Registers { general: [0; 8], ..REGISTERS }.to_words();
+    result[0] = 42;
+    let last = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1];
+    let events = [
+        with(called(1000, f, 0), &all, &[0x0102_0304_0506_0708, 0, 0xff]),
+        with(called(1001, g, 1), &[0; 11], &[]),
+        with(back(1001, 1002, g, 1), &result, &[]),
+        with(at_address(back(1000, 1003, f, 0), 0x40_1136), &last, &[7]),
+    ];
+    check_run(seen, "run-detail", 9, &events);
+
+    let events = [
+        called(100, f, 4),
+        called(200, g, 4),
+        called(300, g, 5),
+        called(301, h, 5),
+        back(301, 400, h, 5),
+        back(200, 500, g, 4),
+    ];
+    check_run(seen, "run-tail-call", 10, &events);
 }
 
 fn check_options(seen: &mut BTreeSet<String>) {

@@ -6,7 +6,6 @@ mod datagrams;
 mod documents;
 mod errors;
 mod fixtures;
-mod framed;
 mod fuzzing;
 mod generate;
 mod goldens;

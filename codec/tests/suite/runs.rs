@@ -2,7 +2,7 @@
 
 use codec::{
     Counter, EventKind, FunctionId, ModuleId, SessionNs, StreamId, SubstreamId,
-    heph::{Attributes, Encode, Event, Packet, Packets, Stamp},
+    heph::{Attribute, Attributes, Encode, Event, Packet, Packets, Stamp, Value},
     profile::{Detail, FunctionEvent, MAX_STACK_WORDS, Message, Run, RunEncoder, RunEvent},
 };
 use quickcheck::{Arbitrary, Gen, quickcheck};
@@ -164,19 +164,97 @@ quickcheck! {
     }
 
     fn any_words_are_a_plain_event_or_a_run_that_reads_to_its_end(words: Vec<u64>, depth: u64, start: u64) -> bool {
-        let attributes = [
-            codec::heph::Attribute { name: "depth", value: codec::heph::Value::U64(depth) },
-            codec::heph::Attribute { name: "events", value: codec::heph::Value::U64s(words.as_slice().into()) },
-        ];
-        let stamp = Stamp { start: SessionNs(start), ..Stamp::default() };
-        let mut packet = Vec::new();
-        Event { stamp, description: "run", attributes: (&attributes).into() }.encode(&mut packet).expect("it fits");
+        let packet = run_packet(start, &[("depth", Value::U64(depth)), ("events", Value::U64s(words.as_slice().into()))]);
         match Message::decode(&packet).expect("it is Heph") {
             Message::Run(run) => run.events().count() == run.count as usize && run.count > 0,
             Message::Event(_) => true,
             _ => false,
         }
     }
+}
+
+/// A packet that is called a run, with these attributes.
+fn run_packet(start: u64, attributes: &[(&str, Value<'_>)]) -> Vec<u8> {
+    let attributes: Vec<_> = attributes.iter().map(|&(name, value)| Attribute { name, value }).collect();
+    let stamp = Stamp { start: SessionNs(start), ..Stamp::default() };
+    let mut packet = Vec::new();
+    let event = Event { stamp, description: "run", attributes: attributes.as_slice().into() };
+    event.encode(&mut packet).expect("it fits");
+    packet
+}
+
+fn is_run(attributes: &[(&str, Value<'_>)]) -> bool {
+    matches!(Message::decode(&run_packet(0, attributes)), Ok(Message::Run(_)))
+}
+
+const CALL: u64 = 1 << 61;
+const RETURN: u64 = 2 << 61;
+
+/// A prefix with this code.
+fn prefix(code: u64, payload: u64) -> u64 {
+    code << 56 | payload
+}
+
+#[test]
+fn what_only_looks_like_a_run_is_an_event() {
+    let (depth, words) = (("depth", Value::U64(1)), ("events", Value::U64s((&[CALL]).into())));
+    assert!(is_run(&[depth, words]));
+    assert!(is_run(&[words, depth, ("colour", Value::Str("red"))]), "other attributes are ignored");
+    assert!(!is_run(&[depth]), "no events");
+    assert!(!is_run(&[words]), "no depth");
+    assert!(!is_run(&[depth, words, depth]), "a depth twice");
+    assert!(!is_run(&[depth, words, words]), "events twice");
+    assert!(!is_run(&[("depth", Value::I64(1)), words]), "a depth of another type");
+    assert!(!is_run(&[depth, ("events", Value::U64(CALL))]), "events that are no array");
+    assert!(!is_run(&[("depth", Value::U64(1 << 32)), words]), "a depth that does not fit");
+
+    let made_of = |words: &[u64]| is_run(&[depth, ("events", Value::U64s(words.into()))]);
+    assert!(!made_of(&[]), "no event");
+    assert!((1..=4).all(|kind| made_of(&[kind << 61])));
+    assert!((5..=7).all(|kind| !made_of(&[CALL, kind << 61])), "a kind that does not exist");
+    assert!((1..=6).all(|code| made_of(&[prefix(code, 0), CALL, CALL])));
+    assert!([0, 7, 31].iter().all(|code| !made_of(&[prefix(*code, 0), CALL])), "a code that does not exist");
+    assert!(!made_of(&[prefix(1, 1 << 32), CALL]), "a depth that does not fit");
+    assert!(!made_of(&[CALL, prefix(3, 1)]), "a prefix without an event");
+    assert!(!made_of(&[prefix(4, 0)]) && !made_of(&[prefix(5, 0), CALL]), "no operand, or no event behind it");
+    let stack = |words: usize| [vec![prefix(6, (words as u64) << 11)], vec![0; words], vec![CALL]].concat();
+    assert!(made_of(&stack(64)) && !made_of(&stack(65)));
+    assert!(!made_of(&[prefix(6, 0b11), 1]), "a register without a value");
+}
+
+/// What the words leave open has a meaning, and the last of several prefixes counts.
+#[test]
+fn every_run_has_one_meaning() {
+    let events = |start: u64, words: &[u64]| {
+        let packet = run_packet(start, &[("depth", Value::U64(0)), ("events", Value::U64s(words.into()))]);
+        let Ok(Message::Run(run)) = Message::decode(&packet) else { panic!("a run") };
+        let events = run.events().map(|event| (event.start.0, event.end.0, event.depth, event.function, event.ip));
+        events.collect::<Vec<_>>()
+    };
+    let none = Some(FunctionId(0));
+    assert_eq!(events(5, &[RETURN]), [(5, 5, 0, none, 0)], "a return without its call took no time");
+    assert_eq!(events(u64::MAX, &[CALL | 7]), [(u64::MAX, u64::MAX, 0, none, 0)], "time ends");
+    assert_eq!(events(5, &[prefix(2, 9), RETURN]), [(0, 5, 0, none, 0)], "time has a beginning");
+    assert_eq!(events(5, &[prefix(2, 3), CALL]), [(5, 5, 0, none, 0)], "a call takes no time");
+    assert_eq!(events(5, &[prefix(1, 3), prefix(1, 4), CALL]), [(5, 5, 4, none, 0)]);
+    assert_eq!(events(5, &[prefix(4, 0), 8, prefix(5, 0), 9, CALL]), [(5, 5, 0, None, 9)]);
+    assert_eq!(events(5, &[prefix(5, 0), 9, prefix(4, 0), 8, CALL]), [(5, 5, 0, Some(FunctionId(8)), 0)]);
+    assert_eq!(events(5, &[prefix(3, 1), prefix(3, 2), CALL | 9]), [(7, 7, 0, none, 0)]);
+    // The table keeps the entry behind a return.
+    assert_eq!(events(5, &[CALL, RETURN | 1, RETURN | 1])[2], (5, 7, 0, none, 0));
+}
+
+#[test]
+fn a_stack_that_no_packet_can_carry_is_in_no_run() {
+    let stack = [1; MAX_STACK_WORDS + 1];
+    let mut event = function_event(&mut Gen::new(5));
+    event.stamp.start = event.stamp.end;
+    (event.kind, event.function, event.ip) = (EventKind::Call, Some(FunctionId(1)), None);
+    event.extra = Attributes::default();
+    event.detail = Some(Detail::new(&[0; 11], &stack));
+    assert_eq!(RunEvent::of(&event), None);
+    event.detail = Some(Detail::new(&[0; 11], &stack[1..]));
+    assert!(RunEvent::of(&event).is_some());
 }
 
 /// There are two ways to decode a run. Reversing its attributes forces the long one.

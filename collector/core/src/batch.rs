@@ -78,6 +78,22 @@ struct OpenPacket<'a> {
 }
 
 impl<'a> RunEvents<'a> {
+    /// Whether the packets hold these events only.
+    pub fn has_whole_packets(&self) -> bool {
+        if self.run.skip > 0 {
+            return false;
+        }
+        let mut packets = Packets::new(self.bytes, MAX_PACKET_BYTES);
+        let mut held = 0_u32;
+        while let Some(Ok(message)) = packets.next_with(Message::decode) {
+            held = held.saturating_add(match message {
+                Message::Run(run) => run.count,
+                _ => 1,
+            });
+        }
+        held <= self.run.events
+    }
+
     /// The next packet with a single event, if one comes before the next packet with several, which is opened then.
     fn next_packet(&mut self) -> Option<Message<'a>> {
         // The collector has decoded it once already, so it is never in error.

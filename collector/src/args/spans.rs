@@ -1,4 +1,4 @@
-//! What can be said on the command line of spans.
+//! Arguments of the commands that make spans.
 
 use std::path::PathBuf;
 
@@ -16,11 +16,11 @@ use crate::quantity::Period;
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Making spans")]
 pub(crate) struct MakingArgs {
-    /// Take a span to be late that has not ended after so long
+    /// Report a span as open when it has not ended after this time
     #[arg(long, value_name = "TIME", default_value = "5s")]
     pub(crate) span_timeout: Period,
-    /// A function that takes a callback: FUNCTION:argN, or FUNCTION:argN:argM where M is the context that the callback is
-    /// given. Arguments are counted from 0. May be given more than once
+    /// A function that takes a callback: FUNCTION:argN, or FUNCTION:argN:argM, where argument M is the context passed to
+    /// the callback. Arguments count from 0. May be repeated
     #[arg(long = "callback", value_name = "RULE")]
     pub(crate) callbacks: Vec<CallbackRule>,
 }
@@ -45,10 +45,10 @@ pub(crate) struct SessionArgs {
 /// How a table is written.
 #[derive(Debug, Args)]
 pub(crate) struct TableArgs {
-    /// Print one JSON object a line
+    /// Print one JSON object per line
     #[arg(long, conflicts_with = "csv")]
     pub(crate) json: bool,
-    /// Print comma-separated values (RFC 4180), with a line of names first
+    /// Print comma-separated values (RFC 4180) with a header line
     #[arg(long)]
     pub(crate) csv: bool,
 }
@@ -59,10 +59,10 @@ pub(crate) struct SpansArgs {
     pub(crate) session: SessionArgs,
     #[command(flatten)]
     pub(crate) which: WhichArgs,
-    /// In this order; those that took longest or waited longest come first. Without it, as they end
+    /// Sort order; durations and latencies are in descending order. By default, spans appear as they end
     #[arg(long, value_enum, value_name = "ORDER")]
     pub(crate) sort: Option<SpanOrder>,
-    /// At most so many
+    /// Maximum number of spans
     #[arg(long, value_name = "N")]
     pub(crate) limit: Option<usize>,
     #[command(flatten)]
@@ -72,31 +72,32 @@ pub(crate) struct SpansArgs {
 /// Which spans are wanted.
 #[derive(Debug, Default, Args)]
 pub(crate) struct WhichArgs {
-    /// Only spans of this runtime. This and the next three may be given more than once
+    /// Only spans of this runtime. This option and the next three may be repeated
     #[arg(long, value_name = "RUNTIME", value_parser = runtime())]
     pub(crate) runtime: Vec<SpanRuntime>,
     /// Only spans of this kind
     #[arg(long, value_name = "KIND", value_parser = kind())]
     pub(crate) kind: Vec<SpanKind>,
-    /// Only spans that stand like this
+    /// Only spans with this status
     #[arg(long, value_name = "STATUS", value_parser = status())]
     pub(crate) status: Vec<SpanStatus>,
-    /// Only spans that are not simply matched for this reason
+    /// Only spans with this reason
     #[arg(long, value_name = "REASON", value_parser = reason())]
     pub(crate) reason: Vec<Reason>,
-    /// Only functions whose names match, demangled or not: * stands for any characters, ? for one
+    /// Only functions whose names match, demangled or not; * matches any characters, ? matches one
     #[arg(long, value_name = "GLOB")]
     pub(crate) function: Option<String>,
     /// Only spans that ran on this thread: its stream, its id with the operating system, or its name
     #[arg(long, value_name = "THREAD")]
     pub(crate) thread: Option<String>,
-    /// Only spans that took at least so long
+    /// Only spans that took at least this long
     #[arg(long, value_name = "TIME")]
     pub(crate) min_duration: Option<Period>,
-    /// Only what ran at this time or later: since the session's start (1.5s), or in nanoseconds of its clock (123456789ns)
+    /// Only spans that ran at this time or later: since the start of the session (1.5s), or in nanoseconds of its clock
+    /// (123456789ns)
     #[arg(long, value_name = "TIME")]
     pub(crate) from: Option<Moment>,
-    /// Only what had started before this time
+    /// Only spans that started before this time
     #[arg(long, value_name = "TIME")]
     pub(crate) to: Option<Moment>,
 }
@@ -104,13 +105,13 @@ pub(crate) struct WhichArgs {
 /// An order of spans.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum SpanOrder {
-    /// The first first
+    /// Earliest first
     Start,
-    /// The longest first
+    /// Longest first
     Duration,
-    /// That which waited longest for its start first
+    /// Longest time from creation to start first
     Latency,
-    /// That which was suspended longest first
+    /// Longest suspended first
     Suspended,
     /// By name
     Function,
@@ -120,19 +121,19 @@ pub(crate) enum SpanOrder {
 pub(crate) struct TopArgs {
     #[command(flatten)]
     pub(crate) session: SessionArgs,
-    /// Only what ran on this thread: its stream, its id with the operating system, or its name
+    /// Only spans that ran on this thread: its stream, its id with the operating system, or its name
     #[arg(long, value_name = "THREAD")]
     pub(crate) thread: Option<String>,
-    /// Only functions whose names match, demangled or not: * stands for any characters, ? for one
+    /// Only functions whose names match, demangled or not; * matches any characters, ? matches one
     #[arg(long, value_name = "GLOB")]
     pub(crate) function: Option<String>,
-    /// The spans of this runtime, by what ran, instead of all functions
+    /// Rank the spans of this runtime instead of all functions
     #[arg(long, value_name = "RUNTIME", value_parser = runtime(), default_value = "native")]
     pub(crate) runtime: SpanRuntime,
-    /// Those with the most of this first
+    /// Sort order, descending
     #[arg(long, value_enum, value_name = "BY", default_value = "total")]
     pub(crate) sort: TopOrder,
-    /// At most so many
+    /// Maximum number of functions
     #[arg(long, value_name = "N", default_value_t = 50)]
     pub(crate) limit: usize,
     #[command(flatten)]
@@ -142,18 +143,18 @@ pub(crate) struct TopArgs {
 /// An order of functions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum TopOrder {
-    /// Time from entry to return; where a function calls itself, that of the outermost call
+    /// Time from entry to return; for recursive functions, of the outermost calls
     Total,
-    /// Time without that of the functions it called
+    /// Time without callees
     #[value(name = "self")]
     Own,
-    /// Calls
+    /// Number of calls
     Count,
-    /// The duration that half of the calls stay below
+    /// Median duration of a call
     P50,
-    /// The duration that 95 % of the calls stay below
+    /// 95th percentile of the durations
     P95,
-    /// The duration that 99 % of the calls stay below
+    /// 99th percentile of the durations
     P99,
     /// The longest call
     Max,
@@ -163,19 +164,19 @@ pub(crate) enum TopOrder {
 pub(crate) struct TreeArgs {
     #[command(flatten)]
     pub(crate) session: SessionArgs,
-    /// The calls of this thread alone: its stream, its id with the operating system, or its name
+    /// Only the calls of this thread: its stream, its id with the operating system, or its name
     #[arg(long, value_name = "THREAD", conflicts_with = "task")]
     pub(crate) thread: Option<String>,
-    /// The calls of this task alone, on whichever threads it ran
+    /// Only the calls of this task, on all threads it ran on
     #[arg(long, value_name = "ID", value_parser = number)]
     pub(crate) task: Option<u64>,
-    /// So many levels
+    /// Maximum depth
     #[arg(long, value_name = "N")]
     pub(crate) depth: Option<usize>,
-    /// Leave out what took less of the whole
+    /// Hide entries that took less than this share of the whole
     #[arg(long, value_name = "PERCENT", default_value_t = 0.1, value_parser = percent)]
     pub(crate) min_percent: f64,
-    /// Print one JSON object a line, one for each node; `parent` is the number of the node above it
+    /// Print one JSON object per line, one per node; `parent` is the number of its parent node
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -193,12 +194,25 @@ pub(crate) struct StatsArgs {
 pub(crate) struct ExportArgs {
     #[command(flatten)]
     pub(crate) session: SessionArgs,
-    /// Where to, over what is there; - for standard output
+    /// Output file, which is overwritten if it exists; - for standard output
     #[arg(long, short, value_name = "FILE|-")]
     pub(crate) output: PathBuf,
-    /// What to write
+    /// Output format
     #[arg(long, value_enum, value_name = "FORMAT")]
     pub(crate) format: ExportFormat,
+    /// How Heph packets carry function events: runs by default. Only with --format heph
+    #[arg(long, value_enum, value_name = "FORM")]
+    pub(crate) wire: Option<WireForm>,
+}
+
+/// How Heph packets carry function events.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+pub(crate) enum WireForm {
+    #[default]
+    /// Many consecutive events of a thread in one packet, mostly 8 bytes each
+    Runs,
+    /// Each event in a packet of its own, for readers that do not know runs
+    Plain,
 }
 
 /// What a trace is made into.
@@ -206,11 +220,11 @@ pub(crate) struct ExportArgs {
 pub(crate) enum ExportFormat {
     /// A Perfetto trace
     Perfetto,
-    /// Chrome's JSON, which many viewers read
+    /// Chrome JSON trace, which many viewers read
     Chrome,
     /// Folded stacks, for flame graphs
     Folded,
-    /// The table of spans that `disk:` writes too
+    /// The table of spans, like spans.parquet of disk:
     Parquet,
     /// Heph packets, for `collector ingest`
     Heph,

@@ -19,11 +19,14 @@ use sinks::{Catalog, ChromeSink, Ended, FoldedSink, PerfettoSink, Session, Sink,
 
 use super::{spanning, trace::Trace};
 use crate::{
-    args::{ExportArgs, ExportFormat},
+    args::{ExportArgs, ExportFormat, wrong_usage},
     quantity::{Size, counted},
 };
 
 pub(crate) fn run(args: &ExportArgs) -> Result<ExitCode> {
+    if args.wire.is_some() && args.format != ExportFormat::Heph {
+        wrong_usage("--wire needs --format heph".into());
+    }
     let trace = Trace::open(&args.session.dir)?;
     let name = args.output.display();
     let bytes = Arc::new(AtomicU64::new(0));
@@ -37,7 +40,9 @@ pub(crate) fn run(args: &ExportArgs) -> Result<ExitCode> {
         ExportFormat::Chrome => write_spans(&trace, args, &mut ChromeSink::new(out)),
         ExportFormat::Folded => write_spans(&trace, args, &mut FoldedSink::new(out)),
         ExportFormat::Parquet => write_table(&trace, args, out),
-        ExportFormat::Heph => heph::write(&trace, out).map(|events| counted(events, "event")),
+        ExportFormat::Heph => {
+            heph::write(&trace, args.wire.unwrap_or_default(), out).map(|events| counted(events, "event"))
+        }
     };
     match written {
         Ok(what) => eprintln!("{name}: {what}, {}", Size(bytes.load(Relaxed))),

@@ -8,11 +8,15 @@ use std::{
     sync::Arc,
 };
 
-use codec::heph::{Attribute, Encode, Event, MAX_PACKET_BYTES, Metadata, Packets, Value};
+use codec::{
+    heph::{Attribute, Encode, Event, MAX_PACKET_BYTES, Metadata, Packets, Value},
+    profile::{FunctionEvent, Message},
+};
 
 use crate::{Batch, Ended, Gap, Session, Sink, SinkError, output::Output, probe::probe};
 
-/// Writes the epoch, and events with attributes that are no arrays: what Heph's own tools read.
+/// Writes the epoch, and each event in a packet of its own, with attributes that are no arrays: what Heph's own tools
+/// read.
 ///
 /// Such a trace has room for one session only. Each further session gets a file of its own: `trace.heph`,
 /// `trace-2.heph`, …. What is missing cannot be said in it; the counters of events tell.
@@ -113,13 +117,8 @@ impl Sink for HephCompatSink {
         }
         let output = self.output(&batch.session)?;
         let buffer = output.buffer()?;
-        for run in batch.iter() {
-            let mut packets = Packets::new(run.bytes, MAX_PACKET_BYTES);
-            let decode = |packet| Event::decode(packet).map(|event| (packet, event));
-            while let Some(Ok((packet, event))) = packets.next_with(decode) {
-                write_event(packet, &event, buffer);
-            }
-        }
+        let mut packet = Vec::new();
+        batch.iter().flatten().for_each(|message| write_event(&message, &mut packet, buffer));
         output.relieve()
     }
 
@@ -143,16 +142,20 @@ impl Sink for HephCompatSink {
     }
 }
 
-/// Writes an event without its arrays.
-fn write_event(packet: &[u8], event: &Event<'_>, buffer: &mut Vec<u8>) {
+/// Writes an event without its arrays. `packet` is there to be reused.
+fn write_event(message: &Message<'_>, packet: &mut Vec<u8>, buffer: &mut Vec<u8>) {
     let is_scalar = |attribute: &Attribute<'_>| {
         matches!(attribute.value, Value::U64(_) | Value::I64(_) | Value::F64(_) | Value::Str(_))
     };
-    if event.attributes.iter().all(|attribute| is_scalar(&attribute)) {
-        buffer.extend_from_slice(packet);
-    } else {
-        let scalars: Vec<_> = event.attributes.iter().filter(is_scalar).collect();
-        // It is smaller than the packet it came in.
-        let _ = Event { attributes: scalars.as_slice().into(), ..*event }.encode(buffer);
-    }
+    // Each came in a packet at least as large as the one that is written.
+    let _ = match message {
+        Message::Function(event) if event.extra.is_empty() => FunctionEvent { detail: None, ..*event }.encode(buffer),
+        _ => {
+            packet.clear();
+            let Ok(_) = message.encode(packet) else { return };
+            let Ok(event) = Event::decode(packet) else { return };
+            let scalars: Vec<_> = event.attributes.iter().filter(is_scalar).collect();
+            Event { attributes: scalars.as_slice().into(), ..event }.encode(buffer)
+        }
+    };
 }

@@ -8,11 +8,15 @@ use std::{
     },
 };
 
-use codec::profile::ProfileOption;
+use codec::{
+    heph::{Encode, MAX_PACKET_BYTES, Packets},
+    profile::{Message, ProfileOption},
+};
+use quickcheck::QuickCheck;
 use sinks::{HephCompatSink, HephSink, Sink, SinkError};
 
 use crate::{
-    scene::{batch, fresh_dir, introduction, packet, session, stamp, unnamed},
+    scene::{Form, batch, batch_in, fresh_dir, introduction, packet, session, stamp, unnamed},
     subject::{Shared, Story, read_packets},
 };
 
@@ -30,6 +34,50 @@ fn one_session_is_written_just_as_it_came() {
     assert_eq!(shared.bytes(), [options, events.bytes.to_vec()].concat());
 }
 
+/// The same events, each in a packet of its own.
+fn unpacked(bytes: &[u8]) -> Vec<u8> {
+    let mut packets = Packets::new(bytes, MAX_PACKET_BYTES);
+    let mut single = Vec::new();
+    while let Some(message) = packets.next_with(Message::decode) {
+        match message.expect("whole packets") {
+            Message::Run(run) => {
+                run.function_events().for_each(|event| _ = event.encode(&mut single).expect("it fits"));
+            }
+            message => _ = message.encode(&mut single).expect("it fits"),
+        }
+    }
+    single
+}
+
+/// Runs stay runs, and the events that are not the batch's are left out, in whatever packets the others are.
+#[test]
+fn the_events_of_a_batch_are_written_whatever_else_is_in_their_packets() {
+    fn check(varieties: Vec<u8>) -> bool {
+        let session = session("a");
+        let single: Vec<_> =
+            (0..).zip(&varieties).map(|(at, variety)| packet(stamp(1, at, u64::from(at) * 10), *variety)).collect();
+        Form::ALL.into_iter().all(|form| {
+            let events = batch_in(form, &session, &[(1, 0, single.clone())]);
+            let shared = Shared::default();
+            let mut sink = HephSink::new(shared.clone());
+            sink.events(&events).expect("it takes events");
+            sink.close().expect("it closes");
+            let written = shared.bytes();
+            let is_kept = form == Form::Overlapping || written == events.bytes;
+            is_kept && unpacked(&written) == single.concat()
+        })
+    }
+    QuickCheck::new().tests(50).quickcheck(check as fn(Vec<u8>) -> bool);
+}
+
+#[test]
+fn runs_are_smaller_than_the_packets_they_stand_for() {
+    let session = session("a");
+    let single: Vec<_> = (0..1000).map(|at| packet(stamp(1, at, u64::from(at)), 0)).collect();
+    let events = batch_in(Form::Runs, &session, &[(1, 0, single.clone())]);
+    assert!(events.bytes.len() < single.concat().len() / 6, "{}", events.bytes.len());
+}
+
 #[test]
 fn sessions_without_a_name_get_one_and_are_called_plain() {
     let shared = Shared::default();
@@ -44,9 +92,9 @@ fn sessions_without_a_name_get_one_and_are_called_plain() {
     sink.close().expect("it closes");
     let mut names = Vec::new();
     let bytes = shared.bytes();
-    let mut packets = codec::heph::Packets::new(&bytes, codec::heph::MAX_PACKET_BYTES);
-    while let Some(Ok(message)) = packets.next_with(codec::profile::Message::decode) {
-        if let codec::profile::Message::Option(known) = message
+    let mut packets = Packets::new(&bytes, MAX_PACKET_BYTES);
+    while let Some(Ok(message)) = packets.next_with(Message::decode) {
+        if let Message::Option(known) = message
             && let ProfileOption::Session(session) = known.option
         {
             assert_eq!(session.profile, 0);

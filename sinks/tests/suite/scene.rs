@@ -12,9 +12,11 @@ use codec::{
     Arch, ClockKind, Counter, EventKind, FunctionId, ModuleId, Os, Position, SessionId, SessionNs, StreamId,
     SubstreamId,
     heph::{Attribute, Encode, Event, Stamp, Value},
-    profile::{Clock, Detail, FunctionEvent, FunctionName, Functions, Module, ProfileOption, Thread},
+    profile::{
+        Clock, Detail, FunctionEvent, FunctionName, Functions, Message, Module, ProfileOption, RunEvent, Thread,
+    },
 };
-use sinks::{Batch, Catalog, CatalogLimits, Run, Session};
+use sinks::{Batch, Catalog, CatalogLimits, Packer, Run, Session};
 
 /// The clock at every session's zero.
 pub(crate) const ZERO_NS: u64 = 1_000_000;
@@ -169,6 +171,58 @@ pub(crate) fn batch(session: &Arc<Session>, runs: &[(u32, u64, Vec<Vec<u8>>)]) -
             events: u32::try_from(packets.len()).expect("few"),
             bytes: u32::try_from(bytes.len() - before).expect("small"),
             skip: 0,
+        }
+    });
+    let runs = runs.collect();
+    Arc::new(Batch { session: Arc::clone(session), bytes: bytes.into(), runs })
+}
+
+/// In which form the packets of a batch are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// Every event is a packet.
+    Single,
+    /// Function events are in runs.
+    Runs,
+    /// The same, and the first and last run also hold events that are not the batch's.
+    Overlapping,
+}
+
+impl Form {
+    pub(crate) const ALL: [Self; 3] = [Self::Single, Self::Runs, Self::Overlapping];
+}
+
+/// The same batch as [`batch`], in another form.
+pub(crate) fn batch_in(form: Form, session: &Arc<Session>, runs: &[(u32, u64, Vec<Vec<u8>>)]) -> Arc<Batch> {
+    if form == Form::Single {
+        return batch(session, runs);
+    }
+    let mut bytes = Vec::new();
+    let runs = runs.iter().map(|(stream, first, packets)| {
+        let before = bytes.len();
+        let messages: Vec<_> = packets.iter().map(|packet| Message::decode(packet).expect("a packet")).collect();
+        // Only what is in one packet with an event of the batch may be there beside it.
+        let neighbour = |message: Option<&Message<'_>>, by: u32| match message {
+            Some(Message::Function(event)) if form == Form::Overlapping && RunEvent::of(event).is_some() => {
+                let counter = Counter(event.stamp.counter.0.wrapping_add(by));
+                let stamp = Stamp { counter, start: event.stamp.end, ..event.stamp };
+                Some(Message::Function(function(stamp, EventKind::Call, 7)))
+            }
+            _ => None,
+        };
+        let ahead = neighbour(messages.first(), u32::MAX);
+        let behind = neighbour(messages.last(), 1);
+        let mut packer = Packer::default();
+        for message in ahead.iter().chain(&messages).chain(&behind) {
+            packer.push(message, &mut bytes).expect("it can be written");
+        }
+        packer.finish(&mut bytes);
+        Run {
+            stream: StreamId(*stream),
+            first: Position(*first),
+            events: u32::try_from(packets.len()).expect("few"),
+            bytes: u32::try_from(bytes.len() - before).expect("small"),
+            skip: u32::from(ahead.is_some()),
         }
     });
     let runs = runs.collect();

@@ -20,7 +20,7 @@ use sinks::{
     Batch, DiskOptions, DiskSink, Ended, EventsSink, Gap, HephCompatSink, HephSink, Session, Sink, SinkError, disk,
 };
 
-use crate::scene::{ZERO_NS, fresh_dir, id_of};
+use crate::scene::{Form, ZERO_NS, fresh_dir, id_of};
 
 /// What a stream went through.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -64,14 +64,17 @@ pub(crate) struct Subject {
     pub(crate) read: Read,
     /// Whether it tells of gaps with this cause.
     pub(crate) tells: fn(&str) -> bool,
+    /// How it gets its events.
+    pub(crate) form: Form,
 }
 
 /// A way to read back what a sink wrote, given the names of all sessions.
 type Read = Box<dyn Fn(&[&str]) -> Story>;
 
-/// All sinks there are.
-pub(crate) fn all() -> Vec<Subject> {
-    vec![disk_sink(), disk_sink_in_parts(), heph_sink(), compat_sink(), events_sink()]
+/// All sinks there are, with events in every form.
+pub(crate) fn all() -> impl Iterator<Item = Subject> {
+    let make = [disk_sink, disk_sink_in_parts, heph_sink, compat_sink, events_sink];
+    Form::ALL.into_iter().flat_map(move |form| make.map(|make| Subject { form, ..make() }))
 }
 
 fn disk_sink() -> Subject {
@@ -96,7 +99,7 @@ fn disk_subject(name: &'static str, options: impl Fn(&Path) -> DiskOptions) -> S
         fs::remove_dir_all(&dir).expect("it is there");
         story
     };
-    Subject { name, sink: Box::new(sink), read: Box::new(read), tells: |_| true }
+    Subject { name, sink: Box::new(sink), read: Box::new(read), tells: |_| true, form: Form::Single }
 }
 
 /// What the directories of these sessions tell, one part after the other.
@@ -176,7 +179,8 @@ fn heph_sink() -> Subject {
     let shared = Shared::default();
     let sink = HephSink::new(shared.clone());
     let read = move |sessions: &[&str]| read_packets(&shared.bytes(), sessions);
-    Subject { name: "heph", sink: Box::new(sink), read: Box::new(read), tells: |cause| !cause.starts_with("agent:") }
+    let tells = |cause: &str| !cause.starts_with("agent:");
+    Subject { name: "heph", sink: Box::new(sink), read: Box::new(read), tells, form: Form::Single }
 }
 
 /// What a file of packets tells, where packets behind a `session` option are that session's.
@@ -199,6 +203,10 @@ pub(crate) fn read_packets(bytes: &[u8], sessions: &[&str]) -> Story {
             Message::Function(event) => event.stamp,
             Message::Runtime(event) => event.stamp,
             Message::Event(event) => event.stamp,
+            Message::Run(run) => {
+                run.events().for_each(|event| story.event(current, run.stamp.stream.0, event.end.0));
+                continue;
+            }
             _ => continue,
         };
         story.event(current, stamp.stream.0, stamp.end.0);
@@ -274,7 +282,7 @@ fn compat_sink() -> Subject {
         fs::remove_dir_all(&dir).expect("it is there");
         all
     };
-    Subject { name: "compat", sink: Box::new(sink), read: Box::new(read), tells: |_| false }
+    Subject { name: "compat", sink: Box::new(sink), read: Box::new(read), tells: |_| false, form: Form::Single }
 }
 
 /// Checks that Heph's own tools can read the packet.
@@ -283,6 +291,7 @@ fn assert_is_plain(packet: &codec::heph::Packet<'_>) {
         codec::heph::Packet::Metadata(metadata) => assert_eq!(metadata.name, "epoch"),
         codec::heph::Packet::Event(event) => {
             assert!(event.attributes.iter().all(|attribute| attribute.value.type_byte() < 0x80));
+            assert_ne!(event.description, "run");
         }
     }
 }
@@ -291,7 +300,7 @@ fn events_sink() -> Subject {
     let shared = Shared::default();
     let sink = EventsSink::new(shared.clone());
     let read = move |_: &[&str]| read_lines(&shared.bytes());
-    Subject { name: "events", sink: Box::new(sink), read: Box::new(read), tells: |_| true }
+    Subject { name: "events", sink: Box::new(sink), read: Box::new(read), tells: |_| true, form: Form::Single }
 }
 
 /// What lines of JSON tell, and checks that positions follow one another.

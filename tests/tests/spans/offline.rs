@@ -339,14 +339,22 @@ fn contents(session: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
 #[test]
 fn heph_that_was_exported_makes_the_same_trace_again() {
     let (folder, session) = ingested("offline-heph", &Packets::program(50_000));
-    let file = folder.join("out.heph");
-    let exit = run_on("export", &session, &["--format", "heph", "-o", &file.display().to_string()]).success();
+    let runs = exported_again(&folder, &session, "runs");
+    let plain = exported_again(&folder, &session, "plain");
+    assert!(runs < plain / 2, "{runs} bytes as runs, {plain} plain");
+}
+
+/// Exports a session in this form, checks that ingesting it makes the same trace, and returns how many bytes it has.
+fn exported_again(folder: &Folder, session: &Path, wire: &str) -> usize {
+    let file = folder.join(&format!("{wire}.heph"));
+    let export = ["--format", "heph", "--wire", wire, "-o"];
+    let exit = run_on("export", session, &[&export[..], &[&file.display().to_string()]].concat()).success();
     assert!(exit.stderr.contains("events"), "{}", exit.stderr);
-    let again = folder.join("again");
+    let again = folder.join(&format!("again-{wire}"));
     run_on("ingest", &file, &["--sink", &disk(&again)]).success();
     let copy = Trace::only(&again).folder;
     run_on("verify", &copy, &[]).success();
-    let (first, second) = (contents(&session), contents(&copy));
+    let (first, second) = (contents(session), contents(&copy));
     assert_eq!(first.keys().collect::<Vec<_>>(), second.keys().collect::<Vec<_>>());
     for (path, bytes) in first.iter().filter(|(path, _)| path.extension().is_some_and(|end| end == "atf")) {
         assert!(*bytes == second[path], "{} is the same", path.display());
@@ -355,8 +363,9 @@ fn heph_that_was_exported_makes_the_same_trace_again() {
         serde_json::from_slice(&files[Path::new("manifest.json")]).expect("JSON")
     };
     assert_eq!(manifest(&first), manifest(&second));
-    let exported = run_on("export", &session, &["--format", "heph", "-o", "-"]).success();
+    let exported = run_on("export", session, &[&export[..], &["-"]].concat()).success();
     assert_eq!(exported.stdout, fs::read(&file).expect("it is there"));
+    exported.stdout.len()
 }
 
 #[test]
@@ -411,7 +420,10 @@ fn a_trace_without_events_has_no_spans() {
         let exit = run_on(command, &missing, &[]);
         assert!(exit.code == Some(1) && exit.stderr.contains("missing"), "{command}: {}", exit.stderr);
     }
-    for wrong in [&["spans", "--kind", "fram"][..], &["spans", "--callback", "f"], &["export", "--format", "heph"]] {
+    let elsewhere = ["export", "--format", "chrome", "-o", "-", "--wire", "runs"];
+    for wrong in
+        [&["spans", "--kind", "fram"][..], &["spans", "--callback", "f"], &["export", "--format", "heph"], &elsewhere]
+    {
         assert_eq!(run_on(wrong[0], folder.path(), &wrong[1..]).code, Some(2), "{wrong:?}");
     }
 }

@@ -7,7 +7,7 @@ use super::{
 use crate::{
     EventKind, FunctionId, SessionNs,
     heph::{Attributes, Stamp},
-    profile::{Detail, FunctionEvent, Registers},
+    profile::{Detail, FunctionEvent, MAX_STACK_WORDS, Registers},
 };
 
 /// An event of a run.
@@ -40,9 +40,12 @@ impl<'a> RunEvent<'a> {
         event.is_fit().then_some(event)
     }
 
-    /// Whether its times can be said in a run.
+    /// Whether a run can carry its times and its stack.
     #[inline]
     pub(super) fn is_fit(&self) -> bool {
+        if self.detail.is_some_and(|detail| detail.stack().len() > MAX_STACK_WORDS) {
+            return false;
+        }
         match self.kind {
             EventKind::Call => self.start == self.end,
             _ => self.end.0.checked_sub(self.start.0).is_some_and(|duration| duration <= PAYLOAD_MASK),

@@ -10,13 +10,16 @@ use codec::{
     heph::{Encode, List},
     profile::{Dropped, Drops, End, EndReason, Message, ProfileOption, StreamPosition},
 };
-use sinks::{Batch, HephSink, Run, Session, Sink};
+use sinks::{Batch, HephSink, Packer, Run, Session, Sink};
 
 use super::{end, session};
-use crate::offline::{
-    options,
-    scan::{MessageConsumer, Messages, Scan},
-    trace::Trace,
+use crate::{
+    args::WireForm,
+    offline::{
+        options,
+        scan::{MessageConsumer, Messages, Scan},
+        trace::Trace,
+    },
 };
 
 /// Events are handed over when their packets have so many bytes.
@@ -25,8 +28,8 @@ const BATCH_BYTES: usize = 256 << 10;
 /// What the list of an `end` may take.
 const LIST_BYTES: usize = 32 << 10;
 
-/// Writes the options, events and gaps of a session, and tells how many events there are.
-pub(super) fn write(trace: &Trace, out: impl Write + Send) -> Result<u64> {
+/// Writes the options, events and gaps of a session, and returns how many events there are.
+pub(super) fn write(trace: &Trace, form: WireForm, out: impl Write + Send) -> Result<u64> {
     let session = session(trace);
     let mut sink = HephSink::new(out);
     sink.start(&session)?;
@@ -36,7 +39,17 @@ pub(super) fn write(trace: &Trace, out: impl Write + Send) -> Result<u64> {
         let _ = option.encode(&mut packets);
     });
     sink.options(&session, &packets)?;
-    let replay = Replay { session, sink, bytes: Vec::new(), runs: Vec::new(), next: BTreeMap::new(), events: 0 };
+    let replay = Replay {
+        session,
+        sink,
+        form,
+        packed: BTreeMap::new(),
+        packed_bytes: 0,
+        bytes: Vec::new(),
+        runs: Vec::new(),
+        next: BTreeMap::new(),
+        events: 0,
+    };
     let mut messages = Messages::new(trace, replay);
     Scan::open(trace, &trace.threads())?.run(&mut messages)?;
     messages.consumer.finish(trace)
@@ -46,6 +59,11 @@ pub(super) fn write(trace: &Trace, out: impl Write + Send) -> Result<u64> {
 struct Replay<W> {
     session: Arc<Session>,
     sink: HephSink<W>,
+    form: WireForm,
+    /// Events that are being packed into runs, by stream: threads take turns too often for runs across all of them.
+    packed: BTreeMap<StreamId, Packed>,
+    packed_bytes: usize,
+    /// Single events, in the order of time.
     bytes: Vec<u8>,
     runs: Vec<Run>,
     /// The position that comes next, of each stream.
@@ -53,8 +71,46 @@ struct Replay<W> {
     events: u64,
 }
 
+/// Events of one stream without a gap between them, in runs.
+struct Packed {
+    packer: Packer,
+    bytes: Vec<u8>,
+    first: Position,
+    events: u32,
+}
+
 impl<W: Write + Send> Replay<W> {
+    fn pack(&mut self, stream: StreamId, position: Position, message: &Message<'_>) -> Result<()> {
+        let new = || Packed { packer: Packer::default(), bytes: Vec::new(), first: position, events: 0 };
+        let packed = self.packed.entry(stream).or_insert_with(new);
+        let before = packed.bytes.len();
+        packed.packer.push(message, &mut packed.bytes)?;
+        packed.events += 1;
+        self.packed_bytes += packed.bytes.len() - before;
+        Ok(())
+    }
+
+    fn append(&mut self, stream: StreamId, position: Position, message: &Message<'_>) -> Result<()> {
+        let before = self.bytes.len();
+        message.encode(&mut self.bytes)?;
+        let bytes = u32::try_from(self.bytes.len() - before)?;
+        match self.runs.last_mut() {
+            Some(run) if run.stream == stream => {
+                run.events += 1;
+                run.bytes += bytes;
+            }
+            _ => self.runs.push(Run { stream, first: position, events: 1, bytes, skip: 0 }),
+        }
+        Ok(())
+    }
+
     fn hand_over(&mut self) -> Result<()> {
+        self.packed_bytes = 0;
+        for (stream, Packed { mut packer, mut bytes, first, events }) in std::mem::take(&mut self.packed) {
+            packer.finish(&mut bytes);
+            self.runs.push(Run { stream, first, events, bytes: u32::try_from(bytes.len())?, skip: 0 });
+            self.bytes.append(&mut bytes);
+        }
         if self.runs.is_empty() {
             return Ok(());
         }
@@ -93,20 +149,14 @@ impl<W: Write + Send> Replay<W> {
 
 impl<W: Write + Send> MessageConsumer for Replay<W> {
     fn message(&mut self, stream: StreamId, position: Position, message: &Message<'_>) -> Result<()> {
-        let before = self.bytes.len();
-        let wrong = || format!("thread {}: event {} cannot be sent", stream.0, position.0);
-        message.encode(&mut self.bytes).with_context(wrong)?;
-        let bytes = u32::try_from(self.bytes.len() - before)?;
-        match self.runs.last_mut() {
-            Some(run) if run.stream == stream => {
-                run.events += 1;
-                run.bytes += bytes;
-            }
-            _ => self.runs.push(Run { stream, first: position, events: 1, bytes, skip: 0 }),
-        }
+        let written = match self.form {
+            WireForm::Runs => self.pack(stream, position, message),
+            WireForm::Plain => self.append(stream, position, message),
+        };
+        written.with_context(|| format!("thread {}: event {} cannot be sent", stream.0, position.0))?;
         self.next.insert(stream, Position(position.0.saturating_add(1)));
         self.events += 1;
-        if self.bytes.len() >= BATCH_BYTES {
+        if self.bytes.len() + self.packed_bytes >= BATCH_BYTES {
             self.hand_over()?;
         }
         Ok(())
@@ -116,7 +166,7 @@ impl<W: Write + Send> MessageConsumer for Replay<W> {
         let stream = StreamId(gap.thread);
         let first = self.next.get(&stream).copied().unwrap_or(Position(gap.first));
         self.next.insert(stream, Position(first.0.saturating_add(gap.count)));
-        // What the agent dropped it says itself; what others lost is told by the whole name.
+        // The agent's own drops have no prefix; for other causes the option carries the whole name.
         let reason = gap.cause.strip_prefix("agent:").unwrap_or(&gap.cause);
         let drops = [Dropped { stream, first, count: gap.count, reason }];
         self.option(&ProfileOption::Drops(Drops { drops: (&drops).into() }))
