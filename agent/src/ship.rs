@@ -18,7 +18,6 @@ mod options;
 mod replay;
 mod report;
 mod settings;
-pub(crate) mod text;
 
 use std::{
     io,
@@ -32,6 +31,7 @@ use codec::{
     profile::{End, EndReason, ProfileOption, Range},
 };
 
+pub(crate) use codec::text;
 pub use error::ShipError;
 pub use modules::Loaded;
 pub use report::Report;

@@ -17,7 +17,6 @@ mod metrics;
 mod names;
 mod notices;
 mod offline;
-mod quantity;
 mod service;
 mod settings;
 mod sink_spec;
@@ -30,6 +29,7 @@ mod udp;
 use std::process::ExitCode;
 
 use clap::Parser;
+use codec::quantity;
 
 use self::args::{Cli, Command};
 

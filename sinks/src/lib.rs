@@ -9,7 +9,6 @@ mod batch;
 mod budget;
 mod catalog;
 mod chrome;
-mod cut;
 pub mod disk;
 mod events;
 mod folded;
@@ -31,6 +30,8 @@ mod spans;
 #[cfg(test)]
 mod spans_for_tests;
 pub mod tree;
+
+use codec::text as cut;
 
 pub use self::parquet::{SPAN_COLUMNS, SpanColumn, SpanTable};
 pub use batch::{Batch, Run, RunEvents};

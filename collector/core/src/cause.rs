@@ -42,7 +42,7 @@ impl Reasons {
     }
 
     fn keep(&mut self, reason: &str) -> Arc<str> {
-        let reason = reason.get(..floor_char_boundary(reason, Self::MAX_BYTES)).unwrap_or_default();
+        let reason = codec::text::cut(reason, Self::MAX_BYTES);
         // It will be printed.
         let reason = reason.replace(|c: char| c.is_control(), "?");
         if let Some(known) = self.0.iter().find(|known| known.as_ref() == reason) {
@@ -55,11 +55,6 @@ impl Reasons {
         self.0.push(reason.clone());
         reason
     }
-}
-
-/// Where a character ends, at this many bytes or just before.
-fn floor_char_boundary(text: &str, bytes: usize) -> usize {
-    (0..=bytes.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0)
 }
 
 #[cfg(test)]

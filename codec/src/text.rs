@@ -5,13 +5,13 @@ use std::borrow::Cow;
 const MARK: &str = "…";
 
 /// As much of the start of a text as fits `most` bytes, whole characters only.
-pub(crate) fn cut(text: &str, most: usize) -> &str {
+pub fn cut(text: &str, most: usize) -> &str {
     let end = (0..=most.min(text.len())).rev().find(|end| text.is_char_boundary(*end));
     text.get(..end.unwrap_or(0)).unwrap_or_default()
 }
 
 /// A text of at most `most` bytes: a longer one ends with `…`.
-pub(crate) fn shorten(text: &str, most: usize) -> Cow<'_, str> {
+pub fn shorten(text: &str, most: usize) -> Cow<'_, str> {
     match text.len() <= most {
         true => text.into(),
         false => format!("{}{MARK}", cut(text, most.saturating_sub(MARK.len()))).into(),
