@@ -14,8 +14,8 @@ use anyhow::{Result, anyhow};
 use bytes::Bytes;
 use collector_core::spans::SpanConfig;
 use sinks::{
-    Batch, ChromeSink, DiskCounters, DiskOptions, DiskSink, Ended, EventsSink, Gap, HephCompatSink, HephSink,
-    PerfettoSink, Session, Sink, SinkError, SpansSink,
+    Batch, ChromeSink, DiskCounters, DiskOptions, DiskSink, Ended, Gap, HephCompatSink, HephSink, LineSink,
+    PerfettoSink, Session, Sink, SinkError,
 };
 
 use self::lane::Lane;
@@ -147,8 +147,8 @@ fn open(setting: &SinkSetting, disks: &mut Vec<(String, Arc<DiskCounters>)>) -> 
             disks.push((setting.target.to_string(), sink.counters()));
             Box::new(sink)
         }
-        Target::StdoutEvents => Box::new(EventsSink::new(std::io::stdout())),
-        Target::StdoutSpans => Box::new(SpansSink::new(std::io::stdout())),
+        Target::StdoutEvents => Box::new(LineSink::events(std::io::stdout())),
+        Target::StdoutSpans => Box::new(LineSink::spans(std::io::stdout())),
         Target::Perfetto(file) => Box::new(PerfettoSink::create(file)?),
         Target::Chrome(file) => Box::new(ChromeSink::create(file)?),
         Target::StdoutHeph => Box::new(HephSink::new(std::io::stdout())),

@@ -1,7 +1,7 @@
 //! Where a trace goes: the contract of a sink, and the sinks.
 //!
-//! A collector tells every sink the same story in the same order: a session started, options arrived, events
-//! arrived, some are missing, the session ended. What each call and each answer means is said at [`Sink`].
+//! A collector calls every sink in the same order: a session started, options arrived, events arrived, some are
+//! missing, the session ended. [`Sink`] says what each call and each answer means.
 
 #![forbid(unsafe_code)]
 
@@ -10,26 +10,25 @@ mod budget;
 mod catalog;
 mod chrome;
 pub mod disk;
-mod events;
 mod folded;
 mod gap;
-mod held;
 mod heph;
 mod line;
+mod lines;
 mod names;
 mod nest;
+mod open_spans;
 mod output;
 mod parquet;
 mod perfetto;
 mod picture;
 mod probe;
-mod said;
 mod session;
 mod sink;
-mod spans;
 #[cfg(test)]
 mod spans_for_tests;
 pub mod tree;
+mod view;
 
 use codec::text as cut;
 
@@ -38,12 +37,12 @@ pub use batch::{Batch, Run, RunEvents};
 pub use catalog::{Applied, Catalog, CatalogLimits, CatalogModule, CatalogProcess, CatalogThread};
 pub use chrome::ChromeSink;
 pub use disk::{DiskCounters, DiskOptions, DiskSink};
-pub use events::EventsSink;
 pub use folded::FoldedSink;
 pub use gap::Gap;
 pub use heph::{HephCompatSink, HephSink};
+pub use line::span_line;
+pub use lines::LineSink;
 pub use names::{KnownName, NameCache, Named, demangle, name, name_of};
 pub use perfetto::PerfettoSink;
 pub use session::{Ended, Session};
 pub use sink::{Sink, SinkError};
-pub use spans::{SpansSink, span_line};

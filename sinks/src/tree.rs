@@ -23,7 +23,7 @@ use codec::{
     span::{Span, SpanId, SpanKind, SpanStatus, What},
 };
 
-use crate::held::Held;
+use crate::open_spans::OpenSpans;
 use arena::{Arena, Index, Kind};
 
 /// How many nodes there may be. Beyond that, what a function called is counted as its own time.
@@ -57,7 +57,7 @@ pub enum Grouping {
 pub struct CallTree {
     grouping: Grouping,
     arena: Arena,
-    held: Held,
+    open: OpenSpans,
     /// What was called by spans that have not closed yet.
     waiting: HashMap<SpanId, Waiting>,
     roots: BTreeMap<Owner, Index>,
@@ -80,7 +80,7 @@ impl CallTree {
         Self {
             grouping,
             arena: Arena::default(),
-            held: Held::default(),
+            open: OpenSpans::default(),
             waiting: HashMap::new(),
             roots: BTreeMap::new(),
             most_nodes: MOST_NODES,
@@ -91,16 +91,16 @@ impl CallTree {
     /// Enters a span. Frames and events count; of a span that is only told to be open the end is awaited.
     pub fn add(&mut self, span: &Span) {
         if span.status == SpanStatus::Open {
-            self.held.hold(span);
+            self.open.open(span);
         } else {
-            self.held.settle(span);
+            self.open.close(span);
             self.close(span);
         }
     }
 
     /// Enters those that never closed, as if they had at the end of the trace.
     pub fn finish(&mut self) {
-        for span in self.held.finish() {
+        for span in self.open.finish() {
             self.close(&span);
         }
         self.abandon();

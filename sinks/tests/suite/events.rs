@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use serde_json::{Value, json};
-use sinks::{EventsSink, Sink, SinkError};
+use sinks::{LineSink, Sink, SinkError};
 
 use crate::{
     scene::{batch, introduction, packet, session, stamp},
@@ -20,7 +20,7 @@ fn lines(shared: &Shared) -> Vec<Value> {
 #[test]
 fn a_line_says_all_that_is_known() {
     let shared = Shared::default();
-    let mut sink = EventsSink::new(shared.clone());
+    let mut sink = LineSink::events(shared.clone());
     let session = session("a");
     let _ = introduction(&session, &[]);
     let packets = (0..9).map(|variety| packet(stamp(4, 0, 8), variety)).collect();
@@ -66,7 +66,7 @@ impl Write for Gone {
 
 #[test]
 fn nobody_who_reads_is_no_failure() {
-    let mut sink = EventsSink::new(Gone);
+    let mut sink = LineSink::events(Gone);
     let session = session("a");
     sink.start(&session).expect("it waits in memory");
     assert!(matches!(sink.flush(), Err(SinkError::Closed)));
@@ -78,7 +78,7 @@ fn nobody_who_reads_is_no_failure() {
 #[test]
 fn who_is_traced_is_said_again_only_when_more_is_known() {
     let shared = Shared::default();
-    let mut sink = EventsSink::new(shared.clone());
+    let mut sink = LineSink::events(shared.clone());
     let session = session("a");
     sink.start(&session).expect("it starts");
     let packets = introduction(&session, &[]);

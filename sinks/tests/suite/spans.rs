@@ -13,7 +13,7 @@ use codec::{
     span::{Ending, More, Reason, Span, SpanFlags, SpanId, SpanKind, SpanStatus, What},
 };
 use serde_json::{Value, json};
-use sinks::{Ended, Gap, Sink, SinkError, SpansSink};
+use sinks::{Ended, Gap, LineSink, Sink, SinkError};
 
 use crate::{
     scene::{announce, batch, introduction, packet, session, stamp},
@@ -47,7 +47,7 @@ fn lines(bytes: &[u8]) -> Vec<Value> {
 #[test]
 fn a_line_says_all_that_a_span_has_and_nothing_else() {
     let shared = Shared::default();
-    let mut sink = SpansSink::new(shared.clone());
+    let mut sink = LineSink::spans(shared.clone());
     let session = session("a");
     sink.start(&session).expect("it starts");
     let packets = introduction(&session, &[]);
@@ -125,7 +125,7 @@ fn a_line_says_all_that_a_span_has_and_nothing_else() {
 #[test]
 fn a_symbol_is_there_where_it_is_not_the_name() {
     let shared = Shared::default();
-    let mut sink = SpansSink::new(shared.clone());
+    let mut sink = LineSink::spans(shared.clone());
     let session = session("a");
     let names = [codec::profile::FunctionName { offset: 0, name: "_ZN3foo3barEi" }];
     let functions = codec::profile::Functions { module: ModuleId(1), first_index: 1, functions: (&names).into() };
@@ -158,7 +158,7 @@ impl Write for Stuck {
 #[test]
 fn spans_that_cannot_be_written_are_counted() {
     let out = Stuck::default();
-    let mut sink = SpansSink::new(out.clone());
+    let mut sink = LineSink::spans(out.clone());
     let session = session("a");
     out.1.store(true, Ordering::Relaxed);
     let spans: Vec<_> = (0..10_000).map(span).collect();
@@ -193,7 +193,7 @@ impl Write for Gone {
 
 #[test]
 fn nobody_who_reads_is_no_failure() {
-    let mut sink = SpansSink::new(Gone);
+    let mut sink = LineSink::spans(Gone);
     let session = session("a");
     sink.start(&session).expect("it waits in memory");
     assert!(matches!(sink.flush(), Err(SinkError::Closed)));
