@@ -40,7 +40,7 @@ pub use disk::{DiskCounters, DiskOptions, DiskSink};
 pub use folded::FoldedSink;
 pub use gap::Gap;
 pub use heph::{HephCompatSink, HephSink};
-pub use line::span_line;
+pub use line::{Line, span_line};
 pub use lines::LineSink;
 pub use names::{KnownName, NameCache, Named, demangle, name, name_of};
 pub use perfetto::PerfettoSink;

@@ -5,7 +5,7 @@ use std::io::Write;
 use codec::{
     SessionNs, StreamId,
     heph::{Attributes, Event, Stamp, Value},
-    profile::{FunctionEvent, Message, RuntimeEvent},
+    profile::{FunctionEvent, Message, Registers, RuntimeEvent},
     span::{More, Span, SpanId, SpanKind},
 };
 
@@ -14,8 +14,9 @@ use crate::{Catalog, Ended, Gap, NameCache, Session};
 const HEX: [u8; 16] = *b"0123456789abcdef";
 
 /// A line that is being written: the object is open, and something is in it.
-pub(crate) struct Line<'b> {
-    pub(crate) to: &'b mut Vec<u8>,
+#[derive(Debug)]
+pub struct Line<'b> {
+    to: &'b mut Vec<u8>,
 }
 
 impl<'b> Line<'b> {
@@ -53,45 +54,54 @@ impl<'b> Line<'b> {
         line.close();
     }
 
-    /// The start of a line of this type.
-    pub(crate) fn start(to: &'b mut Vec<u8>, kind: &str, session: &str) -> Self {
-        to.extend_from_slice(b"{\"type\":");
-        let mut line = Self { to };
-        line.quoted(kind);
+    /// Starts a line of this type of a session.
+    fn start(to: &'b mut Vec<u8>, kind: &str, session: &str) -> Self {
+        let mut line = Self::of_type(to, kind);
         line.text("session", session);
         line
     }
 
-    pub(crate) fn close(self) {
+    /// Starts a line of this type.
+    pub fn of_type(to: &'b mut Vec<u8>, kind: &str) -> Self {
+        to.extend_from_slice(b"{\"type\":");
+        let mut line = Self { to };
+        line.quoted(kind);
+        line
+    }
+
+    /// Ends the line.
+    pub fn close(self) {
         self.to.extend_from_slice(b"}\n");
     }
 
-    pub(crate) fn text(&mut self, name: &str, value: &str) {
+    /// Adds a text.
+    pub fn text(&mut self, name: &str, value: &str) {
         self.name(name);
         self.quoted(value);
     }
 
-    pub(crate) fn number(&mut self, name: &str, value: u64) {
+    /// Adds a number.
+    pub fn number(&mut self, name: &str, value: u64) {
         self.name(name);
         self.integer(value);
     }
 
     /// The names are ours, and need no escapes.
-    pub(crate) fn name(&mut self, name: &str) {
+    fn name(&mut self, name: &str) {
         self.to.extend_from_slice(b",\"");
         self.to.extend_from_slice(name.as_bytes());
         self.to.extend_from_slice(b"\":");
     }
 
-    pub(crate) fn quoted(&mut self, text: &str) {
+    fn quoted(&mut self, text: &str) {
         let _ = serde_json::to_writer(&mut *self.to, text);
     }
 
-    pub(crate) fn integer(&mut self, value: impl Into<serde_json::Number>) {
+    fn integer(&mut self, value: impl Into<serde_json::Number>) {
         let _ = serde_json::to_writer(&mut *self.to, &value.into());
     }
 
-    pub(crate) fn list<T>(&mut self, values: impl IntoIterator<Item = T>, mut write: impl FnMut(&mut Self, T)) {
+    fn list<T>(&mut self, values: impl IntoIterator<Item = T>, mut write: impl FnMut(&mut Self, T)) {
         self.to.push(b'[');
         for (at, value) in values.into_iter().enumerate() {
             if at > 0 {
@@ -102,7 +112,7 @@ impl<'b> Line<'b> {
         self.to.push(b']');
     }
 
-    pub(crate) fn float(&mut self, value: f64) {
+    fn float(&mut self, value: f64) {
         if value.is_finite() {
             // Nothing that is written to memory fails.
             let _ = serde_json::to_writer(&mut *self.to, &value);
@@ -189,17 +199,22 @@ impl Line<'_> {
         }
         self.number("depth", event.depth.into());
         if let Some(detail) = &event.detail {
-            self.name("registers");
-            self.list(detail.registers().to_words(), |line, word| line.integer(word));
-            if !detail.stack().is_empty() {
-                self.name("stack");
-                self.to.push(b'"');
-                let digits = |byte: u8| [HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 15)]];
-                self.to.extend(detail.stack().iter().flat_map(u64::to_le_bytes).flat_map(digits));
-                self.to.push(b'"');
-            }
+            self.detail(detail.registers(), detail.stack().iter().flat_map(u64::to_le_bytes));
         }
         self.attributes(event.extra);
+    }
+
+    /// Adds registers, and the bytes of a stack unless there are none.
+    pub fn detail(&mut self, registers: Registers, stack: impl IntoIterator<Item = u8>) {
+        self.name("registers");
+        self.list(registers.to_words(), |line, word| line.integer(word));
+        let mut stack = stack.into_iter().peekable();
+        if stack.peek().is_some() {
+            self.name("stack");
+            self.to.push(b'"');
+            self.to.extend(stack.flat_map(|byte| [HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 15)]]));
+            self.to.push(b'"');
+        }
     }
 
     fn runtime(&mut self, event: &RuntimeEvent<'_>) {
@@ -208,18 +223,32 @@ impl Line<'_> {
         self.attributes(event.keys);
     }
 
-    fn attributes(&mut self, attributes: Attributes<'_>) {
-        let mut separator: &[u8] = b",\"attributes\":{";
-        for attribute in attributes {
-            self.to.extend_from_slice(separator);
-            separator = b",";
+    /// Adds attributes, unless there are none.
+    pub fn attributes(&mut self, attributes: Attributes<'_>) {
+        if attributes.iter().next().is_some() {
+            self.name("attributes");
+            self.object(attributes);
+        }
+    }
+
+    /// Attributes as an object that stands alone.
+    pub fn of_attributes(attributes: Attributes<'_>) -> String {
+        let mut to = Vec::new();
+        Line { to: &mut to }.object(attributes);
+        String::from_utf8(to).unwrap_or_default()
+    }
+
+    fn object(&mut self, attributes: Attributes<'_>) {
+        self.to.push(b'{');
+        for (at, attribute) in attributes.iter().enumerate() {
+            if at > 0 {
+                self.to.push(b',');
+            }
             self.quoted(attribute.name);
             self.to.push(b':');
             self.value(&attribute.value);
         }
-        if separator == b"," {
-            self.to.push(b'}');
-        }
+        self.to.push(b'}');
     }
 
     fn value(&mut self, value: &Value<'_>) {
