@@ -17,7 +17,6 @@ mod options;
 mod replay;
 mod report;
 mod settings;
-pub(crate) mod text;
 
 use std::{
     io,
@@ -31,6 +30,7 @@ use codec::{
     profile::{End, EndReason, ProfileOption, Range, RunEvent},
 };
 
+pub(crate) use codec::text;
 pub use error::ShipError;
 pub use modules::Loaded;
 pub use report::Report;

@@ -7,6 +7,8 @@
 //! * [`atf`]: the trace format on disk (feature `atf`);
 //! * [`span`]: what events are made into.
 //!
+//! Beside them are [`quantity`] and [`text`], which the commands of both sides need.
+//!
 //! The crate does no I/O and reads no clock. What comes from outside is checked once, when it is decoded;
 //! a decoded value cannot be invalid. What goes out is checked before the first byte is written, so a
 //! refused value leaves the buffer as it was.
@@ -35,7 +37,9 @@ mod id;
 pub mod layout;
 mod platform;
 pub mod profile;
+pub mod quantity;
 pub mod span;
+pub mod text;
 
 pub use id::{ClockNs, Counter, FunctionId, ModuleId, Position, SessionId, SessionNs, StreamId, SubstreamId};
 pub use platform::{Arch, ClockKind, EventKind, Os};

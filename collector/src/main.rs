@@ -17,7 +17,6 @@ mod metrics;
 mod names;
 mod notices;
 mod offline;
-mod quantity;
 mod receiver;
 mod recorder;
 mod service;
@@ -32,6 +31,7 @@ mod udp;
 use std::process::ExitCode;
 
 use clap::Parser;
+use codec::quantity;
 
 use self::args::{Cli, Command};
 

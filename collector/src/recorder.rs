@@ -23,8 +23,8 @@ use codec::span::Span;
 use collector_core::{Output, spans::SpanConfig};
 use crossbeam_channel::{Receiver, RecvTimeoutError};
 use sinks::{
-    ChromeSink, DiskCounters, DiskOptions, DiskSink, EventsSink, HephCompatSink, HephSink, PerfettoSink, Session, Sink,
-    SinkError, SpansSink,
+    ChromeSink, DiskCounters, DiskOptions, DiskSink, HephCompatSink, HephSink, LineSink, PerfettoSink, Session, Sink,
+    SinkError,
 };
 
 use self::{background::BackgroundWriter, engines::Engines, slot::Slot};
@@ -137,8 +137,8 @@ impl Recorders {
                 self.disks.extend(disks.first().map(|disk| (setting.target.to_string(), disk.counters())));
                 return Ok(disks.into_iter().map(|disk| (SinkRef::Own(Box::new(disk)), None)).collect());
             }
-            Target::StdoutEvents => Box::new(EventsSink::new(stdout())),
-            Target::StdoutSpans => Box::new(SpansSink::new(stdout())),
+            Target::StdoutEvents => Box::new(LineSink::events(stdout())),
+            Target::StdoutSpans => Box::new(LineSink::spans(stdout())),
             Target::StdoutHeph => Box::new(HephSink::new(stdout())),
             Target::Perfetto(file) => Box::new(PerfettoSink::create(file)?),
             Target::Chrome(file) => Box::new(ChromeSink::create(file)?),

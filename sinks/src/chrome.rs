@@ -1,138 +1,267 @@
-//! The sink that writes a trace in Chrome's format.
+//! Spans as Chrome trace events: JSON that `chrome://tracing`, Perfetto and speedscope open.
 
-mod draw;
+use std::{
+    collections::{HashMap, HashSet},
+    fs::File,
+    io::Write,
+};
 
-use std::{collections::HashMap, fs::File, io::Write, path::Path, sync::Arc};
+use codec::{
+    FunctionId, SessionNs, StreamId,
+    span::{Span, SpanKind, What},
+};
 
-use codec::span::Span;
+use crate::{
+    Catalog, NameCache, Session,
+    nest::{Edge, Step},
+    picture::{self, Drawing, Note, Point, StepEncoder, Track},
+    view::ViewSink,
+};
 
-use crate::{Batch, Ended, Gap, Session, Sink, SinkError, output::Output, picture::Picture};
-use draw::Draw;
-
-/// Writes spans as Chrome trace events: JSON that `chrome://tracing`, Perfetto and speedscope open.
+/// Writes spans as Chrome trace events.
 ///
-/// It is the array form, since viewers take that even if its end is missing, after a kill. Times are microseconds with
-/// three decimals, by the clock of the traced machine.
+/// It is the array form, which viewers accept without its end, after a kill. Times are microseconds with three
+/// decimals, by the clock of the traced machine.
+pub type ChromeSink<W = File> = ViewSink<Drawing<ChromeEncoder>, W>;
+
+/// What stands for the ids of processes, threads and rows that are not threads.
+const UNKNOWN_ID: u64 = 1 << 30;
+/// How many functions are remembered whose symbol was written. Beyond that, symbols are written again.
+const MOST_SYMBOLS: usize = 1 << 18;
+
+/// Encodes the events of one session.
 #[derive(Debug)]
-pub struct ChromeSink<W = File> {
-    out: Output<W>,
-    sessions: HashMap<String, Process>,
-    /// How many sessions there were.
-    started: u32,
-    /// Whether an event was written, so that the next one needs a comma.
-    begun: bool,
-    ended: bool,
+pub struct ChromeEncoder {
+    /// The session's number in the file, from 1.
+    number: u32,
+    zero_ns: Option<u64>,
+    pid: u64,
+    /// The ids of rows.
+    rows: HashMap<(Track, usize), u64>,
+    names: NameCache,
+    /// The functions whose symbol was written.
+    symbols: HashSet<FunctionId>,
 }
 
-/// A session that goes on.
-#[derive(Debug)]
-struct Process {
-    picture: Picture,
-    draw: Draw,
-    /// Spans that could not be written, and of which nothing was told yet.
-    lost: u64,
+impl StepEncoder for ChromeEncoder {
+    // The array's start, and an event that says nothing, so that every other one has a comma before it.
+    const HEAD: &'static [u8] =
+        b"[\n{\"ph\":\"M\",\"name\":\"trace_format\",\"pid\":0,\"tid\":0,\"args\":{\"unit\":\"us\"}}";
+    const FOOT: &'static [u8] = b"\n]\n";
+
+    fn new(number: u32) -> Self {
+        let pid = UNKNOWN_ID + u64::from(number);
+        Self { number, zero_ns: None, pid, rows: HashMap::new(), names: NameCache::new(), symbols: HashSet::new() }
+    }
+
+    /// Writes a begin or an end.
+    fn step(&mut self, session: &Session, catalog: &Catalog, step: &Step<Track>, out: &mut Vec<u8>) {
+        self.prepare(session, catalog, out);
+        let span = &step.span;
+        match (step.track, step.edge) {
+            (Track::Thread(_) | Track::Gaps(_), Edge::Begin) => {
+                let row = self.row(catalog, step.track, step.lane, out);
+                self.symbol(catalog, span, out);
+                match span.duration() {
+                    // Not everyone can tell apart what begins and ends at the same time. An instant has but one side.
+                    None | Some(0) if span.kind != SpanKind::Gap => {
+                        self.start(out, "i", row, span.start);
+                        out.extend_from_slice(br#","s":"t""#);
+                    }
+                    duration => {
+                        self.start(out, "X", row, span.start);
+                        out.extend_from_slice(br#","dur":"#);
+                        microseconds(out, duration.unwrap_or(0));
+                    }
+                }
+                self.describe(catalog, span, span.kind.name(), out);
+            }
+            (Track::Thread(_) | Track::Gaps(_), Edge::End) => {}
+            (_, edge) => {
+                let row = self.row(catalog, Track::Thread(span.stream), 0, out);
+                let (category, id) = asynchronous(span);
+                if edge == Edge::Begin {
+                    self.symbol(catalog, span, out);
+                    self.start(out, "b", row, span.start);
+                    put(out, format_args!(r#","id":"{id:#x}""#));
+                    self.describe(catalog, span, category, out);
+                } else {
+                    self.start(out, "e", row, span.end.unwrap_or(span.start));
+                    put(out, format_args!(r#","id":"{id:#x}","cat":"{category}""#));
+                    self.put_name(catalog, span, out);
+                    out.push(b'}');
+                }
+            }
+        }
+        if step.edge == Edge::Begin {
+            self.arrows(catalog, span, out);
+        }
+    }
+
+    /// Writes an event that counts the spans that could not be written.
+    fn lost(&mut self, session: &Session, catalog: &Catalog, count: u64, out: &mut Vec<u8>) {
+        if count > 0 {
+            self.prepare(session, catalog, out);
+            self.start(out, "i", self.pid, SessionNs(0));
+            let name = "spans that could not be written";
+            put(out, format_args!(r#","s":"p","cat":"gap","name":"{name}","args":{{"count":{count}}}}}"#));
+        }
+    }
 }
 
-impl ChromeSink<File> {
-    /// Writes to a new file, or over one that is there.
-    pub fn create(path: &Path) -> Result<Self, SinkError> {
-        let file = File::create(path);
-        let failed = |error| SinkError::from_io(format!("cannot create {}", path.display()), error);
-        file.map(Self::new).map_err(failed)
+impl ChromeEncoder {
+    fn prepare(&mut self, session: &Session, catalog: &Catalog, out: &mut Vec<u8>) {
+        if self.zero_ns.is_some() {
+            return;
+        }
+        self.zero_ns = Some(catalog.clock().map_or(0, |clock| clock.zero_ns));
+        let mut name = session.name.clone();
+        if let Some(known) = catalog.session() {
+            self.pid = known.pid.into();
+            name = known.executable.to_string();
+            for argument in &known.arguments {
+                name.push(' ');
+                name.push_str(argument);
+            }
+        }
+        self.name_row("process_name", self.pid, &name, out);
+    }
+
+    /// The id of a row, named if it was not: the thread's own, or one that stands beside the threads.
+    fn row(&mut self, catalog: &Catalog, track: Track, lane: usize, out: &mut Vec<u8>) -> u64 {
+        if let Some(row) = self.rows.get(&(track, lane)) {
+            return *row;
+        }
+        let thread = |stream: StreamId| {
+            let known = catalog.thread(stream);
+            let id = known.map_or(UNKNOWN_ID + u64::from(stream.0), |known| known.os_id);
+            match known.map_or("", |known| &*known.name) {
+                "" => (id, format!("thread {id}")),
+                name => (id, name.to_owned()),
+            }
+        };
+        let other = 2 * UNKNOWN_ID + self.rows.len() as u64;
+        let (id, name) = match (track, lane) {
+            (Track::Thread(stream), 0) => thread(stream),
+            (Track::Thread(stream), _) => (other, format!("{} (other stacks)", thread(stream).1)),
+            (Track::Gaps(stream), _) => (other, format!("{} (gaps)", thread(stream).1)),
+            _ => (other, String::new()),
+        };
+        self.rows.insert((track, lane), id);
+        self.name_row("thread_name", id, &name, out);
+        id
+    }
+
+    fn name_row(&self, what: &str, row: u64, name: &str, out: &mut Vec<u8>) {
+        let pid = self.pid;
+        put(
+            out,
+            format_args!(",\n{{\"ph\":\"M\",\"name\":\"{what}\",\"pid\":{pid},\"tid\":{row},\"args\":{{\"name\":"),
+        );
+        text(out, name);
+        out.extend_from_slice(b"}}");
+    }
+
+    /// What all events have. They are open still.
+    fn start(&self, out: &mut Vec<u8>, phase: &str, row: u64, at: SessionNs) {
+        let pid = self.pid;
+        put(out, format_args!(",\n{{\"ph\":\"{phase}\",\"pid\":{pid},\"tid\":{row},\"ts\":"));
+        microseconds(out, self.zero_ns.unwrap_or(0).saturating_add(at.0));
+    }
+
+    /// The rest of an event that begins a span.
+    fn describe(&mut self, catalog: &Catalog, span: &Span, category: &str, out: &mut Vec<u8>) {
+        put(out, format_args!(r#","cat":"{category}""#));
+        self.put_name(catalog, span, out);
+        let mut any = false;
+        picture::notes(span, |name, note| {
+            let start = if any { "," } else { ",\"args\":{" };
+            any = true;
+            put(out, format_args!("{start}\"{name}\":"));
+            match note {
+                Note::Number(number) => put(out, format_args!("{number}")),
+                // As text: numbers beyond 2⁵³ do not survive a browser.
+                Note::Address(address) => put(out, format_args!("\"{address:#x}\"")),
+                Note::Text(known) => text(out, &known),
+            }
+        });
+        out.extend_from_slice(if any { b"}}" } else { b"}" });
+    }
+
+    fn put_name(&mut self, catalog: &Catalog, span: &Span, out: &mut Vec<u8>) {
+        out.extend_from_slice(br#","name":"#);
+        match &*self.names.of(catalog, span).pretty {
+            "?" => text(out, span.kind.name()),
+            name => text(out, name),
+        }
+    }
+
+    /// Writes the symbol of a function once, if it differs from the name. It is no argument of the
+    /// function's events, since some viewers take functions with other arguments for other functions.
+    fn symbol(&mut self, catalog: &Catalog, span: &Span, out: &mut Vec<u8>) {
+        let What::Function(function) = span.what else { return };
+        if self.symbols.contains(&function) {
+            return;
+        }
+        let known = self.names.of(catalog, span);
+        let Some(raw) = &known.raw else { return };
+        if **raw != *known.pretty {
+            let pid = self.pid;
+            put(
+                out,
+                format_args!(",\n{{\"ph\":\"M\",\"name\":\"symbol\",\"pid\":{pid},\"tid\":0,\"args\":{{\"name\":"),
+            );
+            text(out, &known.pretty);
+            out.extend_from_slice(br#","symbol":"#);
+            text(out, raw);
+            out.extend_from_slice(b"}}");
+        }
+        if self.symbols.len() >= MOST_SYMBOLS {
+            self.symbols.clear();
+        }
+        self.symbols.insert(function);
+    }
+
+    fn arrows(&mut self, catalog: &Catalog, span: &Span, out: &mut Vec<u8>) {
+        for arrow in picture::arrows(span) {
+            // Those of different sessions differ.
+            let id = arrow.id.wrapping_add(u64::from(self.number).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+            let to = arrow.to.unwrap_or(Point { name: "start", stream: span.stream, at: span.start });
+            let ends = [(arrow.from, "s", ""), (to, "f", r#","bp":"e""#)];
+            for (point, phase, binding) in ends {
+                let row = self.row(catalog, Track::Thread(point.stream), 0, out);
+                let (category, name) = (span.kind.name(), arrow.from.name);
+                self.start(out, "i", row, point.at);
+                put(out, format_args!(r#","s":"t","cat":"{category}","name":"{}"}}"#, point.name));
+                self.start(out, phase, row, point.at);
+                put(out, format_args!(r#","cat":"{category}","name":"{name}","id":"{id:#x}"{binding}}}"#));
+            }
+        }
     }
 }
 
-impl<W: Write> ChromeSink<W> {
-    /// Writes to `out`.
-    pub fn new(out: W) -> Self {
-        Self { out: Output::new(out), sessions: HashMap::new(), started: 0, begun: false, ended: false }
-    }
-
-    fn process(&mut self, session: &Session) -> &mut Process {
-        let started = &mut self.started;
-        self.sessions.entry(session.name.clone()).or_insert_with(|| {
-            *started = started.wrapping_add(1);
-            Process { picture: Picture::default(), draw: Draw::new(*started), lost: 0 }
-        })
-    }
-
-    /// Where events go, after what belongs before them.
-    fn opened(&mut self) -> Result<(), SinkError> {
-        let buffer = self.out.buffer()?;
-        if !self.begun {
-            self.begun = true;
-            buffer.extend_from_slice(b"[\n");
-            // An event that says nothing, so that every other one has a comma before it.
-            buffer.extend_from_slice(br#"{"ph":"M","name":"trace_format","pid":0,"tid":0,"args":{"unit":"us"}}"#);
-        }
-        Ok(())
+/// What makes spans lie in one another that are no frames: a task with its turns is one, all others are themselves.
+fn asynchronous(span: &Span) -> (&'static str, u64) {
+    let number = span.id.number();
+    match span.kind {
+        SpanKind::Task => ("task", number),
+        SpanKind::Job | SpanKind::Suspension => ("task", span.parent.map_or(number, |task| task.number())),
+        kind => (kind.name(), span.key().unwrap_or(number)),
     }
 }
 
-impl<W: Write + Send> Sink for ChromeSink<W> {
-    fn start(&mut self, session: &Arc<Session>) -> Result<(), SinkError> {
-        self.process(session);
-        Ok(())
-    }
+/// Three decimals, whatever the size.
+fn microseconds(out: &mut Vec<u8>, nanoseconds: u64) {
+    put(out, format_args!("{}.{:03}", nanoseconds / 1000, nanoseconds % 1000));
+}
 
-    /// What options tell is looked up when a span needs it.
-    fn options(&mut self, _: &Arc<Session>, _: &[u8]) -> Result<(), SinkError> {
-        Ok(())
-    }
+fn text(out: &mut Vec<u8>, text: &str) {
+    // Nothing fails that is written to memory.
+    let _ = serde_json::to_writer(out, text);
+}
 
-    /// Events are in the spans that they were made into.
-    fn events(&mut self, _: &Arc<Batch>) -> Result<(), SinkError> {
-        Ok(())
-    }
-
-    /// So are gaps.
-    fn gap(&mut self, _: &Arc<Session>, _: &Gap) -> Result<(), SinkError> {
-        Ok(())
-    }
-
-    fn spans(&mut self, session: &Arc<Session>, spans: &[Span]) -> Result<(), SinkError> {
-        if let Err(error) = self.opened() {
-            let process = self.process(session);
-            process.lost = process.lost.saturating_add(spans.len() as u64);
-            return Err(error);
-        }
-        self.process(session);
-        let (Some(process), buffer) = (self.sessions.get_mut(&session.name), self.out.buffer()?) else { return Ok(()) };
-        let Process { picture, draw, lost } = process;
-        let catalog = session.catalog();
-        for span in spans {
-            picture.add(span, |step| draw.step(session, &catalog, &step, buffer));
-        }
-        draw.lost(session, &catalog, std::mem::take(lost), buffer);
-        // Writing may block, and the collector must be able to enter what it is told meanwhile.
-        drop(catalog);
-        self.out.relieve()
-    }
-
-    fn end(&mut self, session: &Arc<Session>, _: &Ended) -> Result<(), SinkError> {
-        let Some(mut process) = self.sessions.remove(&session.name) else { return Ok(()) };
-        self.opened()?;
-        let Process { picture, draw, lost } = &mut process;
-        let buffer = self.out.buffer()?;
-        let catalog = session.catalog();
-        picture.finish(|step| draw.step(session, &catalog, &step, buffer));
-        draw.lost(session, &catalog, *lost, buffer);
-        drop(catalog);
-        self.out.relieve()
-    }
-
-    fn flush(&mut self) -> Result<(), SinkError> {
-        self.out.flush()
-    }
-
-    fn close(&mut self) -> Result<(), SinkError> {
-        self.opened()?;
-        if !self.ended {
-            self.ended = true;
-            self.out.buffer()?.extend_from_slice(b"\n]\n");
-        }
-        self.flush()
-    }
+fn put(out: &mut Vec<u8>, text: std::fmt::Arguments<'_>) {
+    let _ = out.write_fmt(text);
 }
 
 #[cfg(test)]

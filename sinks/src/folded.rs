@@ -1,13 +1,14 @@
-//! The sink that writes folded stacks.
+//! Spans as folded stacks.
 
-use std::{collections::HashMap, fs::File, io::Write, path::Path, sync::Arc};
+use std::{collections::HashMap, fs::File, io::Write};
 
 use codec::span::{Span, What};
 
 use crate::{
-    Batch, Catalog, Ended, Gap, Session, Sink, SinkError, name,
+    Catalog, Session, SinkError, name,
     output::Output,
     tree::{CallTree, Grouping, Node, Owner},
+    view::{Encoder, ViewSink},
 };
 
 /// How deep a stack is written. What is deeper counts for the last that is.
@@ -17,57 +18,60 @@ const MOST_FRAMES: usize = 512;
 /// `thread;main;work 1234` says for how many nanoseconds `work` itself ran where `main` called it.
 ///
 /// It is written when a session ends. Memory grows with the number of different call paths.
-#[derive(Debug)]
-pub struct FoldedSink<W = File> {
-    out: Output<W>,
-    sessions: HashMap<String, CallTree>,
-    grouping: Grouping,
-}
-
-impl FoldedSink<File> {
-    /// Writes to a new file, or over one that is there.
-    pub fn create(path: &Path) -> Result<Self, SinkError> {
-        let file = File::create(path);
-        let failed = |error| SinkError::from_io(format!("cannot create {}", path.display()), error);
-        file.map(Self::new).map_err(failed)
-    }
-}
+pub type FoldedSink<W = File> = ViewSink<FoldedEncoder, W>;
 
 impl<W: Write> FoldedSink<W> {
-    /// Writes to `out`, a stack for every thread.
-    pub fn new(out: W) -> Self {
-        Self { out: Output::new(out), sessions: HashMap::new(), grouping: Grouping::Threads }
-    }
-
-    /// Tasks have stacks of their own.
+    /// Sets whether tasks have stacks of their own.
     #[must_use]
-    pub fn by(mut self, grouping: Grouping) -> Self {
-        self.grouping = grouping;
-        self
+    pub fn by(self, grouping: Grouping) -> Self {
+        self.options(grouping)
+    }
+}
+
+/// Folds the stacks of one session.
+#[derive(Debug)]
+pub struct FoldedEncoder(CallTree);
+
+impl Encoder for FoldedEncoder {
+    type Options = Grouping;
+
+    fn new(_: u32, grouping: &Grouping) -> Self {
+        Self(CallTree::new(*grouping))
     }
 
-    /// Writes all lines of a tree. The stack is kept as a text that grows and shrinks, since programs recurse deeply.
-    fn write(&mut self, names: &Names, owner: Owner, root: Node<'_>) -> Result<(), SinkError> {
-        let mut path = String::new();
-        push(&mut path, names.owners.get(&owner).map_or("?", |name| name));
-        let mut rest = below(&root, 0, path.len());
-        while let Some(Place { node, depth, length }) = rest.pop() {
-            path.truncate(length);
-            path.push(';');
-            push(&mut path, names.functions.get(node.what()).map_or("?", |name| name));
-            let deepest = depth >= MOST_FRAMES;
-            let time_ns = if deepest { node.total_ns() } else { node.self_ns() };
-            if time_ns > 0 {
-                // Nothing fails that is written to memory.
-                let _ = writeln!(self.out.buffer()?, "{path} {time_ns}");
-                self.out.relieve()?;
-            }
-            if !deepest {
-                rest.append(&mut below(&node, depth, path.len()));
-            }
-        }
+    fn spans<W: Write>(&mut self, _: &Session, spans: &[Span], _: u64, _: &mut Output<W>) -> Result<(), SinkError> {
+        spans.iter().for_each(|span| self.0.add(span));
         Ok(())
     }
+
+    fn end<W: Write>(mut self, session: &Session, _: u64, out: &mut Output<W>) -> Result<(), SinkError> {
+        self.0.finish();
+        let names = Names::new(&session.catalog(), &self.0);
+        self.0.roots().try_for_each(|(owner, root)| write(out, &names, owner, root))
+    }
+}
+
+/// Writes all lines of a tree. The stack is kept as a text that grows and shrinks, since programs recurse deeply.
+fn write<W: Write>(out: &mut Output<W>, names: &Names, owner: Owner, root: Node<'_>) -> Result<(), SinkError> {
+    let mut path = String::new();
+    push(&mut path, names.owners.get(&owner).map_or("?", |name| name));
+    let mut rest = below(&root, 0, path.len());
+    while let Some(Place { node, depth, length }) = rest.pop() {
+        path.truncate(length);
+        path.push(';');
+        push(&mut path, names.functions.get(node.what()).map_or("?", |name| name));
+        let deepest = depth >= MOST_FRAMES;
+        let time_ns = if deepest { node.total_ns() } else { node.self_ns() };
+        if time_ns > 0 {
+            // Nothing fails that is written to memory.
+            let _ = writeln!(out.buffer()?, "{path} {time_ns}");
+            out.relieve()?;
+        }
+        if !deepest {
+            rest.append(&mut below(&node, depth, path.len()));
+        }
+    }
+    Ok(())
 }
 
 /// The names that a tree needs, looked up before anything is written: that may block, and the catalog must be free.
@@ -112,48 +116,6 @@ fn push(path: &mut String, name: &str) {
         c if c.is_control() => ' ',
         c => c,
     }));
-}
-
-impl<W: Write + Send> Sink for FoldedSink<W> {
-    fn start(&mut self, session: &Arc<Session>) -> Result<(), SinkError> {
-        self.sessions.insert(session.name.clone(), CallTree::new(self.grouping));
-        Ok(())
-    }
-
-    fn options(&mut self, _: &Arc<Session>, _: &[u8]) -> Result<(), SinkError> {
-        Ok(())
-    }
-
-    fn events(&mut self, _: &Arc<Batch>) -> Result<(), SinkError> {
-        Ok(())
-    }
-
-    fn gap(&mut self, _: &Arc<Session>, _: &Gap) -> Result<(), SinkError> {
-        Ok(())
-    }
-
-    fn spans(&mut self, session: &Arc<Session>, spans: &[Span]) -> Result<(), SinkError> {
-        if let Some(tree) = self.sessions.get_mut(&session.name) {
-            spans.iter().for_each(|span| tree.add(span));
-        }
-        Ok(())
-    }
-
-    fn end(&mut self, session: &Arc<Session>, _: &Ended) -> Result<(), SinkError> {
-        let Some(mut tree) = self.sessions.remove(&session.name) else { return Ok(()) };
-        tree.finish();
-        let names = Names::new(&session.catalog(), &tree);
-        tree.roots().try_for_each(|(owner, root)| self.write(&names, owner, root))?;
-        self.out.relieve()
-    }
-
-    fn flush(&mut self) -> Result<(), SinkError> {
-        self.out.flush()
-    }
-
-    fn close(&mut self) -> Result<(), SinkError> {
-        self.flush()
-    }
 }
 
 #[cfg(test)]

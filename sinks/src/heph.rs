@@ -64,9 +64,9 @@ impl<W: Write> HephSink<W> {
 
     /// Tells of what was lost here before.
     fn pay(&mut self) -> Result<(), SinkError> {
-        while let Some((session, gap)) = self.out.next_owed() {
+        while let Some((session, gap)) = self.out.next_unreported() {
             if let Err(error) = self.write_gap(&session, &gap) {
-                self.out.owe_still(session, gap);
+                self.out.put_back(session, gap);
                 return Err(error);
             }
         }
@@ -115,7 +115,7 @@ impl<W: Write + Send> Sink for HephSink<W> {
         if gap.cause.agent_reason().is_some() {
             return Ok(());
         }
-        self.out.owe(session, gap.clone());
+        self.out.add_unreported(session, gap.clone());
         self.pay()?;
         self.out.relieve()
     }

@@ -1,32 +1,32 @@
 //! Where a trace goes: the contract of a sink, and the sinks.
 //!
-//! A collector tells every sink the same story in the same order: a session started, options arrived, events
-//! arrived, some are missing, the session ended. What each call and each answer means is said at [`Sink`].
+//! A collector calls every sink in the same order: a session started, options arrived, events arrived, some are
+//! missing, the session ended. [`Sink`] says what each call and each answer means.
 
 #![forbid(unsafe_code)]
 
 mod chrome;
 pub mod disk;
-mod events;
 mod folded;
-mod held;
 mod heph;
 mod line;
+mod lines;
 mod names;
 mod nest;
+mod open_spans;
 mod output;
 mod parquet;
 mod perfetto;
 mod picture;
 mod probe;
-mod said;
 mod sink;
-mod spans;
 #[cfg(test)]
 mod spans_for_tests;
 pub mod tree;
+mod view;
 
-use collector_core::{Budget, cut, shorten};
+use codec::text::{cut, shorten};
+use collector_core::Budget;
 
 /// What the contract speaks of.
 pub use collector_core::{
@@ -37,10 +37,10 @@ pub use collector_core::{
 pub use self::parquet::{SPAN_COLUMNS, SpanColumn, SpanTable};
 pub use chrome::ChromeSink;
 pub use disk::{DiskCounters, DiskOptions, DiskSink};
-pub use events::EventsSink;
 pub use folded::FoldedSink;
 pub use heph::{HephCompatSink, HephSink, Packer};
+pub use line::{Line, span_line};
+pub use lines::LineSink;
 pub use names::{KnownName, NameCache, Named, demangle, name, name_of};
 pub use perfetto::PerfettoSink;
 pub use sink::{Sink, SinkError};
-pub use spans::{SpansSink, span_line};

@@ -2,11 +2,21 @@
 
 use std::io::Write;
 
-use crate::{Ended, Session};
+use codec::{
+    SessionNs, StreamId,
+    heph::{Attributes, Event, Stamp, Value},
+    profile::{FunctionEvent, Message, Registers, RuntimeEvent},
+    span::{More, Span, SpanId, SpanKind},
+};
+
+use crate::{Catalog, Ended, Gap, NameCache, Session};
+
+const HEX: [u8; 16] = *b"0123456789abcdef";
 
 /// A line that is being written: the object is open, and something is in it.
-pub(crate) struct Line<'b> {
-    pub(crate) to: &'b mut Vec<u8>,
+#[derive(Debug)]
+pub struct Line<'b> {
+    to: &'b mut Vec<u8>,
 }
 
 impl<'b> Line<'b> {
@@ -44,45 +54,54 @@ impl<'b> Line<'b> {
         line.close();
     }
 
-    /// The start of a line of this type.
-    pub(crate) fn start(to: &'b mut Vec<u8>, kind: &str, session: &str) -> Self {
-        to.extend_from_slice(b"{\"type\":");
-        let mut line = Self { to };
-        line.quoted(kind);
+    /// Starts a line of this type of a session.
+    fn start(to: &'b mut Vec<u8>, kind: &str, session: &str) -> Self {
+        let mut line = Self::of_type(to, kind);
         line.text("session", session);
         line
     }
 
-    pub(crate) fn close(self) {
+    /// Starts a line of this type.
+    pub fn of_type(to: &'b mut Vec<u8>, kind: &str) -> Self {
+        to.extend_from_slice(b"{\"type\":");
+        let mut line = Self { to };
+        line.quoted(kind);
+        line
+    }
+
+    /// Ends the line.
+    pub fn close(self) {
         self.to.extend_from_slice(b"}\n");
     }
 
-    pub(crate) fn text(&mut self, name: &str, value: &str) {
+    /// Adds a text.
+    pub fn text(&mut self, name: &str, value: &str) {
         self.name(name);
         self.quoted(value);
     }
 
-    pub(crate) fn number(&mut self, name: &str, value: u64) {
+    /// Adds a number.
+    pub fn number(&mut self, name: &str, value: u64) {
         self.name(name);
         self.integer(value);
     }
 
     /// The names are ours, and need no escapes.
-    pub(crate) fn name(&mut self, name: &str) {
+    fn name(&mut self, name: &str) {
         self.to.extend_from_slice(b",\"");
         self.to.extend_from_slice(name.as_bytes());
         self.to.extend_from_slice(b"\":");
     }
 
-    pub(crate) fn quoted(&mut self, text: &str) {
+    fn quoted(&mut self, text: &str) {
         let _ = serde_json::to_writer(&mut *self.to, text);
     }
 
-    pub(crate) fn integer(&mut self, value: impl Into<serde_json::Number>) {
+    fn integer(&mut self, value: impl Into<serde_json::Number>) {
         let _ = serde_json::to_writer(&mut *self.to, &value.into());
     }
 
-    pub(crate) fn list<T>(&mut self, values: impl IntoIterator<Item = T>, mut write: impl FnMut(&mut Self, T)) {
+    fn list<T>(&mut self, values: impl IntoIterator<Item = T>, mut write: impl FnMut(&mut Self, T)) {
         self.to.push(b'[');
         for (at, value) in values.into_iter().enumerate() {
             if at > 0 {
@@ -93,12 +112,255 @@ impl<'b> Line<'b> {
         self.to.push(b']');
     }
 
-    pub(crate) fn float(&mut self, value: f64) {
+    fn float(&mut self, value: f64) {
         if value.is_finite() {
             // Nothing that is written to memory fails.
             let _ = serde_json::to_writer(&mut *self.to, &value);
         } else {
             let _ = write!(self.to, "\"{value}\"");
         }
+    }
+}
+
+/// Events and gaps.
+impl Line<'_> {
+    /// What is missing.
+    pub(crate) fn gap(to: &mut Vec<u8>, session: &Session, gap: &Gap) {
+        let mut line = Line::start(to, "gap", &session.name);
+        line.number("stream", gap.stream.0.into());
+        line.number("position", gap.first.0);
+        line.number("count", gap.count);
+        line.text("cause", gap.cause.as_str());
+        line.close();
+    }
+
+    /// What all events of a session start with.
+    pub(crate) fn start_of_events(session: &Session) -> Vec<u8> {
+        let mut start = Vec::new();
+        Line::start(&mut start, "event", &session.name);
+        start
+    }
+
+    /// An event. What is no event leaves no line.
+    pub(crate) fn event(
+        to: &mut Vec<u8>,
+        start: &[u8],
+        stream: StreamId,
+        position: u64,
+        message: &Message<'_>,
+        catalog: &Catalog,
+    ) {
+        let (stamp, kind) = match message {
+            Message::Function(event) => (&event.stamp, event.kind.description()),
+            Message::Runtime(event) => (&event.stamp, "runtime"),
+            Message::Event(event) => (&event.stamp, "event"),
+            Message::Run(_) | Message::Option(_) | Message::Metadata(_) | Message::BadOption { .. } => return,
+        };
+        to.extend_from_slice(start);
+        let mut line = Line { to };
+        line.number("stream", stream.0.into());
+        line.number("position", position);
+        line.stamp(stamp);
+        line.name("kind");
+        line.quoted(kind);
+        match message {
+            Message::Function(event) => line.function(event, catalog),
+            Message::Runtime(event) => line.runtime(event),
+            Message::Event(Event { description, attributes, .. }) => {
+                line.text("description", description);
+                line.attributes(*attributes);
+            }
+            _ => {}
+        }
+        line.close();
+    }
+
+    fn stamp(&mut self, stamp: &Stamp) {
+        if stamp.substream.0 != 0 {
+            self.number("substream", stamp.substream.0);
+        }
+        self.number("start_ns", stamp.start.0);
+        self.number("end_ns", stamp.end.0);
+    }
+
+    fn function(&mut self, event: &FunctionEvent<'_>, catalog: &Catalog) {
+        if let Some(function) = event.function {
+            if let Some(name) = catalog.function_name(function) {
+                self.text("function", name);
+            }
+            if let Some(path) = catalog.module_path(function.module()) {
+                self.text("module", path);
+            }
+            self.name("fn");
+            let _ = write!(self.to, "\"{function}\"");
+        }
+        if let Some(ip) = event.ip {
+            self.number("ip", ip);
+        }
+        self.number("depth", event.depth.into());
+        if let Some(detail) = &event.detail {
+            self.detail(detail.registers(), detail.stack().iter().flat_map(u64::to_le_bytes));
+        }
+        self.attributes(event.extra);
+    }
+
+    /// Adds registers, and the bytes of a stack unless there are none.
+    pub fn detail(&mut self, registers: Registers, stack: impl IntoIterator<Item = u8>) {
+        self.name("registers");
+        self.list(registers.to_words(), |line, word| line.integer(word));
+        let mut stack = stack.into_iter().peekable();
+        if stack.peek().is_some() {
+            self.name("stack");
+            self.to.push(b'"');
+            self.to.extend(stack.flat_map(|byte| [HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 15)]]));
+            self.to.push(b'"');
+        }
+    }
+
+    fn runtime(&mut self, event: &RuntimeEvent<'_>) {
+        self.text("function", event.function);
+        self.text("phase", event.phase.description());
+        self.attributes(event.keys);
+    }
+
+    /// Adds attributes, unless there are none.
+    pub fn attributes(&mut self, attributes: Attributes<'_>) {
+        if attributes.iter().next().is_some() {
+            self.name("attributes");
+            self.object(attributes);
+        }
+    }
+
+    /// Attributes as an object that stands alone.
+    pub fn of_attributes(attributes: Attributes<'_>) -> String {
+        let mut to = Vec::new();
+        Line { to: &mut to }.object(attributes);
+        String::from_utf8(to).unwrap_or_default()
+    }
+
+    fn object(&mut self, attributes: Attributes<'_>) {
+        self.to.push(b'{');
+        for (at, attribute) in attributes.iter().enumerate() {
+            if at > 0 {
+                self.to.push(b',');
+            }
+            self.quoted(attribute.name);
+            self.to.push(b':');
+            self.value(&attribute.value);
+        }
+        self.to.push(b'}');
+    }
+
+    fn value(&mut self, value: &Value<'_>) {
+        match *value {
+            Value::U64(value) => self.integer(value),
+            Value::I64(value) => self.integer(value),
+            Value::F64(value) => self.float(value),
+            Value::Str(value) => self.quoted(value),
+            Value::U64s(values) => self.list(values.iter(), |line, value| line.integer(value)),
+            Value::I64s(values) => self.list(values.iter(), |line, value| line.integer(value)),
+            Value::F64s(values) => self.list(values.iter(), |line, value| line.float(value)),
+            Value::Strs(values) => self.list(values.iter(), |line, value| line.quoted(value)),
+        }
+    }
+}
+
+/// Writes the line of a span. What a span does not have is left out.
+pub fn span_line(to: &mut Vec<u8>, session: &str, catalog: &Catalog, names: &mut NameCache, span: &Span) {
+    let mut line = Line::start(to, "span", session);
+    line.number("id", span.id.number());
+    line.word("kind", span.kind.name());
+    line.word("runtime", span.kind.runtime().name());
+    line.word("status", span.status.name());
+    if let Some(reason) = span.reason {
+        line.word("reason", reason.name());
+    }
+    let name = names.of(catalog, span);
+    line.text("function", &name.pretty);
+    if let Some(raw) = name.raw.as_deref().filter(|raw| *raw != &*name.pretty) {
+        line.text("symbol", raw);
+    }
+    if let Some(module) = &name.module {
+        line.text("module", module);
+    }
+    line.maybe("key", span.key());
+    line.maybe("parent", span.parent.map(SpanId::number));
+    line.maybe("twin", span.twin.map(SpanId::number));
+    line.number("thread", span.stream.0.into());
+    if span.substream.0 != 0 {
+        line.number("task", span.substream.0);
+    }
+    if span.kind == SpanKind::Frame {
+        line.number("depth", span.depth.into());
+    }
+    line.number("start_ns", span.start.0);
+    line.maybe("end_ns", span.end.map(|end| end.0));
+    line.maybe("duration_ns", span.duration());
+    if let Some(more) = &span.more {
+        line.more(more, catalog);
+    }
+    if span.flags.0 != 0 {
+        line.name("flags");
+        line.list(span.flags.names(), Line::quoted);
+    }
+    line.close();
+}
+
+/// Spans.
+impl Line<'_> {
+    /// Spans that could not be written.
+    pub(crate) fn lost_spans(to: &mut Vec<u8>, session: &str, spans: u64) {
+        let mut line = Line::start(to, "lost", session);
+        line.number("spans", spans);
+        line.close();
+    }
+
+    fn more(&mut self, more: &More, catalog: &Catalog) {
+        let time = |time: Option<SessionNs>| time.map(|time| time.0);
+        let stream = |stream: Option<StreamId>| stream.map(|stream| stream.0.into());
+        if more.threads.len() > 1 {
+            self.name("threads");
+            self.list(&more.threads, |line, stream| line.integer(stream.0));
+        }
+        self.maybe("end_thread", stream(more.end_stream));
+        self.maybe("created_ns", time(more.created));
+        self.maybe("latency_ns", more.latency);
+        if more.suspensions > 0 {
+            self.number("suspended_ns", more.suspended);
+            self.number("suspensions", more.suspensions.into());
+        }
+        self.maybe("creator", stream(more.creator));
+        self.maybe("origin", more.origin.map(SpanId::number));
+        self.maybe("queue", more.queue);
+        if let Some(label) = more.queue.and_then(|queue| catalog.queue_label(queue)) {
+            self.text("queue_label", label);
+        }
+        self.maybe("group", more.group);
+        self.maybe("joiner", stream(more.joiner));
+        self.maybe("join_latency_ns", more.join_latency);
+        if let Some(ending) = more.ending {
+            self.word("ending", ending.name());
+        }
+        self.maybe("argument", more.argument);
+        self.maybe("result", more.result);
+        self.maybe("level", Some(more.level.into()).filter(|level| *level > 0));
+        self.maybe("resumed_ns", time(more.resumed));
+        if let Some(cause) = &more.cause {
+            self.text("cause", cause);
+        }
+    }
+
+    fn maybe(&mut self, name: &str, value: Option<u64>) {
+        if let Some(value) = value {
+            self.number(name, value);
+        }
+    }
+
+    /// A word of ours, which needs no escapes.
+    fn word(&mut self, name: &str, word: &str) {
+        self.name(name);
+        self.to.push(b'"');
+        self.to.extend_from_slice(word.as_bytes());
+        self.to.push(b'"');
     }
 }

@@ -38,7 +38,7 @@ pub(crate) enum Edge {
 
 /// A begin or an end, to be written on a lane of its track. Lane 0 is the track itself.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Step<T> {
+pub struct Step<T> {
     pub(crate) edge: Edge,
     pub(crate) track: T,
     pub(crate) lane: usize,

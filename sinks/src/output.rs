@@ -10,26 +10,31 @@ use crate::{Batch, Gap, Session, SinkError};
 
 /// Collects bytes and writes them, many at a time. What could not be written waits, and goes on at the very byte.
 #[derive(Debug)]
-pub(crate) struct Output<W> {
+pub struct Output<W> {
     out: W,
     pending: Vec<u8>,
     closed: bool,
-    /// Gaps that nobody was told of yet, in the order in which they come.
-    owed: VecDeque<(Arc<Session>, Gap)>,
+    /// Gaps that no line or packet reports yet, in the order in which they come.
+    unreported: VecDeque<(Arc<Session>, Gap)>,
 }
 
 /// With this much, it is written.
 const FLUSH_BYTES: usize = 64 << 10;
 /// With this much, nothing more is taken while nothing can be written.
 const STUCK_BYTES: usize = 4 << 20;
-/// How many gaps are remembered to be told. Beyond that they are not.
-const MOST_OWED: usize = 65_536;
+/// How many gaps are remembered until they can be reported. Beyond that they are not.
+const MOST_UNREPORTED: usize = 65_536;
 
 const CAUSE: &str = "collector:output-error";
 
 impl<W: Write> Output<W> {
     pub(crate) fn new(out: W) -> Self {
-        Self { out, pending: Vec::new(), closed: false, owed: VecDeque::new() }
+        Self::starting_with(out, b"")
+    }
+
+    /// An output that starts with these bytes.
+    pub(crate) fn starting_with(out: W, head: &[u8]) -> Self {
+        Self { out, pending: head.to_vec(), closed: false, unreported: VecDeque::new() }
     }
 
     /// Where to put bytes, unless it cannot take any. What was put there is whole packets or lines.
@@ -81,33 +86,33 @@ impl<W: Write> Output<W> {
     pub(crate) fn lose(&mut self, batch: &Batch) {
         for run in &batch.runs {
             let (stream, first, count) = (run.stream, run.first, run.events.into());
-            self.owe(&batch.session, Gap { stream, first, count, cause: CAUSE.into() });
+            self.add_unreported(&batch.session, Gap { stream, first, count, cause: CAUSE.into() });
         }
     }
 
-    /// A gap is to be told before anything else is written.
-    pub(crate) fn owe(&mut self, session: &Arc<Session>, gap: Gap) {
-        let room = self.owed.len() < MOST_OWED;
-        let mut latest = self.owed.iter_mut().rev().take(64);
+    /// A gap is to be reported before anything else is written.
+    pub(crate) fn add_unreported(&mut self, session: &Arc<Session>, gap: Gap) {
+        let room = self.unreported.len() < MOST_UNREPORTED;
+        let mut latest = self.unreported.iter_mut().rev().take(64);
         match latest.find(|(owner, known)| Arc::ptr_eq(owner, session) && known.stream == gap.stream) {
             Some((_, known))
                 if known.first.0.checked_add(known.count) == Some(gap.first.0) && known.cause == gap.cause =>
             {
                 known.count = known.count.saturating_add(gap.count);
             }
-            _ if room => self.owed.push_back((Arc::clone(session), gap)),
+            _ if room => self.unreported.push_back((Arc::clone(session), gap)),
             _ => {}
         }
     }
 
-    /// The first gap that is to be told.
-    pub(crate) fn next_owed(&mut self) -> Option<(Arc<Session>, Gap)> {
-        self.owed.pop_front()
+    /// The first gap that is to be reported.
+    pub(crate) fn next_unreported(&mut self) -> Option<(Arc<Session>, Gap)> {
+        self.unreported.pop_front()
     }
 
-    /// The gap could not be told yet.
-    pub(crate) fn owe_still(&mut self, session: Arc<Session>, gap: Gap) {
-        self.owed.push_front((session, gap));
+    /// The gap could not be reported yet.
+    pub(crate) fn put_back(&mut self, session: Arc<Session>, gap: Gap) {
+        self.unreported.push_front((session, gap));
     }
 }
 
@@ -118,7 +123,7 @@ mod tests {
     use codec::{Position, StreamId};
 
     use super::*;
-    use crate::{Catalog, CatalogLimits, EventsSink, HephSink, Run, Sink};
+    use crate::{Catalog, CatalogLimits, HephSink, LineSink, Run, Sink};
 
     /// Takes all, or nothing while it is full.
     #[derive(Clone, Default)]
@@ -137,13 +142,13 @@ mod tests {
         }
     }
 
-    /// So many streams lose events that telling it fills the buffer again before all is told.
+    /// So many streams lose events that reporting it fills the buffer again before all is reported.
     #[test]
-    fn what_is_owed_stays_owed_until_it_is_told() {
+    fn a_gap_stays_unreported_until_it_is_written() {
         const STREAMS: u32 = 60_000;
         type Make = fn(Full) -> Box<dyn Sink>;
         let sinks: [(Make, &str); 2] =
-            [(|out| Box::new(HephSink::new(out)), "drops"), (|out| Box::new(EventsSink::new(out)), "\"gap\"")];
+            [(|out| Box::new(HephSink::new(out)), "drops"), (|out| Box::new(LineSink::events(out)), "\"gap\"")];
         for (make, mark) in sinks {
             let out = Full::default();
             let mut sink = make(out.clone());
@@ -175,7 +180,7 @@ mod tests {
             sink.close().expect("there is room");
             let bytes = out.0.lock().expect("nobody panicked").clone();
             let found = bytes.windows(mark.len()).filter(|window| *window == mark.as_bytes()).count();
-            assert_eq!(found, (STREAMS + filled + 1) as usize, "every gap is told once");
+            assert_eq!(found, (STREAMS + filled + 1) as usize, "every gap is reported once");
         }
     }
 }

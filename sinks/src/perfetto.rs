@@ -1,121 +1,360 @@
-//! The sink that writes a trace for Perfetto.
+//! Spans as a Perfetto trace: a protocol buffer that <https://ui.perfetto.dev> and `trace_processor` open.
 
 mod fields;
 mod intern;
-mod paint;
 mod proto;
 
-use std::{collections::HashMap, fs::File, io::Write, path::Path, sync::Arc};
+use std::{collections::HashMap, fs::File, sync::Arc};
 
-use codec::span::Span;
+use codec::{
+    SessionNs, StreamId,
+    span::{Span, SpanKind, What},
+};
 
-use crate::{Batch, Ended, Gap, Session, Sink, SinkError, output::Output, picture::Picture};
-use paint::Paint;
+use crate::{
+    Catalog, NameCache, Session,
+    nest::{Edge, Step},
+    picture::{self, Arrow, Drawing, Note, Point, StepEncoder, Track},
+    view::ViewSink,
+};
+use fields::{annotation, clock, defaults, event, packet, process, thread, trace, track as descriptor};
+use intern::{Intern, TextKind};
+use proto::Message;
 
-/// Writes spans as a Perfetto trace: a protocol buffer that <https://ui.perfetto.dev> and `trace_processor` open.
+/// Writes spans as a Perfetto trace.
 ///
-/// A session is a process. Its threads have tracks with what they called, and with what is missing of them; so have
-/// its tasks and its dispatch queues. Arrows lead from where something was created, submitted or suspended to where it
-/// started or went on. What is cut off by a kill loses no more than its last packet.
+/// A session is a process. Each thread has a track with its calls and a track with its gaps; tasks and dispatch queues
+/// have tracks too. Arrows lead from where something was created, submitted or suspended to where it started or
+/// resumed. A file that is cut off by a kill lacks no more than its last packet.
+pub type PerfettoSink<W = File> = ViewSink<Drawing<PerfettoEncoder>, W>;
+
+/// How many tracks are remembered. Beyond that, all are described anew.
+const MOST_TRACKS: usize = 1 << 20;
+/// What stands for the ids of processes and threads that are not known.
+const UNKNOWN_ID: u64 = 1 << 30;
+
+/// Encodes the packets of one session. It knows what was written, so that the next packet can refer to it.
 #[derive(Debug)]
-pub struct PerfettoSink<W = File> {
-    out: Output<W>,
-    sessions: HashMap<String, Process>,
-    /// How many sessions there were: each has a number.
-    started: u32,
+pub struct PerfettoEncoder {
+    /// The session's number in the file, from 1: its packets are a sequence.
+    number: u32,
+    begun: bool,
+    /// What is added to times: the clock at the session's zero.
+    zero_ns: u64,
+    clock_written: bool,
+    pid: u64,
+    process_written: bool,
+    next_track: u32,
+    tracks: HashMap<(Track, usize), u64>,
+    /// The ids and names of threads, as they were written.
+    threads: HashMap<StreamId, (u64, Box<str>)>,
+    names: NameCache,
+    intern: Intern,
+    event: Message,
+    packet: Message,
 }
 
-/// A session that goes on.
-#[derive(Debug)]
-struct Process {
-    picture: Picture,
-    paint: Paint,
-    /// Spans that could not be written, and of which nothing was told yet.
-    lost: u64,
-}
-
-impl PerfettoSink<File> {
-    /// Writes to a new file, or over one that is there.
-    pub fn create(path: &Path) -> Result<Self, SinkError> {
-        let file = File::create(path);
-        let failed = |error| SinkError::from_io(format!("cannot create {}", path.display()), error);
-        file.map(Self::new).map_err(failed)
-    }
-}
-
-impl<W: Write> PerfettoSink<W> {
-    /// Writes to `out`.
-    pub fn new(out: W) -> Self {
-        Self { out: Output::new(out), sessions: HashMap::new(), started: 0 }
-    }
-
-    fn process(&mut self, session: &Session) -> &mut Process {
-        let started = &mut self.started;
-        self.sessions.entry(session.name.clone()).or_insert_with(|| {
-            *started = started.wrapping_add(1);
-            Process { picture: Picture::default(), paint: Paint::new(*started), lost: 0 }
-        })
-    }
-}
-
-impl<W: Write + Send> Sink for PerfettoSink<W> {
-    fn start(&mut self, session: &Arc<Session>) -> Result<(), SinkError> {
-        self.process(session);
-        Ok(())
-    }
-
-    /// What options tell is looked up when a span needs it.
-    fn options(&mut self, _: &Arc<Session>, _: &[u8]) -> Result<(), SinkError> {
-        Ok(())
-    }
-
-    /// Events are in the spans that they were made into.
-    fn events(&mut self, _: &Arc<Batch>) -> Result<(), SinkError> {
-        Ok(())
-    }
-
-    /// So are gaps.
-    fn gap(&mut self, _: &Arc<Session>, _: &Gap) -> Result<(), SinkError> {
-        Ok(())
-    }
-
-    fn spans(&mut self, session: &Arc<Session>, spans: &[Span]) -> Result<(), SinkError> {
-        if let Err(error) = self.out.buffer().map(drop) {
-            let process = self.process(session);
-            process.lost = process.lost.saturating_add(spans.len() as u64);
-            return Err(error);
+impl StepEncoder for PerfettoEncoder {
+    fn new(number: u32) -> Self {
+        Self {
+            number,
+            begun: false,
+            zero_ns: 0,
+            clock_written: false,
+            pid: 0,
+            process_written: false,
+            next_track: 0,
+            tracks: HashMap::new(),
+            threads: HashMap::new(),
+            names: NameCache::new(),
+            intern: Intern::default(),
+            event: Message::new(),
+            packet: Message::new(),
         }
-        self.process(session);
-        let (Some(process), buffer) = (self.sessions.get_mut(&session.name), self.out.buffer()?) else { return Ok(()) };
-        let Process { picture, paint, lost } = process;
-        let catalog = session.catalog();
-        for span in spans {
-            picture.add(span, |step| paint.step(session, &catalog, &step, buffer));
+    }
+
+    /// Writes a begin or an end.
+    fn step(&mut self, session: &Session, catalog: &Catalog, step: &Step<Track>, out: &mut Vec<u8>) {
+        self.prepare(session, catalog, out);
+        let span = &step.span;
+        let Some(track) = self.track(catalog, step.track, step.lane, span, out) else { return };
+        if step.edge == Edge::End {
+            self.event.clear();
+            self.event.number(event::TYPE, event::SLICE_END).number(event::TRACK_UUID, track);
+            self.write_event(span.end.unwrap_or(span.start), out);
+            if span.kind == SpanKind::Task {
+                self.tracks.remove(&(step.track, step.lane));
+            }
+            return;
         }
-        paint.lost(session, &catalog, std::mem::take(lost), buffer);
-        // Writing may block, and the collector must be able to enter what it is told meanwhile.
-        drop(catalog);
-        self.out.relieve()
+        let arrows: Vec<Arrow> = picture::arrows(span).collect();
+        for arrow in &arrows {
+            self.point(catalog, &arrow.from, event::FLOW_IDS, arrow.id, span, out);
+        }
+        self.begin(catalog, span, track);
+        for arrow in arrows.iter().filter(|arrow| arrow.through) {
+            let ends_here = arrow.to.is_none();
+            let field = if ends_here { event::TERMINATING_FLOW_IDS } else { event::FLOW_IDS };
+            let id = self.flow(arrow.id);
+            self.event.fixed(field, id);
+        }
+        self.write_event(span.start, out);
+        for (arrow, to) in arrows.iter().filter_map(|arrow| Some((arrow, arrow.to?))) {
+            self.point(catalog, &to, event::TERMINATING_FLOW_IDS, arrow.id, span, out);
+        }
     }
 
-    fn end(&mut self, session: &Arc<Session>, _: &Ended) -> Result<(), SinkError> {
-        let Some(mut process) = self.sessions.remove(&session.name) else { return Ok(()) };
-        let Process { picture, paint, lost } = &mut process;
-        let buffer = self.out.buffer()?;
-        let catalog = session.catalog();
-        picture.finish(|step| paint.step(session, &catalog, &step, buffer));
-        paint.lost(session, &catalog, *lost, buffer);
-        paint.finish(session, &catalog, buffer);
-        drop(catalog);
-        self.out.relieve()
+    /// Writes an event that counts the spans that could not be written.
+    fn lost(&mut self, session: &Session, catalog: &Catalog, count: u64, out: &mut Vec<u8>) {
+        if count == 0 {
+            return;
+        }
+        self.prepare(session, catalog, out);
+        let Some(process) = self.tracks.get(&(Track::Process, 0)).copied() else { return };
+        self.start_event(event::INSTANT, process, "spans that could not be written", "gap");
+        self.note("count", &Note::Number(count));
+        self.write_event(SessionNs(0), out);
     }
 
-    fn flush(&mut self) -> Result<(), SinkError> {
-        self.out.flush()
+    /// Writes what became known of the process and its threads after they were first described.
+    fn finish(&mut self, session: &Session, catalog: &Catalog, out: &mut Vec<u8>) {
+        self.prepare(session, catalog, out);
+        let renamed: Vec<StreamId> = self
+            .threads
+            .iter()
+            .filter(|(stream, (tid, name))| {
+                catalog.thread(**stream).is_some_and(|known| known.os_id == *tid && known.name != *name)
+            })
+            .map(|(stream, _)| *stream)
+            .collect();
+        for stream in renamed {
+            if let Some(uuid) = self.tracks.get(&(Track::Thread(stream), 0)).copied() {
+                self.describe_thread(catalog, stream, uuid, out);
+            }
+        }
+    }
+}
+
+impl PerfettoEncoder {
+    /// Writes what every packet depends on: the start of the sequence, the clocks and the process.
+    fn prepare(&mut self, session: &Session, catalog: &Catalog, out: &mut Vec<u8>) {
+        if !self.begun {
+            self.zero_ns = catalog.clock().map_or(0, |clock| clock.zero_ns);
+            self.pid = catalog.session().map_or(UNKNOWN_ID + u64::from(self.number), |known| known.pid.into());
+        }
+        if !self.begun || self.intern.is_full() {
+            self.intern = Intern::default();
+            self.clear_state(out);
+            self.begun = true;
+        }
+        let zero = catalog.clock().filter(|clock| clock.zero_ns == self.zero_ns && !self.clock_written);
+        if let Some((zero, epoch)) = zero.zip(catalog.epoch()) {
+            self.clock_written = true;
+            let (mut snapshot, mut one) = (Message::new(), Message::new());
+            one.number(clock::CLOCK_ID, clock::BOOTTIME).number(clock::TIMESTAMP, zero.zero_ns);
+            snapshot.message(clock::CLOCKS, &one);
+            one.clear();
+            one.number(clock::CLOCK_ID, clock::REALTIME).number(clock::TIMESTAMP, epoch.unix_ns);
+            snapshot.message(clock::CLOCKS, &one);
+            self.packet.message(packet::CLOCK_SNAPSHOT, &snapshot);
+            self.write_packet(out);
+        }
+        let known = catalog.session().is_some_and(|known| u64::from(known.pid) == self.pid);
+        if self.tracks.is_empty() || (known && !self.process_written) {
+            self.process_written = known;
+            let next = self.new_uuid();
+            let uuid = *self.tracks.entry((Track::Process, 0)).or_insert(next);
+            self.describe_process(session, catalog, uuid, out);
+        }
     }
 
-    fn close(&mut self) -> Result<(), SinkError> {
-        self.flush()
+    /// Makes the reader forget what was interned, and repeats the defaults of all packets.
+    fn clear_state(&mut self, out: &mut Vec<u8>) {
+        let mut all = Message::new();
+        all.number(defaults::TIMESTAMP_CLOCK_ID, clock::BOOTTIME);
+        self.packet.clear();
+        self.packet
+            .number(packet::TRUSTED_PACKET_SEQUENCE_ID, self.number.into())
+            .number(packet::SEQUENCE_FLAGS, packet::CLEARED)
+            .message(packet::TRACE_PACKET_DEFAULTS, &all);
+        if !self.begun {
+            self.packet.number(packet::FIRST_PACKET_ON_SEQUENCE, 1);
+        }
+        self.packet.write(trace::PACKET, out);
+        self.packet.clear();
+    }
+
+    /// The id of a track, described if it was not.
+    fn track(&mut self, catalog: &Catalog, track: Track, lane: usize, span: &Span, out: &mut Vec<u8>) -> Option<u64> {
+        if let Some(uuid) = self.tracks.get(&(track, lane)) {
+            return Some(*uuid);
+        }
+        if self.tracks.len() >= MOST_TRACKS {
+            self.tracks.retain(|(track, _), _| *track == Track::Process);
+        }
+        let (parent, name) = match track {
+            Track::Thread(_) if lane > 0 => (track, "other stacks".into()),
+            Track::Process | Track::Thread(_) => (Track::Process, String::new()),
+            Track::Gaps(stream) => (Track::Thread(stream), "gaps".into()),
+            Track::Threads => (Track::Process, "threads".into()),
+            Track::Queues => (Track::Process, "dispatch queues".into()),
+            Track::Queue(queue) => match catalog.queue_label(queue).filter(|label| !label.is_empty()) {
+                Some(label) => (Track::Queues, format!("{label} {queue:#x}")),
+                None => (Track::Queues, format!("queue {queue:#x}")),
+            },
+            Track::Blocks => (Track::Queues, "unknown queue".into()),
+            Track::Groups => (Track::Process, "dispatch groups".into()),
+            Track::Tasks => (Track::Process, "tasks".into()),
+            Track::Task(id) => {
+                let task = Some(span.substream.0).filter(|task| *task != 0).or(span.key());
+                (Track::Tasks, format!("task {:#x}", task.unwrap_or(id.number())))
+            }
+            Track::Jobs => (Track::Process, "jobs of unknown tasks".into()),
+            Track::Callbacks => (Track::Process, "callbacks".into()),
+        };
+        let parent = self.track(catalog, parent, 0, span, out)?;
+        let uuid = self.new_uuid();
+        self.tracks.insert((track, lane), uuid);
+        match (track, lane) {
+            (Track::Thread(stream), 0) => self.describe_thread(catalog, stream, uuid, out),
+            _ => {
+                let mut message = Message::new();
+                message.number(descriptor::UUID, uuid).number(descriptor::PARENT_UUID, parent);
+                message.text(descriptor::NAME, &name);
+                self.packet.message(packet::TRACK_DESCRIPTOR, &message);
+                self.write_packet(out);
+            }
+        }
+        Some(uuid)
+    }
+
+    /// Ids are small, since every event carries one; those of different sessions differ.
+    fn new_uuid(&mut self) -> u64 {
+        self.next_track = self.next_track.wrapping_add(1);
+        u64::from(self.number.wrapping_sub(1)) << 32 | u64::from(self.next_track)
+    }
+
+    fn describe_process(&mut self, session: &Session, catalog: &Catalog, uuid: u64, out: &mut Vec<u8>) {
+        let (mut inner, mut message) = (Message::new(), Message::new());
+        inner.number(process::PID, self.pid & 0x7fff_ffff);
+        match catalog.session() {
+            Some(known) => {
+                inner.text(process::CMDLINE, &known.executable);
+                let mut name = known.executable.to_string();
+                for argument in &known.arguments {
+                    inner.text(process::CMDLINE, argument);
+                    name.push(' ');
+                    name.push_str(argument);
+                }
+                inner.text(process::PROCESS_NAME, &name);
+            }
+            None => {
+                inner.text(process::PROCESS_NAME, &session.name);
+            }
+        }
+        message.number(descriptor::UUID, uuid).message(descriptor::PROCESS, &inner);
+        self.packet.message(packet::TRACK_DESCRIPTOR, &message);
+        self.write_packet(out);
+    }
+
+    fn describe_thread(&mut self, catalog: &Catalog, stream: StreamId, uuid: u64, out: &mut Vec<u8>) {
+        let (mut inner, mut message) = (Message::new(), Message::new());
+        let known = catalog.thread(stream);
+        let tid = known.map_or(UNKNOWN_ID + u64::from(stream.0), |known| known.os_id);
+        let name = known.map_or("", |known| &*known.name);
+        inner.number(thread::PID, self.pid & 0x7fff_ffff).number(thread::TID, tid);
+        if !name.is_empty() {
+            inner.text(thread::THREAD_NAME, name);
+        }
+        self.threads.insert(stream, (tid, name.into()));
+        message.number(descriptor::UUID, uuid).message(descriptor::THREAD, &inner);
+        self.packet.message(packet::TRACK_DESCRIPTOR, &message);
+        self.write_packet(out);
+    }
+
+    /// The begin of a span, but for its arrows.
+    fn begin(&mut self, catalog: &Catalog, span: &Span, track: u64) {
+        let (name, symbol) = self.name(catalog, span);
+        self.start_named(event::SLICE_BEGIN, track, name, span.kind.name());
+        if let Some(symbol) = symbol {
+            self.note("symbol", &Note::Text(symbol.to_string().into()));
+        }
+        picture::notes(span, |name, note| self.note(name, &note));
+    }
+
+    /// The number of a span's name, and its symbol if that differs.
+    fn name(&mut self, catalog: &Catalog, span: &Span) -> (u64, Option<Arc<str>>) {
+        let function = match span.what {
+            What::Function(function) => Some(function),
+            _ => None,
+        };
+        if let Some(known) = function.and_then(|function| self.intern.function(function)) {
+            return known;
+        }
+        let known = self.names.of(catalog, span);
+        let name = if *known.pretty == *"?" { span.kind.name() } else { &known.pretty };
+        let number = self.intern.text(TextKind::Name, name);
+        let symbol = known.raw.clone().filter(|raw| **raw != *known.pretty);
+        if let (Some(function), Some(_)) = (function, &known.raw) {
+            self.intern.remember(function, number, symbol.clone());
+        }
+        (number, symbol)
+    }
+
+    /// One end of an arrow, on a thread's track.
+    fn point(&mut self, catalog: &Catalog, point: &Point, field: u32, arrow: u64, span: &Span, out: &mut Vec<u8>) {
+        let Some(track) = self.track(catalog, Track::Thread(point.stream), 0, span, out) else { return };
+        self.start_event(event::INSTANT, track, point.name, span.kind.name());
+        let id = self.flow(arrow);
+        self.event.fixed(field, id);
+        self.write_event(point.at, out);
+    }
+
+    /// An arrow's id in the file.
+    fn flow(&self, arrow: u64) -> u64 {
+        arrow.wrapping_add(u64::from(self.number - 1).wrapping_mul(0x9e37_79b9_7f4a_7c15))
+    }
+
+    fn start_event(&mut self, kind: u64, track: u64, name: &str, category: &str) {
+        let name = self.intern.text(TextKind::Name, name);
+        self.start_named(kind, track, name, category);
+    }
+
+    fn start_named(&mut self, kind: u64, track: u64, name: u64, category: &str) {
+        let category = self.intern.text(TextKind::Category, category);
+        self.event.clear();
+        self.event.number(event::CATEGORY_IIDS, category).number(event::TYPE, kind);
+        self.event.number(event::NAME_IID, name).number(event::TRACK_UUID, track);
+    }
+
+    fn note(&mut self, name: &str, note: &Note) {
+        let mut message = Message::new();
+        message.number(annotation::NAME_IID, self.intern.text(TextKind::NoteName, name));
+        match note {
+            Note::Number(number) => message.number(annotation::UINT_VALUE, *number),
+            Note::Address(address) => message.number(annotation::POINTER_VALUE, *address),
+            Note::Text(text) => message.number(annotation::STRING_VALUE_IID, self.intern.text(TextKind::Text, text)),
+        };
+        self.event.message(event::DEBUG_ANNOTATIONS, &message);
+    }
+
+    fn write_event(&mut self, at: SessionNs, out: &mut Vec<u8>) {
+        self.packet.number(packet::TIMESTAMP, self.zero_ns.saturating_add(at.0));
+        self.packet.message(packet::TRACK_EVENT, &self.event);
+        if !self.intern.news.is_empty() {
+            self.packet.message(packet::INTERNED_DATA, &self.intern.news);
+            self.intern.news.clear();
+        }
+        self.write_packet(out);
+    }
+
+    /// Writes the packet that was begun, as one of the session's sequence.
+    fn write_packet(&mut self, out: &mut Vec<u8>) {
+        self.packet
+            .number(packet::TRUSTED_PACKET_SEQUENCE_ID, self.number.into())
+            .number(packet::SEQUENCE_FLAGS, packet::NEEDED);
+        self.packet.write(trace::PACKET, out);
+        self.packet.clear();
     }
 }
 

@@ -1,6 +1,6 @@
 //! A session as a picture: which spans lie on which tracks, and which arrows lead from one to another.
 
-use std::{borrow::Cow, collections::HashMap};
+use std::{borrow::Cow, collections::HashMap, io::Write};
 
 use codec::{
     SessionNs, StreamId,
@@ -8,13 +8,16 @@ use codec::{
 };
 
 use crate::{
-    held::Held,
+    Catalog, Session, SinkError,
     nest::{Edge, Lanes, Nest, Step},
+    open_spans::OpenSpans,
+    output::Output,
+    view::Encoder,
 };
 
 /// Where spans lie.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) enum Track {
+pub enum Track {
     /// The process: nothing but what stands for the whole trace.
     Process,
     /// What a thread called.
@@ -65,7 +68,7 @@ impl Track {
 /// The spans of a session, on their tracks.
 #[derive(Debug, Default)]
 pub(crate) struct Picture {
-    held: Held,
+    open: OpenSpans,
     nest: Nest<Track>,
     lanes: HashMap<Track, Lanes>,
 }
@@ -74,16 +77,16 @@ impl Picture {
     /// Enters a span, and passes on what is to be written now. Of one that is only told to be open the end is awaited.
     pub(crate) fn add(&mut self, span: &Span, pass: impl FnMut(Step<Track>)) {
         if span.status == SpanStatus::Open {
-            self.held.hold(span);
+            self.open.open(span);
         } else {
-            self.held.settle(span);
+            self.open.close(span);
             self.close(span.clone(), pass);
         }
     }
 
     /// Passes on all that is left: what never closed ends with the trace.
     pub(crate) fn finish(&mut self, mut pass: impl FnMut(Step<Track>)) {
-        for span in self.held.finish() {
+        for span in self.open.finish() {
             self.close(span, &mut pass);
         }
         self.nest.finish(pass);
@@ -109,6 +112,70 @@ impl Picture {
         let lane = self.lanes.entry(track).or_default().admit(span.start.0, end.0);
         pass(Step { edge: Edge::Begin, track, lane, span: span.clone() });
         pass(Step { edge: Edge::End, track, lane, span });
+    }
+}
+
+/// Encodes the begins and ends of one session's spans, in the order in which viewers need them.
+pub trait StepEncoder: std::fmt::Debug + Send {
+    /// What a file starts and ends with.
+    const HEAD: &'static [u8] = b"";
+    /// See [`HEAD`](Self::HEAD).
+    const FOOT: &'static [u8] = b"";
+
+    /// An encoder for the session with this number in the file, from 1.
+    fn new(number: u32) -> Self;
+
+    /// Writes a begin or an end.
+    fn step(&mut self, session: &Session, catalog: &Catalog, step: &Step<Track>, out: &mut Vec<u8>);
+
+    /// Writes an event that counts the spans that could not be written.
+    fn lost(&mut self, session: &Session, catalog: &Catalog, count: u64, out: &mut Vec<u8>);
+
+    /// Writes what became known after it was needed.
+    fn finish(&mut self, session: &Session, catalog: &Catalog, out: &mut Vec<u8>) {
+        let _ = (session, catalog, out);
+    }
+}
+
+/// A session on its way to a viewer: its picture, and the encoder of the steps.
+#[derive(Debug)]
+pub struct Drawing<E> {
+    picture: Picture,
+    encoder: E,
+}
+
+impl<E: StepEncoder> Encoder for Drawing<E> {
+    type Options = ();
+    const HEAD: &'static [u8] = E::HEAD;
+    const FOOT: &'static [u8] = E::FOOT;
+
+    fn new(number: u32, (): &()) -> Self {
+        Self { picture: Picture::default(), encoder: E::new(number) }
+    }
+
+    fn spans<W: Write>(
+        &mut self,
+        session: &Session,
+        spans: &[Span],
+        lost: u64,
+        out: &mut Output<W>,
+    ) -> Result<(), SinkError> {
+        let (buffer, catalog) = (out.buffer()?, session.catalog());
+        for span in spans {
+            self.picture.add(span, |step| self.encoder.step(session, &catalog, &step, buffer));
+        }
+        if lost > 0 {
+            self.encoder.lost(session, &catalog, lost, buffer);
+        }
+        Ok(())
+    }
+
+    fn end<W: Write>(mut self, session: &Session, lost: u64, out: &mut Output<W>) -> Result<(), SinkError> {
+        self.spans(session, &[], lost, out)?;
+        let (buffer, catalog) = (out.buffer()?, session.catalog());
+        self.picture.finish(|step| self.encoder.step(session, &catalog, &step, buffer));
+        self.encoder.finish(session, &catalog, buffer);
+        Ok(())
     }
 }
 

@@ -37,14 +37,24 @@ pub trait Sink: Send {
     /// A session has started. Its [`catalog`](Session::catalog) may still be empty.
     fn start(&mut self, session: &Arc<Session>) -> Result<(), SinkError>;
 
-    /// Options of the session arrived: whole packets, as they came. The catalog knows them already.
-    fn options(&mut self, session: &Arc<Session>, packets: &[u8]) -> Result<(), SinkError>;
+    /// Options of the session arrived: whole packets, as they came. The catalog knows them already, so most sinks
+    /// leave this as it is.
+    fn options(&mut self, session: &Arc<Session>, packets: &[u8]) -> Result<(), SinkError> {
+        let _ = (session, packets);
+        Ok(())
+    }
 
-    /// Events arrived.
-    fn events(&mut self, batch: &Arc<Batch>) -> Result<(), SinkError>;
+    /// Events arrived. Sinks that write only spans leave this as it is.
+    fn events(&mut self, batch: &Arc<Batch>) -> Result<(), SinkError> {
+        let _ = batch;
+        Ok(())
+    }
 
-    /// Events are missing.
-    fn gap(&mut self, session: &Arc<Session>, gap: &Gap) -> Result<(), SinkError>;
+    /// Events are missing. Sinks that write only spans leave this as it is: a gap is a span too.
+    fn gap(&mut self, session: &Arc<Session>, gap: &Gap) -> Result<(), SinkError> {
+        let _ = (session, gap);
+        Ok(())
+    }
 
     /// Spans were closed, or are told to be still open: a span that is told as [open](codec::span::SpanStatus::Open)
     /// before the session's end comes again. Sinks that do not write spans leave this as it is.
@@ -60,7 +70,9 @@ pub trait Sink: Send {
     fn flush(&mut self) -> Result<(), SinkError>;
 
     /// Finishes what is still open.
-    fn close(&mut self) -> Result<(), SinkError>;
+    fn close(&mut self) -> Result<(), SinkError> {
+        self.flush()
+    }
 }
 
 /// Why a sink did not take something. What each means for the caller is said at [`Sink`].

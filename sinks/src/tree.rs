@@ -15,6 +15,7 @@
 //! already folded, so memory grows with the number of different call paths and not with the number of calls.
 
 mod arena;
+mod causes;
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -23,8 +24,9 @@ use codec::{
     span::{Span, SpanId, SpanKind, SpanStatus, What},
 };
 
-use crate::held::Held;
-use arena::{Arena, Index, Kind};
+use crate::open_spans::OpenSpans;
+use arena::{Arena, Index};
+use causes::Causes;
 
 /// How many nodes there may be. Beyond that, what a function called is counted as its own time.
 const MOST_NODES: usize = 4 << 20;
@@ -50,6 +52,12 @@ pub enum Grouping {
     Threads,
     /// One for each task, and one for each thread with what it ran beside tasks.
     Tasks,
+    /// One for each thread, with the threads, blocks, tasks and callbacks that it created, each below the one that
+    /// created it, with the calls that were made in it.
+    ///
+    /// A frame that is the code of such a span is not shown: the span stands for both. What was created by a frame that
+    /// belongs to none of them is below that frame's thread.
+    Causes,
 }
 
 /// The call trees of all threads, or of all tasks and threads.
@@ -57,10 +65,11 @@ pub enum Grouping {
 pub struct CallTree {
     grouping: Grouping,
     arena: Arena,
-    held: Held,
+    open: OpenSpans,
     /// What was called by spans that have not closed yet.
     waiting: HashMap<SpanId, Waiting>,
     roots: BTreeMap<Owner, Index>,
+    causes: Causes,
     most_nodes: usize,
     cut: u64,
 }
@@ -80,30 +89,32 @@ impl CallTree {
         Self {
             grouping,
             arena: Arena::default(),
-            held: Held::default(),
+            open: OpenSpans::default(),
             waiting: HashMap::new(),
             roots: BTreeMap::new(),
+            causes: Causes::default(),
             most_nodes: MOST_NODES,
             cut: 0,
         }
     }
 
-    /// Enters a span. Frames and events count; of a span that is only told to be open the end is awaited.
+    /// Enters a span. Frames and events count; a span that is only reported to be open counts when it ends.
     pub fn add(&mut self, span: &Span) {
-        if span.status == SpanStatus::Open {
-            self.held.hold(span);
+        if span.status == SpanStatus::Open && self.grouping != Grouping::Causes {
+            self.open.open(span);
         } else {
-            self.held.settle(span);
+            self.open.close(span);
             self.close(span);
         }
     }
 
     /// Enters those that never closed, as if they had at the end of the trace.
     pub fn finish(&mut self) {
-        for span in self.held.finish() {
+        for span in self.open.finish() {
             self.close(&span);
         }
         self.abandon();
+        self.finish_causes();
     }
 
     /// The trees: under each root are the outermost functions.
@@ -132,6 +143,9 @@ impl CallTree {
             if let Some(waiting) = waiting {
                 self.promote(waiting, None);
             }
+            if self.grouping == Grouping::Causes && span.kind.is_logical() {
+                self.close_logical(span);
+            }
             return;
         }
         let owner = self.owner(span);
@@ -139,21 +153,32 @@ impl CallTree {
         // What has no end took as long as what it called, and who knows how much longer.
         let total_ns = span.end.map_or(called_ns, |end| end.0.saturating_sub(span.start.0));
         let mut node = waiting.and_then(|waiting| self.promote(waiting, Some(owner)));
-        let mut self_ns = total_ns.saturating_sub(called_ns);
+        if let Some(logical) = self.logical_of(span) {
+            self.arena.count(logical, 0, 0, called_ns);
+            if let Some(callees) = node {
+                self.arena.merge(logical, callees);
+            }
+            if let Some(parent) = span.parent {
+                self.caller(parent, owner, total_ns);
+            }
+            return;
+        }
+        let mut called_ns = called_ns.min(total_ns);
         if let Some(callees) = node.filter(|_| self.arena.len() > self.most_nodes)
             && let Some(removed) = self.arena.remove_if_small(callees, SMALL_NODES)
         {
             self.cut = self.cut.saturating_add(removed.saturating_sub(1));
-            (node, self_ns) = (None, total_ns);
+            (node, called_ns) = (None, 0);
         }
         let node = node.unwrap_or_else(|| self.arena.insert());
-        self.arena.count(node, total_ns, self_ns);
-        let kind = self.arena.kind(&span.what);
+        self.arena.count(node, 1, total_ns, called_ns);
         let above = match span.parent {
             Some(parent) => self.caller(parent, owner, total_ns),
+            None if self.grouping == Grouping::Causes && span.substream.0 != 0 => self.task_node(span.substream),
             None => self.root_index(owner),
         };
-        self.arena.attach(above, kind, node);
+        let kind = if self.grouping == Grouping::Causes { span.kind } else { SpanKind::Frame };
+        self.arena.attach(above, kind, &span.what, node);
     }
 
     /// The node of a caller that has not closed yet.
@@ -184,11 +209,13 @@ impl CallTree {
     fn promote(&mut self, waiting: Waiting, own: Option<Owner>) -> Option<Index> {
         let mut found = None;
         for (owner, node) in waiting.nodes {
-            if Some(owner) == own {
-                found = Some(node);
-            } else {
-                let root = self.root_index(owner);
-                self.arena.merge(root, node);
+            match (own, found) {
+                (Some(own), None) if own == owner || self.grouping == Grouping::Causes => found = Some(node),
+                (Some(_), Some(first)) if self.grouping == Grouping::Causes => self.arena.merge(first, node),
+                _ => {
+                    let root = self.root_index(owner);
+                    self.arena.merge(root, node);
+                }
             }
         }
         found
@@ -201,8 +228,8 @@ impl CallTree {
 
     fn owner(&self, span: &Span) -> Owner {
         match (self.grouping, span.substream) {
-            (Grouping::Threads, _) | (Grouping::Tasks, SubstreamId(0)) => Owner::Thread(span.stream),
-            (Grouping::Tasks, task) => Owner::Task(task),
+            (Grouping::Tasks, task) if task.0 != 0 => Owner::Task(task),
+            _ => Owner::Thread(span.stream),
         }
     }
 }
@@ -217,7 +244,12 @@ pub struct Node<'tree> {
 impl<'tree> Node<'tree> {
     /// What ran. Of a root nobody knows.
     pub fn what(&self) -> &'tree What {
-        self.arena.what(self.data().kind)
+        self.data().key.map_or(&What::Unknown, |(_, what)| self.arena.what(what))
+    }
+
+    /// What it is: a frame, but with [`Grouping::Causes`] any span.
+    pub fn kind(&self) -> SpanKind {
+        self.data().key.map_or(SpanKind::Frame, |(kind, _)| kind)
     }
 
     /// How often it was called. Of a root, 0.
@@ -228,20 +260,21 @@ impl<'tree> Node<'tree> {
     /// How long it took, in nanoseconds, with all that it called. Of a root, all that its children took.
     pub fn total_ns(&self) -> u64 {
         match self.data().count {
-            0 => self.unordered().map(|node| node.data().total_ns).fold(0, u64::saturating_add),
-            _ => self.data().total_ns,
+            0 => self.unordered().map(|node| node.total_ns()).fold(0, u64::saturating_add),
+            // A thread or task without an end took as long as what was called in it.
+            _ => self.data().total_ns.max(self.data().called_ns),
         }
     }
 
     /// How long it took itself, in nanoseconds.
     pub fn self_ns(&self) -> u64 {
-        self.data().self_ns
+        self.data().total_ns.saturating_sub(self.data().called_ns)
     }
 
     /// What it called, that which took longest first.
     pub fn children(&self) -> Vec<Self> {
         let mut children: Vec<Self> = self.unordered().collect();
-        children.sort_by_key(|node| (std::cmp::Reverse(node.data().total_ns), node.data().kind));
+        children.sort_by_key(|node| (std::cmp::Reverse(node.total_ns()), node.data().key));
         children
     }
 
@@ -253,11 +286,6 @@ impl<'tree> Node<'tree> {
     fn data(&self) -> &'tree arena::Data {
         self.arena.data(self.index)
     }
-}
-
-impl Kind {
-    /// A node that stands for no function.
-    pub(crate) const NONE: Self = Self(u32::MAX);
 }
 
 #[cfg(test)]

@@ -1,96 +1,135 @@
-//! An agent that traces nothing: it makes up events and ships them as the real one does.
+//! The real agent's shipper, with made-up events instead of a traced program.
 //!
-//! It works in the caller's thread. What comes back from the collector is looked at between sends and while it waits,
-//! so a test that calls nothing hears nothing.
+//! It works in the caller's thread: the collector's answers are handled while events are made and while it waits.
 
-mod delivery;
-mod event;
-#[cfg(test)]
-pub(crate) mod fake;
-mod link;
-mod options;
-mod settings;
-mod stream;
-#[cfg(test)]
-mod tests;
+mod program;
 
 use std::{
     io::{self, ErrorKind},
+    net::SocketAddr,
     time::{Duration, Instant},
 };
 
 use codec::{
-    Position, SessionId, SessionNs, StreamId,
-    heph::{Encode, Metadata},
-    profile::{Dropped, Drops, End, EndReason, ProfileOption},
+    Arch, ModuleId, Os, Position, SessionId, SessionNs, StreamId,
+    profile::{EndReason, FunctionName, Thread},
 };
+use real_agent::ship::{self, Loaded, ShipError, Shipper, Who};
 
-pub use event::{EVENT_NS, Fate, Made};
-pub use settings::{CLOCK_ZERO_NS, EPOCH_UNIX_NS, Settings, Transport};
+pub use program::{EVENT_NS, Made, Program};
+pub use ship::Transport;
 
-use link::Link;
-use options::Options;
-use stream::Stream;
+use crate::Random;
+use program::{FUNCTIONS, MODULE};
 
-/// How often options are repeated and progress is told.
-const REPEAT_EVERY: Duration = Duration::from_millis(100);
+/// The traced machine's clock at the zero of every session.
+pub const CLOCK_ZERO_NS: u64 = 5_000_000_000;
 
-/// How long one wait for the collector's answer lasts before the agent looks at its other duties.
-const GLANCE: Duration = Duration::from_millis(5);
+/// The wall clock at that time.
+pub const EPOCH_UNIX_NS: u64 = 1_700_000_000_000_000_000;
 
-/// A synthetic agent with one session.
+/// How many bytes of events the agent keeps: little, so that it soon waits for a collector that takes nothing.
+const REPLAY_BYTES: usize = 1 << 20;
+
+/// How long one wait for the collector lasts.
+const POLL: Duration = Duration::from_millis(5);
+
+/// How many events are made between two looks at the socket.
+const TURN_EVENTS: u64 = 64;
+
+/// How an agent is set up. Make one with [`Settings::udp`] or [`Settings::tcp`] and change what should be otherwise.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// Where the collector is.
+    pub collector: SocketAddr,
+    /// How packets travel.
+    pub transport: Transport,
+    /// The session.
+    pub session: SessionId,
+    /// How large a datagram may get; over TCP, how much is written at once.
+    pub datagram_bytes: usize,
+    /// How many streams there are.
+    pub streams: u32,
+    /// The position of the first event of every stream. The agent reports everything before it as dropped.
+    pub first_position: u64,
+    /// How many events there are to one with registers and stack.
+    pub detail_every: u64,
+    /// How long to wait for the collector before giving up.
+    pub patience: Duration,
+}
+
+impl Settings {
+    /// An agent that sends datagrams. The seed makes its session.
+    pub fn udp(collector: SocketAddr, seed: u64) -> Self {
+        Self {
+            collector,
+            transport: Transport::Udp,
+            session: SessionId(Random::new(seed).id()),
+            datagram_bytes: 1_400,
+            streams: 2,
+            first_position: 0,
+            detail_every: 8,
+            patience: Duration::from_secs(20),
+        }
+    }
+
+    /// An agent that sends a stream.
+    pub fn tcp(collector: SocketAddr, seed: u64) -> Self {
+        Self { transport: Transport::Tcp, datagram_bytes: 16 << 10, ..Self::udp(collector, seed) }
+    }
+}
+
+/// An agent with one session.
 #[derive(Debug)]
 pub struct Agent {
     settings: Settings,
-    link: Link,
-    /// Packets that wait until the datagram is full.
-    outgoing: Vec<u8>,
-    options: Options,
-    streams: Vec<Stream>,
-    /// Whether the collector has answered, and so knows whose packets these are.
-    greeted: bool,
-    window_bytes: u64,
+    program: Program,
+    shipper: Shipper,
     started: Instant,
-    repeated: Instant,
-    acks: u64,
-    nacked_events: u64,
-    sent_bytes: u64,
-    history: Vec<Settled>,
-}
-
-/// That everything before a position was settled, and when the agent learned it.
-#[derive(Debug, Clone, Copy)]
-pub struct Settled {
-    /// When.
-    pub at: Instant,
-    /// The stream.
-    pub stream: u32,
-    /// The position.
-    pub next: u64,
+    made: u64,
 }
 
 impl Agent {
-    /// Connects, says who it is, and waits until the collector has heard it.
-    pub fn start(settings: Settings) -> io::Result<Self> {
-        let now = Instant::now();
-        let mut agent = Self {
-            link: Link::connect(&settings)?,
-            outgoing: Vec::new(),
-            options: Options::default(),
-            streams: (0..settings.streams).map(|id| Stream::new(id, settings.first_position)).collect(),
-            greeted: false,
-            window_bytes: settings.first_window_bytes,
-            started: now,
-            repeated: now,
-            acks: 0,
-            nacked_events: 0,
-            sent_bytes: 0,
-            history: Vec::new(),
-            settings,
+    /// Connects, announces the session, its threads and its module, and waits until the collector has answered.
+    pub fn start(settings: Settings) -> Result<Self, ShipError> {
+        let who = Who {
+            session: settings.session,
+            arch: Arch::X86_64,
+            os: Os::Linux,
+            pid: 4_711,
+            agent_version: "synthetic".into(),
+            host: "machine".into(),
+            executable: "/usr/bin/synthetic".into(),
+            arguments: vec!["/usr/bin/synthetic".into(), "--synthetic".into()],
+            epoch_unix_ns: EPOCH_UNIX_NS,
+            clock_zero_ns: CLOCK_ZERO_NS,
         };
-        agent.announce()?;
-        agent.hello()?;
-        Ok(agent)
+        let Settings { collector, transport, datagram_bytes, patience, streams, first_position, .. } = settings;
+        let ship = ship::Settings::new(vec![collector], transport);
+        let ship = ship::Settings { datagram_bytes, patience, replay_bytes: REPLAY_BYTES, ..ship };
+        let mut shipper = Shipper::connect(ship, &who)?;
+        for stream in 0..streams {
+            let (name, os_id) = (format!("worker {stream}"), 1_000 + u64::from(stream));
+            let (stream, start) = (StreamId(stream), SessionNs(0));
+            shipper.option(Thread { stream, os_id, start, end: None, creator: None, name: &name }.into());
+            if first_position > 0 {
+                shipper.dropped(stream, Position(0), first_position, "before");
+            }
+        }
+        let names: Vec<_> = (0..FUNCTIONS).map(|index| format!("function_{index}")).collect();
+        let functions = (0..).zip(&names).map(|(index, name)| FunctionName { offset: index * 16, name });
+        shipper.module(&Loaded {
+            id: ModuleId(MODULE),
+            base: 0x40_0000,
+            size: 0x10_0000,
+            loaded: SessionNs(0),
+            unloaded: None,
+            build_id: &[0xAB; 20],
+            path: "/usr/bin/synthetic",
+            functions: &functions.collect::<Vec<_>>(),
+        });
+        let program = Program::new(streams, first_position, settings.detail_every);
+        Ok(Self { settings, program, shipper, started: Instant::now(), made: 0 })
     }
 
     /// Its session.
@@ -98,191 +137,113 @@ impl Agent {
         self.settings.session
     }
 
-    /// How it was set up.
-    pub fn settings(&self) -> &Settings {
-        &self.settings
+    /// What it traces.
+    pub fn program(&self) -> &Program {
+        &self.program
     }
 
-    /// Everything that a stream has produced, from its first position on.
-    pub fn made(&self, stream: u32) -> &[Made] {
-        &self.streams[stream as usize].made
+    /// What has been delivered so far.
+    pub fn report(&mut self) -> ship::Report {
+        self.shipper.report()
     }
 
-    /// Everything that all streams have produced: stream, position and event.
-    pub fn all_made(&self) -> impl Iterator<Item = (u32, u64, &Made)> {
-        let first = self.settings.first_position;
-        self.streams.iter().flat_map(move |stream| (first..).zip(&stream.made).map(|(at, made)| (stream.id, at, made)))
-    }
-
-    /// How many acknowledgements have come.
-    pub fn acks(&self) -> u64 {
-        self.acks
-    }
-
-    /// How many events the collector has asked for again.
-    pub fn nacked_events(&self) -> u64 {
-        self.nacked_events
-    }
-
-    /// What was settled, in the order in which it was heard.
-    pub fn history(&self) -> &[Settled] {
-        &self.history
-    }
-
-    /// Bytes of events that were sent and are not settled.
-    pub fn in_flight_bytes(&self) -> u64 {
-        self.streams.iter().map(Stream::in_flight_bytes).sum()
-    }
-
-    /// The address it sends from.
-    pub fn local_address(&self) -> io::Result<std::net::SocketAddr> {
-        self.link.local_address()
+    /// Whether the collector is in contact.
+    pub fn is_connected(&self) -> bool {
+        self.shipper.is_connected()
     }
 
     /// Enters a function on a stream.
     pub fn call(&mut self, stream: u32, function: u32, detailed: bool) -> io::Result<()> {
         self.make_room()?;
-        let packet = self.streams[stream as usize].call(function, detailed, Fate::Sent);
-        self.send_event(stream, packet)
+        let (position, made) = self.program.call(stream, function, detailed);
+        self.push(stream, position, made)
     }
 
     /// Leaves the function that was entered last on a stream. Does nothing where none is open.
     pub fn return_(&mut self, stream: u32, detailed: bool) -> io::Result<()> {
         self.make_room()?;
-        match self.streams[stream as usize].return_(detailed, Fate::Sent) {
-            Some(packet) => self.send_event(stream, packet),
+        match self.program.return_(stream, detailed) {
+            Some((position, made)) => self.push(stream, position, made),
             None => Ok(()),
         }
     }
 
-    /// Produces this many events in all, on all streams in turn: calls and returns, every eighth with detail.
+    /// Makes this many events in all, on all streams in turn: calls and returns.
     pub fn work(&mut self, events: u64) -> io::Result<()> {
-        let streams = self.streams.len() as u64;
         for number in 0..events {
-            let stream = (number % streams) as u32;
-            let (produced, open) = self.streams[stream as usize].shape();
-            let detailed = produced % 8 == 0;
-            // Down three, up two, and all the way up once it is deep.
-            match produced % 5 >= 3 && open > 0 || open > 20 {
-                true => self.return_(stream, detailed)?,
-                false => self.call(stream, (produced % u64::from(self.settings.functions)) as u32, detailed)?,
-            }
+            let stream = (number % u64::from(self.settings.streams)) as u32;
+            self.make_room()?;
+            let (position, made) = self.program.step(stream);
+            self.push(stream, position, made)?;
         }
         Ok(())
     }
 
-    /// Produces calls that it does not keep, and says so.
-    pub fn drop_events(&mut self, stream: u32, count: u64, reason: &'static str) -> io::Result<()> {
-        let first = self.skip(stream, count, Fate::Dropped(reason));
-        let drops = [Dropped { stream: StreamId(stream), first: Position(first), count, reason }];
-        self.option(Drops { drops: (&drops).into() })
-    }
-
-    /// Produces calls that it never sends, and says nothing.
-    pub fn lose_events(&mut self, stream: u32, count: u64) {
-        self.skip(stream, count, Fate::Lost);
-    }
-
-    fn skip(&mut self, stream: u32, count: u64, fate: Fate) -> u64 {
-        let stream = &mut self.streams[stream as usize];
-        let first = stream.next();
-        for _ in 0..count {
-            stream.call(0, false, fate);
-            stream.forget_frame();
-        }
-        first
-    }
-
-    /// Sends an option, and again until it is acknowledged.
-    pub fn option<'a>(&mut self, option: impl Into<ProfileOption<'a>>) -> io::Result<()> {
-        let mut packet = Vec::new();
-        option.into().encode(&mut packet).map_err(io::Error::other)?;
-        self.send_option(packet)
-    }
-
-    /// Sends an option that need not be of the profile.
-    pub fn plain_option(&mut self, name: &str, value: &[u8]) -> io::Result<()> {
-        let mut packet = Vec::new();
-        Metadata { name, value }.encode(&mut packet).map_err(io::Error::other)?;
-        self.send_option(packet)
-    }
-
-    /// Tells of a module and its functions.
-    pub fn module(&mut self, id: u32, path: &str, names: &[String]) -> io::Result<()> {
-        for packet in options::module(id, path, names, self.settings.datagram_bytes) {
-            self.send_option(packet)?;
-        }
-        Ok(())
+    /// Makes calls that it drops, and reports that.
+    pub fn drop_events(&mut self, stream: u32, count: u64, reason: &'static str) {
+        let first = self.program.drop_calls(stream, count, reason);
+        self.shipper.dropped(StreamId(stream), Position(first), count, reason);
     }
 
     /// Sends what waits for a datagram to be full.
-    pub fn flush(&mut self) -> io::Result<()> {
-        if !self.outgoing.is_empty() {
-            let packets = std::mem::take(&mut self.outgoing);
-            self.transmit(&packets)?;
-            self.outgoing = packets;
-            self.outgoing.clear();
-        }
-        Ok(())
+    pub fn flush(&mut self) {
+        self.shipper.flush();
     }
 
-    /// Hears what has come and does what is due, waiting for at most this long.
-    pub fn listen(&mut self, wait: Duration) -> io::Result<()> {
-        self.duties()?;
-        self.receive(wait)
+    /// Handles what the collector sent and does what is due, waiting for at most this long.
+    pub fn listen(&mut self, wait: Duration) {
+        self.shipper.turn(wait);
     }
 
     /// Listens until `done`, or fails when the time is over.
-    pub fn listen_until(&mut self, timeout: Duration, mut done: impl FnMut(&Self) -> bool) -> io::Result<()> {
+    pub fn listen_until(&mut self, timeout: Duration, mut done: impl FnMut(&mut Self) -> bool) -> io::Result<()> {
         let deadline = Instant::now() + timeout;
-        self.flush()?;
+        self.flush();
         while !done(self) {
             if Instant::now() > deadline {
-                return Err(io::Error::new(ErrorKind::TimedOut, self.waiting_for()));
+                return Err(self.timed_out());
             }
-            self.listen(GLANCE)?;
+            self.listen(POLL);
         }
         Ok(())
     }
 
-    /// Waits until all that was produced so far is settled and every option is acknowledged.
+    /// Waits until the collector has settled all events so far and acknowledged every option.
     pub fn settle(&mut self, timeout: Duration) -> io::Result<()> {
-        self.tell_progress()?;
         self.listen_until(timeout, |agent| {
-            agent.options.all_acknowledged() && agent.streams.iter().all(Stream::is_settled)
+            let report = agent.report();
+            report.unsettled == 0 && report.unacknowledged == 0
         })
     }
 
-    /// Ends the session and waits until all of it is acknowledged.
+    /// Ends the session and waits until the collector has acknowledged all of it.
     pub fn finish(&mut self, reason: EndReason, timeout: Duration) -> io::Result<()> {
-        let at = SessionNs(self.now_ns());
-        let streams = self.positions();
-        let stream_count = streams.len() as u32;
-        // The first seventeen bytes of the value, the list's count and the packet's head come before them.
-        for part in streams.chunks(self.settings.datagram_bytes.saturating_sub(64).max(12) / 12) {
-            self.option(End { reason, at, stream_count, streams: part.into() })?;
+        let at = SessionNs(self.started.elapsed().as_nanos() as u64);
+        match self.shipper.finish(reason, at, timeout) {
+            report if report.complete => Ok(()),
+            _ => Err(self.timed_out()),
         }
-        self.listen_until(timeout, |agent| {
-            agent.options.all_acknowledged() && agent.streams.iter().all(Stream::is_settled)
-        })
     }
 
-    /// Breaks the connection in the middle and resumes on another, or moves to another port.
-    pub fn reconnect(&mut self) -> io::Result<()> {
-        if self.settings.transport == Transport::Udp {
-            self.flush()?;
-        }
-        self.link = Link::connect(&self.settings)?;
-        self.hello()?;
-        if self.settings.transport == Transport::Tcp {
-            self.resend_everything()?;
+    fn push(&mut self, stream: u32, position: u64, made: Made) -> io::Result<()> {
+        let pushed =
+            made.with_event(stream, position, |event| self.shipper.push(StreamId(stream), Position(position), event));
+        pushed.map_err(io::Error::other)?;
+        self.made += 1;
+        if self.made.is_multiple_of(TURN_EVENTS) {
+            self.listen(Duration::ZERO);
         }
         Ok(())
     }
 
-    /// Sends bytes as they are.
-    pub fn send_raw(&mut self, bytes: &[u8]) -> io::Result<()> {
-        self.flush()?;
-        self.link.send(bytes)
+    fn make_room(&mut self) -> io::Result<()> {
+        match self.shipper.has_room() {
+            true => Ok(()),
+            false => self.listen_until(self.settings.patience, |agent| agent.shipper.has_room()),
+        }
+    }
+
+    fn timed_out(&mut self) -> io::Error {
+        io::Error::new(ErrorKind::TimedOut, format!("{:?}", self.report()))
     }
 }

@@ -1,4 +1,4 @@
-//! Parts for end-to-end tests: an agent that traces nothing, a network that loses things, the collector as a process,
+//! Parts for end-to-end tests: an agent with made-up events, a network that loses things, the collector as a process,
 //! and a reader for what it leaves behind; and the real agent, with programs to be traced.
 //!
 //! The tests themselves are in `tests/`: `repository` checks the repository, `service` the collector as its users
@@ -9,6 +9,7 @@
 pub mod account;
 pub mod agent;
 pub mod agent_command;
+pub mod cable;
 pub mod collector;
 pub mod counts;
 pub mod depths;
@@ -25,6 +26,7 @@ pub mod trace;
 pub mod traced;
 
 pub use agent::{Agent, Settings, Transport};
+pub use cable::Cable;
 pub use collector::Collector;
 pub use folder::Folder;
 pub use metrics::Metrics;

@@ -11,7 +11,7 @@ use std::{
     net::{SocketAddr, UdpSocket},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU32, Ordering},
     },
     thread::{self, JoinHandle},
     time::{Duration, Instant},
@@ -43,6 +43,8 @@ pub struct Faults {
     pub spare_options: bool,
     /// What comes back from the collector is lost.
     pub lose_answers: f64,
+    /// Whether an event that was lost once is lost whenever it is sent again.
+    pub lose_for_good: bool,
 }
 
 /// A relay. Agents send to its [`address`](Self::address).
@@ -58,6 +60,8 @@ struct Shared {
     faults: Mutex<Faults>,
     record: Mutex<Record>,
     stopped: AtomicBool,
+    /// How often the agents were moved.
+    moves: AtomicU32,
 }
 
 impl Shared {
@@ -85,6 +89,7 @@ impl Relay {
             faults: Mutex::new(faults),
             record: Mutex::new(Record::default()),
             stopped: AtomicBool::new(false),
+            moves: AtomicU32::new(0),
         });
         let mut forward = Forward {
             socket: Arc::new(socket),
@@ -108,6 +113,12 @@ impl Relay {
     /// Changes what goes wrong from now on.
     pub fn set(&self, faults: Faults) {
         *self.shared.faults.lock().unwrap_or_else(PoisonError::into_inner) = faults;
+    }
+
+    /// From now on the collector sees all agents come from other ports.
+    pub fn move_agents(&self) {
+        // ORDERING: nothing but the number itself is told by it.
+        self.shared.moves.fetch_add(1, Ordering::Relaxed);
     }
 
     /// The events of which no copy went through, as stream and counter.
@@ -155,8 +166,8 @@ struct Forward {
     random: Random,
     burst_left: u32,
     delayed: Delayed,
-    /// A socket for every agent, so that the collector tells them apart.
-    upstream: HashMap<SocketAddr, (Arc<UdpSocket>, JoinHandle<()>)>,
+    /// A socket for every agent, and another after each move, so that the collector tells them apart.
+    upstream: HashMap<(SocketAddr, u32), (Arc<UdpSocket>, JoinHandle<()>)>,
     seed: u64,
 }
 
@@ -181,6 +192,11 @@ impl Forward {
 
     fn take(&mut self, datagram: &[u8], agent: SocketAddr) {
         let faults = self.shared.faults();
+        let rest = faults.lose_for_good.then(|| self.shared.record().without_lost(datagram));
+        let datagram = rest.as_deref().unwrap_or(datagram);
+        if datagram.is_empty() {
+            return;
+        }
         let has_options = self.shared.record().see(datagram);
         // Every datagram takes the same numbers from the generator, whatever becomes of it.
         let [burst, lose] = [faults.burst, faults.lose].map(|probability| self.random.chance(probability));
@@ -204,11 +220,13 @@ impl Forward {
     }
 
     fn deliver(&mut self, datagram: &[u8], agent: SocketAddr) {
-        if !self.upstream.contains_key(&agent) {
+        // ORDERING: nothing but the number itself is told by it.
+        let key = (agent, self.shared.moves.load(Ordering::Relaxed));
+        if !self.upstream.contains_key(&key) {
             let Ok(opened) = self.open(agent) else { return };
-            self.upstream.insert(agent, opened);
+            self.upstream.insert(key, opened);
         }
-        let Some((socket, _)) = self.upstream.get(&agent) else { return };
+        let Some((socket, _)) = self.upstream.get(&key) else { return };
         if socket.send(datagram).or_else(|_| socket.send(datagram)).is_ok() {
             self.shared.record().pass(datagram);
         }

@@ -91,7 +91,7 @@ impl Counts {
 
     fn row(&self) -> [String; 5] {
         let left: usize = self.left.values().sum();
-        [self.functions, self.hooked, self.probed, self.unwinders, left].map(count)
+        [self.functions, self.hooked, self.probed, self.unwinders, left].map(|number| count(number as u64))
     }
 }
 
@@ -173,7 +173,7 @@ fn table(listings: &[Listing], out: &mut String) -> Result<()> {
     let mut reasons: Vec<_> = total.left.iter().collect();
     reasons.sort_by(|one, other| other.1.cmp(one.1));
     for (reason, number) in reasons {
-        writeln!(out, "  {:>9}  {}: {}", count(*number), reason.as_str(), reason.explain())?;
+        writeln!(out, "  {:>9}  {}: {}", count(*number as u64), reason.as_str(), reason.explain())?;
     }
     Ok(())
 }

@@ -25,7 +25,6 @@ mod manual;
 mod process;
 mod program;
 mod ptrace_scope;
-mod quantity;
 mod settings;
 mod signals;
 mod trace;
@@ -33,6 +32,7 @@ mod trace;
 use std::process::ExitCode;
 
 use clap::Parser;
+use codec::quantity;
 
 use self::{
     args::{Cli, Command, TraceArgs},

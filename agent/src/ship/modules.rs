@@ -8,7 +8,7 @@ use codec::{
 
 use super::{
     Shipper,
-    text::{cut, shortened},
+    text::{cut, shorten},
 };
 
 /// The longest name of a function that is told, and less where datagrams are small. The collector cuts there too.
@@ -55,11 +55,12 @@ impl Shipper {
         let datagram_bytes = self.datagram_bytes();
         // The mark at the end of a name that was cut has three bytes of its own.
         let most = MOST_NAME_BYTES.min(datagram_bytes.saturating_sub(HEAD_BYTES + FUNCTION_BYTES));
-        let short: Vec<_> = module.functions.iter().map(|function| shortened(function.name, most)).collect();
-        let names = module.functions.iter().zip(&short).map(|(function, short)| FunctionName {
-            offset: function.offset,
-            name: short.as_deref().unwrap_or(function.name),
-        });
+        let short: Vec<_> = module.functions.iter().map(|function| shorten(function.name, most)).collect();
+        let names = module
+            .functions
+            .iter()
+            .zip(&short)
+            .map(|(function, short)| FunctionName { offset: function.offset, name: short });
         let functions: Vec<_> = names.collect();
         let mut hasher = FunctionTableHasher::new();
         functions.iter().for_each(|function| hasher.add(function.offset, function.name));

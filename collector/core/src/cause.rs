@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, LazyLock},
 };
 
-use crate::cut::cut;
+use codec::text::cut;
 
 /// Why events are missing: `network`, `agent:<reason>` or `collector:<reason>`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -22,7 +22,7 @@ mod cause;
 mod collector;
 mod config;
 mod counts;
-mod cut;
+
 mod outbox;
 mod output;
 mod reply;
@@ -38,6 +38,5 @@ pub use cause::Cause;
 pub use collector::Collector;
 pub use config::Config;
 pub use counts::Counts;
-pub use cut::{cut, shorten};
 pub use output::{Gap, How, Output, Peer, Summary, Transmit};
 pub use session::{Ended, Session, SessionName, SessionNames};

@@ -10,7 +10,7 @@ use std::{
 use anyhow::{Result, bail};
 use codec::atf::{GapEntry, ThreadEntry};
 
-use self::line::Line;
+use self::line::Lines;
 use super::{
     glob::Glob,
     quiet,
@@ -53,13 +53,13 @@ fn print(trace: &Trace, args: &EventsArgs, threads: &[ThreadEntry], out: &mut im
     let zero = trace.start_ns(&scan);
     let (from, to) = (args.from.map_or(0, |from| from.on(zero)), args.to.map_or(u64::MAX, |to| to.on(zero)));
     let glob = args.function.as_deref().map(Glob::new);
-    let line = Line { trace, zero, json: args.json };
+    let line = Lines { trace, zero, json: args.json };
     scan.run(&mut Printer { line, from, to, glob, text: Vec::new(), out })
 }
 
 /// Prints what is wanted.
 struct Printer<'a, W> {
-    line: Line<'a>,
+    line: Lines<'a>,
     from: u64,
     to: u64,
     glob: Option<Glob>,

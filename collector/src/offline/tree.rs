@@ -1,24 +1,18 @@
 //! `collector tree`: what called what, and what caused what.
 
-mod narrative;
-
 use std::{
     io::{self, BufWriter, Write},
     process::ExitCode,
 };
 
 use anyhow::{Result, bail};
-use codec::{
-    StreamId, SubstreamId,
-    span::{SpanKind, What},
-};
+use codec::{StreamId, SubstreamId, span::SpanKind};
 use serde_json::json;
 use sinks::{
     Catalog, NameCache,
-    tree::{CallTree, Grouping, Owner},
+    tree::{CallTree, Grouping, Node, Owner},
 };
 
-use self::narrative::Narrative;
 use super::{duration, events::wanted_threads, printable, quiet, spanning, trace::Trace};
 use crate::{args::TreeArgs, quantity::count};
 
@@ -31,61 +25,29 @@ pub(crate) fn run(args: &TreeArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// A node of a tree.
-trait Branch: Sized {
-    fn view(&self) -> View<'_>;
-
-    /// What is below it, that which took longest first.
-    fn children(&self) -> Vec<Self>;
-}
-
-/// What there is to see of a node.
-struct View<'a> {
-    what: &'a What,
-    kind: SpanKind,
-    count: u64,
-    total_ns: u64,
-    self_ns: u64,
-}
-
-impl Branch for sinks::tree::Node<'_> {
-    fn view(&self) -> View<'_> {
-        let (count, total_ns, self_ns) = (self.count(), self.total_ns(), self.self_ns());
-        View { what: self.what(), kind: SpanKind::Frame, count, total_ns, self_ns }
-    }
-
-    fn children(&self) -> Vec<Self> {
-        self.children()
-    }
-}
-
 fn print(trace: &Trace, args: &TreeArgs, out: &mut impl Write) -> Result<()> {
     let catalog = Catalog::from_manifest(&trace.manifest);
     let engine = spanning::engine(trace, &catalog, args.session.making.config());
     let mut printer = Printer { args, catalog: &catalog, names: NameCache::new(), next: 0, out };
-    let owners: Vec<Owner> = match (&args.thread, args.task) {
+    let (grouping, owners) = match (&args.thread, args.task) {
         (Some(thread), _) => {
             let threads = wanted_threads(trace, Some(thread))?;
-            threads.iter().map(|thread| Owner::Thread(StreamId(thread.id))).collect()
+            let owners = threads.iter().map(|thread| Owner::Thread(StreamId(thread.id))).collect();
+            (Grouping::Threads, Some(owners))
         }
-        (None, Some(task)) => vec![Owner::Task(SubstreamId(task))],
-        (None, None) => {
-            let mut narrative = Narrative::default();
-            spanning::spans(trace, engine, |spans| {
-                spans.iter().for_each(|span| narrative.add(span));
-                Ok(())
-            })?;
-            narrative.finish();
-            return narrative.roots().try_for_each(|(stream, root)| printer.tree(&Owner::Thread(stream), &root));
-        }
+        (None, Some(task)) => (Grouping::Tasks, Some(vec![Owner::Task(SubstreamId(task))])),
+        (None, None) => (Grouping::Causes, None),
     };
-    let mut tree = CallTree::new(if args.task.is_some() { Grouping::Tasks } else { Grouping::Threads });
+    let mut tree = CallTree::new(grouping);
     spanning::spans(trace, engine, |spans| {
         spans.iter().for_each(|span| tree.add(span));
         Ok(())
     })?;
     tree.finish();
-    let found: Vec<_> = owners.iter().filter_map(|owner| Some((owner, tree.root(*owner)?))).collect();
+    let found: Vec<_> = match owners {
+        Some(owners) => owners.into_iter().filter_map(|owner| Some((owner, tree.root(owner)?))).collect(),
+        None => tree.roots().collect(),
+    };
     if let (Some(task), true) = (args.task, found.is_empty()) {
         bail!("no call was made in task {task}");
     }
@@ -104,12 +66,12 @@ struct Printer<'a, W> {
 
 impl<W: Write> Printer<'_, W> {
     /// Prints what is below a root. The tree may be deeper than the stack.
-    fn tree<B: Branch>(&mut self, owner: &Owner, root: &B) -> Result<()> {
+    fn tree(&mut self, owner: Owner, root: &Node<'_>) -> Result<()> {
         let children = root.children();
-        let whole = children.iter().map(|child| child.view().total_ns).fold(0, u64::saturating_add);
+        let whole = children.iter().map(Node::total_ns).fold(0, u64::saturating_add);
         let title = match owner {
             Owner::Thread(stream) => {
-                let name = self.catalog.thread(*stream).map_or("", |thread| &thread.name);
+                let name = self.catalog.thread(stream).map_or("", |thread| &thread.name);
                 format!("thread {} {}", stream.0, printable(name)).trim_end().to_owned()
             }
             Owner::Task(task) => format!("task {}", task.0),
@@ -119,14 +81,13 @@ impl<W: Write> Printer<'_, W> {
         }
         let mut rest: Vec<_> = children.into_iter().rev().map(|child| (child, 0, None)).collect();
         while let Some((node, level, above)) = rest.pop() {
-            let view = node.view();
-            let percent = if whole == 0 { 0.0 } else { view.total_ns as f64 * 100.0 / whole as f64 };
+            let percent = if whole == 0 { 0.0 } else { node.total_ns() as f64 * 100.0 / whole as f64 };
             if self.args.depth.is_some_and(|depth| level >= depth) || percent < self.args.min_percent && whole > 0 {
                 continue;
             }
             let number = self.next;
             self.next += 1;
-            self.node(&title, &view, (number, above, level), percent)?;
+            self.node(&title, &node, (number, above, level), percent)?;
             let children = node.children();
             rest.extend(children.into_iter().rev().map(|child| (child, level + 1, Some(number))));
         }
@@ -136,34 +97,34 @@ impl<W: Write> Printer<'_, W> {
     fn node(
         &mut self,
         title: &str,
-        view: &View<'_>,
+        node: &Node<'_>,
         (number, above, level): (u64, Option<u64>, usize),
         percent: f64,
     ) -> Result<()> {
-        let name = self.names.name(self.catalog, view.what, codec::SessionNs(0));
+        let name = self.names.name(self.catalog, node.what(), codec::SessionNs(0));
         if self.args.json {
             let object = json!({
                 "tree": title,
                 "node": number,
                 "parent": above,
                 "level": level,
-                "kind": view.kind.name(),
+                "kind": node.kind().name(),
                 "function": &*name.pretty,
                 "module": name.module.as_deref(),
-                "count": view.count,
-                "total_ns": view.total_ns,
-                "self_ns": view.self_ns,
+                "count": node.count(),
+                "total_ns": node.total_ns(),
+                "self_ns": node.self_ns(),
                 "percent": (percent * 1000.0).round() / 1000.0,
             });
             writeln!(self.out, "{object}")?;
             return Ok(());
         }
-        let mark = match view.kind {
+        let mark = match node.kind() {
             SpanKind::Frame => String::new(),
             kind => format!("[{kind}] "),
         };
         let indent = level.min(60) * 2;
-        let (total, own, calls) = (duration(view.total_ns), duration(view.self_ns), count(view.count));
+        let (total, own, calls) = (duration(node.total_ns()), duration(node.self_ns()), count(node.count()));
         let name = printable(&name.pretty);
         writeln!(self.out, "{percent:>6.1} % {total:>12} self {own:>12} {calls:>11}×  {:indent$}{mark}{name}", "")?;
         Ok(())

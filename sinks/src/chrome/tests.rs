@@ -2,7 +2,10 @@ use codec::span::{More, SpanKind};
 use serde_json::Value;
 
 use super::*;
-use crate::spans_for_tests::{frame, named, session, tell};
+use crate::{
+    Sink,
+    spans_for_tests::{frame, named, session, tell},
+};
 
 fn events(bytes: &[u8]) -> Vec<Value> {
     let parsed: Value = serde_json::from_slice(bytes).expect("it is JSON");

@@ -11,16 +11,16 @@ const MOST_BYTES: usize = 32 << 20;
 /// What an entry is taken to need beside its text.
 const ENTRY_BYTES: usize = 96;
 
-/// What sort of text it is. Each sort has numbers of its own.
+/// What a text is. Each kind has numbers of its own.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Sort {
+pub(super) enum TextKind {
     Category,
     Name,
     NoteName,
     Text,
 }
 
-/// What the reader knows, and what is to be told with the next packet.
+/// What the reader knows, and what the next packet adds to it.
 #[derive(Debug, Default)]
 pub(super) struct Intern {
     categories: HashMap<Box<str>, u64>,
@@ -34,12 +34,12 @@ pub(super) struct Intern {
 
 impl Intern {
     /// The number of a text.
-    pub(super) fn text(&mut self, sort: Sort, text: &str) -> u64 {
-        let (known, field) = match sort {
-            Sort::Category => (&mut self.categories, interned::EVENT_CATEGORIES),
-            Sort::Name => (&mut self.names, interned::EVENT_NAMES),
-            Sort::NoteName => (&mut self.note_names, interned::DEBUG_ANNOTATION_NAMES),
-            Sort::Text => (&mut self.texts, interned::DEBUG_ANNOTATION_STRING_VALUES),
+    pub(super) fn text(&mut self, kind: TextKind, text: &str) -> u64 {
+        let (known, field) = match kind {
+            TextKind::Category => (&mut self.categories, interned::EVENT_CATEGORIES),
+            TextKind::Name => (&mut self.names, interned::EVENT_NAMES),
+            TextKind::NoteName => (&mut self.note_names, interned::DEBUG_ANNOTATION_NAMES),
+            TextKind::Text => (&mut self.texts, interned::DEBUG_ANNOTATION_STRING_VALUES),
         };
         if let Some(number) = known.get(text) {
             return *number;

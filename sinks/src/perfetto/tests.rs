@@ -1,5 +1,10 @@
+use std::io::Write;
+
 use super::*;
-use crate::spans_for_tests::{frame, named, session, tell};
+use crate::{
+    Ended, Sink, SinkError,
+    spans_for_tests::{frame, named, session, tell},
+};
 
 /// The packets of a trace, as bytes.
 fn packets(mut bytes: &[u8]) -> Vec<&[u8]> {

@@ -4,39 +4,60 @@
 
 use std::collections::HashMap;
 
-use codec::span::What;
+use codec::span::{SpanKind, What};
 
-/// How many different things are told apart. What is beyond has no name.
-const MOST_KINDS: usize = 1 << 20;
+/// How many different functions are told apart. Those beyond have no name.
+const MOST_WHATS: usize = 1 << 20;
 
 /// Where a node is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Index(usize);
 
-/// What a node stands for.
+/// The number of a function.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct Kind(pub(super) u32);
+pub(crate) struct WhatId(u32);
+
+impl WhatId {
+    const NONE: Self = Self(u32::MAX);
+}
+
+/// What a node stands for. Those of one caller that stand for the same are one.
+pub(crate) type Key = (SpanKind, WhatId);
 
 /// What is known of a node.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Data {
-    pub(crate) kind: Kind,
+    /// None of a root, and of a span that is known only from what it created.
+    pub(crate) key: Option<Key>,
     pub(crate) count: u64,
     pub(crate) total_ns: u64,
-    pub(crate) self_ns: u64,
+    /// How much of it passed in what was called.
+    pub(crate) called_ns: u64,
     first_child: Option<Index>,
     sibling: Option<Index>,
+    /// Whether others may refer to it later: then it stays, and says where it was merged into.
+    pinned: bool,
+    moved: Option<Index>,
 }
 
-const EMPTY: Data = Data { kind: Kind::NONE, count: 0, total_ns: 0, self_ns: 0, first_child: None, sibling: None };
+const EMPTY: Data = Data {
+    key: None,
+    count: 0,
+    total_ns: 0,
+    called_ns: 0,
+    first_child: None,
+    sibling: None,
+    pinned: false,
+    moved: None,
+};
 
 #[derive(Debug, Default)]
 pub(crate) struct Arena {
     nodes: Vec<Data>,
     free: Vec<Index>,
-    /// The child of each node for each kind.
-    edges: HashMap<(Index, Kind), Index>,
-    kinds: HashMap<What, Kind>,
+    /// The child of each node for each key.
+    edges: HashMap<(Index, Key), Index>,
+    ids: HashMap<What, WhatId>,
     whats: Vec<What>,
 }
 
@@ -60,6 +81,27 @@ impl Arena {
         }
     }
 
+    /// A new node that can be referred to after it was merged into another.
+    pub(crate) fn insert_pinned(&mut self) -> Index {
+        let index = self.insert();
+        self.set(index, |data| data.pinned = true);
+        index
+    }
+
+    /// The node that a pinned one was merged into. The way there is shortened.
+    pub(crate) fn find(&mut self, index: Index) -> Index {
+        let mut found = index;
+        while let Some(next) = self.data(found).moved {
+            found = next;
+        }
+        let mut at = index;
+        while let Some(next) = self.data(at).moved {
+            self.set(at, |data| data.moved = Some(found));
+            at = next;
+        }
+        found
+    }
+
     pub(crate) fn data(&self, index: Index) -> &Data {
         self.nodes.get(index.0).unwrap_or(&EMPTY)
     }
@@ -68,59 +110,67 @@ impl Arena {
         std::iter::successors(self.data(index).first_child, |child| self.data(*child).sibling)
     }
 
-    pub(crate) fn what(&self, kind: Kind) -> &What {
-        self.whats.get(kind.0 as usize).unwrap_or(&What::Unknown)
+    pub(crate) fn what(&self, id: WhatId) -> &What {
+        self.whats.get(id.0 as usize).unwrap_or(&What::Unknown)
     }
 
     pub(crate) fn whats(&self) -> impl Iterator<Item = &What> {
         self.whats.iter()
     }
 
-    pub(crate) fn kind(&mut self, what: &What) -> Kind {
-        if let Some(kind) = self.kinds.get(what) {
-            return *kind;
+    fn id(&mut self, what: &What) -> WhatId {
+        if let Some(id) = self.ids.get(what) {
+            return *id;
         }
-        if self.whats.len() >= MOST_KINDS {
-            return Kind::NONE;
+        if self.whats.len() >= MOST_WHATS {
+            return WhatId::NONE;
         }
-        let kind = u32::try_from(self.whats.len()).map_or(Kind::NONE, Kind);
+        let id = u32::try_from(self.whats.len()).map_or(WhatId::NONE, WhatId);
         self.whats.push(what.clone());
-        self.kinds.insert(what.clone(), kind);
-        kind
+        self.ids.insert(what.clone(), id);
+        id
     }
 
-    /// One more call.
-    pub(crate) fn count(&mut self, index: Index, total_ns: u64, self_ns: u64) {
-        self.set(index, |data| data.add(1, total_ns, self_ns));
+    /// Adds calls, their time, and how much of it passed in what they called.
+    pub(crate) fn count(&mut self, index: Index, count: u64, total_ns: u64, called_ns: u64) {
+        self.set(index, |data| data.add(count, total_ns, called_ns));
     }
 
-    /// Puts a node under another, with all that is under it.
-    pub(crate) fn attach(&mut self, above: Index, kind: Kind, node: Index) {
-        self.set(node, |data| data.kind = kind);
+    /// Puts a node that is under no other yet under one, with all that is under it.
+    pub(crate) fn attach(&mut self, above: Index, kind: SpanKind, what: &What, node: Index) {
+        let key = Some((kind, self.id(what)));
+        self.set(node, |data| data.key = key);
         if let Some(known) = self.link(above, node) {
             self.merge(known, node);
         }
     }
 
-    /// Adds a node, with all that is under it, to another. It is gone then.
+    /// Adds a node that is under no other, with all that is under it, to another.
     pub(crate) fn merge(&mut self, into: Index, from: Index) {
         let mut pairs = vec![(into, from)];
         while let Some((into, from)) = pairs.pop() {
-            let Data { count, total_ns, self_ns, .. } = *self.data(from);
-            self.set(into, |data| data.add(count, total_ns, self_ns));
-            let mut next = self.data(from).first_child;
+            if into == from {
+                continue;
+            }
+            let Data { count, total_ns, called_ns, first_child, pinned, .. } = *self.data(from);
+            self.set(into, |data| data.add(count, total_ns, called_ns));
+            let mut next = first_child;
             while let Some(child) = next {
                 next = self.data(child).sibling;
-                self.edges.remove(&(from, self.data(child).kind));
+                self.unlink(from, child);
                 if let Some(known) = self.link(into, child) {
                     pairs.push((known, child));
                 }
             }
-            self.free.push(from);
+            if pinned {
+                self.set(from, |data| *data = Data { pinned, moved: Some(into), ..EMPTY });
+            } else {
+                self.free.push(from);
+            }
         }
     }
 
-    /// Removes a node that nothing calls yet, with all that is under it, and tells how many that were. Does nothing
+    /// Removes a node that nothing calls yet, with all that is under it, and returns how many that were. Does nothing
     /// if they are `most` or more.
     pub(crate) fn remove_if_small(&mut self, node: Index, most: usize) -> Option<u64> {
         let mut found = vec![node];
@@ -138,24 +188,30 @@ impl Arena {
             let mut next = self.data(*index).first_child;
             while let Some(child) = next {
                 next = self.data(child).sibling;
-                self.edges.remove(&(*index, self.data(child).kind));
+                self.unlink(*index, child);
             }
         }
         self.free.extend_from_slice(&found);
         Some(found.len() as u64)
     }
 
-    /// Makes a node the child of another, unless that has one of the same kind, which is told.
+    /// Makes a node the child of another, unless that has one with the same key: returns that one.
     fn link(&mut self, above: Index, node: Index) -> Option<Index> {
-        let kind = self.data(node).kind;
-        if let Some(known) = self.edges.get(&(above, kind)) {
+        let key = self.data(node).key?;
+        if let Some(known) = self.edges.get(&(above, key)) {
             return Some(*known);
         }
-        self.edges.insert((above, kind), node);
+        self.edges.insert((above, key), node);
         let first = self.data(above).first_child;
         self.set(node, |data| data.sibling = first);
         self.set(above, |data| data.first_child = Some(node));
         None
+    }
+
+    fn unlink(&mut self, above: Index, child: Index) {
+        if let Some(key) = self.data(child).key {
+            self.edges.remove(&(above, key));
+        }
     }
 
     fn set(&mut self, index: Index, change: impl FnOnce(&mut Data)) {
@@ -166,9 +222,9 @@ impl Arena {
 }
 
 impl Data {
-    fn add(&mut self, count: u64, total_ns: u64, self_ns: u64) {
+    fn add(&mut self, count: u64, total_ns: u64, called_ns: u64) {
         self.count = self.count.saturating_add(count);
         self.total_ns = self.total_ns.saturating_add(total_ns);
-        self.self_ns = self.self_ns.saturating_add(self_ns);
+        self.called_ns = self.called_ns.saturating_add(called_ns);
     }
 }

@@ -153,3 +153,39 @@ fn what_has_no_end_took_as_long_as_what_it_called() {
     let expected = ["Thread(StreamId(0)) 20", "1 start 1 20 0", "2 main 1 20 0", "3 work 1 20 20", "3 exit 1 0 0"];
     assert_eq!(lines(&tree_of(&spans, Grouping::Threads)), expected);
 }
+
+#[test]
+fn a_span_is_below_the_one_that_created_it_and_stands_for_the_frame_that_is_its_code() {
+    let id = |position| SpanId::new(StreamId(0), Position(position));
+    let logical = |kind, name: &str, position, parent: Option<u64>, start, end| Span {
+        kind,
+        ..called(name, position, parent, start, end)
+    };
+    let spans = [
+        // A block, reported before the thread that submitted it; the frame `code` is what it ran.
+        called("leaf", 11, Some(10), 40, 45),
+        Span { twin: Some(id(5)), ..called("code", 10, None, 38, 48) },
+        logical(SpanKind::Block, "block", 5, Some(1), 30, 50),
+        logical(SpanKind::Thread, "thread", 1, None, 0, 100),
+        // Calls in a task, before and after it ended.
+        Span { substream: SubstreamId(7), ..called("step", 20, None, 60, 70) },
+        Span {
+            more: Some(Box::new(codec::span::More { key: Some(7), ..Default::default() })),
+            ..logical(SpanKind::Task, "task", 2, Some(1), 55, 80)
+        },
+        Span { substream: SubstreamId(7), ..called("step", 21, None, 75, 80) },
+        // A task of which nothing but a call is known.
+        Span { substream: SubstreamId(8), ..called("other", 30, None, 90, 91) },
+    ];
+    let expected = [
+        "Thread(StreamId(0)) 100",
+        "1 thread 1 100 100",
+        "2 task 1 25 25",
+        "3 step 2 15 15",
+        "2 block 1 20 15",
+        "3 leaf 1 5 5",
+        "1 task 8 1 0 0",
+        "2 other 1 1 1",
+    ];
+    assert_eq!(lines(&tree_of(&spans, Grouping::Causes)), expected);
+}

@@ -2,31 +2,25 @@
 
 use std::io::{self, Write};
 
-use serde_json::{Value, json};
-use sinks::{EventsSink, Sink, SinkError};
+use serde_json::json;
+use sinks::{LineSink, Sink, SinkError};
 
 use crate::{
     scene::{batch, introduction, packet, session, stamp},
+    spans::{lines, span},
     subject::Shared,
 };
-
-/// The lines that were written, each of them JSON.
-fn lines(shared: &Shared) -> Vec<Value> {
-    let bytes = shared.bytes();
-    let lines = bytes.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
-    lines.map(|line| serde_json::from_slice(line).expect("JSON")).collect()
-}
 
 #[test]
 fn a_line_says_all_that_is_known() {
     let shared = Shared::default();
-    let mut sink = EventsSink::new(shared.clone());
+    let mut sink = LineSink::events(shared.clone());
     let session = session("a");
     let _ = introduction(&session, &[]);
     let packets = (0..9).map(|variety| packet(stamp(4, 0, 8), variety)).collect();
     sink.events(&batch(&session, &[(4, 20, packets)])).expect("it takes events");
     sink.flush().expect("it flushes");
-    let lines = lines(&shared);
+    let lines = lines(&shared.bytes());
     let call = json!({
         "type": "event", "session": "a", "stream": 4, "position": 20, "start_ns": 8, "end_ns": 8, "kind": "call",
         "function": "work", "module": "/bin/true", "fn": "1:1", "depth": 0,
@@ -66,19 +60,22 @@ impl Write for Gone {
 
 #[test]
 fn nobody_who_reads_is_no_failure() {
-    let mut sink = EventsSink::new(Gone);
     let session = session("a");
-    sink.start(&session).expect("it waits in memory");
-    assert!(matches!(sink.flush(), Err(SinkError::Closed)));
     let events = batch(&session, &[(0, 0, vec![packet(stamp(0, 0, 1), 0)])]);
-    assert!(matches!(sink.events(&events), Err(SinkError::Closed)));
-    assert!(matches!(sink.close(), Err(SinkError::Closed)));
+    let refuses = |mut sink: LineSink<Gone>, take: &dyn Fn(&mut LineSink<Gone>) -> Result<(), SinkError>| {
+        sink.start(&session).expect("it waits in memory");
+        assert!(matches!(sink.flush(), Err(SinkError::Closed)));
+        assert!(matches!(take(&mut sink), Err(SinkError::Closed)));
+        assert!(matches!(sink.close(), Err(SinkError::Closed)));
+    };
+    refuses(LineSink::events(Gone), &|sink| sink.events(&events));
+    refuses(LineSink::spans(Gone), &|sink| sink.spans(&session, &[span(0)]));
 }
 
 #[test]
 fn who_is_traced_is_said_again_only_when_more_is_known() {
     let shared = Shared::default();
-    let mut sink = EventsSink::new(shared.clone());
+    let mut sink = LineSink::events(shared.clone());
     let session = session("a");
     sink.start(&session).expect("it starts");
     let packets = introduction(&session, &[]);
@@ -87,7 +84,7 @@ fn who_is_traced_is_said_again_only_when_more_is_known() {
     let gap = sinks::Gap { stream: codec::StreamId(1), first: codec::Position(5), count: 2, cause: "network".into() };
     sink.gap(&session, &gap).expect("it takes gaps");
     sink.close().expect("it closes");
-    let lines = lines(&shared);
+    let lines = lines(&shared.bytes());
     assert_eq!(lines.len(), 3, "{lines:?}");
     assert_eq!((lines[0].get("pid").is_some(), lines[1].get("pid").is_some()), (false, true));
     let gap = json!({"type": "gap", "session": "a", "stream": 1, "position": 5, "count": 2, "cause": "network"});

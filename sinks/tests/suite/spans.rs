@@ -13,14 +13,14 @@ use codec::{
     span::{Ending, More, Reason, Span, SpanFlags, SpanId, SpanKind, SpanStatus, What},
 };
 use serde_json::{Value, json};
-use sinks::{Ended, Gap, Sink, SinkError, SpansSink};
+use sinks::{Ended, Gap, LineSink, Sink};
 
 use crate::{
     scene::{announce, batch, introduction, packet, session, stamp},
     subject::Shared,
 };
 
-fn span(position: u64) -> Span {
+pub(crate) fn span(position: u64) -> Span {
     Span {
         id: SpanId::new(StreamId(0), Position(position)),
         parent: None,
@@ -39,7 +39,8 @@ fn span(position: u64) -> Span {
     }
 }
 
-fn lines(bytes: &[u8]) -> Vec<Value> {
+/// The lines that were written, each of them JSON.
+pub(crate) fn lines(bytes: &[u8]) -> Vec<Value> {
     let lines = bytes.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
     lines.map(|line| serde_json::from_slice(line).expect("JSON")).collect()
 }
@@ -47,7 +48,7 @@ fn lines(bytes: &[u8]) -> Vec<Value> {
 #[test]
 fn a_line_says_all_that_a_span_has_and_nothing_else() {
     let shared = Shared::default();
-    let mut sink = SpansSink::new(shared.clone());
+    let mut sink = LineSink::spans(shared.clone());
     let session = session("a");
     sink.start(&session).expect("it starts");
     let packets = introduction(&session, &[]);
@@ -125,7 +126,7 @@ fn a_line_says_all_that_a_span_has_and_nothing_else() {
 #[test]
 fn a_symbol_is_there_where_it_is_not_the_name() {
     let shared = Shared::default();
-    let mut sink = SpansSink::new(shared.clone());
+    let mut sink = LineSink::spans(shared.clone());
     let session = session("a");
     let names = [codec::profile::FunctionName { offset: 0, name: "_ZN3foo3barEi" }];
     let functions = codec::profile::Functions { module: ModuleId(1), first_index: 1, functions: (&names).into() };
@@ -158,7 +159,7 @@ impl Write for Stuck {
 #[test]
 fn spans_that_cannot_be_written_are_counted() {
     let out = Stuck::default();
-    let mut sink = SpansSink::new(out.clone());
+    let mut sink = LineSink::spans(out.clone());
     let session = session("a");
     out.1.store(true, Ordering::Relaxed);
     let spans: Vec<_> = (0..10_000).map(span).collect();
@@ -176,27 +177,4 @@ fn spans_that_cannot_be_written_are_counted() {
     let lost: u64 = found.iter().filter(|line| line["type"] == "lost").filter_map(|line| line["spans"].as_u64()).sum();
     assert_eq!(written + lost, told + 1);
     assert!(lost > 0 && found.iter().filter(|line| line["type"] == "lost").count() == 1);
-}
-
-/// A pipe whose reader has gone.
-struct Gone;
-
-impl Write for Gone {
-    fn write(&mut self, _: &[u8]) -> io::Result<usize> {
-        Err(io::ErrorKind::BrokenPipe.into())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-#[test]
-fn nobody_who_reads_is_no_failure() {
-    let mut sink = SpansSink::new(Gone);
-    let session = session("a");
-    sink.start(&session).expect("it waits in memory");
-    assert!(matches!(sink.flush(), Err(SinkError::Closed)));
-    assert!(matches!(sink.spans(&session, &[span(0)]), Err(SinkError::Closed)));
-    assert!(matches!(sink.close(), Err(SinkError::Closed)));
 }

@@ -17,7 +17,7 @@ use codec::{
 };
 use serde_json::Value;
 use sinks::{
-    Batch, DiskOptions, DiskSink, Ended, EventsSink, Gap, HephCompatSink, HephSink, Session, Sink, SinkError, disk,
+    Batch, DiskOptions, DiskSink, Ended, Gap, HephCompatSink, HephSink, LineSink, Session, Sink, SinkError, disk,
 };
 
 use crate::scene::{Form, ZERO_NS, fresh_dir, id_of};
@@ -298,7 +298,7 @@ fn assert_is_plain(packet: &codec::heph::Packet<'_>) {
 
 fn events_sink() -> Subject {
     let shared = Shared::default();
-    let sink = EventsSink::new(shared.clone());
+    let sink = LineSink::events(shared.clone());
     let read = move |_: &[&str]| read_lines(&shared.bytes());
     Subject { name: "events", sink: Box::new(sink), read: Box::new(read), tells: |_| true, form: Form::Single }
 }

@@ -1,81 +1,114 @@
-//! The relay between an agent and a fake collector.
+//! The relay between two sockets.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{collections::BTreeSet, net::UdpSocket, time::Duration};
 
-use codec::{Position, profile::EndReason};
+use codec::{
+    heph::{Encode, Packets},
+    profile::{Epoch, Message, ProfileOption},
+};
 
 use super::{Faults, Relay};
-use crate::{Agent, Settings, agent::fake::Fake};
+use crate::agent::Program;
 
-const LONG: Duration = Duration::from_secs(30);
-const WINDOW: u64 = 40 << 10;
+/// How long a datagram may take.
+const WAIT: Duration = Duration::from_millis(300);
 
-fn received(fake: &Fake) -> BTreeSet<(u32, u32)> {
-    let state = fake.state();
-    let positions = state.streams.iter().flat_map(|(id, stream)| stream.positions.iter().map(|at| (*id, *at)));
-    positions.map(|(id, at)| (id, Position(at).counter().0)).collect()
+/// What came out of a relay: events by stream and counter, and how many options.
+#[derive(Debug, Default)]
+struct Received {
+    events: BTreeSet<(u32, u32)>,
+    options: usize,
+}
+
+/// Sends events through a relay, ten to a datagram, the given number of times, each round with an option at its end.
+fn through(faults: Faults, events: u32, rounds: u64) -> (Relay, Received) {
+    let collector = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+    let relay = Relay::start(collector.local_addr().expect("an address"), 1, faults).expect("a socket");
+    let agent = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+    let mut program = Program::new(2, 0, 8);
+    let packets: Vec<Vec<u8>> = (0..events)
+        .map(|number| {
+            let (position, made) = program.step(number % 2);
+            let mut packet = Vec::new();
+            made.with_event(number % 2, position, |event| event.encode(&mut packet)).expect("it fits a packet");
+            packet
+        })
+        .collect();
+    let mut received = Received::default();
+    for round in 0..rounds {
+        let mut option = Vec::new();
+        ProfileOption::from(Epoch { unix_ns: round }).encode(&mut option).expect("it fits a packet");
+        for datagram in packets.chunks(10).map(<[_]>::concat).chain([option]) {
+            agent.send_to(&datagram, relay.address()).expect("it is sent");
+            // No socket's buffer holds all of them.
+            received.take(&collector, Duration::from_micros(100));
+        }
+    }
+    received.take(&collector, WAIT);
+    (relay, received)
+}
+
+impl Received {
+    /// Takes what has come, until nothing more comes for so long.
+    fn take(&mut self, collector: &UdpSocket, wait: Duration) {
+        collector.set_read_timeout(Some(wait)).expect("a timeout");
+        let mut buffer = [0; 1 << 16];
+        while let Ok(count) = collector.recv(&mut buffer) {
+            let mut packets = Packets::new(&buffer[..count], 1 << 20);
+            while let Some(message) = packets.next_with(Message::decode) {
+                match message.expect("it is whole") {
+                    Message::Function(event) => {
+                        self.events.insert((event.stamp.stream.0, event.stamp.counter.0));
+                    }
+                    _ => self.options += 1,
+                }
+            }
+        }
+    }
 }
 
 #[test]
 fn a_good_network_changes_nothing() {
-    let fake = Fake::start(WINDOW, 0, true).expect("sockets");
-    let relay = Relay::start(fake.udp, 1, Faults::default()).expect("a socket");
-    let mut agent = Agent::start(Settings::udp(relay.address(), 1)).expect("it is heard");
-    agent.work(2_000).expect("it is taken");
-    agent.finish(EndReason::Exited(0), LONG).expect("it is acknowledged");
-    assert_eq!(received(&fake).len(), 2_000);
-    assert_eq!((relay.forwarded(), relay.lost().len(), relay.lost_options().len()), (received(&fake), 0, 0));
+    let (relay, received) = through(Faults::default(), 500, 1);
+    assert_eq!((received.events.len(), received.options), (500, 1));
+    assert_eq!((relay.forwarded(), relay.lost().len(), relay.lost_options().len()), (received.events, 0, 0));
     assert_eq!(relay.datagrams().1, 0);
 }
 
 #[test]
 fn it_knows_exactly_what_it_lost() {
-    let fake = Fake::start(WINDOW, 0, false).expect("sockets");
     let faults = Faults {
-        lose: 0.05,
-        burst: 0.01,
+        lose: 0.1,
+        burst: 0.02,
         burst_datagrams: 4,
         double: 0.1,
         delay: 0.1,
         delay_at_most: Duration::from_millis(10),
-        lose_answers: 0.1,
         ..Faults::default()
     };
-    let relay = Relay::start(fake.udp, 2, faults).expect("a socket");
-    let settings = Settings { replay: false, ..Settings::udp(relay.address(), 2) };
-    let mut agent = Agent::start(settings).expect("it is heard");
-    agent.work(4_000).expect("it is taken");
-    agent.finish(EndReason::Exited(0), LONG).expect("it is acknowledged");
-    let made = agent.all_made().map(|(stream, position, _)| (stream, Position(position).counter().0));
-    let made: BTreeSet<_> = made.collect();
+    let (relay, received) = through(faults, 1_000, 1);
     let lost = relay.lost();
-    assert!(lost.len() > 50, "only {} of {} events lost", lost.len(), made.len());
-    assert_eq!(&made - &received(&fake), lost);
-    assert_eq!(received(&fake), relay.forwarded());
+    assert!(lost.len() > 50, "only {} events lost", lost.len());
+    assert_eq!(lost.len() + received.events.len(), 1_000);
+    assert_eq!(received.events, relay.forwarded());
 }
 
 #[test]
-fn a_replay_makes_good_for_the_losses() {
-    let fake = Fake::start(WINDOW, 0, true).expect("sockets");
-    let faults = Faults { lose: 0.2, double: 0.1, lose_answers: 0.2, ..Faults::default() };
-    let relay = Relay::start(fake.udp, 3, faults).expect("a socket");
-    let mut agent = Agent::start(Settings::udp(relay.address(), 3)).expect("it is heard");
-    agent.work(2_000).expect("it is taken");
-    agent.finish(EndReason::Exited(0), LONG).expect("it is acknowledged");
-    assert_eq!(received(&fake).len(), 2_000);
+fn what_comes_again_makes_good_for_losses_unless_they_are_for_good() {
+    let faults = Faults { lose: 0.2, ..Faults::default() };
+    let (relay, received) = through(faults, 500, 20);
+    assert_eq!((received.events.len(), relay.lost().len()), (500, 0));
     assert!(relay.datagrams().1 > 10);
-    assert_eq!((relay.lost().len(), relay.lost_options().len()), (0, 0));
+    let (relay, received) = through(Faults { lose_for_good: true, ..faults }, 500, 3);
+    assert!(relay.lost().len() > 20, "only {} events lost", relay.lost().len());
+    assert_eq!(received.events, relay.forwarded());
+    assert_eq!(relay.lost().len() + received.events.len(), 500);
 }
 
 #[test]
 fn options_can_be_spared() {
-    let fake = Fake::start(WINDOW, 0, false).expect("sockets");
-    let faults = Faults { lose: 1.0, spare_options: true, ..Faults::default() };
-    let relay = Relay::start(fake.udp, 4, faults).expect("a socket");
-    let settings = Settings { replay: false, ..Settings::udp(relay.address(), 4) };
-    let mut agent = Agent::start(settings).expect("it is heard");
-    agent.work(200).expect("it is taken");
-    agent.finish(EndReason::Exited(0), LONG).expect("it is acknowledged");
+    let (relay, received) = through(Faults { lose: 1.0, spare_options: true, ..Faults::default() }, 100, 2);
+    assert_eq!((received.events.len(), received.options), (0, 2));
     assert!(relay.lost_options().is_empty());
-    assert!(relay.lost().len() > 100, "{} lost", relay.lost().len());
+    assert_eq!(relay.lost().len(), 100);
 }

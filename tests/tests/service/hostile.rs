@@ -1,7 +1,7 @@
 //! Senders that mean harm, or are broken. Whatever they do, an agent that behaves loses nothing, memory stays bounded,
 //! and the log stays readable.
 
-mod packets;
+pub(crate) mod packets;
 
 use std::{
     io::{ErrorKind, Write},
@@ -76,8 +76,8 @@ fn besieged(
 fn behave(mut agent: Agent, ended: &Receiver<()>) -> Agent {
     while ended.recv_timeout(Duration::from_millis(5)) == Err(RecvTimeoutError::Timeout) {
         agent.work(40).expect("the collector takes the events");
-        agent.flush().expect("the collector takes the events");
-        agent.listen(Duration::from_millis(1)).expect("the collector answers");
+        agent.flush();
+        agent.listen(Duration::from_millis(1));
     }
     agent.work(500).expect("the collector takes the events");
     finish(&mut agent);

@@ -43,7 +43,7 @@ fn survivors(seed: u64) -> u64 {
         agent.work(100).expect("it is taken");
     }
     let session = only_folder(&folder);
-    let flushed: Vec<u64> = (0..agent.settings().streams).map(|stream| on_disk(&session, stream)).collect();
+    let flushed: Vec<u64> = (0..agent.program().streams()).map(|stream| on_disk(&session, stream)).collect();
     collector.kill();
     run_on("repair", &session, &[]).success();
     verified(&session);
@@ -63,7 +63,7 @@ fn survived(agent: &Agent, trace: &Trace, stream: u32, flushed: u64) -> u64 {
     let events = trace.threads.get(&stream).map_or(&[][..], Vec::as_slice);
     let found = events.len() as u64;
     assert!(found >= flushed, "of stream {stream}, {flushed} events were in the file, and {found} are there");
-    for (position, (made, event)) in (0..).zip(agent.made(stream).iter().zip(events)) {
+    for (position, (made, event)) in (0..).zip(agent.program().made(stream).iter().zip(events)) {
         tests::account::same(stream, position, made, event);
     }
     flushed
@@ -78,8 +78,8 @@ fn what_is_acknowledged_is_flushed_soon() {
     agent.settle(Duration::from_secs(10)).expect("it is acknowledged");
     let settled = Instant::now();
     let session = only_folder(&folder);
-    let events: u64 = (0..agent.settings().streams).map(|stream| agent.made(stream).len() as u64).sum();
-    let flushed = || (0..agent.settings().streams).map(|stream| on_disk(&session, stream)).sum::<u64>();
+    let events: u64 = (0..agent.program().streams()).map(|stream| agent.program().made(stream).len() as u64).sum();
+    let flushed = || (0..agent.program().streams()).map(|stream| on_disk(&session, stream)).sum::<u64>();
     // Far more than the 200 ms that are promised, for a machine that has much else to do.
     while flushed() < events && settled.elapsed() < Duration::from_secs(5) {
         thread::yield_now();

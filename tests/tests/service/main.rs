@@ -54,7 +54,7 @@ fn finish(agent: &mut Agent) {
 #[track_caller]
 fn is_complete(below: &Path, agent: &Agent) -> Trace {
     let trace = Trace::of(below, agent.session());
-    account::complete(&trace, agent);
+    account::complete(&trace, agent.program());
     verified(&trace.folder);
     trace
 }

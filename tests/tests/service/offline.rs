@@ -64,11 +64,11 @@ fn info_tells_what_a_session_was() {
 #[test]
 fn events_prints_every_event_or_those_asked_for() {
     let (_folder, session, agent) = recorded("events", 2_000);
-    let made: Vec<_> = agent.all_made().map(|(stream, _, made)| (stream, *made)).collect();
+    let made: Vec<_> = agent.program().all_made().map(|(stream, _, made)| (stream, *made)).collect();
     assert_eq!(events(&session, &[]).len(), 2_000);
     assert_eq!(events(&session, &["--thread", "1"]).len(), 1_000);
 
-    let index = agent.made(0)[10].function.index();
+    let index = agent.program().made(0)[10].function.index();
     let of_function = made.iter().filter(|(_, made)| made.function.index() == index).count();
     let name = format!("function_{index}");
     let printed = events(&session, &["--function", &name]);
@@ -128,7 +128,7 @@ fn killed(name: &str, events: u64) -> (Folder, PathBuf, Agent) {
     // Every event has 32 bytes in the index, behind a header of 64.
     let flushed = |stream: u32| {
         let index = fs::metadata(session.join(format!("thread_{stream}/index.atf")));
-        index.is_ok_and(|index| index.len() >= 64 + 32 * agent.made(stream).len() as u64)
+        index.is_ok_and(|index| index.len() >= 64 + 32 * agent.program().made(stream).len() as u64)
     };
     eventually("all is flushed", || flushed(0) && flushed(1));
     collector.kill();
@@ -142,7 +142,7 @@ fn repair_finishes_what_was_killed_and_changes_nothing_after_that() {
     run_on("repair", &session, &[]).success();
     verified(&session);
     let trace = Trace::read(&session);
-    account::complete(&trace, &agent);
+    account::complete(&trace, agent.program());
     assert_eq!(trace.manifest.session, Some(agent.session().to_string()));
     let repaired = contents(&session);
     run_on("repair", &session, &[]).success();
@@ -160,7 +160,7 @@ fn repair_keeps_the_whole_events_of_a_file_that_was_cut() {
     verified(&session);
     let trace = Trace::read(&session);
     assert_eq!(trace.threads[&0].len(), 399);
-    for (position, (made, event)) in (0..).zip(agent.made(0).iter().zip(&trace.threads[&0])) {
+    for (position, (made, event)) in (0..).zip(agent.program().made(0).iter().zip(&trace.threads[&0])) {
         account::same(0, position, made, event);
     }
 }

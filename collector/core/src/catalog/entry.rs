@@ -6,7 +6,7 @@ use codec::{
     profile::{Module, PROFILE_VERSION, Session, Thread},
 };
 
-use crate::cut::shorten;
+use codec::text::shorten;
 
 /// What an entry is taken to need beside its names.
 pub(super) const ENTRY_BYTES: u64 = 96;

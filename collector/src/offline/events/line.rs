@@ -6,51 +6,63 @@ use anyhow::{Context, Result};
 use codec::{
     EventKind,
     atf::{DetailBody, GapEntry},
-    heph::{Attributes, Value},
 };
-use serde_json::{Map, Value as Json, json};
+use sinks::Line;
 
 use crate::offline::{printable, scan::Raw, trace::Trace};
 
 /// Writes lines.
-pub(super) struct Line<'a> {
+pub(super) struct Lines<'a> {
     pub(super) trace: &'a Trace,
     /// The time that people's times are counted from.
     pub(super) zero: u64,
     pub(super) json: bool,
 }
 
-impl Line<'_> {
+impl Lines<'_> {
     pub(super) fn event(&self, out: &mut Vec<u8>, raw: Raw<'_>) -> Result<()> {
+        if self.json { self.json(out, raw) } else { self.plain(out, raw) }
+    }
+
+    fn json(&self, out: &mut Vec<u8>, raw: Raw<'_>) -> Result<()> {
         let Raw { stream, position, event, details } = raw;
-        let mut more = Map::new();
+        let mut line = Line::of_type(out, "event");
+        line.number("stream", stream.into());
+        line.number("position", position);
+        line.number("timestamp_ns", event.timestamp.0);
+        line.text("kind", event.kind.description());
+        line.text("fn", &event.function.to_string());
+        line.number("depth", event.depth.into());
+        if let Some(name) = self.trace.function_name(event.function) {
+            line.text("function", name);
+        }
+        if let Some(path) = self.trace.module_path(event.function) {
+            line.text("module", path);
+        }
         for detail in details {
-            let file = || self.trace.thread_dir(stream).join("detail.atf").display().to_string();
-            enter(&mut more, &detail.with_context(file)?.body);
-        }
-        let name = self.trace.function_name(event.function);
-        if self.json {
-            let mut object = json!({
-                "type": "event",
-                "stream": stream,
-                "position": position,
-                "timestamp_ns": event.timestamp.0,
-                "kind": event.kind.description(),
-                "fn": event.function.to_string(),
-                "depth": event.depth,
-            });
-            if let Json::Object(object) = &mut object {
-                if let Some(name) = name {
-                    object.insert("function".into(), name.into());
+            match detail.with_context(|| self.detail_file(stream))?.body {
+                DetailBody::Call(detail) | DetailBody::Return(detail) => {
+                    line.detail(detail.registers, detail.stack.iter().copied());
                 }
-                if let Some(path) = self.trace.module_path(event.function) {
-                    object.insert("module".into(), path.into());
+                DetailBody::Keys(keys) => {
+                    line.number("start_ns", keys.start.0);
+                    line.number("end_ns", keys.end.0);
+                    line.number("substream", keys.substream.0);
+                    line.attributes(keys.attributes);
                 }
-                object.append(&mut more);
+                DetailBody::Context(context) => {
+                    line.number("substream", context.substream.0);
+                    line.number("start_ns", context.start.0);
+                }
+                DetailBody::Other { kind, payload } => line.number(&format!("detail_{kind}"), payload.len() as u64),
             }
-            writeln!(out, "{object}")?;
-            return Ok(());
         }
+        line.close();
+        Ok(())
+    }
+
+    fn plain(&self, out: &mut Vec<u8>, raw: Raw<'_>) -> Result<()> {
+        let Raw { stream, event, details, .. } = raw;
         let since = event.timestamp.0.saturating_sub(self.zero);
         let arrow = match event.kind {
             EventKind::Call => "→",
@@ -59,82 +71,34 @@ impl Line<'_> {
         };
         let indent = usize::try_from(event.depth).unwrap_or(0).min(40) * 2;
         let id = event.function.to_string();
-        let name = printable(name.unwrap_or(&id));
-        write!(
-            out,
-            "{:>6}.{:09}  {stream:>4}  {:indent$}{arrow} {name}",
-            since / 1_000_000_000,
-            since % 1_000_000_000,
-            ""
-        )?;
-        if let Some(attributes) = more.get("attributes") {
-            write!(out, " {}", printable(&attributes.to_string()))?;
+        let name = printable(self.trace.function_name(event.function).unwrap_or(&id));
+        let (seconds, nanoseconds) = (since / 1_000_000_000, since % 1_000_000_000);
+        write!(out, "{seconds:>6}.{nanoseconds:09}  {stream:>4}  {:indent$}{arrow} {name}", "")?;
+        for detail in details {
+            if let DetailBody::Keys(keys) = detail.with_context(|| self.detail_file(stream))?.body {
+                write!(out, " {}", printable(&Line::of_attributes(keys.attributes)))?;
+            }
         }
         writeln!(out)?;
         Ok(())
     }
 
+    fn detail_file(&self, stream: u32) -> String {
+        self.trace.thread_dir(stream).join("detail.atf").display().to_string()
+    }
+
     pub(super) fn gap(&self, out: &mut Vec<u8>, gap: &GapEntry) -> Result<()> {
         if self.json {
-            let object = json!({
-                "type": "gap",
-                "stream": gap.thread,
-                "position": gap.first,
-                "count": gap.count,
-                "cause": gap.cause,
-            });
-            writeln!(out, "{object}")?;
+            let mut line = Line::of_type(out, "gap");
+            line.number("stream", gap.thread.into());
+            line.number("position", gap.first);
+            line.number("count", gap.count);
+            line.text("cause", &gap.cause);
+            line.close();
         } else {
             let cause = printable(&gap.cause);
             writeln!(out, "{:>16}  {:>4}  … {} events missing: {cause}", "", gap.thread, gap.count)?;
         }
         Ok(())
     }
-}
-
-fn enter(more: &mut Map<String, Json>, body: &DetailBody<'_>) {
-    match body {
-        DetailBody::Call(detail) | DetailBody::Return(detail) => {
-            more.insert("registers".into(), detail.registers.to_words().to_vec().into());
-            let stack: String = detail.stack.iter().map(|byte| format!("{byte:02x}")).collect();
-            if !stack.is_empty() {
-                more.insert("stack".into(), stack.into());
-            }
-        }
-        DetailBody::Keys(keys) => {
-            more.insert("start_ns".into(), keys.start.0.into());
-            more.insert("end_ns".into(), keys.end.0.into());
-            more.insert("substream".into(), keys.substream.0.into());
-            more.insert("attributes".into(), attributes(&keys.attributes));
-        }
-        DetailBody::Context(context) => {
-            more.insert("substream".into(), context.substream.0.into());
-            more.insert("start_ns".into(), context.start.0.into());
-        }
-        DetailBody::Other { kind, payload } => {
-            more.insert(format!("detail_{kind}"), payload.len().into());
-        }
-    }
-}
-
-fn attributes(attributes: &Attributes<'_>) -> Json {
-    Json::Object(attributes.iter().map(|attribute| (attribute.name.to_owned(), value(&attribute.value))).collect())
-}
-
-fn value(value: &Value<'_>) -> Json {
-    match value {
-        Value::U64(value) => (*value).into(),
-        Value::I64(value) => (*value).into(),
-        Value::F64(value) => float(*value),
-        Value::Str(value) => (*value).into(),
-        Value::U64s(values) => values.iter().collect::<Vec<_>>().into(),
-        Value::I64s(values) => values.iter().collect::<Vec<_>>().into(),
-        Value::F64s(values) => values.iter().map(float).collect(),
-        Value::Strs(values) => values.iter().collect::<Vec<_>>().into(),
-    }
-}
-
-/// JSON has no numbers for these.
-fn float(value: f64) -> Json {
-    if value.is_finite() { value.into() } else { value.to_string().into() }
 }

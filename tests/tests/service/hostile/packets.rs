@@ -10,14 +10,14 @@ use codec::{
 };
 use tests::Random;
 
-fn encoded<'a>(option: impl Into<ProfileOption<'a>>) -> Vec<u8> {
+pub(crate) fn encoded<'a>(option: impl Into<ProfileOption<'a>>) -> Vec<u8> {
     let mut packet = Vec::new();
     option.into().encode(&mut packet).expect("it fits a packet");
     packet
 }
 
 /// A session.
-pub(super) fn session(id: [u8; 16], host: &str, executable: &str) -> Vec<u8> {
+pub(crate) fn session(id: [u8; 16], host: &str, executable: &str) -> Vec<u8> {
     let arguments = [executable];
     encoded(Session {
         id: SessionId(id),

@@ -1,4 +1,4 @@
-//! Spans that are told to be open, until they close or the trace ends.
+//! Spans that are open, until they close or the trace ends.
 
 use std::collections::HashMap;
 
@@ -7,27 +7,27 @@ use codec::{
     span::{Span, SpanId},
 };
 
-/// How many are kept. What is beyond is missing from the picture if it never closes.
+/// How many are kept. A span beyond that is missing if it never closes.
 const MOST: usize = 1 << 18;
 
 /// The open spans of one session.
 #[derive(Debug, Default)]
-pub(crate) struct Held {
+pub(crate) struct OpenSpans {
     spans: HashMap<SpanId, Span>,
     last: SessionNs,
 }
 
-impl Held {
-    /// A span is open.
-    pub(crate) fn hold(&mut self, span: &Span) {
+impl OpenSpans {
+    /// Keeps a span that is open.
+    pub(crate) fn open(&mut self, span: &Span) {
         self.last = self.last.max(span.start);
         if self.spans.len() < MOST || self.spans.contains_key(&span.id) {
             self.spans.insert(span.id, span.clone());
         }
     }
 
-    /// A span has closed.
-    pub(crate) fn settle(&mut self, span: &Span) {
+    /// Forgets a span that has closed.
+    pub(crate) fn close(&mut self, span: &Span) {
         self.last = self.last.max(span.start).max(span.end.unwrap_or_default());
         if !self.spans.is_empty() {
             self.spans.remove(&span.id);

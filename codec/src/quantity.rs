@@ -1,22 +1,27 @@
-//! Sizes and times as people write them.
+//! Sizes, times and counts as people write and read them.
 
 use std::{fmt, str::FromStr, time::Duration};
 
-/// A number of bytes: `4096`, `64KiB`, `512MiB`, `2GiB`; also `KB`, `MB`, `GB` in powers of ten.
+/// A number of bytes: `4096`, `64k`, `4M`, `2G`; `64KiB`, `4MiB` and `2GiB` are the same, `KB`, `MB` and `GB` powers of
+/// ten.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Size(pub(crate) u64);
+pub struct Size(pub u64);
 
-/// A span of time: `200ms`, `5s`, `10m`, `2h`, `1d`.
+/// A span of time: `50us`, `200ms`, `5s`, `10m`, `2h`, `1d`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Period(pub(crate) Duration);
+pub struct Period(pub Duration);
 
-const SIZES: [(&str, u64); 10] = [
+const SIZES: [(&str, u64); 14] = [
     ("", 1),
     ("B", 1),
     ("KB", 1000),
     ("MB", 1_000_000),
     ("GB", 1_000_000_000),
     ("TB", 1_000_000_000_000),
+    ("K", 1 << 10),
+    ("M", 1 << 20),
+    ("G", 1 << 30),
+    ("T", 1 << 40),
     ("KiB", 1 << 10),
     ("MiB", 1 << 20),
     ("GiB", 1 << 30),
@@ -60,7 +65,7 @@ fn parse(text: &str, units: &[(&str, u64)]) -> Option<u64> {
         return (!number.ends_with('.')).then_some(whole);
     }
     let scale = 10_u64.checked_pow(u32::try_from(fraction.len()).ok()?)?;
-    let part = fraction.parse::<u64>().ok()?.checked_mul(*factor)? / scale;
+    let part = fraction.parse::<u64>().ok()?.checked_mul(*factor)?.checked_div(scale)?;
     whole.checked_add(part)
 }
 
@@ -81,27 +86,21 @@ impl fmt::Display for Period {
             0 if seconds < 1e-3 => write!(f, "{:.1} µs", seconds * 1e6),
             0 => write!(f, "{:.0} ms", seconds * 1e3),
             1..60 => write!(f, "{seconds:.1} s"),
-            60..3600 => write!(f, "{} min {} s", self.0.as_secs() / 60, self.0.as_secs() % 60),
-            _ => write!(f, "{} h {} min", self.0.as_secs() / 3600, self.0.as_secs() / 60 % 60),
+            whole @ 60..3600 => write!(f, "{} min {} s", whole / 60, whole % 60),
+            whole => write!(f, "{} h {} min", whole / 3600, whole / 60 % 60),
         }
     }
 }
 
-/// A count with its thousands apart: `1,234,567`.
-pub(crate) fn count(number: u64) -> String {
-    let digits = number.to_string();
-    let mut out = String::with_capacity(digits.len() + digits.len() / 3);
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            out.push(',');
-        }
-        out.push(digit);
-    }
-    out
+/// A count with a comma before every three digits: `1,234,567`.
+pub fn count(number: u64) -> String {
+    let digits: Vec<char> = number.to_string().chars().collect();
+    let groups: Vec<String> = digits.rchunks(3).rev().map(|group| group.iter().collect()).collect();
+    groups.join(",")
 }
 
 /// A count of things: `1 thread`, `1,234 threads`.
-pub(crate) fn counted(number: u64, thing: &str) -> String {
+pub fn counted(number: u64, thing: &str) -> String {
     format!("{} {thing}{}", count(number), if number == 1 { "" } else { "s" })
 }
 
@@ -111,9 +110,15 @@ mod tests {
 
     #[test]
     fn sizes_and_times_are_read() {
-        for (text, bytes) in
-            [("4096", 4096), ("64KiB", 65_536), ("1.5MiB", 1_572_864), ("2gb", 2_000_000_000), ("0", 0)]
-        {
+        for (text, bytes) in [
+            ("4096", 4096),
+            ("64KiB", 65_536),
+            ("64k", 65_536),
+            ("1.5MiB", 1_572_864),
+            ("4M", 4 << 20),
+            ("2gb", 2_000_000_000),
+            ("0", 0),
+        ] {
             assert_eq!(text.parse(), Ok(Size(bytes)), "{text}");
         }
         for (text, ms) in [("200ms", 200), ("5s", 5000), ("0.5s", 500), ("2m", 120_000), ("1h", 3_600_000)] {
