@@ -15,7 +15,12 @@ use collector_core::{CatalogLimits, Collector, Config, How, Output, Peer, Sessio
 use tokio::sync::Notify;
 
 pub(crate) use self::{ledger::Ledger, post::Post};
-use crate::{names::Names, notices::Notices, recorder::Recorders, summary};
+use crate::{
+    names::Names,
+    notices::Notices,
+    recorder::{BackgroundWriter, Recorders},
+    summary,
+};
 
 /// Owns the sessions. It never waits for a sink: while the recorders lag behind, agents may send less, connections are
 /// not read, and everything else goes on.
@@ -29,6 +34,7 @@ pub(crate) struct Receiver {
     pub(crate) notices: Arc<Notices>,
     /// Told whenever a session has ended.
     pub(crate) session_ended: Notify,
+    backlogs: Vec<BackgroundWriter>,
 }
 
 #[derive(Debug)]
@@ -91,7 +97,7 @@ impl Receiver {
         let post = Arc::new(Post::default());
         let naming = Naming { names: Names::default(), post: Arc::clone(&post) };
         let core = Collector::new(config, limits, naming);
-        let ledger = Ledger::new(&recorders, &core);
+        let (ledger, backlogs) = (Ledger::new(&recorders, &core), recorders.backlogs.clone());
         let state = State {
             core,
             recorders: Some(recorders),
@@ -100,7 +106,7 @@ impl Receiver {
             moved: Instant::now(),
             free_bytes: 1,
         };
-        Self { state: Mutex::new(state), post, ledger, notices, session_ended: Notify::new() }
+        Self { state: Mutex::new(state), post, ledger, notices, session_ended: Notify::new(), backlogs }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -172,6 +178,12 @@ impl Receiver {
         };
         let Some(recorders) = recorders else { return true };
         tokio::task::spawn_blocking(move || recorders.close()).await.unwrap_or(false)
+    }
+
+    /// Gives up outputs that nobody reads, so that the recorders can finish the other sinks. Returns whether there are any.
+    pub(crate) fn give_up_outputs(&self) -> bool {
+        self.backlogs.iter().for_each(BackgroundWriter::give_up);
+        !self.backlogs.is_empty()
     }
 
     /// Takes what the core has to say to where it belongs.

@@ -27,8 +27,8 @@ use sinks::{
     SinkError,
 };
 
-use self::{background::BackgroundWriter, engines::Engines, slot::Slot};
-pub(crate) use self::{queue::Queue, slot::SinkCounters};
+pub(crate) use self::{background::BackgroundWriter, slot::SinkCounters};
+use self::{engines::Engines, queue::Queue, slot::Slot};
 use crate::{
     notices::Notices,
     settings::{Shares, SinkSetting},
@@ -44,7 +44,7 @@ pub(crate) struct Recorders {
     queues: Vec<Queue>,
     threads: Vec<JoinHandle<bool>>,
     shared: Vec<SharedSink>,
-    backlogs: Vec<BackgroundWriter>,
+    pub(crate) backlogs: Vec<BackgroundWriter>,
     /// Bytes that wait for the recorders.
     pub(crate) queued_bytes: Arc<AtomicU64>,
     /// What each sink counts, with its name.

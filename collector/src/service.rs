@@ -3,7 +3,10 @@
 use std::{
     net::SocketAddr,
     process::ExitCode,
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
     time::{Duration, Instant},
 };
 
@@ -30,7 +33,7 @@ use crate::{
 };
 
 /// How long sinks that take nothing are waited for at the end.
-const PATIENCE: Duration = Duration::from_secs(15);
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// How often the core is told the time.
 const TICK: Duration = Duration::from_millis(10);
@@ -153,9 +156,10 @@ async fn serve(
         receiving.wait().await;
         receiver.finish(How::Stopped).await
     };
+    let gave_up = AtomicBool::new(false);
     let finished = tokio::select! {
-        finished = finish => finished,
-        () = stalled(receiver) => false,
+        finished = finish => finished && !gave_up.load(Relaxed),
+        () = stalled(receiver, &gave_up) => false,
         _ = interrupts.recv() => false,
         _ = terminations.recv() => false,
     };
@@ -171,8 +175,9 @@ async fn serve(
     Ok(if whole { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Returns when no sink has taken anything for too long, although something waits.
-async fn stalled(receiver: &Receiver) {
+/// Returns when no sink has taken anything for too long, although something waits. Outputs that nobody reads are given up
+/// first, so that the other sinks can be finished.
+async fn stalled(receiver: &Receiver, gave_up: &AtomicBool) {
     let mut last = (receiver.ledger.taken(), Instant::now());
     loop {
         tokio::time::sleep(Duration::from_millis(100)).await;
@@ -180,13 +185,20 @@ async fn stalled(receiver: &Receiver) {
         if taken != last.0 {
             last = (taken, Instant::now());
         } else if last.1.elapsed() >= PATIENCE {
+            if gave_up.load(Relaxed) {
+                return;
+            }
             let ledger = &receiver.ledger;
             let waiting = ledger.sinks.iter().map(|(sink, counters)| (sink, ledger.waiting_bytes(counters)));
             for (sink, bytes) in waiting.filter(|(_, bytes)| *bytes > 0) {
                 let left = Size(bytes);
                 receiver.notices.say_always(format!("sink {sink} takes nothing any more: {left} are given up"));
             }
-            return;
+            if !receiver.give_up_outputs() {
+                return;
+            }
+            gave_up.store(true, Relaxed);
+            last.1 = Instant::now();
         }
     }
 }

@@ -48,7 +48,7 @@ impl Write for Stdout {
 
 /// Bytes on their way to somebody who may read them slowly, or not at all.
 #[derive(Debug, Clone)]
-pub(super) struct BackgroundWriter {
+pub(crate) struct BackgroundWriter {
     shared: Arc<Shared>,
 }
 
@@ -66,6 +66,13 @@ struct State {
     bytes: usize,
     /// Nobody reads any more.
     closed: bool,
+}
+
+impl State {
+    fn close(&mut self) {
+        (self.closed, self.bytes) = (true, 0);
+        self.chunks.clear();
+    }
 }
 
 impl BackgroundWriter {
@@ -94,6 +101,13 @@ impl BackgroundWriter {
     /// Whether no more than half of what can wait does.
     pub(super) fn is_half_empty(&self) -> bool {
         self.shared.state().bytes <= LIMIT / 2
+    }
+
+    /// Gives up what waits: whoever should read it takes nothing any more.
+    pub(crate) fn give_up(&self) {
+        let mut state = self.shared.state();
+        state.close();
+        self.shared.changed.notify_all();
     }
 
     /// Waits until everything has been written, or nobody reads.
@@ -152,10 +166,12 @@ impl Shared {
             drop(state);
             let result = out.write_all(&chunk).and_then(|()| out.flush());
             let mut state = self.state();
+            if state.closed {
+                return;
+            }
             state.bytes = state.bytes.saturating_sub(chunk.len());
             if result.is_err() {
-                (state.closed, state.bytes) = (true, 0);
-                state.chunks.clear();
+                state.close();
             }
             self.counters.taken.fetch_add(1, Relaxed);
             self.count(&state);

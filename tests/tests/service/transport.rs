@@ -114,13 +114,15 @@ fn a_udp_agent_may_move_to_another_port() {
     let relay = Relay::start(collector.udp(), 41, Faults::default()).expect("a socket");
     let mut agent = Agent::start(Settings::udp(relay.address(), 41)).expect("it is heard");
     for _ in 0..2 {
-        agent.work(1_000).expect("it is taken");
         // Nothing gets through for a while, and then from another port.
         relay.set(Faults { lose: 1.0, ..Faults::default() });
+        agent.work(1_000).expect("it is kept");
         agent.listen_until(LONG, |agent| !agent.is_connected()).expect("it notices that nobody answers");
         relay.move_agents();
         relay.set(Faults::default());
         agent.listen_until(LONG, |agent| agent.is_connected()).expect("the collector knows it again");
+        agent.flush();
+        agent.listen_until(LONG, |agent| agent.report().unsettled == 0).expect("what was lost is sent again");
     }
     agent.work(1_000).expect("it is taken");
     finish(&mut agent);
