@@ -28,6 +28,8 @@ pub struct Ran {
     pub stderr: String,
     /// The most memory that it had, as it was seen every few milliseconds.
     pub peak_bytes: u64,
+    /// The processor time that it took itself, without its children, in nanoseconds, seen in the same way.
+    pub cpu_ns: f64,
 }
 
 impl Ran {
@@ -45,22 +47,23 @@ impl Ran {
         let (done, waited) = channel::<()>();
         let group = Pid::from_child(&child);
         let watchdog = thread::spawn(move || {
-            let mut peak = 0;
+            let (mut peak, mut cpu_ns) = (0, 0.0);
             while waited.recv_timeout(GLANCE) == Err(RecvTimeoutError::Timeout) {
                 peak = peak_bytes(group).unwrap_or(peak);
+                cpu_ns = cpu_time_ns(group).unwrap_or(cpu_ns);
                 if started.elapsed() > LIMIT {
                     _ = kill_process_group(group, Signal::KILL);
                 }
             }
-            peak
+            (peak, cpu_ns)
         });
         let status = child.wait().expect("a child");
         let seconds = started.elapsed().as_secs_f64();
         // What it leaves running would keep the pipe open.
         let stderr = reader.join().expect("a reader");
         drop(done);
-        let peak_bytes = watchdog.join().expect("a watchdog");
-        Self { seconds, code: status.code(), stderr, peak_bytes }
+        let (peak_bytes, cpu_ns) = watchdog.join().expect("a watchdog");
+        Self { seconds, code: status.code(), stderr, peak_bytes, cpu_ns }
     }
 
     /// The same, and it must succeed.
@@ -86,6 +89,15 @@ fn peak_bytes(process: Pid) -> Option<u64> {
     let status = fs::read_to_string(format!("/proc/{}/status", process.as_raw_nonzero())).ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
     Some(line.split_whitespace().next()?.parse::<u64>().ok()? << 10)
+}
+
+/// The processor time that a process has taken so far, all its threads together, in steps of a clock tick.
+pub fn cpu_time_ns(process: Pid) -> Option<f64> {
+    let stat = fs::read_to_string(format!("/proc/{}/stat", process.as_raw_nonzero())).ok()?;
+    // The command's name may have spaces in it. Behind it come the state and then the third to the fifteenth field.
+    let mut fields = stat.rsplit_once(") ")?.1.split(' ').skip(11).map_while(|field| field.parse::<f64>().ok());
+    let ticks = fields.next()? + fields.next()?;
+    Some(ticks * 1e9 / rustix::param::clock_ticks_per_second() as f64)
 }
 
 fn start(command: &mut Command) -> Child {

@@ -12,7 +12,7 @@ use std::{
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::built;
+use crate::{built, ran::cpu_time_ns};
 
 /// The `collector` command, built for measuring.
 pub fn binary() -> &'static Path {
@@ -63,6 +63,11 @@ impl Running {
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
         let kib = line.and_then(|line| line.split_whitespace().next()).and_then(|number| number.parse::<u64>().ok());
         kib.unwrap_or(0) * 1024
+    }
+
+    /// The processor time that it has taken so far, in nanoseconds.
+    pub fn cpu_ns(&self) -> f64 {
+        cpu_time_ns(Pid::from_child(&self.child)).unwrap_or(f64::NAN)
     }
 
     /// Waits for its end, which must be a good one. Returns what it said.

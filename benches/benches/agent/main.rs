@@ -1,10 +1,9 @@
-//! The agent: `cargo bench -p benches --bench agent -- [WORDS] [rounds=N] [calls=MILLIONS]`.
+//! The agent: `cargo bench -p benches --bench agent -- [WORDS] [rounds=N]`. The whole way is in `pipeline`.
 //!
-//! `hooking`, `cost`, `end-to-end` and `programs` measure only that. Every figure stands beside what the same program
+//! `hooking`, `cost` and `programs` measure only that. Every figure stands beside what the same program
 //! does untraced and what a peer makes of it, all in turn in one run.
 
 mod cost;
-mod end_to_end;
 mod hooking;
 mod programs;
 
@@ -24,8 +23,6 @@ use benches::{
 struct Settings {
     words: Vec<String>,
     rounds: Option<usize>,
-    /// How many calls are sent in the end-to-end benchmark, in millions.
-    millions: f64,
     folder: PathBuf,
 }
 
@@ -39,7 +36,6 @@ fn main() {
     };
     measured("hooking", hooking::measure);
     measured("cost", cost::measure);
-    measured("end-to-end", end_to_end::measure);
     measured("programs", programs::measure);
     _ = fs::remove_dir_all(&settings.folder);
 }
@@ -51,7 +47,6 @@ impl Settings {
         let value = |key: &str| arguments.iter().find_map(|argument| argument.strip_prefix(key)?.parse::<f64>().ok());
         Self {
             rounds: value("rounds=").map(|rounds| rounds as usize),
-            millions: value("calls=").unwrap_or(5.0),
             folder: PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("agent-bench"),
             words: arguments.into_iter().filter(|argument| !argument.contains('=')).collect(),
         }
