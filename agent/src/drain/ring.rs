@@ -122,9 +122,17 @@ impl Ring {
         let Some(function) = context.function(record.function) else {
             return self.drop_events(1, "unknown-function", context);
         };
+        let event = RunEvent { kind, depth: record.depth, function: Some(function), ip: 0, start, end, detail: None };
+        match record.rest {
+            [] | [_] => self.push(&event, context),
+            _ => self.push_detailed(&event, record, context),
+        }
+    }
+
+    #[inline(never)]
+    fn push_detailed(&mut self, event: &RunEvent<'_>, record: &Record<'_>, context: &mut DrainContext<'_>) {
         let mut registers = [0; Registers::WORDS];
         let detail = match (record.kind, record.rest) {
-            (_, [] | [_]) => None,
             (Kind::Call, [general @ .., _, _, _]) if general.len() < 6 => None,
             (Kind::Call, rest) => {
                 let (given, stack) = rest.split_at(9);
@@ -139,8 +147,12 @@ impl Ring {
             _ => None,
         };
         let detail = detail.map(|stack| Detail::new(&registers, stack));
-        let event = RunEvent { kind, depth: record.depth, function: Some(function), ip: 0, start, end, detail };
-        match context.shipper.push_function(self.thread.stream, self.substream, Position(self.next), &event) {
+        self.push(&RunEvent { detail, ..*event }, context);
+    }
+
+    #[inline(always)]
+    fn push(&mut self, event: &RunEvent<'_>, context: &mut DrainContext<'_>) {
+        match context.shipper.push_function(self.thread.stream, self.substream, Position(self.next), event) {
             Ok(()) => self.count(context),
             // All of its parts were cut to size; should one not fit all the same, it is not lost in silence.
             Err(_) => self.drop_events(1, "not-encodable", context),
