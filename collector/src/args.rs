@@ -7,6 +7,7 @@ use std::{net::SocketAddr, path::PathBuf, time::Duration};
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum, error::ErrorKind};
 
 use crate::{
+    log::{LogFormat, LogLevel},
     quantity::{Period, Size},
     sink_spec::{OnFull, SinkSpec},
 };
@@ -100,6 +101,8 @@ pub(crate) struct RunArgs {
     /// Interval at which to print counters; on a terminal a live status line replaces them
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = tenth_of_a_second)]
     pub(crate) stats: Period,
+    #[command(flatten)]
+    pub(crate) log: LogArgs,
     /// Record with this many threads; each session belongs to one of them. Half as many as there are processors by default
     #[arg(long, value_name = "COUNT")]
     pub(crate) recorders: Option<usize>,
@@ -175,10 +178,22 @@ pub(crate) struct LimitArgs {
 }
 
 #[derive(Debug, Args)]
+pub(crate) struct LogArgs {
+    /// Log events of this level and above on standard error
+    #[arg(long, value_name = "LEVEL", value_enum, default_value = "info")]
+    pub(crate) log: LogLevel,
+    /// Write them as plain lines, or as JSON with level, time, session, peer and sink
+    #[arg(long, value_name = "FORMAT", value_enum, default_value = "text")]
+    pub(crate) log_format: LogFormat,
+}
+
+#[derive(Debug, Args)]
 pub(crate) struct IngestArgs {
     /// The file, or - for standard input
     #[arg(value_name = "FILE|-")]
     pub(crate) input: PathBuf,
+    #[command(flatten)]
+    pub(crate) log: LogArgs,
     #[command(flatten)]
     pub(crate) sinks: SinkArgs,
     #[command(flatten)]

@@ -11,9 +11,11 @@ use std::{
 
 use anyhow::{Context, Result, bail};
 use collector_core::{Config, How};
+use tracing::{info, warn};
 
 use crate::{
     args::{self, IngestArgs},
+    log,
     notices::Notices,
     receiver::Receiver,
     recorder::Recorders,
@@ -32,6 +34,7 @@ pub(crate) fn run(args: &IngestArgs) -> Result<ExitCode> {
         Box::new(File::open(&args.input).with_context(|| format!("cannot open {name}"))?)
     };
     let notices = Arc::new(Notices::new());
+    log::start(args.log.log, args.log.log_format, &notices);
     // There is one file, and its sessions follow one another.
     let recorders = Recorders::start(&sinks, &args.spans.config(), args.limits.memory.0, 1, &notices)?;
     // A file is never silent, and nobody floods us with one. Where it has more sessions than may be open, the one that
@@ -70,10 +73,10 @@ pub(crate) fn run(args: &IngestArgs) -> Result<ExitCode> {
         };
         receiver.disconnected(0);
         let finished = receiver.finish(How::Closed).await;
-        receiver.notices.say_always(service::total(&receiver));
+        info!("{}", service::total(&receiver));
         let skipped = receiver.ledger.core().skipped_bytes;
         if skipped > 0 {
-            receiver.notices.say_always(format!("{skipped} bytes of {name} are no packets and were skipped"));
+            warn!("{skipped} bytes of {name} are no packets and were skipped");
         }
         receiver.notices.finish();
         result.with_context(|| format!("cannot read {name} to its end"))?;

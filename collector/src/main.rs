@@ -12,6 +12,7 @@ mod args;
 
 mod ingest;
 mod listen;
+mod log;
 mod manual;
 mod metrics;
 mod names;

@@ -1,6 +1,7 @@
 //! What the person at the terminal is told, on standard error.
 
 use std::{
+    fmt::Display,
     io::{self, IsTerminal, Write},
     sync::{
         Mutex, PoisonError,
@@ -9,6 +10,8 @@ use std::{
     thread,
     time::{Duration, Instant},
 };
+
+use tracing::{info, warn};
 
 /// Writes lines, not too many of them, and on a terminal a last line that changes.
 ///
@@ -55,18 +58,32 @@ impl Notices {
         self.terminal
     }
 
-    /// Says something that others may cause, and so perhaps too often: beyond a pace it is counted instead.
-    pub(crate) fn say(&self, line: impl Into<String>) {
-        let Some(left_out) = self.pace.lock().unwrap_or_else(PoisonError::into_inner).step() else { return };
+    /// Whether another line may come that others can cause, and so perhaps too often: beyond a pace they are counted.
+    pub(crate) fn may_say(&self) -> bool {
+        let Some(left_out) = self.pace.lock().unwrap_or_else(PoisonError::into_inner).step() else { return false };
         if left_out > 0 {
-            self.say_always(format!("({left_out} lines left out)"));
+            info!("({left_out} lines left out)");
         }
-        self.say_always(line);
+        true
     }
 
-    /// Says something in any case, unless nobody has read for long.
-    pub(crate) fn say_always(&self, line: impl Into<String>) {
-        _ = self.lines.try_send(Line::Said(line.into()));
+    /// Logs something that others may cause, and so perhaps too often: beyond a pace it is counted instead.
+    pub(crate) fn say(&self, line: impl Display) {
+        if self.may_say() {
+            info!("{line}");
+        }
+    }
+
+    /// The same, of something that is wrong.
+    pub(crate) fn warn(&self, line: impl Display) {
+        if self.may_say() {
+            warn!("{line}");
+        }
+    }
+
+    /// Prints a line, unless nobody has read for long.
+    pub(crate) fn print(&self, line: String) {
+        _ = self.lines.try_send(Line::Said(line));
     }
 
     /// Replaces the line that changes. There is none but on terminals.
@@ -80,7 +97,7 @@ impl Notices {
     pub(crate) fn finish(&self) {
         let left_out = std::mem::take(&mut self.pace.lock().unwrap_or_else(PoisonError::into_inner).left_out);
         if left_out > 0 {
-            self.say_always(format!("({left_out} lines left out)"));
+            info!("({left_out} lines left out)");
         }
         let (written, done) = mpsc::sync_channel(1);
         if self.lines.try_send(Line::Last(written)).is_ok() {

@@ -13,6 +13,7 @@ use std::{
 
 use collector_core::{CatalogLimits, Collector, Config, How, Output, Peer, SessionName, SessionNames};
 use tokio::sync::Notify;
+use tracing::info_span;
 
 pub(crate) use self::{ledger::Ledger, post::Post};
 use crate::{
@@ -206,11 +207,13 @@ impl Receiver {
     fn announce(&self, state: &mut State, output: &Output) {
         match output {
             Output::Started(session) => {
+                let _about = info_span!("session", session = %session.name, peer = %session.source).entered();
                 self.notices.say(format!("session {} from {}", session.name, session.source));
                 state.started.insert(session.name.clone(), Instant::now());
             }
             Output::Ended(session, summary) => {
                 let lasted = state.started.remove(&session.name).map_or(Duration::ZERO, |started| started.elapsed());
+                let _about = info_span!("session", session = %session.name, peer = %session.source).entered();
                 let places = state.recorders.iter().flat_map(|recorders| recorders.places(session));
                 self.notices.say(summary::line(session, summary, lasted, places));
                 // Somebody who says nothing is not what `--once` waits for.

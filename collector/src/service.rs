@@ -19,11 +19,12 @@ use tokio::{
     time::MissedTickBehavior,
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use tracing::{error, info};
 
 use crate::{
     args::{self, RunArgs},
     listen::{self, Listening, Wanted},
-    metrics,
+    log, metrics,
     notices::Notices,
     quantity::{Size, count, counted},
     receiver::Receiver,
@@ -54,6 +55,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode> {
             None => None,
         };
         let notices = Arc::new(Notices::new());
+        log::start(args.log.log, args.log.log_format, &notices);
         let (memory, recorders) = (args.limits.memory.0, settings::recorders(args.recorders));
         let recorders = Recorders::start(&sinks, &args.spans.config(), memory, recorders, &notices)?;
         let mut config = settings::core_config(&args.limits, args.session_timeout.0);
@@ -109,17 +111,14 @@ async fn serve(
     for one in listening {
         if let Some(socket) = one.udp {
             let socket = Arc::new(UdpSocket::from_std(socket)?);
-            receiver.notices.say_always(format!(
-                "listening udp {} receive-buffer {}",
-                socket.local_addr()?,
-                one.receive_buffer
-            ));
+            let (address, buffer) = (socket.local_addr()?, one.receive_buffer);
+            info!("listening udp {address} receive-buffer {buffer}");
             let datagrams = udp::receive(receiver.clone(), sockets.len(), socket.clone(), stop.clone());
-            let (notices, failed) = (receiver.notices.clone(), failed.clone());
+            let failed = failed.clone();
             receiving.spawn(async move {
                 if let Err(error) = datagrams.await {
                     // A collector that hears nothing should not go on as if it did.
-                    notices.say_always(format!("cannot receive over UDP any more: {error}"));
+                    error!("cannot receive over UDP any more: {error}");
                     failed.notify_one();
                 }
             });
@@ -127,17 +126,19 @@ async fn serve(
         }
         if let Some(listener) = one.tcp {
             let listener = TcpListener::from_std(listener)?;
-            receiver.notices.say_always(format!("listening tcp {}", listener.local_addr()?));
+            let address = listener.local_addr()?;
+            info!("listening tcp {address}");
             tokio::spawn(tcp::accept(receiver.clone(), listener, connections.clone()));
         }
     }
     receiver.post.set_sockets(sockets);
     if let Some(listener) = metrics {
-        receiver.notices.say_always(format!("metrics http://{}/metrics", listener.local_addr()?));
+        let address = listener.local_addr()?;
+        info!("metrics http://{address}/metrics");
         tokio::spawn(metrics::serve(receiver.clone(), listener));
     }
     for (sink, _) in &receiver.ledger.sinks {
-        receiver.notices.say_always(format!("writing to {sink}"));
+        info!("writing to {sink}");
     }
     tokio::spawn(tick(receiver.clone()));
     let reporting = tokio::spawn(status::report(receiver.clone(), args.stats.0));
@@ -166,9 +167,9 @@ async fn serve(
     receiver.post.settle().await;
     reporting.abort();
     receiver.notices.status(String::new());
-    receiver.notices.say_always(total(receiver));
+    info!("{}", total(receiver));
     if !finished {
-        receiver.notices.say_always("not every sink could be finished; for disk: see `collector repair`");
+        error!("not every sink could be finished; for disk: see `collector repair`");
     }
     receiver.notices.finish();
     let whole = finished && good && receiver.ledger.lost_by_disks() == 0;
@@ -192,7 +193,7 @@ async fn stalled(receiver: &Receiver, gave_up: &AtomicBool) {
             let waiting = ledger.sinks.iter().map(|(sink, counters)| (sink, ledger.waiting_bytes(counters)));
             for (sink, bytes) in waiting.filter(|(_, bytes)| *bytes > 0) {
                 let left = Size(bytes);
-                receiver.notices.say_always(format!("sink {sink} takes nothing any more: {left} are given up"));
+                error!(sink = %sink, "sink {sink} takes nothing any more: {left} are given up");
             }
             if !receiver.give_up_outputs() {
                 return;

@@ -6,6 +6,7 @@ use std::{
 };
 
 use tokio::time::MissedTickBehavior;
+use tracing::info;
 
 use crate::{
     quantity::{Size, count, counted},
@@ -29,7 +30,7 @@ pub(crate) async fn report(receiver: Arc<Receiver>, every: Duration) {
         if live {
             receiver.notices.status(line);
         } else if now.bytes != last.bytes || receiver.ledger.core().sessions_open > 0 {
-            receiver.notices.say_always(line);
+            info!("{line}");
         }
         last = now;
     }

@@ -15,6 +15,7 @@ use tokio::{
     sync::{Notify, OwnedSemaphorePermit, mpsc},
     time::timeout,
 };
+use tracing::debug;
 
 pub(crate) use self::connections::Connections;
 use crate::{listen, receiver::Receiver};
@@ -39,14 +40,14 @@ pub(crate) async fn accept(receiver: Arc<Receiver>, listener: TcpListener, conne
                 receiver.ledger.connections.fetch_add(1, Relaxed);
                 if let Err(error) = listen::prepare(&stream) {
                     // It can be read all the same.
-                    receiver.notices.say(format!("connection from {address}: {error}"));
+                    receiver.notices.warn(format!("connection from {address}: {error}"));
                 }
                 connections.start(&receiver, stream, address);
             }
             Err(error) => {
                 // Too many open files, or a connection that was gone already. Others will come.
                 receiver.ledger.receive_errors.fetch_add(1, Relaxed);
-                receiver.notices.say(format!("accepting a connection: {error}"));
+                receiver.notices.warn(format!("accepting a connection: {error}"));
                 tokio::time::sleep(Duration::from_millis(50)).await;
             }
         }
@@ -65,6 +66,7 @@ struct Connection {
 
 impl Connection {
     async fn serve(self, stream: TcpStream, address: SocketAddr) {
+        debug!(peer = %address, "connection from {address}");
         let (reader, writer) = stream.into_split();
         let (replies, outgoing) = mpsc::channel(REPLIES);
         self.receiver.post.add_stream(self.number, format!("tcp {address}"), Some(replies));
@@ -74,6 +76,7 @@ impl Connection {
         self.receiver.disconnected(self.number);
         writer.abort();
         self.connections.ended(self.number);
+        debug!(peer = %address, "connection from {address} ended");
         self.receiver.ledger.connections_open.fetch_sub(1, Relaxed);
     }
 

@@ -78,7 +78,7 @@ async fn receive_some(
         Err(error) => {
             // An unreachable sender of the past, no memory for the moment: the next datagram may be fine.
             receiver.ledger.receive_errors.fetch_add(1, Relaxed);
-            receiver.notices.say(format!("receiving over UDP: {error}"));
+            receiver.notices.warn(format!("receiving over UDP: {error}"));
             tokio::time::sleep(Duration::from_millis(10)).await;
             false
         }

@@ -5,6 +5,7 @@ mod tests;
 
 use std::{
     collections::HashSet,
+    fmt::Display,
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
@@ -14,6 +15,7 @@ use std::{
 use codec::span::Span;
 use collector_core::{Cause, Ended, Output};
 use sinks::{Sink, SinkError};
+use tracing::info_span;
 
 use super::{SinkRef, background::BackgroundWriter, session_of, unreported::UnreportedGaps};
 use crate::{notices::Notices, settings::SinkSetting, sink_spec::OnFull};
@@ -154,7 +156,7 @@ impl Slot {
     fn leave_out(&mut self, output: &Output) {
         if !self.is_full {
             self.is_full = true;
-            self.notices.say(format!("sink {}: is full; what it does not get is counted", self.name));
+            self.warn(format_args!("is full; what it does not get is counted"));
         }
         match output {
             Output::Started(session) => _ = self.unstarted.insert(session.name.clone()),
@@ -200,18 +202,23 @@ impl Slot {
         self.judge(result) || self.is_closed()
     }
 
+    fn warn(&self, what: impl Display) {
+        let _about = info_span!("sink", sink = %self.name).entered();
+        self.notices.warn(format_args!("sink {}: {what}", self.name));
+    }
+
     /// Counts what went wrong, and says it once until it goes right again. Returns whether it went right.
     fn judge(&mut self, result: Result<(), SinkError>) -> bool {
         match result {
             Ok(()) => return true,
             Err(SinkError::Closed) if self.counters.closed.swap(true, Relaxed) => {}
             Err(SinkError::Closed) => {
-                self.notices.say(format!("sink {}: nobody reads it any more; the others go on", self.name));
+                self.warn(format_args!("nobody reads it any more; the others go on"));
             }
             Err(error) => {
                 self.counters.errors.fetch_add(1, Relaxed);
                 if !self.failing {
-                    self.notices.say(format!("sink {}: {error}; what it cannot keep is counted", self.name));
+                    self.warn(format_args!("{error}; what it cannot keep is counted"));
                 }
                 self.failing = true;
             }

@@ -68,7 +68,7 @@ impl Connections {
         let mut open = self.open();
         if open.by_number.len() >= self.limit {
             receiver.ledger.connections_refused.fetch_add(1, Relaxed);
-            receiver.notices.say(format!("too many connections; see --max-connections, which is {}", self.limit));
+            receiver.notices.warn(format!("too many connections; see --max-connections, which is {}", self.limit));
             let staying = open.by_number.values_mut().filter(|entry| !entry.leaving && !entry.busy);
             match staying.min_by_key(|entry| entry.progressed) {
                 Some(idlest) if idlest.progressed.elapsed() >= EVICT_TIME => {
