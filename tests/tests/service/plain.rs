@@ -178,3 +178,30 @@ fn what_cannot_be_read_opens_no_session() {
     collector.exit(LONG).success();
     is_whole(&Trace::only(folder.path()));
 }
+
+#[test]
+fn the_log_is_plain_lines_json_or_nothing() {
+    let folder = Folder::new("log");
+    let file = folder.join("trace.heph");
+    fs::write(&file, packets(true).concat()).expect("room on disk");
+    let path = file.to_str().expect("a path");
+    let ingest = |name: &str, log: &[&str]| {
+        let sink = disk(&folder.join(name));
+        let exit = run(&[&["ingest", path, "--sink", &sink], log].concat());
+        assert_eq!(exit.code, Some(0), "{}", exit.stderr);
+        exit.stderr
+    };
+    let text = ingest("text", &[]);
+    let json = ingest("json", &["--log-format", "json"]);
+    let lines: Vec<serde_json::Value> = json.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    let messages: Vec<&str> = lines.iter().filter_map(|line| line["message"].as_str()).collect();
+    assert_eq!(messages.len(), text.lines().count(), "the same in both forms");
+    assert!(text.lines().any(|line| line.starts_with("session ")), "{text}");
+    let started = lines.iter().find(|line| line["session"].is_string()).expect("a line about the session");
+    assert_eq!(
+        (started["level"].as_str(), started["peer"].as_str()),
+        (Some("info"), Some(format!("file {path}").as_str()))
+    );
+    assert_eq!(ingest("warn", &["--log", "warn"]), "");
+    assert_eq!(ingest("off", &["--log", "off"]), "");
+}
