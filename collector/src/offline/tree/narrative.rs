@@ -116,8 +116,7 @@ impl Narrative {
             let node = self.find(node);
             if self.nodes.get(node).is_some_and(|node| node.key.is_none()) {
                 // It is a frame that is in no logical span: that of a thread of which nobody saw the start.
-                let stream = u32::try_from((id.number() >> 36).saturating_sub(1)).unwrap_or(u32::MAX);
-                let thread = self.thread(StreamId(stream));
+                let thread = self.thread(id.stream());
                 self.absorb(thread, node);
             }
         }
