@@ -1,4 +1,5 @@
-//! Spans: `cargo bench -p benches --bench spans -- [WORDS] [events=MILLIONS]`.
+//! Spans: `cargo bench -p benches --bench spans -- [WORDS] [events=MILLIONS] [baseline=COLLECTOR]`. The commands of another
+//! collector, an older one for instance, are measured by turns with those of this one.
 
 use std::{
     env, fs, hint,
@@ -52,9 +53,11 @@ fn main() {
     }
     if wanted("offline") {
         println!("\n### From disk\n");
-        println!("| command | M events | s | M events/s | peak memory, MiB |");
-        println!("|---|---:|---:|---:|---:|");
-        offline(millions);
+        println!("| command | M events | s | M events/s | peak memory, MiB | the same three of the baseline");
+        println!("|---|---:|---:|---:|---:|---:|---:|---:|");
+        let baseline = arguments.iter().find_map(|argument| argument.strip_prefix("baseline=")).map(PathBuf::from);
+        let binaries: Vec<PathBuf> = [binary().to_owned()].into_iter().chain(baseline).collect();
+        offline(millions, &binaries);
     }
 }
 
@@ -299,7 +302,7 @@ fn stamp(stream: u32, at: u64) -> Stamp {
     Stamp { stream, counter, substream, start: SessionNs(at), end: SessionNs(at) }
 }
 
-fn offline(millions: u64) {
+fn offline(millions: u64, binaries: &[PathBuf]) {
     let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("spans-bench");
     _ = fs::remove_dir_all(&folder);
     fs::create_dir_all(&folder).expect("a folder");
@@ -309,33 +312,40 @@ fn offline(millions: u64) {
     batches.iter().for_each(|batch| bytes.extend_from_slice(batch));
     fs::write(&file, &bytes).expect("room");
     drop((batches, bytes));
-    let sink = |kind: &str| format!("disk:{}{kind}", folder.join("traces").display());
+    let sink = |kind: &str| format!("disk:{}{kind}", folder.join(format!("traces{kind}")).display());
     let count = millions as f64;
-    let line = |name: &str, mut command: Command| {
-        let ran = Ran::well(&mut command);
-        let peak = ran.peak_bytes as f64 / f64::from(1 << 20);
-        println!("| {name} | {count:.0} | {:.2} | {:.2} | {peak:.0} |", ran.seconds, count / ran.seconds);
-    };
-    let collector = |arguments: &[&str]| {
-        let mut command = Command::new(binary());
-        command.args(arguments);
-        command
+    let line = |name: &str, arguments: &[&str]| {
+        let runs: Vec<Ran> = binaries.iter().map(|binary| Ran::well(Command::new(binary).args(arguments))).collect();
+        let all: Vec<String> = runs
+            .iter()
+            .map(|ran| {
+                let peak = ran.peak_bytes as f64 / f64::from(1 << 20);
+                format!("{:.2} | {:.2} | {peak:.0}", ran.seconds, count / ran.seconds)
+            })
+            .collect();
+        println!("| {name} | {count:.0} | {} |", all.join(" | "));
     };
     let input = file.display().to_string();
-    line("`ingest`, spans and all", collector(&["ingest", &input, "--sink", &sink("")]));
+    for (name, kind) in [("without spans", ",spans=no"), ("spans live", ",spans=live"), ("spans after", "")] {
+        let sink = sink(kind);
+        let mut command = Command::new(binary());
+        let ran = Ran::well(command.args(["ingest", &input, "--sink", &sink]));
+        let peak = ran.peak_bytes as f64 / f64::from(1 << 20);
+        println!("| `ingest`, {name} | {count:.0} | {:.2} | {:.2} | {peak:.0} |", ran.seconds, count / ran.seconds);
+    }
     let session = only_session(&folder.join("traces"));
     let size = |path: &Path| fs::metadata(path).map_or(0, |data| data.len());
     println!("\n`spans.parquet` has {} bytes.\n", size(&session.join("spans.parquet")));
     let dir = session.display().to_string();
     let output = folder.join("export").display().to_string();
-    line("`verify`, for comparison", collector(&["verify", &dir]));
-    line("`stats`", collector(&["stats", &dir]));
-    line("`top`", collector(&["top", &dir]));
-    line("`spans --sort duration --limit 10`", collector(&["spans", &dir, "--sort", "duration", "--limit", "10"]));
-    line("`spans --json`", collector(&["spans", &dir, "--json"]));
-    for format in ["perfetto", "chrome", "folded"] {
-        let name = format!("`export --format {format}`");
-        line(&name, collector(&["export", &dir, "-o", &output, "--format", format]));
+    line("`verify`, for comparison", &["verify", &dir]);
+    line("`stats`", &["stats", &dir]);
+    line("`top`", &["top", &dir]);
+    line("`tree --depth 3`", &["tree", &dir, "--depth", "3"]);
+    line("`spans --sort duration --limit 10`", &["spans", &dir, "--sort", "duration", "--limit", "10"]);
+    line("`spans --json`", &["spans", &dir, "--json"]);
+    for format in ["perfetto", "chrome", "folded", "parquet"] {
+        line(&format!("`export --format {format}`"), &["export", &dir, "-o", &output, "--format", format]);
     }
     _ = fs::remove_dir_all(&folder);
 }

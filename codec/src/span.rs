@@ -3,45 +3,121 @@
 //! The record that the span engine makes and that the sinks write. `docs/spans.md` says what every field means for every
 //! kind of span.
 
-use std::{fmt, num::NonZeroU64, sync::Arc};
+use std::{
+    fmt,
+    hash::{Hash, Hasher},
+    num::NonZeroU64,
+    sync::Arc,
+};
 
 use crate::{FunctionId, Position, SessionNs, StreamId, SubstreamId};
 
-/// A span's number in its session: the stream and the position of the event it begins with.
+/// A span's id in its session: the stream and the position of the event it begins with.
 ///
-/// So it is the same however the events were mixed on their way, live and offline. The position has the lower 36 bits,
-/// the stream, counted from 1, those above.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct SpanId(NonZeroU64);
+/// So it is the same however the events were mixed on their way, live and offline, and no two spans of a session have
+/// the same. It is written as `STREAM:POSITION`; where two spans begin with one event, the second has a `b` behind that.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct SpanId {
+    /// Twice the stream, counted from 1, and one more for the second span of an event.
+    stream: NonZeroU64,
+    position: u64,
+}
 
 impl SpanId {
-    const POSITION_BITS: u32 = 36;
-
     /// The least of all.
-    pub const FIRST: Self = Self(NonZeroU64::MIN);
+    pub const FIRST: Self = Self { stream: NonZeroU64::MIN, position: 0 };
+
+    /// How long its text may be.
+    pub const MOST_TEXT: usize = 32;
 
     /// The id of the span that begins with this event.
     #[inline]
     pub fn new(stream: StreamId, position: Position) -> Self {
-        let low = position.0 & ((1 << Self::POSITION_BITS) - 1);
-        let high = u64::from(stream.0).wrapping_add(1).wrapping_shl(Self::POSITION_BITS);
-        NonZeroU64::new(high | low).map_or(Self::FIRST, Self)
+        let stream = NonZeroU64::MIN.saturating_add((u64::from(stream.0) << 1) | 1);
+        Self { stream, position: position.0 }
     }
 
-    /// The number.
-    pub fn number(self) -> u64 {
-        self.0.get()
+    /// The id of another span that begins with the same event.
+    #[must_use]
+    pub fn second(self) -> Self {
+        Self { stream: self.stream | 1, ..self }
     }
 
-    /// The id with this number; there is none with 0.
-    pub fn from_number(number: u64) -> Option<Self> {
-        NonZeroU64::new(number).map(Self)
+    /// The stream of the event.
+    pub fn stream(self) -> StreamId {
+        StreamId(u32::try_from((self.stream.get() >> 1).saturating_sub(1)).unwrap_or(u32::MAX))
+    }
+
+    /// The position of the event in its stream.
+    #[inline]
+    pub fn position(self) -> Position {
+        Position(self.position)
+    }
+
+    /// Its bytes, which are in the same order as ids.
+    pub fn to_bytes(self) -> [u8; 16] {
+        (u128::from(self.stream.get()) << 64 | u128::from(self.position)).to_be_bytes()
+    }
+
+    /// A number of 62 bits, for formats that have room for no more. Different ids have different ones up to 2³⁶ events
+    /// of a stream and 2²⁴ streams, and beyond that almost surely.
+    pub fn short(self) -> u64 {
+        const POSITION_BITS: u32 = 36;
+        let (stream, position) = (self.stream.get(), self.position);
+        if stream >> 25 == 0 && position >> POSITION_BITS == 0 {
+            return stream << POSITION_BITS | position;
+        }
+        let mixed = (position ^ stream.rotate_right(24)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        (mixed ^ stream.wrapping_mul(0xbf58_476d_1ce4_e5b9)) >> 3 | 1 << 61
+    }
+
+    /// Its text, written to the end of a buffer.
+    #[inline]
+    pub fn text(self, buffer: &mut [u8; Self::MOST_TEXT]) -> &str {
+        let mut at = buffer.len();
+        let mut put = |byte: u8| {
+            at = at.saturating_sub(1);
+            if let Some(place) = buffer.get_mut(at) {
+                *place = byte;
+            }
+        };
+        if self.stream.get() & 1 == 1 {
+            put(b'b');
+        }
+        digits(self.position, &mut put);
+        put(b':');
+        digits(self.stream().0.into(), &mut put);
+        buffer.get(at..).and_then(|text| str::from_utf8(text).ok()).unwrap_or_default()
+    }
+}
+
+#[inline]
+fn digits(mut number: u64, put: &mut impl FnMut(u8)) {
+    loop {
+        put(b'0' | (number % 10) as u8);
+        number /= 10;
+        if number == 0 {
+            return;
+        }
+    }
+}
+
+/// Maps ask for it for every span, so it is one number.
+impl Hash for SpanId {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write_u64(self.position ^ self.stream.get().rotate_right(24));
     }
 }
 
 impl fmt::Display for SpanId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
+        f.pad(self.text(&mut [0; Self::MOST_TEXT]))
+    }
+}
+
+impl fmt::Debug for SpanId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 
@@ -391,12 +467,27 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_id_is_made_of_stream_and_position() {
-        let id = SpanId::new(StreamId(2), Position(7));
-        assert_eq!(id.number(), 3 << 36 | 7);
-        assert_ne!(id, SpanId::new(StreamId(2), Position(8)));
-        assert_ne!(SpanId::new(StreamId(0), Position(0)).number(), 0);
-        assert_ne!(SpanId::new(StreamId(u32::MAX), Position(1 << 36)).number(), 0);
+    fn an_id_is_made_of_stream_and_position_and_never_repeats() {
+        let id = |stream: u32, position: u64| SpanId::new(StreamId(stream), Position(position));
+        assert_eq!((id(2, 7).stream(), id(2, 7).position()), (StreamId(2), Position(7)));
+        assert_eq!((id(2, 7).second().stream(), id(2, 7).second().position()), (StreamId(2), Position(7)));
+        let texts = [id(2, 7).to_string(), id(2, 7).second().to_string(), id(u32::MAX, u64::MAX).second().to_string()];
+        assert_eq!(texts, ["2:7", "2:7b", "4294967295:18446744073709551615b"]);
+        assert!(texts.iter().all(|text| text.len() <= SpanId::MOST_TEXT));
+        // Far beyond what 64 bits in all could tell apart.
+        let mut ids = Vec::new();
+        for stream in [0, 1, 2, 3, 1 << 24, u32::MAX - 1, u32::MAX] {
+            for position in [0, 1, 1 << 35, 1 << 36, (1 << 36) + 1, 1 << 37, 1 << 63, u64::MAX] {
+                ids.extend([id(stream, position), id(stream, position).second()]);
+            }
+        }
+        let count = |set: std::collections::BTreeSet<_>| set.len();
+        assert_eq!(count(ids.iter().map(|id| id.to_bytes().to_vec()).collect()), ids.len());
+        assert_eq!(count(ids.iter().map(|id| id.to_string().into_bytes()).collect()), ids.len());
+        assert_eq!(count(ids.iter().map(|id| id.short().to_le_bytes().to_vec()).collect()), ids.len());
+        assert!(ids.iter().all(|id| id.short() < 1 << 62 && *id > SpanId::FIRST));
+        ids.sort();
+        assert!(ids.is_sorted_by_key(|id| id.to_bytes()));
     }
 
     #[test]

@@ -129,8 +129,8 @@ pub(crate) struct RunArgs {
 #[derive(Debug, Args)]
 pub(crate) struct SinkArgs {
     /// Where to write: disk:DIR, stdout:events, stdout:spans, stdout:heph, heph:FILE, heph:FILE,compat, perfetto:FILE,
-    /// chrome:FILE. May be repeated; append `,on-full=block` or `,on-full=drop` to override --on-full; disk:DIR,spans=no
-    /// writes no spans
+    /// chrome:FILE. May be repeated; append `,on-full=block` or `,on-full=drop` to override --on-full;
+    /// disk:DIR,spans=live makes spans.parquet while events arrive and not after the session, disk:DIR,spans=no makes none
     #[arg(long = "sink", value_name = "SPEC", default_value = "disk:./traces", help_heading = "Sinks")]
     pub(crate) sinks: Vec<SinkSpec>,
     /// What to do when the queue of a sink is full: block, which eventually blocks the senders, or drop events and record

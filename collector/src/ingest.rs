@@ -36,7 +36,7 @@ pub(crate) fn run(args: &IngestArgs) -> Result<ExitCode> {
     let notices = Arc::new(Notices::new());
     log::start(args.log.log, args.log.log_format, &notices);
     // There is one file, and its sessions follow one another.
-    let recorders = Recorders::start(&sinks, &args.spans.config(), args.limits.memory.0, 1, &notices)?;
+    let (recorders, tables) = Recorders::start(&sinks, &args.spans.config(), args.limits.memory.0, 1, &notices)?;
     // A file is never silent, and nobody floods us with one. Where it has more sessions than may be open, the one that
     // was longest without a packet is over.
     let config = Config {
@@ -73,6 +73,7 @@ pub(crate) fn run(args: &IngestArgs) -> Result<ExitCode> {
         };
         receiver.disconnected(0);
         let finished = receiver.finish(How::Closed).await;
+        tables.finish(|line| receiver.notices.status(line));
         info!("{}", service::total(&receiver));
         let skipped = receiver.ledger.core().skipped_bytes;
         if skipped > 0 {

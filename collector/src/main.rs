@@ -25,6 +25,7 @@ mod settings;
 mod sink_spec;
 mod status;
 mod summary;
+mod tables;
 mod tcp;
 
 mod udp;

@@ -6,6 +6,7 @@ pub(crate) mod info;
 pub(crate) mod repair;
 pub(crate) mod spans;
 pub(crate) mod stats;
+pub(crate) mod table;
 pub(crate) mod top;
 pub(crate) mod tree;
 pub(crate) mod verify;

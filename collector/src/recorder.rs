@@ -24,7 +24,7 @@ use collector_core::{Output, spans::SpanConfig};
 use crossbeam_channel::{Receiver, RecvTimeoutError};
 use sinks::{
     ChromeSink, DiskCounters, DiskOptions, DiskSink, HephCompatSink, HephSink, LineSink, PerfettoSink, Session, Sink,
-    SinkError,
+    SinkError, SpansWhen,
 };
 
 pub(crate) use self::{background::BackgroundWriter, slot::SinkCounters};
@@ -34,6 +34,7 @@ use crate::{
     settings::{Shares, SinkSetting},
     sink_spec::Target,
     summary,
+    tables::{Making, Tables},
 };
 
 /// How long a sink may keep something before it is flushed. The promise to users is 200 ms.
@@ -63,17 +64,18 @@ impl fmt::Debug for Recorders {
 type SharedSink = Arc<Mutex<Box<dyn Sink>>>;
 
 impl Recorders {
-    /// Opens all sinks, or none, and starts the recorders.
+    /// Opens all sinks, or none, and starts the recorders, and what makes tables of spans of the sessions they finish.
     pub(crate) fn start(
         settings: &[SinkSetting],
         spans: &SpanConfig,
         memory: u64,
         count: usize,
         notices: &Arc<Notices>,
-    ) -> Result<Self> {
+    ) -> Result<(Self, Making)> {
         let shares = Shares::of(memory);
         let count = count.max(1);
-        let max_open = usize::try_from(shares.open_spans).unwrap_or(usize::MAX) / count;
+        // The engine of the tables is another one.
+        let max_open = usize::try_from(shares.open_spans).unwrap_or(usize::MAX) / (count + 1);
         let spans = SpanConfig { max_open, ..spans.clone() };
         let mut recorders = Self {
             queues: Vec::new(),
@@ -84,17 +86,19 @@ impl Recorders {
             sinks: Vec::new(),
             disks: Vec::new(),
         };
+        let mut tables = Tables::new();
         let mut slots: Vec<Vec<Slot>> = (0..count).map(|_| Vec::new()).collect();
         for setting in settings {
             let counters = Arc::new(SinkCounters::default());
             let name = setting.target.to_string();
-            let opened = recorders.open(setting, count, &counters);
+            let opened = recorders.open(setting, count, &counters, &mut tables);
             let opened = opened.map_err(|error| anyhow!("cannot open sink {name}: {error}"))?;
             for (slots, (sink, backlog)) in slots.iter_mut().zip(opened) {
                 slots.push(Slot::new(&name, setting, sink, backlog, &counters, notices));
             }
             recorders.sinks.push((name, counters));
         }
+        let making = tables.start(spans.clone(), Arc::clone(notices))?;
         for slots in slots {
             let (queue, outputs) = Queue::new(shares.queues / count as u64, &recorders.queued_bytes);
             let recorder = Recorder {
@@ -109,7 +113,7 @@ impl Recorders {
             recorders.threads.push(thread.context("cannot start a recorder's thread")?);
             recorders.queues.push(queue);
         }
-        Ok(recorders)
+        Ok((recorders, making))
     }
 
     /// Opens a sink: once for each recorder, or once for all where it has one output.
@@ -118,6 +122,7 @@ impl Recorders {
         setting: &SinkSetting,
         count: usize,
         counters: &Arc<SinkCounters>,
+        tables: &mut Tables,
     ) -> Result<Vec<(SinkRef, Option<BackgroundWriter>)>, SinkError> {
         let mut backlog = None;
         let mut stdout = || {
@@ -126,14 +131,18 @@ impl Recorders {
             writer
         };
         let sink: Box<dyn Sink> = match &setting.target {
-            Target::Disk { dir, .. } => {
+            Target::Disk { dir, spans } => {
                 let options = DiskOptions {
                     max_bytes: setting.max_bytes,
                     rotate_bytes: setting.rotate_bytes,
                     rotate_every: setting.rotate_every,
+                    spans: *spans,
                     ..DiskOptions::new(dir)
                 };
-                let disks = DiskSink::open_many(options, count)?;
+                let mut disks = DiskSink::open_many(options, count)?;
+                if *spans == SpansWhen::After {
+                    tables.make_for(&mut disks);
+                }
                 self.disks.extend(disks.first().map(|disk| (setting.target.to_string(), disk.counters())));
                 return Ok(disks.into_iter().map(|disk| (SinkRef::Own(Box::new(disk)), None)).collect());
             }

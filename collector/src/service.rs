@@ -30,7 +30,9 @@ use crate::{
     receiver::Receiver,
     recorder::Recorders,
     settings::{self, Shares},
-    status, tcp, udp,
+    status,
+    tables::Making,
+    tcp, udp,
 };
 
 /// How long sinks that take nothing are waited for at the end.
@@ -57,14 +59,14 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode> {
         let notices = Arc::new(Notices::new());
         log::start(args.log.log, args.log.log_format, &notices);
         let (memory, recorders) = (args.limits.memory.0, settings::recorders(args.recorders));
-        let recorders = Recorders::start(&sinks, &args.spans.config(), memory, recorders, &notices)?;
+        let (recorders, tables) = Recorders::start(&sinks, &args.spans.config(), memory, recorders, &notices)?;
         let mut config = settings::core_config(&args.limits, args.session_timeout.0);
         if let Some(smallest) = listening.iter().filter(|one| one.udp.is_some()).map(|one| one.receive_buffer).min() {
             // Datagrams take more room in the system than they have bytes.
             config.window_bytes = (smallest as u64 / 4).max(64 << 10);
         }
         let receiver = Arc::new(Receiver::new(config, settings::catalog_limits(&args.limits), recorders, notices));
-        serve(args, &receiver, listening, metrics).await
+        serve(args, &receiver, tables, listening, metrics).await
     });
     // A sink that hangs has been given up by now, and is not to be waited for again.
     runtime.shutdown_background();
@@ -97,6 +99,7 @@ fn open(args: &RunArgs) -> Result<Vec<Listening>> {
 async fn serve(
     args: &RunArgs,
     receiver: &Arc<Receiver>,
+    tables: Making,
     listening: Vec<Listening>,
     metrics: Option<TcpListener>,
 ) -> Result<ExitCode> {
@@ -141,7 +144,7 @@ async fn serve(
         info!("writing to {sink}");
     }
     tokio::spawn(tick(receiver.clone()));
-    let reporting = tokio::spawn(status::report(receiver.clone(), args.stats.0));
+    let reporting = tokio::spawn(status::report(receiver.clone(), tables.progress.clone(), args.stats.0));
 
     let mut good = true;
     tokio::select! {
@@ -165,6 +168,23 @@ async fn serve(
         _ = terminations.recv() => false,
     };
     receiver.post.settle().await;
+    let progress = tables.progress.clone();
+    let making = tokio::task::spawn_blocking(move || tables.finish(|_| {}));
+    let interrupted = async {
+        // A sink that was given up may keep its part of the work open for ever.
+        if finished {
+            tokio::select! {
+                _ = interrupts.recv() => {}
+                _ = terminations.recv() => {}
+            }
+        }
+        progress.interrupt();
+        std::future::pending::<()>().await;
+    };
+    tokio::select! {
+        _ = making => {}
+        () = interrupted => {}
+    }
     reporting.abort();
     receiver.notices.status(String::new());
     info!("{}", total(receiver));

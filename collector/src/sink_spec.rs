@@ -2,7 +2,9 @@
 
 use std::{fmt, path::PathBuf, str::FromStr};
 
-/// A sink and how to treat it: `disk:DIR`, `disk:DIR,spans=no`, `stdout:events`, `stdout:spans`, `stdout:heph`,
+use sinks::SpansWhen;
+
+/// A sink and how to treat it: `disk:DIR`, `disk:DIR,spans=live`, `disk:DIR,spans=no`, `stdout:events`, `stdout:spans`, `stdout:heph`,
 /// `heph:FILE`, `heph:FILE,compat`, `perfetto:FILE`, `chrome:FILE`, each with `,on-full=block` or `,on-full=drop` behind
 /// it if wanted.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -14,7 +16,7 @@ pub(crate) struct SinkSpec {
 /// Where a sink writes, and what.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Target {
-    Disk { dir: PathBuf, spans: bool },
+    Disk { dir: PathBuf, spans: SpansWhen },
     StdoutEvents,
     StdoutSpans,
     StdoutHeph,
@@ -41,11 +43,11 @@ impl OnFull {
     }
 }
 
-/// What says of a directory that no spans are to be written to it.
-const NO_SPANS: &str = ",spans=no";
+/// What says of a directory when spans are to be written to it.
+const SPANS: &str = ",spans=";
 
-const EXPECTED: &str = "expected disk:DIR, disk:DIR,spans=no, stdout:events, stdout:spans, stdout:heph, heph:FILE, \
-                        heph:FILE,compat, perfetto:FILE or chrome:FILE";
+const EXPECTED: &str = "expected disk:DIR, disk:DIR,spans=live, disk:DIR,spans=after, disk:DIR,spans=no, stdout:events, \
+                        stdout:spans, stdout:heph, heph:FILE, heph:FILE,compat, perfetto:FILE or chrome:FILE";
 
 impl FromStr for SinkSpec {
     type Err = String;
@@ -61,10 +63,14 @@ impl FromStr for SinkSpec {
             return Err("expected ,on-full=block or ,on-full=drop at the end; ,compat is for heph: alone".into());
         }
         let target = match text.split_once(':') {
-            Some(("disk", dir)) if !dir.is_empty() && dir != NO_SPANS => match dir.strip_suffix(NO_SPANS) {
-                Some(dir) => Target::Disk { dir: dir.into(), spans: false },
-                None => Target::Disk { dir: dir.into(), spans: true },
-            },
+            Some(("disk", dir)) => {
+                let (dir, spans) = match dir.rsplit_once(SPANS) {
+                    Some((dir, name)) => (dir, SpansWhen::ALL.into_iter().find(|when| when.name() == name)),
+                    None => (dir, Some(SpansWhen::default())),
+                };
+                let spans = spans.filter(|_| !dir.is_empty()).ok_or(EXPECTED)?;
+                Target::Disk { dir: dir.into(), spans }
+            }
             Some(("perfetto", file)) if !file.is_empty() => Target::Perfetto(file.into()),
             Some(("chrome", file)) if !file.is_empty() => Target::Chrome(file.into()),
             Some(("stdout", "spans")) => Target::StdoutSpans,
@@ -84,8 +90,8 @@ impl FromStr for SinkSpec {
 impl fmt::Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Disk { dir, spans: true } => write!(f, "disk:{}", dir.display()),
-            Self::Disk { dir, spans: false } => write!(f, "disk:{}{NO_SPANS}", dir.display()),
+            Self::Disk { dir, spans } if *spans == SpansWhen::default() => write!(f, "disk:{}", dir.display()),
+            Self::Disk { dir, spans } => write!(f, "disk:{}{SPANS}{}", dir.display(), spans.name()),
             Self::StdoutSpans => f.write_str("stdout:spans"),
             Self::Perfetto(file) => write!(f, "perfetto:{}", file.display()),
             Self::Chrome(file) => write!(f, "chrome:{}", file.display()),
@@ -103,10 +109,10 @@ impl Target {
         matches!(self, Self::StdoutEvents | Self::StdoutSpans | Self::StdoutHeph)
     }
 
-    /// Whether it writes spans.
+    /// Whether it writes spans as they are made.
     pub(crate) fn wants_spans(&self) -> bool {
         match self {
-            Self::Disk { spans, .. } => *spans,
+            Self::Disk { spans, .. } => *spans == SpansWhen::Live,
             Self::StdoutSpans | Self::Perfetto(_) | Self::Chrome(_) => true,
             Self::StdoutEvents | Self::StdoutHeph | Self::Heph { .. } => false,
         }
@@ -122,6 +128,7 @@ mod tests {
         for text in [
             "disk:./traces",
             "disk:a,spans=no",
+            "disk:a,spans=live",
             "stdout:events",
             "stdout:spans",
             "stdout:heph",
@@ -146,6 +153,7 @@ mod tests {
             "perfetto:",
             "chrome:",
             "disk:,spans=no",
+            "disk:a,spans=maybe",
             "tape:x",
             "disk:x,on-full=maybe",
             "disk:x,compat",

@@ -11,13 +11,14 @@ use tracing::info;
 use crate::{
     quantity::{Size, count, counted},
     receiver::Receiver,
+    tables::Progress,
 };
 
 /// How often the line on a terminal changes.
 const LIVE: Duration = Duration::from_millis(500);
 
 /// Tells how it goes, for ever.
-pub(crate) async fn report(receiver: Arc<Receiver>, every: Duration) {
+pub(crate) async fn report(receiver: Arc<Receiver>, tables: Arc<Progress>, every: Duration) {
     let live = receiver.notices.is_terminal();
     let mut interval = tokio::time::interval(if live { LIVE } else { every });
     interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -26,10 +27,14 @@ pub(crate) async fn report(receiver: Arc<Receiver>, every: Duration) {
     loop {
         interval.tick().await;
         let now = Reading::of(&receiver);
-        let line = line(&receiver, &last, &now);
+        let mut line = line(&receiver, &last, &now);
+        let making = tables.line();
+        if let Some(making) = &making {
+            line += &format!("; {making}");
+        }
         if live {
             receiver.notices.status(line);
-        } else if now.bytes != last.bytes || receiver.ledger.core().sessions_open > 0 {
+        } else if now.bytes != last.bytes || making.is_some() || receiver.ledger.core().sessions_open > 0 {
             info!("{line}");
         }
         last = now;

@@ -242,10 +242,10 @@ impl ChromeEncoder {
 
 /// What makes spans lie in one another that are no frames: a task with its turns is one, all others are themselves.
 fn asynchronous(span: &Span) -> (&'static str, u64) {
-    let number = span.id.number();
+    let number = span.id.short();
     match span.kind {
         SpanKind::Task => ("task", number),
-        SpanKind::Job | SpanKind::Suspension => ("task", span.parent.map_or(number, |task| task.number())),
+        SpanKind::Job | SpanKind::Suspension => ("task", span.parent.map_or(number, |task| task.short())),
         kind => (kind.name(), span.key().unwrap_or(number)),
     }
 }

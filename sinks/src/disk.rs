@@ -17,6 +17,7 @@ mod spans;
 mod standin;
 mod starts;
 mod summary;
+mod table;
 mod thread;
 mod verify;
 mod volume;
@@ -32,6 +33,7 @@ use finishing::Finishing;
 pub use repair::{RepairOutcome, Repaired, repair};
 use room::Room;
 use session::OpenSession;
+pub use table::{EarlierTables, PendingTable, SpansWhen, TableFile};
 pub use verify::{Verified, verify};
 use volume::{Failing, Limits, Volume};
 
@@ -67,12 +69,21 @@ pub struct DiskOptions {
     pub rotate_every: Option<Duration>,
     /// How many threads may have files open at a time, two each.
     pub open_threads: usize,
+    /// When the tables of spans are made. It is in the manifests, for collectors to come.
+    pub spans: SpansWhen,
 }
 
 impl DiskOptions {
     /// To write to `dir`, without limits.
     pub fn new(dir: impl Into<PathBuf>) -> Self {
-        Self { dir: dir.into(), max_bytes: None, rotate_bytes: None, rotate_every: None, open_threads: 256 }
+        Self {
+            dir: dir.into(),
+            max_bytes: None,
+            rotate_bytes: None,
+            rotate_every: None,
+            open_threads: 256,
+            spans: SpansWhen::default(),
+        }
     }
 }
 
@@ -111,7 +122,8 @@ impl DiskSink {
         let rotate_bytes = options.rotate_bytes.or(options.max_bytes.map(|max_bytes| max_bytes / 4));
         let option_bytes =
             options.max_bytes.map_or(limits.option_bytes, |max_bytes| limits.option_bytes.min(max_bytes / 4));
-        let limits = Limits { rotate_bytes, rotate_every: options.rotate_every, option_bytes, ..limits };
+        let (rotate_every, spans) = (options.rotate_every, options.spans);
+        let limits = Limits { rotate_bytes, rotate_every, option_bytes, spans, ..limits };
         let volume = Volume::new(dir, limits, options.open_threads, files, room);
         Ok(Self { sessions: HashMap::new(), volume })
     }

@@ -268,7 +268,7 @@ impl Line<'_> {
 /// Writes the line of a span. What a span does not have is left out.
 pub fn span_line(to: &mut Vec<u8>, session: &str, catalog: &Catalog, names: &mut NameCache, span: &Span) {
     let mut line = Line::start(to, "span", session);
-    line.number("id", span.id.number());
+    line.id("id", Some(span.id));
     line.word("kind", span.kind.name());
     line.word("runtime", span.kind.runtime().name());
     line.word("status", span.status.name());
@@ -284,8 +284,8 @@ pub fn span_line(to: &mut Vec<u8>, session: &str, catalog: &Catalog, names: &mut
         line.text("module", module);
     }
     line.maybe("key", span.key());
-    line.maybe("parent", span.parent.map(SpanId::number));
-    line.maybe("twin", span.twin.map(SpanId::number));
+    line.id("parent", span.parent);
+    line.id("twin", span.twin);
     line.number("thread", span.stream.0.into());
     if span.substream.0 != 0 {
         line.number("task", span.substream.0);
@@ -330,7 +330,7 @@ impl Line<'_> {
             self.number("suspensions", more.suspensions.into());
         }
         self.maybe("creator", stream(more.creator));
-        self.maybe("origin", more.origin.map(SpanId::number));
+        self.id("origin", more.origin);
         self.maybe("queue", more.queue);
         if let Some(label) = more.queue.and_then(|queue| catalog.queue_label(queue)) {
             self.text("queue_label", label);
@@ -353,6 +353,12 @@ impl Line<'_> {
     fn maybe(&mut self, name: &str, value: Option<u64>) {
         if let Some(value) = value {
             self.number(name, value);
+        }
+    }
+
+    fn id(&mut self, name: &str, id: Option<SpanId>) {
+        if let Some(id) = id {
+            self.word(name, id.text(&mut [0; SpanId::MOST_TEXT]));
         }
     }
 

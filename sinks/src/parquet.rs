@@ -1,13 +1,9 @@
 //! Spans as a Parquet file, `spans.parquet`: a table with a row for each.
 
-mod bits;
-mod buffer;
-mod chunk;
+mod column;
 mod columns;
-mod delta;
-mod hybrid;
+mod encode;
 mod texts;
-mod thrift;
 
 use std::{
     fs::File,
@@ -25,8 +21,8 @@ use parquet::{
     },
 };
 
-use crate::{Catalog, NameCache, Session};
-use buffer::Buffers;
+use crate::{Catalog, Session};
+use column::Column;
 use texts::Texts;
 
 pub use columns::{SPAN_COLUMNS, SpanColumn};
@@ -38,14 +34,15 @@ pub use columns::{SPAN_COLUMNS, SpanColumn};
 pub struct SpanTable {
     writer: SerializedFileWriter<Tail>,
     tail: Tail,
-    buffers: Buffers,
+    columns: Vec<Column>,
     texts: Texts,
-    names: NameCache,
+    /// How many rows are in no row group yet.
+    waiting: u32,
     rows: u64,
 }
 
 /// A row group has this many rows, if nobody asks for it earlier.
-pub(crate) const GROUP_ROWS: usize = 128 << 10;
+const GROUP_ROWS: u32 = 128 << 10;
 
 impl SpanTable {
     /// A file without rows.
@@ -53,8 +50,8 @@ impl SpanTable {
         let tail = Tail::default();
         let schema = columns::schema().map_err(error)?;
         let writer = SerializedFileWriter::new(tail.clone(), schema, columns::properties()).map_err(error)?;
-        let (buffers, texts, names) = (Buffers::new(), Texts::default(), NameCache::new());
-        Ok(Self { writer, tail, buffers, texts, names, rows: 0 })
+        let columns = SPAN_COLUMNS.iter().map(Column::new).collect();
+        Ok(Self { writer, tail, columns, texts: Texts::default(), waiting: 0, rows: 0 })
     }
 
     /// How many rows it has.
@@ -64,48 +61,44 @@ impl SpanTable {
 
     /// How many of them are not among the bytes yet.
     pub fn waiting_rows(&self) -> usize {
-        self.buffers.rows
+        self.waiting as usize
     }
 
     /// Adds a row.
     pub fn push(&mut self, catalog: &Catalog, span: &Span) -> io::Result<()> {
-        let name = self.names.of(catalog, span);
-        let function = self.texts.shared(&name.pretty);
-        let symbol = name.raw.as_ref().map(|raw| self.texts.shared(raw));
-        let module = name.module.as_ref().map(|module| self.texts.shared(module));
-        let mut row = self.buffers.row();
-        row.long(Some(span.id.number()));
-        row.text(Some(self.texts.word(span.kind.name())));
-        row.text(Some(self.texts.word(span.kind.runtime().name())));
-        row.text(Some(self.texts.word(span.status.name())));
-        row.text(span.reason.map(|reason| self.texts.word(reason.name())));
-        row.text(Some(function));
-        row.text(symbol);
-        row.text(module);
+        let [function, symbol, module] = self.texts.name(catalog, span);
+        let mut row = Row { columns: self.columns.iter_mut(), row: self.waiting };
+        row.id(Some(span.id));
+        row.int(Some(span.kind as u32));
+        row.int(Some(span.kind.runtime() as u32));
+        row.int(Some(span.status as u32));
+        row.int(span.reason.map(|reason| reason as u32));
+        row.int(function);
+        row.int(symbol);
+        row.int(module);
         row.long(span.key());
-        row.long(span.parent.map(SpanId::number));
-        row.long(span.twin.map(SpanId::number));
+        row.id(span.parent);
+        row.id(span.twin);
         row.int(Some(span.stream.0));
         row.long(Some(span.substream.0).filter(|task| *task != 0));
         row.int(Some(span.depth).filter(|_| span.kind == SpanKind::Frame));
         row.time(Some(span.start.0));
         row.time(span.end.map(|end| end.0));
         row.time(span.duration());
-        row.text(Some(self.texts.flags(span.flags)));
+        row.int(Some(span.flags.0));
         if let Some(more) = &span.more {
             push_more(row, &mut self.texts, more, catalog);
         }
         self.rows += 1;
-        match self.buffers.end_row() >= GROUP_ROWS {
-            true => self.end_group(),
-            false => Ok(()),
-        }
+        self.waiting += 1;
+        if self.waiting >= GROUP_ROWS { self.end_group() } else { Ok(()) }
     }
 
     /// Ends the row group: all rows so far are among the bytes then. Many small groups make a large file.
     pub fn end_group(&mut self) -> io::Result<()> {
-        if self.buffers.rows > 0 {
-            self.buffers.write(&mut self.writer, &self.texts).map_err(error)?;
+        if self.waiting > 0 {
+            let rows = std::mem::take(&mut self.waiting) as usize;
+            column::write(&mut self.columns, rows, &self.texts, &mut self.writer).map_err(error)?;
             self.texts.clear();
         }
         Ok(())
@@ -138,27 +131,69 @@ impl SpanTable {
     }
 }
 
-fn push_more(mut row: buffer::Row<'_>, texts: &mut Texts, more: &More, catalog: &Catalog) {
+/// A row that is being filled, from the first column to the last. Columns that are not filled are empty.
+struct Row<'b> {
+    columns: std::slice::IterMut<'b, Column>,
+    row: u32,
+}
+
+impl Row<'_> {
+    /// A key or an address.
+    #[inline]
+    fn long(&mut self, value: Option<u64>) {
+        if let (Some(column), Some(value)) = (self.columns.next(), value) {
+            column.push(self.row, value);
+        }
+    }
+
+    /// A time. Those that do not fit are the last one that does.
+    #[inline]
+    fn time(&mut self, value: Option<u64>) {
+        self.long(value.map(|value| value.min(i64::MAX.cast_unsigned())));
+    }
+
+    /// A thread, a count, or what stands for a text.
+    #[inline]
+    fn int(&mut self, value: Option<u32>) {
+        self.long(value.map(u64::from));
+    }
+
+    #[inline]
+    fn id(&mut self, id: Option<SpanId>) {
+        if let (Some(column), Some(id)) = (self.columns.next(), id) {
+            column.push_id(self.row, id);
+        }
+    }
+
+    /// A list; an empty one is nothing.
+    fn list(&mut self, elements: impl Iterator<Item = u32>) {
+        if let Some(column) = self.columns.next() {
+            elements.for_each(|element| column.push(self.row, element.into()));
+        }
+    }
+}
+
+fn push_more(mut row: Row<'_>, texts: &mut Texts, more: &More, catalog: &Catalog) {
     row.list(more.threads.iter().map(|stream| stream.0));
     row.int(more.end_stream.map(|stream| stream.0));
     row.time(more.created.map(|at| at.0));
     row.time(more.latency);
     row.int(more.creator.map(|stream| stream.0));
-    row.long(more.origin.map(SpanId::number));
+    row.id(more.origin);
     row.time(Some(more.suspended));
     row.int(Some(more.suspensions));
     row.long(more.queue);
-    let label = more.queue.and_then(|queue| Some((queue, catalog.queue_label(queue)?)));
-    row.text(label.map(|(queue, label)| texts.label(queue, label)));
+    let label = more.queue.and_then(|queue| catalog.queue_label(queue));
+    row.int(label.map(|label| texts.number(label)));
     row.long(more.group);
     row.int(more.joiner.map(|stream| stream.0));
     row.time(more.join_latency);
-    row.text(more.ending.map(|ending| texts.word(ending.name())));
+    row.int(more.ending.map(|ending| ending as u32));
     row.long(more.argument);
     row.long(more.result);
     row.int(Some(more.level));
     row.time(more.resumed.map(|at| at.0));
-    row.text(more.cause.as_ref().map(|cause| texts.shared(cause)));
+    row.int(more.cause.as_ref().map(|cause| texts.number(cause)));
 }
 
 /// How many rows a file has, by its own account. An error says what is wrong with it.

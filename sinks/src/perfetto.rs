@@ -207,7 +207,7 @@ impl PerfettoEncoder {
             Track::Tasks => (Track::Process, "tasks".into()),
             Track::Task(id) => {
                 let task = Some(span.substream.0).filter(|task| *task != 0).or(span.key());
-                (Track::Tasks, format!("task {:#x}", task.unwrap_or(id.number())))
+                (Track::Tasks, task.map_or_else(|| format!("task {id}"), |task| format!("task {task:#x}")))
             }
             Track::Jobs => (Track::Process, "jobs of unknown tasks".into()),
             Track::Callbacks => (Track::Process, "callbacks".into()),

@@ -202,7 +202,7 @@ pub(crate) struct Arrow {
 /// The arrows that belong to a span: to where it began, and, of a thread, to who joined it.
 pub(crate) fn arrows(span: &Span) -> impl Iterator<Item = Arrow> {
     let more = span.more.as_deref();
-    let number = span.id.number();
+    let number = span.id.short();
     let end_stream = more.and_then(|more| more.end_stream).unwrap_or(span.stream);
     let first = match span.kind {
         SpanKind::Suspension => {

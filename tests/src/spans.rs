@@ -59,8 +59,8 @@ pub fn count_by<'a>(spans: impl IntoIterator<Item = &'a SpanLine>, field: &str) 
 
 /// The spans by their ids. No id is there twice.
 #[track_caller]
-pub fn by_id(spans: &[SpanLine]) -> BTreeMap<u64, &SpanLine> {
-    let by_id: BTreeMap<u64, &SpanLine> = spans.iter().map(|span| (span.number("id"), span)).collect();
+pub fn by_id(spans: &[SpanLine]) -> BTreeMap<&str, &SpanLine> {
+    let by_id: BTreeMap<&str, &SpanLine> = spans.iter().map(|span| (span.word("id"), span)).collect();
     assert_eq!(by_id.len(), spans.len(), "an id is there twice");
     by_id
 }

@@ -90,6 +90,14 @@ impl IndexEvent {
     /// How many bytes an event takes.
     pub const BYTES: usize = IndexRecord::LEN;
 
+    /// When the event in these bytes happened, if it can be decoded and has no detail.
+    #[inline]
+    pub fn plain_time(bytes: &[u8; Self::BYTES]) -> Option<ClockNs> {
+        let record = IndexRecord::from_bytes(bytes);
+        let is_plain = record.detail == NO_DETAIL && EventKind::from_number(record.kind.into()).is_some();
+        is_plain.then_some(ClockNs(record.timestamp))
+    }
+
     #[inline]
     fn to_record(self) -> IndexRecord {
         IndexRecord {

@@ -57,6 +57,9 @@ pub struct Manifest {
     /// Which part of the session this is, from 1; absent where it was not split.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub part: Option<u32>,
+    /// When `spans.parquet` is made: `live`, `after` the end, or `no`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub spans: Option<String>,
     /// Fields that are not known here.
     #[serde(flatten)]
     pub extra: Map<String, Value>,

@@ -126,6 +126,7 @@ fn full_manifest() -> Manifest {
         limits: vec![LimitEntry { detail: text, ..LimitEntry::default() }],
         end: Some(EndEntry { code: Some(1), at_ns: Some(1), ..EndEntry::default() }),
         part: Some(1),
+        spans: Some("after".into()),
         ..Manifest::default()
     }
 }

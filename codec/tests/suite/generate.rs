@@ -88,6 +88,7 @@ impl Arbitrary for AnyManifest {
             }),
             end: any::<bool>(g).then(|| EndEntry { how: any(g), code: any(g), at_ns: any(g), extra: extra(g) }),
             part: any(g),
+            spans: any(g),
             extra: extra(g),
             ..Manifest::default()
         };

@@ -14,13 +14,13 @@ use std::{
 };
 
 use anyhow::{Context, Result};
-use codec::SessionId;
-use sinks::{Catalog, ChromeSink, Ended, FoldedSink, PerfettoSink, Session, Sink, SinkError, SpanTable};
+use sinks::{ChromeSink, Ended, FoldedSink, PerfettoSink, Session, Sink, SinkError};
 
-use super::{spanning, trace::Trace};
+use super::{spanning, table, trace::Trace};
 use crate::{
     args::{ExportArgs, ExportFormat, wrong_usage},
     quantity::{Size, counted},
+    tables::Progress,
 };
 
 pub(crate) fn run(args: &ExportArgs) -> Result<ExitCode> {
@@ -39,7 +39,10 @@ pub(crate) fn run(args: &ExportArgs) -> Result<ExitCode> {
         ExportFormat::Perfetto => write_spans(&trace, args, &mut PerfettoSink::new(out)),
         ExportFormat::Chrome => write_spans(&trace, args, &mut ChromeSink::new(out)),
         ExportFormat::Folded => write_spans(&trace, args, &mut FoldedSink::new(out)),
-        ExportFormat::Parquet => write_table(&trace, args, out),
+        ExportFormat::Parquet => {
+            let rows = table::write(&trace, args.session.making.config(), &Progress::default(), out);
+            rows.map(|rows| counted(rows, "span"))
+        }
         ExportFormat::Heph => {
             heph::write(&trace, args.wire.unwrap_or_default(), out).map(|events| counted(events, "event"))
         }
@@ -54,7 +57,7 @@ pub(crate) fn run(args: &ExportArgs) -> Result<ExitCode> {
 
 /// Writes all spans of a session, and tells how many there are.
 fn write_spans(trace: &Trace, args: &ExportArgs, sink: &mut impl Sink) -> Result<String> {
-    let session = session(trace);
+    let session = trace.session();
     sink.start(&session)?;
     let engine = spanning::engine(trace, &session.catalog(), args.session.making.config());
     let mut count = 0_u64;
@@ -64,30 +67,6 @@ fn write_spans(trace: &Trace, args: &ExportArgs, sink: &mut impl Sink) -> Result
     })?;
     end(trace, &session, sink)?;
     Ok(counted(count, "span"))
-}
-
-/// Writes all spans of a session as the table that `disk:` writes too.
-fn write_table(trace: &Trace, args: &ExportArgs, mut out: impl Write) -> Result<String> {
-    let session = session(trace);
-    let engine = spanning::engine(trace, &session.catalog(), args.session.making.config());
-    let mut table = SpanTable::new()?;
-    let written = |result: io::Result<()>| result.map_err(|error| SinkError::from_io("cannot write the table", error));
-    spanning::spans(trace, engine, |spans| {
-        let catalog = session.catalog();
-        spans.iter().try_for_each(|span| table.push(&catalog, span))?;
-        Ok(written(out.write_all(&table.take_bytes()))?)
-    })?;
-    let count = table.rows();
-    written(out.write_all(&table.finish(&session)?).and_then(|()| out.flush()))?;
-    Ok(counted(count, "span"))
-}
-
-/// The session as it was when it was recorded.
-fn session(trace: &Trace) -> Arc<Session> {
-    let catalog = Catalog::from_manifest(&trace.manifest);
-    let id: Option<SessionId> = catalog.session().map(|process| process.id);
-    let seen_unix_ns = trace.manifest.epoch_unix_ns.unwrap_or(0);
-    Arc::new(Session::new(trace.name(), id, trace.dir.display().to_string(), seen_unix_ns, catalog))
 }
 
 fn end(trace: &Trace, session: &Arc<Session>, sink: &mut impl Sink) -> Result<()> {

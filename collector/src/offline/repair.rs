@@ -34,7 +34,7 @@ pub(crate) fn run(args: &RepairArgs) -> Result<ExitCode> {
                     text += &format!(", {} cut off", count(cut));
                 }
                 if !session.dir.join("spans.parquet").exists() {
-                    text += "; spans.parquet can be made with export";
+                    text += "; the next collector makes spans.parquet, or export does";
                 }
                 text += "\n";
             }

@@ -15,8 +15,18 @@ use super::trace::Trace;
 
 /// What takes the events of a session.
 pub(super) trait Consumer {
+    /// By how much an event may come before earlier ones of other threads. The fewer turns, the faster.
+    const SLACK_NS: u64 = 0;
+
     /// An event. Those of one thread come in order.
     fn event(&mut self, raw: Raw<'_>) -> Result<()>;
+
+    /// Events of a thread that come one after another and have no details.
+    fn run(&mut self, run: Run<'_>) -> Result<()> {
+        run.events().try_for_each(|(position, event)| {
+            self.event(Raw { stream: run.stream, position, event, details: DetailEvents::at(&[], 0) })
+        })
+    }
 
     /// Events of a thread are missing; `time` is that of its next event, or the last there is.
     fn gap(&mut self, gap: &GapEntry, time: u64) -> Result<()>;
@@ -39,6 +49,26 @@ pub(super) struct Raw<'a> {
     pub(super) event: IndexEvent,
     /// What was captured with it.
     pub(super) details: DetailEvents<'a>,
+}
+
+/// Events of a thread that come one after another and have no details, as they are on disk.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Run<'a> {
+    /// The thread.
+    pub(super) stream: u32,
+    /// The place of the first in what the thread produced.
+    first: u64,
+    records: &'a [[u8; IndexEvent::BYTES]],
+}
+
+impl Run<'_> {
+    /// The events, each with its place.
+    #[inline]
+    pub(super) fn events(&self) -> impl Iterator<Item = (u64, IndexEvent)> {
+        // All of them can be decoded, or they would not be here.
+        let events = self.records.iter().filter_map(|record| IndexEvent::decode(record, 0).ok());
+        (self.first..=u64::MAX).zip(events)
+    }
 }
 
 /// Threads that are read together.
@@ -82,7 +112,7 @@ impl<'a> Scan<'a> {
     }
 
     /// Hands over all events. Stops at the first error, be it the consumer's.
-    pub(super) fn run(&mut self, consumer: &mut impl Consumer) -> Result<()> {
+    pub(super) fn run<C: Consumer>(&mut self, consumer: &mut C) -> Result<()> {
         let mut order: BinaryHeap<_> =
             self.threads.iter().enumerate().map(|(index, thread)| Reverse((thread.time(), index))).collect();
         let mut since_settle = 0;
@@ -92,17 +122,23 @@ impl<'a> Scan<'a> {
                 consumer.settle(time)?;
                 since_settle = 0;
             }
-            let limit = order.peek().map_or((u64::MAX, usize::MAX), |Reverse(next)| *next);
+            let (limit, other) = order.peek().map_or((u64::MAX, usize::MAX), |Reverse(next)| *next);
+            // Of two events of one time, that of the first thread comes first.
+            let until = limit.saturating_sub((index > other).into()).saturating_add(C::SLACK_NS);
             // Stays with one thread for as long as no other is earlier.
-            while thread.next(consumer)? {
-                since_settle += 1;
-                let next = (thread.time(), index);
-                if next > limit {
-                    order.push(Reverse(next));
+            loop {
+                let handed_over = thread.run(until, consumer)?;
+                if handed_over == 0 && !thread.next(consumer)? {
                     break;
                 }
-                if since_settle >= EVENTS_PER_SETTLE && next.0 != u64::MAX {
-                    consumer.settle(next.0)?;
+                since_settle += handed_over.max(1);
+                let next = thread.time();
+                if next > until {
+                    order.push(Reverse((next, index)));
+                    break;
+                }
+                if since_settle >= EVENTS_PER_SETTLE && next != u64::MAX {
+                    consumer.settle(next.min(limit))?;
                     since_settle = 0;
                 }
             }

@@ -1,10 +1,16 @@
 //! Spans, made again from the events of a session.
 
+use std::{
+    io, mem,
+    sync::mpsc::{self, Receiver, SyncSender},
+    thread,
+};
+
 use anyhow::Result;
 use codec::{
     Position, SessionNs, StreamId,
     atf::GapEntry,
-    profile::Message,
+    profile::{FunctionEvent, Message},
     span::{Span, SpanStatus},
 };
 use collector_core::spans::{Engine, Finish, SpanConfig};
@@ -16,8 +22,12 @@ use super::{
     trace::Trace,
 };
 
-/// How many spans are handed over at a time.
-const SPANS_AT_A_TIME: usize = 4096;
+/// How many spans are handed over at a time, and how many times that may wait.
+const SPANS_AT_A_TIME: usize = 2048;
+const WAITING: usize = 4;
+
+/// By how much one thread may be ahead of another while they are read: what concerns several is put in order later.
+const SLACK_NS: u64 = 1_000_000;
 
 /// What makes the spans of a session, having been told what is known of it.
 pub(super) fn engine(trace: &Trace, catalog: &Catalog, config: SpanConfig) -> Engine {
@@ -29,29 +39,65 @@ pub(super) fn engine(trace: &Trace, catalog: &Catalog, config: SpanConfig) -> En
 /// Hands over all spans of a session, each once: those that have ended as they end, and those that have not at last.
 ///
 /// The spans of a thread depend on what others did, so all threads are read, whichever are wanted.
-pub(super) fn spans(trace: &Trace, engine: Engine, take: impl FnMut(&[Span]) -> Result<()>) -> Result<()> {
+pub(super) fn spans(trace: &Trace, engine: Engine, mut take: impl FnMut(&[Span]) -> Result<()>) -> Result<()> {
+    batches(trace, engine, |batch| take(&batch.spans))
+}
+
+/// Some spans, and how many events were read for them and those before.
+pub(super) struct Batch {
+    pub(super) spans: Vec<Span>,
+    pub(super) events: u64,
+}
+
+/// The same in batches. They are made by another thread, while the last one is being taken.
+pub(super) fn batches(trace: &Trace, engine: Engine, mut take: impl FnMut(&Batch) -> Result<()>) -> Result<()> {
     if trace.is_unfinished() {
         eprintln!("{}: it is not finished: names, gaps and the end are missing until it is", trace.dir.display());
     }
     let mut scan = Scan::open(trace, &trace.threads())?;
-    let mut messages = Messages::new(trace, Spanning { engine, trace, take });
-    let read = scan.run(&mut messages);
-    if read.is_err() {
-        // What has ended before the damage is told all the same.
-        messages.consumer.hand_over()?;
-    }
-    read?;
-    messages.consumer.finish()
+    thread::scope(|scope| {
+        let (to, made) = mpsc::sync_channel(WAITING);
+        let (used, reused) = mpsc::channel();
+        let spanning = Spanning { engine, trace, events: 0, notices: 0, to, reused };
+        let work = move || {
+            let mut messages = Messages::new(trace, spanning);
+            let read = scan.run(&mut messages);
+            if read.is_err() {
+                // What has ended before the damage is handed over all the same.
+                messages.consumer.hand_over()?;
+            }
+            read?;
+            messages.consumer.finish()
+        };
+        let maker = thread::Builder::new().name("making".into()).spawn_scoped(scope, work)?;
+        let mut taken = Ok(());
+        while taken.is_ok()
+            && let Ok(mut batch) = made.recv()
+        {
+            taken = take(&batch);
+            batch.spans.clear();
+            // Once all are made, nobody needs the room again.
+            let _ = used.send(batch.spans);
+        }
+        drop(made);
+        let made = maker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        taken.and(made)
+    })
 }
 
 /// Makes spans of events.
-struct Spanning<'a, F> {
+struct Spanning<'a> {
     engine: Engine,
     trace: &'a Trace,
-    take: F,
+    events: u64,
+    /// How often a span was reported to be open, among those that were handed over.
+    notices: u64,
+    to: SyncSender<Batch>,
+    /// Room that was used before.
+    reused: Receiver<Vec<Span>>,
 }
 
-impl<F: FnMut(&[Span]) -> Result<()>> Spanning<'_, F> {
+impl Spanning<'_> {
     fn finish(mut self) -> Result<()> {
         // So that nothing is told to be open below that is not so for good.
         self.engine.settle(SessionNs(0));
@@ -63,31 +109,53 @@ impl<F: FnMut(&[Span]) -> Result<()>> Spanning<'_, F> {
         let at = at.map(|at| SessionNs(at.saturating_sub(self.trace.zero_ns())));
         self.engine.finish(finish, at);
         // Those that are open now stay so.
-        let last = std::mem::take(self.engine.spans());
-        last.chunks(SPANS_AT_A_TIME).try_for_each(self.take)
+        let mut last = mem::take(self.engine.spans()).into_iter();
+        while !last.as_slice().is_empty() {
+            self.send(last.by_ref().take(SPANS_AT_A_TIME).collect())?;
+        }
+        Ok(())
     }
 
-    /// What is told to be open comes again, ended or at the end of all.
+    /// What is reported to be open comes again, ended or at the end of all.
     #[cold]
     fn hand_over(&mut self) -> Result<()> {
-        let spans = self.engine.spans();
-        spans.retain(|span| span.status != SpanStatus::Open);
-        if !spans.is_empty() {
-            (self.take)(spans)?;
+        let room = self.reused.try_recv().unwrap_or_default();
+        let mut spans = mem::replace(self.engine.spans(), room);
+        let notices = self.engine.counts().notices;
+        if mem::replace(&mut self.notices, notices) != notices {
+            spans.retain(|span| span.status != SpanStatus::Open);
         }
-        spans.clear();
-        Ok(())
+        if spans.is_empty() { Ok(()) } else { self.send(spans) }
+    }
+
+    /// Fails if nobody wants any more.
+    fn send(&self, spans: Vec<Span>) -> Result<()> {
+        Ok(self
+            .to
+            .send(Batch { spans, events: self.events })
+            .map_err(|_| io::Error::from(io::ErrorKind::BrokenPipe))?)
+    }
+
+    #[inline]
+    fn hand_over_if_many(&mut self) -> Result<()> {
+        if self.engine.spans().len() >= SPANS_AT_A_TIME { self.hand_over() } else { Ok(()) }
     }
 }
 
-impl<F: FnMut(&[Span]) -> Result<()>> MessageConsumer for Spanning<'_, F> {
-    #[inline]
+impl MessageConsumer for Spanning<'_> {
+    const SLACK_NS: u64 = SLACK_NS;
+
     fn message(&mut self, stream: StreamId, position: Position, message: &Message<'_>) -> Result<()> {
+        self.events += 1;
         self.engine.event(stream, position, message, self.trace);
-        if self.engine.spans().len() >= SPANS_AT_A_TIME {
-            self.hand_over()?;
-        }
-        Ok(())
+        self.hand_over_if_many()
+    }
+
+    #[inline]
+    fn function(&mut self, stream: StreamId, position: Position, event: FunctionEvent<'_>) -> Result<()> {
+        self.events += 1;
+        self.engine.function(stream, position, &event, self.trace);
+        self.hand_over_if_many()
     }
 
     fn gap(&mut self, gap: &GapEntry) -> Result<()> {
@@ -97,9 +165,6 @@ impl<F: FnMut(&[Span]) -> Result<()>> MessageConsumer for Spanning<'_, F> {
 
     fn settle(&mut self, until: SessionNs) -> Result<()> {
         self.engine.settle(until);
-        if self.engine.spans().len() >= SPANS_AT_A_TIME {
-            self.hand_over()?;
-        }
-        Ok(())
+        self.hand_over_if_many()
     }
 }

@@ -97,7 +97,7 @@ fn key(order: SpanOrder, catalog: &Catalog, names: &mut NameCache, span: &Span) 
             [0, a, b, c, d, e, f, g, h]
         })
     };
-    let mut key = Vec::with_capacity(32);
+    let mut key = Vec::with_capacity(40);
     match order {
         SpanOrder::Start => {}
         SpanOrder::Duration => key.extend(most(span.duration())),
@@ -112,7 +112,7 @@ fn key(order: SpanOrder, catalog: &Catalog, names: &mut NameCache, span: &Span) 
         }
     }
     key.extend(span.start.0.to_be_bytes());
-    key.extend(span.id.number().to_be_bytes());
+    key.extend(span.id.to_bytes());
     key
 }
 

@@ -1,10 +1,10 @@
 //! A session directory, read.
 
 use std::{
-    cell::OnceCell,
     collections::{HashMap, HashSet},
     fs,
     path::{Path, PathBuf},
+    sync::{Arc, OnceLock},
 };
 
 use anyhow::{Context, Result};
@@ -13,6 +13,7 @@ use codec::{
     atf::{GapEntry, Manifest, ThreadEntry},
 };
 use collector_core::spans::Names;
+use sinks::{Catalog, Session};
 
 use super::scan::Scan;
 
@@ -24,7 +25,7 @@ pub(super) struct Trace {
     functions: HashMap<u64, usize>,
     modules: HashMap<u32, usize>,
     /// The offset and id of every function of each module, in order. Made when it is asked for.
-    places: OnceCell<HashMap<u32, Vec<(u64, u64)>>>,
+    places: OnceLock<HashMap<u32, Vec<(u64, u64)>>>,
 }
 
 impl Trace {
@@ -35,7 +36,15 @@ impl Trace {
         let manifest = Manifest::parse(&json).with_context(|| format!("cannot read {}", path.display()))?;
         let functions = manifest.functions.iter().enumerate().map(|(index, function)| (function.id, index)).collect();
         let modules = manifest.modules.iter().enumerate().map(|(index, module)| (module.id, index)).collect();
-        Ok(Self { dir: dir.into(), manifest, functions, modules, places: OnceCell::new() })
+        Ok(Self { dir: dir.into(), manifest, functions, modules, places: OnceLock::new() })
+    }
+
+    /// The session as it was when it was recorded.
+    pub(super) fn session(&self) -> Arc<Session> {
+        let catalog = Catalog::from_manifest(&self.manifest);
+        let id = catalog.session().map(|process| process.id);
+        let seen_unix_ns = self.manifest.epoch_unix_ns.unwrap_or(0);
+        Arc::new(Session::new(self.name(), id, self.dir.display().to_string(), seen_unix_ns, catalog))
     }
 
     /// The name of its directory, which is that of the session.
@@ -44,6 +53,11 @@ impl Trace {
         // The path may end with dots.
         let full = || Some(fs::canonicalize(&self.dir).ok()?.file_name()?.to_string_lossy().into_owned());
         name.or_else(full).unwrap_or_default()
+    }
+
+    /// How many events its manifest says that it has.
+    pub(super) fn events(&self) -> u64 {
+        self.manifest.threads.iter().filter_map(|thread| thread.written).fold(0, u64::saturating_add)
     }
 
     /// Whether its collector has not finished it.

@@ -120,6 +120,7 @@ impl Finishing {
         volume.closed(self);
         self.journal = Journal::default();
         volume.with_room(|room| room.add(&self.dir, self.session.as_deref()));
+        volume.report_pending_table(&self.dir);
         Ok(())
     }
 

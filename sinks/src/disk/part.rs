@@ -98,6 +98,7 @@ impl Part {
         }
         let mut manifest = session.catalog().manifest();
         manifest.part = Some(self.number).filter(|number| *number > 1);
+        manifest.spans = Some(volume.limits.spans.name().into());
         let json = manifest.to_json().map_err(io::Error::other)?;
         replace(&*volume.handles.files, &dir.join(MANIFEST), &json)?;
         self.wrote(volume, json.len() as u64);

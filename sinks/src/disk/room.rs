@@ -28,6 +28,8 @@ pub(super) struct Room {
     removing: Vec<Held>,
     /// What was removed of sessions that go on, by the session's name.
     removed: HashMap<String, Removed>,
+    /// What parts that are still open have, and their journals, as far as is known.
+    open: (u64, u64),
 }
 
 #[derive(Debug)]
@@ -88,7 +90,8 @@ impl Room {
         unfinished.retain(|part| part.bytes > 0);
         removing.retain(|part| part.bytes > 0);
         let removed = HashMap::new();
-        Ok(Self { dir: dir.into(), max_bytes, finished, finished_bytes, unfinished, removing, removed })
+        let open = (0, 0);
+        Ok(Self { dir: dir.into(), max_bytes, finished, finished_bytes, unfinished, removing, removed, open })
     }
 
     /// A part was finished. The session is told of what is removed of it as long as it goes on.
@@ -108,6 +111,17 @@ impl Room {
         }
     }
 
+    /// The files of a finished part have changed: its table of spans is being made. What cannot be removed for it is
+    /// reported by the next flush.
+    pub(super) fn measure(&mut self, path: &Path, removed: impl FnMut(u64)) {
+        if let Some(part) = self.finished.iter_mut().find(|part| part.path == path) {
+            let bytes = part_bytes(path);
+            self.finished_bytes = self.finished_bytes.saturating_sub(part.bytes).saturating_add(bytes);
+            part.bytes = bytes;
+        }
+        let _ = self.enforce(self.open.0, self.open.1, removed);
+    }
+
     /// Removes what is too much beside the bytes of parts that are still open, and tells the bytes of each. What cannot
     /// be removed still counts; the others are tried all the same.
     ///
@@ -119,6 +133,7 @@ impl Room {
         journal_bytes: u64,
         mut removed: impl FnMut(u64),
     ) -> io::Result<()> {
+        self.open = (open_bytes, journal_bytes);
         let open_bytes = open_bytes.saturating_add(journal_bytes.min(self.max_bytes / 4));
         if self.held_bytes().saturating_add(open_bytes) <= self.max_bytes {
             return Ok(());

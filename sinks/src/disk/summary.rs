@@ -45,6 +45,7 @@ impl OpenSession {
         if self.part.unlisted > 0 {
             manifest.extra.insert("unlisted_events".into(), self.part.unlisted.into());
         }
+        manifest.spans = Some(volume.limits.spans.name().into());
         if let Some(removed) = volume.with_room(|room| room.removed_of(&self.base)).flatten() {
             manifest.extra.insert("removed_parts".into(), removed.names.iter().cloned().collect());
             if removed.count > removed.names.len() as u64 {

@@ -2,10 +2,11 @@
 
 use std::{
     io,
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicU64, Ordering},
+        mpsc::Sender,
     },
     time::Duration,
 };
@@ -18,6 +19,7 @@ use super::{
     journal::Journal,
     room::Room,
     shared::Shared,
+    table::{PendingTable, SpansWhen},
 };
 use crate::SinkError;
 
@@ -32,7 +34,9 @@ pub(super) struct Volume {
     /// Parts that could not be finished so far.
     pub(super) finishing: Vec<Finishing>,
     /// How much the directory may take, where that is limited. All recorders share it.
-    room: Option<Arc<Mutex<Room>>>,
+    pub(super) room: Option<Arc<Mutex<Room>>>,
+    /// Where parts are reported whose tables of spans are to be made.
+    pub(super) pending_tables: Option<Sender<PendingTable>>,
     /// Bytes that wait in memory, of all threads.
     pub(super) pending: usize,
     usage: Arc<Usage>,
@@ -67,6 +71,7 @@ fn subtract(counter: &AtomicU64, bytes: u64) {
 pub(super) struct Limits {
     pub(super) rotate_bytes: Option<u64>,
     pub(super) rotate_every: Option<Duration>,
+    pub(super) spans: SpansWhen,
     /// A thread with this much is flushed.
     pub(super) flush_bytes: usize,
     /// A thread with this much takes no more while the disk takes nothing.
@@ -96,6 +101,7 @@ impl Default for Limits {
         Self {
             rotate_bytes: None,
             rotate_every: None,
+            spans: SpansWhen::default(),
             flush_bytes: 64 << 10,
             stuck_bytes: 1 << 20,
             flush_total: 32 << 20,
@@ -159,6 +165,7 @@ impl Volume {
             shared: Shared::new(&limits),
             finishing: Vec::new(),
             room: room.map(|room| Arc::new(Mutex::new(room))),
+            pending_tables: None,
             pending: 0,
             usage: Arc::default(),
             failing: None,
@@ -184,6 +191,14 @@ impl Volume {
         // What a holder that panicked left is good enough: sizes are looked at again.
         let mut room = self.room.as_ref()?.lock().unwrap_or_else(PoisonError::into_inner);
         Some(act(&mut room))
+    }
+
+    /// A part is finished, and its table of spans may be made.
+    pub(super) fn report_pending_table(&self, dir: &Path) {
+        if let Some(tables) = &self.pending_tables {
+            // Where nobody makes tables any more, the next collector does.
+            let _ = tables.send(PendingTable::new(dir, self.room.clone(), self.counters.clone()));
+        }
     }
 
     /// A number for a part that no other has.

@@ -8,7 +8,9 @@ use parquet::{
     schema::{parser::parse_message_type, types::Type},
 };
 
-use Shape::{Int, Ints, Long, Text, Time};
+use codec::span::{Ending, Reason, SpanKind, SpanRuntime, SpanStatus};
+
+use Shape::{Flags, Id, Int, Ints, Long, Text, Time, Word};
 
 /// A column of a table of spans.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,22 +30,18 @@ impl SpanColumn {
             Long => "UINT64",
             Time => "INT64",
             Int => "UINT32",
-            Text => "STRING",
+            Id | Text | Word(_) | Flags => "STRING",
             Ints => "LIST of UINT32",
         }
-    }
-
-    /// Whether its values are written by their differences, which are small: times and ids of spans. All else has a
-    /// dictionary.
-    pub(super) fn by_difference(&self) -> bool {
-        self.shape == Time || SPANS.contains(&self.name)
     }
 }
 
 /// What is in a column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Shape {
-    /// Ids, keys, addresses.
+    /// Ids of spans, as texts.
+    Id,
+    /// Keys and addresses.
     Long,
     /// Times and durations. With a sign, so that their differences have one.
     Time,
@@ -51,8 +49,36 @@ pub(super) enum Shape {
     Int,
     /// Names.
     Text,
+    /// One of a few words.
+    Word(Words),
+    /// The names of flags, with commas between them.
+    Flags,
     /// A list of threads.
     Ints,
+}
+
+/// What the words of a column are, each known by its place among all of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Words {
+    Kind,
+    Runtime,
+    Status,
+    Reason,
+    Ending,
+}
+
+impl Words {
+    pub(super) fn name(self, place: u64) -> &'static str {
+        let place = usize::try_from(place).unwrap_or(usize::MAX);
+        let name = match self {
+            Self::Kind => SpanKind::ALL.get(place).map(|kind| kind.name()),
+            Self::Runtime => SpanRuntime::ALL.get(place).map(|runtime| runtime.name()),
+            Self::Status => SpanStatus::ALL.get(place).map(|status| status.name()),
+            Self::Reason => Reason::ALL.get(place).map(|reason| reason.name()),
+            Self::Ending => Ending::ALL.get(place).map(|ending| ending.name()),
+        };
+        name.unwrap_or_default()
+    }
 }
 
 const fn every(name: &'static str, shape: Shape) -> SpanColumn {
@@ -65,30 +91,30 @@ const fn some(name: &'static str, shape: Shape) -> SpanColumn {
 
 /// The columns, in the order of the file. Those from `threads` on are empty where a span has nothing of the kind.
 pub const SPAN_COLUMNS: &[SpanColumn] = &[
-    every("id", Long),
-    every("type", Text),
-    every("runtime", Text),
-    every("status", Text),
-    some("reason", Text),
+    every("id", Id),
+    every("type", Word(Words::Kind)),
+    every("runtime", Word(Words::Runtime)),
+    every("status", Word(Words::Status)),
+    some("reason", Word(Words::Reason)),
     every("function", Text),
     some("symbol", Text),
     some("module", Text),
     some("key", Long),
-    some("parent", Long),
-    some("twin", Long),
+    some("parent", Id),
+    some("twin", Id),
     every("thread", Int),
     some("task", Long),
     some("depth", Int),
     every("start_ns", Time),
     some("end_ns", Time),
     some("duration_ns", Time),
-    every("flags", Text),
+    every("flags", Flags),
     some("threads", Ints),
     some("end_thread", Int),
     some("created_ns", Time),
     some("latency_ns", Time),
     some("creator", Int),
-    some("origin", Long),
+    some("origin", Id),
     some("suspended_ns", Time),
     some("suspensions", Int),
     some("queue", Long),
@@ -96,7 +122,7 @@ pub const SPAN_COLUMNS: &[SpanColumn] = &[
     some("group", Long),
     some("joiner", Int),
     some("join_latency_ns", Time),
-    some("ending", Text),
+    some("ending", Word(Words::Ending)),
     some("argument", Long),
     some("result", Long),
     some("level", Int),
@@ -117,7 +143,7 @@ fn field(column: &SpanColumn) -> String {
         Long => format!("{repetition} INT64 {name} (INTEGER(64,false)); "),
         Time => format!("{repetition} INT64 {name}; "),
         Int => format!("{repetition} INT32 {name} (INTEGER(32,false)); "),
-        Text => format!("{repetition} BYTE_ARRAY {name} (STRING); "),
+        Id | Text | Word(_) | Flags => format!("{repetition} BYTE_ARRAY {name} (STRING); "),
         Ints => format!(
             "{repetition} GROUP {name} (LIST) {{ REPEATED GROUP list {{ REQUIRED INT32 element (INTEGER(32,false)); }} }} "
         ),
@@ -133,6 +159,3 @@ pub(super) fn properties() -> Arc<WriterProperties> {
         .set_statistics_enabled(EnabledStatistics::Chunk);
     Arc::new(properties.build())
 }
-
-/// The columns that have ids of spans.
-const SPANS: [&str; 4] = ["id", "parent", "twin", "origin"];

@@ -76,6 +76,10 @@ fn rows_are_read_back_from_every_group() {
     spans[3].more = Some(Box::new(More { threads, key: Some(u64::MAX), cause, ..More::default() }));
     spans[3].flags = SpanFlags::SYNC.with(SpanFlags::ORPHAN, true);
     spans[4].end = None;
+    // More events than 36 bits can count.
+    spans[5].id = SpanId::new(StreamId(7), Position(1 << 40)).second();
+    spans[6].parent = Some(SpanId::new(StreamId(7), Position((1 << 40) + (1 << 36))));
+    spans[7].parent = None;
     for group in [1, 7, 4096, usize::MAX] {
         let few = if group == 1 { 50 } else { spans.len() };
         let reader =
@@ -93,7 +97,8 @@ fn rows_are_read_back_from_every_group() {
             rows[row].iter().find(|(known, _)| known == name).map(|(_, field)| field.to_string()).expect("a column")
         };
         for (row, span) in spans[..few].iter().enumerate() {
-            assert_eq!(field(row, "id"), span.id.to_string());
+            assert_eq!(field(row, "id"), format!("\"{}\"", span.id));
+            assert_eq!(field(row, "parent"), span.parent.map_or("null".into(), |id| format!("\"{id}\"")));
             assert_eq!(field(row, "start_ns"), span.start.0.to_string());
             assert_eq!(field(row, "depth"), span.depth.to_string());
             assert!(field(row, "function").starts_with("\"project::component"), "{}", field(row, "function"));

@@ -68,8 +68,7 @@ impl CallTree {
             let node = self.arena.find(node);
             if self.arena.data(node).key.is_none() {
                 // It is a frame that is in no logical span: that of a thread of which nobody saw the start.
-                let stream = u32::try_from((id.number() >> 36).saturating_sub(1)).unwrap_or(u32::MAX);
-                let root = self.root_index(Owner::Thread(StreamId(stream)));
+                let root = self.root_index(Owner::Thread(id.stream()));
                 self.arena.merge(root, node);
             }
         }

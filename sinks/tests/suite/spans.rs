@@ -100,7 +100,7 @@ fn a_line_says_all_that_a_span_has_and_nothing_else() {
     let types: Vec<_> = found.iter().map(|line| line["type"].as_str().expect("a type")).collect();
     assert_eq!(types, ["session", "session", "span", "span", "span", "end"]);
     let frame = json!({
-        "type": "span", "session": "a", "id": 1_u64 << 36, "kind": "frame", "runtime": "native", "status": "matched",
+        "type": "span", "session": "a", "id": "0:0", "kind": "frame", "runtime": "native", "status": "matched",
         "function": "work", "module": "/bin/true", "thread": 0, "depth": 2, "start_ns": 10, "end_ns": 25,
         "duration_ns": 15,
     });
@@ -112,11 +112,11 @@ fn a_line_says_all_that_a_span_has_and_nothing_else() {
     }
     assert_eq!(found[2], open);
     let block = json!({
-        "type": "span", "session": "a", "id": (1_u64 << 36) + 1, "kind": "block", "runtime": "gcd",
+        "type": "span", "session": "a", "id": "0:1", "kind": "block", "runtime": "gcd",
         "status": "unmatched", "reason": "gap", "function": "a \"block\"", "key": u64::MAX,
-        "parent": (1_u64 << 36) + 2, "twin": (1_u64 << 36) + 3, "thread": 0, "threads": [3, 4], "end_thread": 4,
+        "parent": "0:2", "twin": "0:3", "thread": 0, "threads": [3, 4], "end_thread": 4,
         "task": 8, "start_ns": 10, "end_ns": 25, "duration_ns": 15, "created_ns": 4, "latency_ns": 6,
-        "suspended_ns": 7, "suspensions": 2, "creator": 1, "origin": (1_u64 << 36) + 5, "queue": 9,
+        "suspended_ns": 7, "suspensions": 2, "creator": 1, "origin": "0:5", "queue": 9,
         "queue_label": "main\"\n", "group": 10, "joiner": 5, "join_latency_ns": 11, "ending": "returned",
         "argument": 12, "result": 13, "level": 14, "resumed_ns": 15, "cause": "network", "flags": ["sync", "barrier"],
     });

@@ -38,15 +38,15 @@ fn blocks_are_spans(traced: &Traced, rounds: u64) {
     // One call of `dispatch_apply` runs eight times.
     assert_eq!(flagged("sync"), sum("_sync") + 8 * sum("apply"));
     for block in &blocks {
-        let frame = all_by_id[&block.number("twin")];
-        assert_eq!((frame.word("kind"), frame.number("twin")), ("frame", block.number("id")));
+        let frame = all_by_id[block.word("twin")];
+        assert_eq!((frame.word("kind"), frame.word("twin")), ("frame", block.word("id")));
         assert_eq!(frame.word("function"), block.word("function"));
         assert_eq!(block.number("start_ns"), block.number("created_ns") + block.number("latency_ns"), "{}", block.0);
         assert!(!block.word("queue_label").is_empty(), "{}", block.0);
     }
     // In each round, a block waits for another and gives away a third.
     let nested = blocks.iter().filter(|block| {
-        let parent = block.find("parent").and_then(|parent| all_by_id.get(&parent));
+        let parent = all_by_id.get(block.word("parent"));
         parent.is_some_and(|parent| parent.word("kind") == "block")
     });
     assert_eq!(nested.count() as u64, 2 * rounds);
@@ -93,17 +93,17 @@ fn tasks_are_spans(traced: &Traced) {
     let endings = count_by(tasks.iter().copied(), "ending");
     assert_eq!(endings["failed"] as u64, did["failed"]);
     assert!(tasks.iter().all(|task| !task.has("orphan") && !task.has("uncertain")));
-    let parents = tasks.iter().filter_map(|task| task.find("parent")).filter_map(|id| all_by_id.get(&id));
+    let parents = tasks.iter().filter_map(|task| all_by_id.get(task.word("parent")));
     assert_eq!(parents.filter(|parent| parent.word("kind") == "task").count(), tasks.len() - 1);
     // All that a task does is under it: its turns, and when it was suspended.
-    let mut suspended: BTreeMap<u64, (u64, u64)> = BTreeMap::new();
+    let mut suspended: BTreeMap<&str, (u64, u64)> = BTreeMap::new();
     for suspension in of_kind("suspension").filter(|span| span.word("status") != "unmatched") {
-        let (count, time) = suspended.entry(suspension.number("parent")).or_default();
+        let (count, time) = suspended.entry(suspension.word("parent")).or_default();
         *count += 1;
         *time += suspension.number("duration_ns");
     }
     for task in tasks.iter().filter(|task| task.word("status") == "matched") {
-        let (count, time) = suspended.get(&task.number("id")).copied().unwrap_or_default();
+        let (count, time) = suspended.get(task.word("id")).copied().unwrap_or_default();
         let (told, told_time) = (task.find("suspensions").unwrap_or(0), task.find("suspended_ns").unwrap_or(0));
         assert_eq!((told, told_time), (count, time), "{}", task.0);
         assert!(told_time <= task.number("duration_ns"), "{}", task.0);
@@ -113,7 +113,7 @@ fn tasks_are_spans(traced: &Traced) {
     assert_eq!(resumed, did["continuation"] + did["sleep"]);
     let jobs: Vec<&SpanLine> = of_kind("job").collect();
     assert!(jobs.len() >= tasks.len());
-    let of_tasks = jobs.iter().filter(|job| job.find("parent").is_some_and(|id| all_by_id.contains_key(&id)));
+    let of_tasks = jobs.iter().filter(|job| all_by_id.contains_key(job.word("parent")));
     assert!(of_tasks.count() >= tasks.len());
     let named = tasks.iter().filter(|task| !task.has("placeholder")).count();
     assert!(named * 2 > tasks.len(), "{named} of {} tasks have the name of a function", tasks.len());

@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+mod after;
 mod chrome;
 mod folded;
 mod offline;

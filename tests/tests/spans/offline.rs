@@ -34,8 +34,8 @@ const ZERO_NS: u64 = 7_000_000_000;
 
 /// Packets of a made-up program, one after the other.
 #[derive(Default)]
-struct Packets {
-    bytes: Vec<u8>,
+pub(crate) struct Packets {
+    pub(crate) bytes: Vec<u8>,
     next: BTreeMap<u32, u64>,
 }
 
@@ -62,7 +62,13 @@ impl Packets {
     }
 
     /// A function from its call to its return, and what is done in between.
-    fn frame(&mut self, (stream, index, depth): (u32, u32, u32), from: u64, to: u64, inside: impl FnOnce(&mut Self)) {
+    pub(crate) fn frame(
+        &mut self,
+        (stream, index, depth): (u32, u32, u32),
+        from: u64,
+        to: u64,
+        inside: impl FnOnce(&mut Self),
+    ) {
         self.function(stream, EventKind::Call, index, depth, from, from);
         inside(self);
         self.function(stream, EventKind::Return, index, depth, from, to);
@@ -77,7 +83,7 @@ impl Packets {
     }
 
     /// The program: `main` works twice, computes `fib` by recursion, does something evil, and starts a thread.
-    fn program(until: u64) -> Vec<u8> {
+    pub(crate) fn program(until: u64) -> Vec<u8> {
         let mut to = Self::default();
         to.describe();
         to.function(0, EventKind::Call, 0, 0, 0, 0);
@@ -113,7 +119,7 @@ impl Packets {
         to.bytes
     }
 
-    fn describe(&mut self) {
+    pub(crate) fn describe(&mut self) {
         let arguments = ["prog", "--fast"];
         self.option(Session {
             id: SessionId([7; 16]),
@@ -369,16 +375,20 @@ fn exported_again(folder: &Folder, session: &Path, wire: &str) -> usize {
 }
 
 #[test]
-fn the_table_that_is_exported_is_the_one_that_was_written_live() {
+fn the_table_is_the_same_live_after_and_exported() {
     let (folder, session) = ingested("offline-table", &Packets::program(20_000));
+    let live = folder.join("live");
+    run_on("ingest", &folder.join("in.heph"), &["--sink", &(disk(&live) + ",spans=live")]).success();
+    let live = Trace::only(&live).folder.join("spans.parquet");
     let file = folder.join("exported.parquet");
     let exit = run_on("export", &session, &["--format", "parquet", "-o", &file.display().to_string()]).success();
     assert!(exit.stderr.contains(" spans, "), "{}", exit.stderr);
     let Some(python) = python_with(&["pyarrow"]) else { return };
     let script = "import sys, pyarrow.parquet as p; \
-        a, b = (p.read_table(name).sort_by('id') for name in sys.argv[1:]); \
-        assert a.num_rows > 5 and a.equals(b), (a.num_rows, b.num_rows)";
-    let compared = Command::new(python).args(["-c", script]).arg(session.join("spans.parquet")).arg(&file).output();
+        a, b, c = (p.read_table(name).sort_by('id') for name in sys.argv[1:]); \
+        assert a.num_rows > 5 and a.equals(b) and a.equals(c), (a.num_rows, b.num_rows, c.num_rows)";
+    let files = [session.join("spans.parquet"), file, live];
+    let compared = Command::new(python).args(["-c", script]).args(files).output();
     let compared = compared.expect("Python starts");
     assert!(compared.status.success(), "{}", String::from_utf8_lossy(&compared.stderr));
 }

@@ -64,10 +64,10 @@ fn the_life_of_every_thread_is_a_span() {
         assert!(thread.number("latency_ns") > 0 && thread.number("duration_ns") > 0, "{}", thread.0);
         assert_eq!(thread.number("start_ns"), thread.number("created_ns") + thread.number("latency_ns"));
         // The frame of the start routine and the thread know each other.
-        let frame = all_by_id[&thread.number("twin")];
+        let frame = all_by_id[thread.word("twin")];
         assert_eq!((frame.word("kind"), frame.word("function")), ("frame", name));
-        assert_eq!(frame.number("twin"), thread.number("id"));
-        let origin = all_by_id[&thread.number("origin")];
+        assert_eq!(frame.word("twin"), thread.word("id"));
+        let origin = all_by_id[thread.word("origin")];
         assert_eq!(origin.number("thread"), thread.number("creator"));
     }
     let results = |name: &str| {
@@ -83,7 +83,7 @@ fn the_life_of_every_thread_is_a_span() {
     assert_eq!(results("exits"), (1..=10).map(|i| 2 * i).collect::<Vec<_>>());
     // One thread creates another.
     let parent = threads.iter().find(|thread| thread.word("function") == "parent").expect("it is there");
-    let children: Vec<_> = threads.iter().filter(|thread| thread.find("parent") == parent.find("id")).collect();
+    let children: Vec<_> = threads.iter().filter(|thread| thread.word("parent") == parent.word("id")).collect();
     assert_eq!(children.len(), 1);
     assert_eq!(
         (children[0].word("function"), children[0].number("level")),
@@ -153,12 +153,12 @@ fn what_is_made_live_is_what_is_made_from_disk() {
 }
 
 /// The last that is said of each span, without what names the session.
-fn finals(spans: &[SpanLine]) -> BTreeMap<u64, String> {
+fn finals(spans: &[SpanLine]) -> BTreeMap<String, String> {
     let mut finals = BTreeMap::new();
     for span in spans {
         let mut value = span.0.clone();
         value.as_object_mut().expect("an object").remove("session");
-        finals.insert(span.number("id"), value.to_string());
+        finals.insert(span.word("id").to_owned(), value.to_string());
     }
     finals
 }

@@ -152,38 +152,56 @@ impl Engine {
     /// An event. Those of one stream come in order, with rising positions.
     #[inline]
     pub fn event(&mut self, stream: StreamId, position: Position, message: &Message<'_>, names: &dyn Names) {
-        let index = self.thread(stream);
-        let Some(thread) = self.threads.get_mut(index) else { return };
-        let at = match message {
-            Message::Function(event) => event.stamp.end,
-            Message::Runtime(event) => event.stamp.end,
-            Message::Event(event) => event.stamp.end,
+        let index = match message {
+            Message::Function(event) => return self.function(stream, position, event, names),
+            Message::Runtime(event) => {
+                let index = self.comes(stream, position, event.stamp.end);
+                self.runtime(index, position, event, names);
+                index
+            }
+            Message::Event(event) => {
+                let index = self.comes(stream, position, event.stamp.end);
+                let Some(thread) = self.threads.get_mut(index) else { return };
+                thread.plain.event(stream, position, event, &mut self.out);
+                index
+            }
             Message::Run(_) | Message::Option(_) | Message::Metadata(_) | Message::BadOption { .. } => return,
         };
+        if !self.out.told.is_empty() {
+            self.put_in_order(index);
+        }
+    }
+
+    /// The same, of a function.
+    #[inline]
+    pub fn function(&mut self, stream: StreamId, position: Position, event: &FunctionEvent<'_>, names: &dyn Names) {
+        let index = self.comes(stream, position, event.stamp.end);
+        let Some(thread) = self.threads.get_mut(index) else { return };
+        if event.kind == EventKind::Call {
+            let frame = thread.frames.call(position, event, &mut self.out);
+            if thread.naming > 0 || !self.watch.is_idle() {
+                self.look_at(index, position, event, frame, names);
+            }
+        } else {
+            thread.frames.left(position, event, names, &mut self.out);
+        }
+        if !self.out.told.is_empty() {
+            self.put_in_order(index);
+        }
+    }
+
+    /// An event of a thread comes. Returns where the thread is.
+    #[inline]
+    fn comes(&mut self, stream: StreamId, position: Position, at: SessionNs) -> usize {
+        let index = self.thread(stream);
+        let Some(thread) = self.threads.get_mut(index) else { return index };
         thread.next = Position(position.0.saturating_add(1));
         if !thread.gaps.is_empty() {
             thread.end_gaps(Some(at), &mut self.out);
         }
         thread.at = at;
         (self.out.now, self.out.position) = (at, position);
-        match message {
-            Message::Function(event) => {
-                if event.kind == EventKind::Call {
-                    let frame = thread.frames.call(position, event, &mut self.out);
-                    if thread.naming > 0 || !self.watch.is_idle() {
-                        self.look_at(index, position, event, frame, names);
-                    }
-                } else {
-                    thread.frames.left(position, event, names, &mut self.out);
-                }
-            }
-            Message::Runtime(event) => self.runtime(index, position, event, names),
-            Message::Event(event) => thread.plain.event(stream, position, event, &mut self.out),
-            Message::Run(_) | Message::Option(_) | Message::Metadata(_) | Message::BadOption { .. } => {}
-        }
-        if !self.out.told.is_empty() {
-            self.put_in_order(index);
-        }
+        index
     }
 
     /// A call that may have something to do with jobs or callbacks.

@@ -38,7 +38,7 @@ pub(super) struct Frames {
     stacks: Vec<Stack>,
     current: usize,
     /// What was entered before this lies before the latest gap.
-    gap: u64,
+    gap: Position,
     /// Whether nothing has come behind that gap.
     ends_in_gap: bool,
     /// Why frames are being left just now.
@@ -50,7 +50,7 @@ pub(super) struct Frames {
 impl Frames {
     pub(super) fn new(stream: StreamId) -> Self {
         let stacks = vec![Stack::default()];
-        Self { stream, stacks, current: 0, gap: 0, ends_in_gap: false, leaving: None, probe: None }
+        Self { stream, stacks, current: 0, gap: Position(0), ends_in_gap: false, leaving: None, probe: None }
     }
 
     fn stack(&mut self) -> &mut Stack {
@@ -107,7 +107,7 @@ impl Frames {
             self.current = place;
         }
         let is_other = self.stack().top_depth().is_some_and(|top| top > depth);
-        let parent = self.stack().parent_for(depth).filter(|_| !is_other || self.gap > 0);
+        let parent = self.stack().parent_for(depth).filter(|_| !is_other || self.gap > Position(0));
         if !is_other {
             self.replaced_by(frame);
         }
@@ -217,7 +217,7 @@ impl Frames {
         let gap = self.gap;
         while let Some(top) = self.stack().frames.last().copied()
             && top.depth >= depth
-            && top.id.number() < gap
+            && top.id.position() < gap
         {
             self.close_top(None, Reason::Gap, out);
         }
@@ -257,7 +257,7 @@ impl Frames {
             stack.trim();
             self.leaving = None;
             let mut span = frame.span(stream, Some(parent), Some(event.stamp.end));
-            span.flags = SpanFlags::default().with(SpanFlags::ACROSS_GAP, frame.id.number() < gap);
+            span.flags = SpanFlags::default().with(SpanFlags::ACROSS_GAP, frame.id.position() < gap);
             return out.closed(&frame, span);
         }
         self.left_slowly(position, event, names, out);
@@ -296,7 +296,7 @@ impl Frames {
             let (end, why) = match replaced {
                 _ if out.is_entry_only(inner.function) => (None, Reason::EntryOnly),
                 Some(at) => (Some(at), Reason::TailCall),
-                None if inner.id.number() < gap || frame.id.number() < gap => (None, Reason::Gap),
+                None if inner.id.position() < gap || frame.id.position() < gap => (None, Reason::Gap),
                 None => (None, reason.unwrap_or(Reason::Unwind)),
             };
             let outside = above.get(..place).unwrap_or_default();
@@ -304,7 +304,7 @@ impl Frames {
             out.unmatched(inner, stream, Some(around.id), end, why);
         }
         let mut span = frame.span(stream, parent, Some(event.stamp.end));
-        span.flags = SpanFlags::default().with(SpanFlags::ACROSS_GAP, frame.id.number() < gap);
+        span.flags = SpanFlags::default().with(SpanFlags::ACROSS_GAP, frame.id.position() < gap);
         if let Some(reason) = reason {
             (span.status, span.reason) = (SpanStatus::Unmatched, Some(reason));
         }
@@ -322,7 +322,7 @@ impl Frames {
         let Some((stack, index)) = self.stacks.iter().enumerate().rev().find_map(place) else {
             // A sender that does not know when the call was says something else; then function and depth decide, unless
             // events are missing since.
-            let like = |frame: &Frame| frame.depth == depth && frame.function == function && frame.id.number() >= gap;
+            let like = |frame: &Frame| frame.depth == depth && frame.function == function && frame.id.position() >= gap;
             let frames = &self.stack().frames;
             return frames.len().checked_sub(1).filter(|_| frames.last().is_some_and(like));
         };
@@ -379,7 +379,7 @@ impl Frames {
         span.flags = SpanFlags::NO_CALL;
         span.reason = match event.kind {
             EventKind::Exception => self.leaving,
-            _ if self.gap > 0 => Some(Reason::Gap),
+            _ if self.gap > Position(0) => Some(Reason::Gap),
             _ => None,
         };
         out.made(span);
@@ -387,7 +387,7 @@ impl Frames {
 
     /// Events are missing: those of the frames that are open may be among them.
     pub(super) fn gap(&mut self, behind: Position) {
-        self.gap = SpanId::new(self.stream, behind).number();
+        self.gap = behind;
         self.ends_in_gap = true;
         self.leaving = None;
     }
@@ -458,7 +458,7 @@ impl Frames {
                 let mut span = frame.span(stream, parent, None);
                 (span.status, span.reason) = match () {
                     () if out.is_entry_only(frame.function) => (SpanStatus::Unmatched, Some(Reason::EntryOnly)),
-                    () if ends_in_gap || frame.id.number() < gap => (SpanStatus::Unmatched, Some(Reason::Gap)),
+                    () if ends_in_gap || frame.id.position() < gap => (SpanStatus::Unmatched, Some(Reason::Gap)),
                     () => why(frame),
                 };
                 out.closed(frame, span);

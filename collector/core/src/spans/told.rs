@@ -77,8 +77,7 @@ impl Told {
 
     /// The id of a span that begins with this too, where another does already.
     pub(super) fn second_id(&self) -> SpanId {
-        const SECOND: u64 = 1 << 35;
-        SpanId::new(self.stream, Position(self.position.0 | SECOND))
+        self.id().second()
     }
 
     fn order(&self) -> (SessionNs, StreamId, Position, u32) {

@@ -158,7 +158,7 @@ fn what_is_missing_is_named(choices: Choices, losses: Losses) {
     // Every frame of which an event is left is there.
     let mut allowed: HashMap<SpanId, &Expected> = HashMap::new();
     for (id, expected) in model.expected.iter().filter(|(_, expected)| expected.kind == SpanKind::Frame) {
-        let place = id.number() & ((1 << 36) - 1);
+        let place = id.position().0;
         let called = !lost.contains(&(expected.stream, place));
         let left = expected.left.filter(|left| !lost.contains(&(expected.stream, *left)));
         let at_return = left.map(|left| Model::id_at(expected.stream, left));

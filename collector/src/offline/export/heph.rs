@@ -12,7 +12,7 @@ use codec::{
 };
 use sinks::{Batch, HephSink, Packer, Run, Session, Sink};
 
-use super::{end, session};
+use super::end;
 use crate::{
     args::WireForm,
     offline::{
@@ -30,7 +30,7 @@ const LIST_BYTES: usize = 32 << 10;
 
 /// Writes the options, events and gaps of a session, and returns how many events there are.
 pub(super) fn write(trace: &Trace, form: WireForm, out: impl Write + Send) -> Result<u64> {
-    let session = session(trace);
+    let session = trace.session();
     let mut sink = HephSink::new(out);
     sink.start(&session)?;
     let mut packets = Vec::new();

@@ -10,13 +10,22 @@ use codec::{
     profile::{Detail, FunctionEvent, MAX_STACK_WORDS, Message, Runtime, RuntimeEvent},
 };
 
-use super::{Consumer, Raw};
+use super::{Consumer, Raw, Run};
 use crate::offline::trace::Trace;
 
 /// What takes the events of a session as they came over the wire.
 pub(in crate::offline) trait MessageConsumer {
+    /// By how much an event may come before earlier ones of other streams.
+    const SLACK_NS: u64 = 0;
+
     /// An event. Those of one stream come in order.
     fn message(&mut self, stream: StreamId, position: Position, message: &Message<'_>) -> Result<()>;
+
+    /// The same, of a function.
+    #[inline]
+    fn function(&mut self, stream: StreamId, position: Position, event: FunctionEvent<'_>) -> Result<()> {
+        self.message(stream, position, &Message::Function(event))
+    }
 
     /// Events of a stream are missing, between those before this call and those behind it.
     fn gap(&mut self, gap: &GapEntry) -> Result<()>;
@@ -164,7 +173,7 @@ impl<C: MessageConsumer> Messages<'_, C> {
         if event.kind == EventKind::Call {
             known.note(event.depth, start);
         }
-        let stamp = stamp(raw, known.substream, start, end);
+        let stamp = stamp((raw.stream, raw.position), known.substream, start, end);
         let (words, mut stack);
         let detail = match &parts.captured {
             Some(captured) => {
@@ -181,21 +190,13 @@ impl<C: MessageConsumer> Messages<'_, C> {
         let (ip, rest) = split_address(attributes, on.0.is_some());
         let extra = rest.as_ref().map_or(attributes, |rest| rest.as_slice().into());
         let (function, ip) = (on.0, on.1.or(ip));
-        let message = Message::Function(FunctionEvent {
-            stamp,
-            kind: event.kind,
-            function,
-            ip,
-            depth: event.depth,
-            detail,
-            extra,
-        });
-        self.consumer.message(StreamId(raw.stream), Position(raw.position), &message)
+        let event = FunctionEvent { stamp, kind: event.kind, function, ip, depth: event.depth, detail, extra };
+        self.consumer.function(StreamId(raw.stream), Position(raw.position), event)
     }
 
     fn other(&mut self, raw: &Raw<'_>, name: &str, keys: &Keys<'_>) -> Result<()> {
         let (start, end) = (self.session_time(keys.start.0), self.session_time(keys.end.0));
-        let stamp = stamp(raw, keys.substream, start, end);
+        let stamp = stamp((raw.stream, raw.position), keys.substream, start, end);
         // What has a name of a runtime but a phase that is none came as any other event.
         let message = match Runtime::of(name).is_some() && keys.attributes.find("phase").is_none() {
             true => {
@@ -208,9 +209,9 @@ impl<C: MessageConsumer> Messages<'_, C> {
     }
 }
 
-fn stamp(raw: &Raw<'_>, substream: SubstreamId, start: SessionNs, end: SessionNs) -> Stamp {
-    let counter = Position(raw.position).counter();
-    Stamp { stream: StreamId(raw.stream), counter, substream, start, end }
+#[inline]
+fn stamp((stream, position): (u32, u64), substream: SubstreamId, start: SessionNs, end: SessionNs) -> Stamp {
+    Stamp { stream: StreamId(stream), counter: Position(position).counter(), substream, start, end }
 }
 
 /// The address among these attributes, and the others: none where there is nothing to take out.
@@ -223,6 +224,39 @@ fn split_address<'a>(attributes: Attributes<'a>, known: bool) -> (Option<u64>, O
 }
 
 impl<C: MessageConsumer> Consumer for Messages<'_, C> {
+    const SLACK_NS: u64 = C::SLACK_NS;
+
+    fn run(&mut self, run: Run<'_>) -> Result<()> {
+        let (stream, place) = (StreamId(run.stream), self.known(run.stream));
+        for (position, event) in run.events() {
+            if event.function.module() == ModuleId(0) {
+                let details = DetailEvents::at(&[], 0);
+                self.event(Raw { stream: run.stream, position, event, details })?;
+                continue;
+            }
+            let end = self.session_time(event.timestamp.0);
+            let Some(known) = self.threads.get_mut(place) else { return Ok(()) };
+            let start = match event.kind {
+                EventKind::Call => {
+                    known.note(event.depth, end);
+                    end
+                }
+                EventKind::Return | EventKind::Exception => known.start(event.depth).unwrap_or(end),
+            };
+            let event = FunctionEvent {
+                stamp: stamp((run.stream, position), known.substream, start, end),
+                kind: event.kind,
+                function: Some(event.function),
+                ip: None,
+                depth: event.depth,
+                detail: None,
+                extra: Attributes::default(),
+            };
+            self.consumer.function(stream, Position(position), event)?;
+        }
+        Ok(())
+    }
+
     #[inline]
     fn event(&mut self, mut raw: Raw<'_>) -> Result<()> {
         let details = std::mem::replace(&mut raw.details, DetailEvents::at(&[], 0));

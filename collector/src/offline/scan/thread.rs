@@ -12,7 +12,7 @@ use codec::atf::{
 };
 
 use super::{
-    Consumer, Raw,
+    Consumer, Raw, Run,
     pages::{Pages, read_at},
 };
 use crate::offline::trace::Trace;
@@ -40,6 +40,9 @@ enum Next {
 }
 
 const FIRST: u64 = EDGE_BYTES as u64;
+
+/// How many events are handed over at a time.
+const MOST_RUN: usize = 1 << 16;
 
 impl<'a> ThreadScan<'a> {
     /// Opens the files of a thread: none where its collector was stopped before it wrote anything.
@@ -84,6 +87,28 @@ impl<'a> ThreadScan<'a> {
             Next::Event(event) => event.timestamp.0,
             Next::Wrong(_) | Next::End => u64::MAX,
         }
+    }
+
+    /// Hands over the events that come next up to a time, as far as no gap and no details are among them and they are
+    /// in memory. Returns how many there are.
+    pub(super) fn run(&mut self, until: u64, consumer: &mut impl Consumer) -> Result<u32> {
+        let gap = self.gaps.get(self.gap).and_then(|gap| gap.at_index).unwrap_or(u64::MAX);
+        let most = usize::try_from(gap.saturating_sub(self.sequence.into())).unwrap_or(usize::MAX).min(MOST_RUN);
+        if !matches!(self.next, Next::Event(_)) {
+            return Ok(0);
+        }
+        let records = self.index.rest().as_chunks().0;
+        let is_next =
+            |record: &&[u8; IndexEvent::BYTES]| IndexEvent::plain_time(record).is_some_and(|time| time.0 <= until);
+        let count = records.iter().take(most).take_while(is_next).count();
+        let (Some(records), Some(last)) = (records.get(..count), count.checked_sub(1)) else { return Ok(0) };
+        consumer.run(Run { stream: self.stream, first: self.position, records })?;
+        let count = u32::try_from(count).unwrap_or(u32::MAX);
+        self.sequence = self.sequence.saturating_add(count);
+        self.position = self.position.saturating_add(count.into());
+        self.index.skip(last.saturating_mul(IndexEvent::BYTES));
+        self.peek(usize::MAX)?;
+        Ok(count)
     }
 
     /// Hands over what comes next, and tells whether something did.

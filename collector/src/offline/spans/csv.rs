@@ -2,7 +2,10 @@
 
 use std::io::Write;
 
-use codec::{SessionNs, StreamId, span::Span};
+use codec::{
+    SessionNs, StreamId,
+    span::{Span, SpanId},
+};
 use sinks::KnownName;
 
 /// The names of the columns.
@@ -18,15 +21,15 @@ pub(super) fn line(to: &mut Vec<u8>, name: &KnownName, span: &Span) {
     let more = span.more.as_deref();
     let known = more.unwrap_or(&empty);
     let suspended = (known.suspensions > 0).then_some(known.suspended);
-    number(to, Some(span.id.number()));
+    id(to, Some(span.id));
     next(to, |to| field(to, span.kind.name()));
     next(to, |to| field(to, span.kind.runtime().name()));
     next(to, |to| field(to, &name.pretty));
     next(to, |to| field(to, name.raw.as_deref().unwrap_or_default()));
     next(to, |to| field(to, name.module.as_deref().unwrap_or_default()));
-    for value in [span.key(), span.parent.map(|id| id.number()), span.twin.map(|id| id.number())] {
-        next(to, |to| number(to, value));
-    }
+    next(to, |to| number(to, span.key()));
+    next(to, |to| id(to, span.parent));
+    next(to, |to| id(to, span.twin));
     next(to, |to| number(to, Some(stream(span.stream))));
     let threads: Vec<String> = known.threads.iter().map(|stream| stream.0.to_string()).collect();
     next(to, |to| field(to, &threads.join(" ")));
@@ -41,12 +44,11 @@ pub(super) fn line(to: &mut Vec<u8>, name: &KnownName, span: &Span) {
         known.created.map(time),
         known.latency,
         known.creator.map(stream),
-        known.origin.map(|id| id.number()),
-        known.queue,
-        known.group,
-        known.joiner.map(stream),
-        known.join_latency,
     ] {
+        next(to, |to| number(to, value));
+    }
+    next(to, |to| id(to, known.origin));
+    for value in [known.queue, known.group, known.joiner.map(stream), known.join_latency] {
         next(to, |to| number(to, value));
     }
     next(to, |to| field(to, known.ending.map_or("", |ending| ending.name())));
@@ -71,6 +73,12 @@ fn number(to: &mut Vec<u8>, value: Option<u64>) {
     if let Some(value) = value {
         // Nothing that is written to memory fails.
         let _ = write!(to, "{value}");
+    }
+}
+
+fn id(to: &mut Vec<u8>, id: Option<SpanId>) {
+    if let Some(id) = id {
+        to.extend_from_slice(id.text(&mut [0; SpanId::MOST_TEXT]).as_bytes());
     }
 }
 

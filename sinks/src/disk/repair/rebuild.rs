@@ -183,6 +183,7 @@ impl Rebuild {
             drops: ledger.drops(),
             end: Some(EndEntry { how: "killed".into(), ..EndEntry::default() }),
             part: base.part,
+            spans: base.spans,
             extra: base.extra,
         };
         if let Some((zero_ns, clock)) = self.zero {

@@ -1,0 +1,292 @@
+//! A column of a row group: its values, and the pages that they become.
+//!
+//! The pages are made here, since much is known that a library has to find out: each text has a number already, and
+//! what is nothing comes in long runs.
+
+use std::{borrow::Cow, collections::HashMap, io::Write};
+
+use ahash::RandomState;
+use bytes::Bytes;
+use codec::span::SpanId;
+use parquet::{
+    basic::{Compression, Encoding, PageType},
+    column::{
+        page::{CompressedPage, Page, PageWriter},
+        writer::ColumnCloseResult,
+    },
+    errors::{ParquetError, Result},
+    file::{
+        metadata::{ColumnChunkMetaData, PageEncodingStats},
+        statistics::{Statistics, ValueStatistics},
+        writer::{SerializedFileWriter, SerializedPageWriter, TrackedWrite},
+    },
+    schema::types::ColumnDescPtr,
+};
+
+use super::{
+    columns::{Shape, SpanColumn},
+    encode::{differences, runs},
+    texts::Texts,
+};
+
+/// The values of one column.
+pub(super) struct Column {
+    spec: &'static SpanColumn,
+    /// The row of each value, where not every row has one.
+    rows: Vec<u32>,
+    /// Numbers, and what stands for texts.
+    values: Vec<u64>,
+    /// Ids of spans, where they are no numbers.
+    ids: Vec<SpanId>,
+}
+
+impl Column {
+    pub(super) fn new(spec: &'static SpanColumn) -> Self {
+        Self { spec, rows: Vec::new(), values: Vec::new(), ids: Vec::new() }
+    }
+
+    #[inline]
+    pub(super) fn push(&mut self, row: u32, value: u64) {
+        self.values.push(value);
+        if !self.spec.required {
+            self.rows.push(row);
+        }
+    }
+
+    #[inline]
+    pub(super) fn push_id(&mut self, row: u32, id: SpanId) {
+        self.ids.push(id);
+        if !self.spec.required {
+            self.rows.push(row);
+        }
+    }
+
+    fn clear(&mut self) {
+        self.rows.clear();
+        self.values.clear();
+        self.ids.clear();
+    }
+
+    /// Says which rows have values, and returns how many entries there are: rows, or elements of lists and empty ones.
+    fn put_levels(&self, rows: usize, to: &mut Vec<u8>) -> Result<usize> {
+        let is_list = self.spec.shape == Shape::Ints;
+        if self.spec.required {
+            return Ok(rows);
+        }
+        // A list is nothing, or empty, or has elements.
+        let there = if is_list { 2 } else { 1 };
+        let (mut levels, mut repeats) = (Vec::with_capacity(rows), Vec::new());
+        let mut next = 0;
+        for row in &self.rows {
+            let again = row.checked_add(1) == Some(next) && is_list;
+            let empty = row.saturating_sub(next) as usize;
+            levels.extend(std::iter::repeat_n(0, empty));
+            levels.push(there);
+            if is_list {
+                repeats.resize(levels.len().saturating_sub(1), 0);
+                repeats.push(u32::from(again));
+            }
+            next = row.saturating_add(1);
+        }
+        let behind = rows.saturating_sub(next as usize);
+        levels.extend(std::iter::repeat_n(0, behind));
+        if is_list {
+            repeats.resize(levels.len(), 0);
+            put_runs(to, &repeats, 1)?;
+        }
+        put_runs(to, &levels, there)?;
+        Ok(levels.len())
+    }
+
+    /// The bytes, and what the index says about them.
+    fn encode(&self, rows: usize, descr: ColumnDescPtr, texts: &Texts) -> Result<(Bytes, ColumnCloseResult)> {
+        let mut pages = Pages::new();
+        let mut data = Vec::new();
+        let entries = self.put_levels(rows, &mut data)?;
+        let encoding = match self.spec.shape {
+            _ if self.values.is_empty() && self.ids.is_empty() => Encoding::PLAIN,
+            Shape::Id => {
+                put_ids(&mut data, &self.ids);
+                Encoding::DELTA_BYTE_ARRAY
+            }
+            Shape::Time => {
+                differences(&mut data, &self.values);
+                Encoding::DELTA_BINARY_PACKED
+            }
+            _ => {
+                let distinct = put_places(&mut data, &self.values);
+                let dictionary = self.dictionary(&distinct, texts)?;
+                let (num_values, encoding) = (distinct.len() as u32, Encoding::PLAIN);
+                let page = |buf| Page::DictionaryPage { buf, num_values, encoding, is_sorted: false };
+                pages.add(&dictionary, encoding, page)?;
+                Encoding::RLE_DICTIONARY
+            }
+        };
+        let dictionary = (encoding == Encoding::RLE_DICTIONARY).then_some(0);
+        let data_at = pages.sink.bytes_written() as i64;
+        pages.add(&data, encoding, |buf| Page::DataPage {
+            buf,
+            num_values: entries as u32,
+            encoding,
+            def_level_encoding: Encoding::RLE,
+            rep_level_encoding: Encoding::RLE,
+            statistics: None,
+        })?;
+        let Pages { sink, uncompressed, stats, .. } = pages;
+        let bytes = sink.into_inner()?;
+        let mut encodings: Vec<_> = stats.iter().map(|stats| stats.encoding).collect();
+        encodings.push(Encoding::RLE);
+        let mut metadata = ColumnChunkMetaData::builder(descr)
+            .set_compression(Compression::SNAPPY)
+            .set_encodings(encodings)
+            .set_page_encoding_stats(stats)
+            .set_num_values(entries as i64)
+            .set_total_compressed_size(bytes.len() as i64)
+            .set_total_uncompressed_size(uncompressed)
+            .set_dictionary_page_offset(dictionary)
+            .set_data_page_offset(data_at);
+        if self.spec.shape == Shape::Time {
+            let ends = (self.values.iter().min().copied(), self.values.iter().max().copied());
+            let (least, most) = (ends.0.map(u64::cast_signed), ends.1.map(u64::cast_signed));
+            let nothing = Some(entries.saturating_sub(self.values.len()) as u64);
+            metadata =
+                metadata.set_statistics(Statistics::Int64(ValueStatistics::new(least, most, None, nothing, false)));
+        }
+        let close = ColumnCloseResult {
+            bytes_written: bytes.len() as u64,
+            rows_written: rows as u64,
+            metadata: metadata.build()?,
+            bloom_filter: None,
+            column_index: None,
+            offset_index: None,
+        };
+        Ok((bytes.into(), close))
+    }
+
+    /// What the distinct values stand for.
+    fn dictionary(&self, distinct: &[u64], texts: &Texts) -> Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        for value in distinct {
+            let text: Cow<'_, str> = match self.spec.shape {
+                Shape::Long | Shape::Time | Shape::Id => {
+                    bytes.extend(value.to_le_bytes());
+                    continue;
+                }
+                Shape::Int | Shape::Ints => {
+                    bytes.extend((*value as u32).to_le_bytes());
+                    continue;
+                }
+                Shape::Word(words) => words.name(*value).into(),
+                Shape::Flags => codec::span::SpanFlags(*value as u32).to_string().into(),
+                Shape::Text => texts.text(*value).into(),
+            };
+            bytes.extend(length(text.len())?);
+            bytes.extend_from_slice(text.as_bytes());
+        }
+        Ok(bytes)
+    }
+}
+
+/// Writes a row group, and forgets its rows.
+pub(super) fn write<W: Write + Send>(
+    columns: &mut [Column],
+    rows: usize,
+    texts: &Texts,
+    to: &mut SerializedFileWriter<W>,
+) -> Result<()> {
+    let descriptions = to.schema_descr().columns().to_vec();
+    let mut group = to.next_row_group()?;
+    for (column, description) in columns.iter_mut().zip(descriptions) {
+        let (bytes, close) = column.encode(rows, description, texts)?;
+        group.append_column(&bytes, close)?;
+        column.clear();
+    }
+    group.close().map(drop)
+}
+
+/// The pages of a column, one after another.
+struct Pages {
+    sink: TrackedWrite<Vec<u8>>,
+    uncompressed: i64,
+    stats: Vec<PageEncodingStats>,
+    snappy: snap::raw::Encoder,
+}
+
+impl Pages {
+    fn new() -> Self {
+        let sink = TrackedWrite::new(Vec::new());
+        Self { sink, uncompressed: 0, stats: Vec::new(), snappy: snap::raw::Encoder::new() }
+    }
+
+    fn add(&mut self, bytes: &[u8], encoding: Encoding, page: impl FnOnce(Bytes) -> Page) -> Result<()> {
+        let compressed = self.snappy.compress_vec(bytes).map_err(|error| ParquetError::External(error.into()))?;
+        let page = CompressedPage::new(page(compressed.into()), bytes.len());
+        let page_type: PageType = page.page_type();
+        let spec = SerializedPageWriter::new(&mut self.sink).write_page(page)?;
+        self.uncompressed += spec.uncompressed_size as i64;
+        self.stats.push(PageEncodingStats { page_type, encoding, count: 1 });
+        Ok(())
+    }
+}
+
+/// Levels from 0 to `most`, with their length before them.
+fn put_runs(to: &mut Vec<u8>, levels: &[u32], most: u32) -> Result<()> {
+    let mut bytes = Vec::new();
+    runs(&mut bytes, levels, u32::BITS - most.leading_zeros());
+    to.extend(length(bytes.len())?);
+    to.extend(bytes);
+    Ok(())
+}
+
+/// Ids as texts, each by what differs from the one before it: `DELTA_BYTE_ARRAY`.
+fn put_ids(to: &mut Vec<u8>, ids: &[SpanId]) {
+    let (mut shared, mut rest) = (Vec::with_capacity(ids.len()), Vec::with_capacity(ids.len()));
+    let mut bytes = Vec::with_capacity(ids.len().saturating_mul(4));
+    let (mut buffer, mut last) = ([0; SpanId::MOST_TEXT], ([0; SpanId::MOST_TEXT], 0));
+    for id in ids {
+        let text = id.text(&mut buffer).as_bytes();
+        let before = last.0.get(..last.1).unwrap_or_default();
+        let same = text.iter().zip(before).take_while(|(a, b)| a == b).count();
+        let new = text.get(same..).unwrap_or_default();
+        shared.push(same as u64);
+        rest.push(new.len() as u64);
+        bytes.extend_from_slice(new);
+        last.0.iter_mut().zip(text).skip(same).for_each(|(to, from)| *to = *from);
+        last.1 = text.len();
+    }
+    differences(to, &shared);
+    differences(to, &rest);
+    to.extend(bytes);
+}
+
+/// Numbers below this are found without hashing.
+const SMALL: usize = 4096;
+
+/// Writes for each value where it is among the distinct ones, and returns those.
+fn put_places(to: &mut Vec<u8>, values: &[u64]) -> Vec<u64> {
+    const UNKNOWN: u32 = u32::MAX;
+    let (mut distinct, mut small) = (Vec::new(), vec![UNKNOWN; SMALL]);
+    let mut others: HashMap<u64, u32, RandomState> = HashMap::default();
+    let mut places = Vec::with_capacity(values.len());
+    for value in values {
+        let place = match usize::try_from(*value).ok().and_then(|value| small.get_mut(value)) {
+            Some(place) => place,
+            None => others.entry(*value).or_insert(UNKNOWN),
+        };
+        if *place == UNKNOWN {
+            *place = distinct.len() as u32;
+            distinct.push(*value);
+        }
+        places.push(*place);
+    }
+    // Some readers stumble over numbers without bits.
+    let width = (usize::BITS - distinct.len().saturating_sub(1).leading_zeros()).max(1);
+    to.push(width as u8);
+    runs(to, &places, width);
+    distinct
+}
+
+fn length(length: usize) -> Result<[u8; 4]> {
+    let fits = i32::try_from(length).map(i32::to_le_bytes);
+    fits.map_err(|_| ParquetError::General(format!("{length} is too much for one page")))
+}
