@@ -2,14 +2,13 @@
 //! what was written.
 //!
 //! ```text
-//! udp, tcp, ingest ─▶ receiver (core) ─▶ tee ─▶ a lane and a thread for each sink
+//! udp, tcp, ingest ─▶ receiver (core) ─▶ recorders, by session ─▶ sinks
 //!                      └─▶ post ─▶ the agents
 //! ```
 
 #![forbid(unsafe_code)]
 
 mod args;
-
 mod ingest;
 mod listen;
 mod log;

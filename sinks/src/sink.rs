@@ -9,8 +9,8 @@ use crate::{Batch, Ended, Gap, Session};
 
 /// Something that takes a trace.
 ///
-/// Every sink has a thread and a bounded queue of its own, so a call may block; what a slow one keeps waiting is only
-/// its own queue. Calls for one session come in this order, and calls for different sessions may come in any:
+/// A recorder calls it from its thread, one call at a time. A call may block, and the recorder's sessions wait for it;
+/// whoever receives goes on. Calls for one session come in this order, and calls for different sessions may come in any:
 ///
 /// 1. [`start`](Self::start), once;
 /// 2. [`options`](Self::options), [`events`](Self::events), [`gap`](Self::gap) and [`spans`](Self::spans), any number.

@@ -15,7 +15,7 @@ const ALLOWED: [(&str, &[&str]); 6] = [
     ("agent", &["codec"]),
     ("launcher", &["agent", "codec"]),
     ("collector-core", &["codec"]),
-    ("sinks", &["codec"]),
+    ("sinks", &["codec", "collector-core"]),
     ("collector", &["codec", "collector-core", "sinks"]),
 ];
 
