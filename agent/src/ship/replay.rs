@@ -4,6 +4,7 @@
 //! consecutive events in consecutive packets, each a run of function events or a single event. Streams know their
 //! segments, so that an acknowledgement removes them from the front, and what the collector asks for again is a slice.
 
+mod parcel;
 mod pool;
 
 use std::collections::VecDeque;
@@ -14,7 +15,10 @@ use codec::{
     profile::{Message, Range, RunEncoder, RunEvent, StreamPosition},
 };
 
-use self::pool::Pool;
+use self::{
+    parcel::{Parcel, Segment},
+    pool::Pool,
+};
 
 /// Streams, and the parcels with their events.
 #[derive(Debug)]
@@ -69,35 +73,6 @@ struct Stream {
     settled: u64,
     segments: VecDeque<Segment>,
     is_listed: bool,
-}
-
-#[derive(Debug, Clone, Copy)]
-struct Segment {
-    parcel: u64,
-    first: u64,
-    count: u32,
-    offset: u32,
-    bytes: u32,
-    /// When it was last sent again, in milliseconds, and up to which byte.
-    again_ms: u64,
-    again_bytes: u32,
-}
-
-impl Segment {
-    fn end(&self) -> u64 {
-        self.first + u64::from(self.count)
-    }
-}
-
-#[derive(Debug)]
-struct Parcel {
-    /// Empty once all of its segments are settled.
-    bytes: Vec<u8>,
-    /// How many of its segments are not settled, and their bytes.
-    segments: u32,
-    unsettled_bytes: u64,
-    sent: bool,
-    sent_ms: u64,
 }
 
 impl Replay {
@@ -472,21 +447,6 @@ impl Replay {
             }
         }
         events
-    }
-}
-
-impl Parcel {
-    /// One of its segments is settled.
-    fn settle(&mut self, segment: &Segment, in_flight: &mut u64, kept: &mut usize, pool: &mut Pool) {
-        self.segments = self.segments.saturating_sub(1);
-        self.unsettled_bytes = self.unsettled_bytes.saturating_sub(segment.bytes.into());
-        if self.sent {
-            *in_flight = in_flight.saturating_sub(segment.bytes.into());
-        }
-        if self.segments == 0 {
-            *kept -= self.bytes.capacity();
-            pool.give(std::mem::take(&mut self.bytes));
-        }
     }
 }
 
