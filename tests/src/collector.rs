@@ -43,6 +43,12 @@ impl Collector {
         Self::start(&all)
     }
 
+    /// Like [`to_disk`](Self::to_disk), without tables of spans: programs that call much take long for those.
+    #[track_caller]
+    pub fn events_to_disk(folder: &Path) -> Self {
+        Self::start(&["--listen", "127.0.0.1:0", "--sink", &format!("{},spans=no", disk(folder))])
+    }
+
     /// Like [`start`](Self::start), and says what happens to its stdout.
     #[track_caller]
     pub fn start_with<S: AsRef<OsStr>>(arguments: &[S], stdout: Stdout) -> Self {

@@ -104,7 +104,7 @@ impl Run {
         agent_command::prepare();
         let folder = Folder::new("traced");
         let (untraced, _) = self.run(&folder, Command::new(&self.program));
-        let collector = Collector::to_disk(&folder.join("traces"), &[]);
+        let collector = Collector::events_to_disk(&folder.join("traces"));
         let address = match self.transport {
             Transport::Udp => collector.udp(),
             Transport::Tcp => collector.tcp(),

@@ -23,7 +23,7 @@ fn a_server_answers_all_that_its_benchmark_asks() {
     let Some(benchmark) = installed("redis-benchmark", "redis-tools") else { return };
     agent_command::prepare();
     let folder = Folder::new("redis");
-    let collector = Collector::to_disk(&folder.join("traces"), &[]);
+    let collector = Collector::events_to_disk(&folder.join("traces"));
     // A port that was free a moment ago.
     let address = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a free port");
     let port = address.port().to_string();
