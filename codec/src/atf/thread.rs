@@ -50,6 +50,12 @@ impl ThreadWriter {
         self.index.append(&IndexEvent { detail, ..*event })
     }
 
+    /// Appends an event without details, as [`append`](Self::append) does.
+    #[inline(always)]
+    pub fn append_plain(&mut self, event: &IndexEvent) -> Result<u32, AppendError> {
+        self.index.append(event)
+    }
+
     /// How many events it has.
     pub fn len(&self) -> u32 {
         self.index.len()

@@ -254,8 +254,10 @@ const MAGICS: [[u8; 4]; 2] = [METADATA_MAGIC.to_be_bytes(), EVENT_MAGIC.to_be_by
 
 /// Where the first magic constant is in `bytes`, from `from` on.
 fn magic_inside(bytes: &[u8], from: usize) -> Option<usize> {
-    let windows = bytes.get(from..)?.windows(4);
-    windows.into_iter().position(|window| MAGICS.iter().any(|magic| window == magic)).map(|at| from.saturating_add(at))
+    let rest = bytes.get(from..)?;
+    let [[first, ..], [other, ..]] = MAGICS;
+    let is_magic = |at: &usize| rest.get(*at..).is_some_and(|rest| MAGICS.iter().any(|magic| rest.starts_with(magic)));
+    memchr::memchr2_iter(first, other, rest).find(is_magic).map(|at| from.saturating_add(at))
 }
 
 /// How many bytes to skip to where a packet may start next: a magic constant, or at the end of `input` what

@@ -144,6 +144,8 @@ impl OpenThread {
     ) -> (u32, (u64, Option<Stop<'a>>)) {
         let mut taken = 0_u32;
         let mut times = None;
+        let (zero_ns, thread) = (to.zero_ns, self.thread);
+        let is_known = stamp.substream == self.substream;
         let stop = 'stop: {
             for event in run {
                 taken += 1;
@@ -151,14 +153,14 @@ impl OpenThread {
                 if let Some(function) = event.function
                     && event.detail.is_none()
                     && function.module() != ModuleId(0)
-                    && stamp.substream == self.substream
+                    && is_known
                     && (event.kind == EventKind::Call || self.starts.get(event.depth) == Some(event.start.0))
                     && self.writer.len() < to.most_events
                 {
-                    let timestamp = ClockNs(to.zero_ns.saturating_add(event.end.0));
+                    let timestamp = ClockNs(zero_ns.saturating_add(event.end.0));
                     let (kind, depth) = (event.kind, event.depth);
-                    let index = IndexEvent { timestamp, function, thread: self.thread, kind, depth, detail: None };
-                    if self.writer.append(&index, &[]).is_ok() {
+                    let index = IndexEvent { timestamp, function, thread, kind, depth, detail: None };
+                    if self.writer.append_plain(&index).is_ok() {
                         if kind == EventKind::Call {
                             self.starts.note(depth, event.start.0);
                         }

@@ -24,7 +24,7 @@ impl IndexWriter {
     }
 
     /// Appends an event and returns its sequence number.
-    #[inline]
+    #[inline(always)]
     pub fn append(&mut self, event: &IndexEvent) -> Result<u32, AppendError> {
         let sequence = self.totals.count;
         if sequence == MAX_EVENTS || event.detail == Some(NO_DETAIL) {
