@@ -197,9 +197,9 @@ impl Recorders {
             closed &= thread.join().unwrap_or(false);
         }
         let failed = |sink: &SharedSink| matches!(lock(sink).close(), Err(SinkError::Failed { .. }));
-        let failed = self.shared.iter().fold(false, |any, sink| failed(sink) || any);
+        let failed = self.shared.iter().filter(|sink| failed(sink)).count();
         self.backlogs.iter().for_each(BackgroundWriter::finish);
-        closed && !failed
+        closed && failed == 0
     }
 }
 
@@ -260,7 +260,8 @@ impl Recorder {
                 flushed = Instant::now();
             }
         }
-        self.slots.into_iter().fold(true, |closed, slot| slot.close() && closed)
+        let unclosed = self.slots.into_iter().map(Slot::close).filter(|closed| !closed).count();
+        unclosed == 0
     }
 
     fn record(&mut self, output: Output) {
