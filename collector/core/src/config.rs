@@ -7,7 +7,7 @@ use codec::heph::MAX_PACKET_BYTES;
 /// What bounds a [`Collector`](crate::Collector).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Config {
-    /// How many events of a stream may wait for one that is missing.
+    /// How many packets of a stream may wait for an event that is missing.
     pub reorder_packets: u64,
     /// How long they wait.
     pub reorder_time: Duration,
