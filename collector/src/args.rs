@@ -151,7 +151,7 @@ pub(crate) struct SinkArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Limits")]
 pub(crate) struct LimitArgs {
-    /// Maximum number of events of a stream that wait for a missing one
+    /// Maximum number of packets of a stream that wait for a missing event
     #[arg(long, value_name = "N", default_value_t = 65_536, value_parser = clap::value_parser!(u64).range(1..=1 << 30))]
     pub(crate) reorder_packets: u64,
     /// How long events wait for a missing one
