@@ -16,9 +16,8 @@ use self::{incoming::Named, openings::Openings, past::Past};
 use crate::{
     Catalog, CatalogLimits, Config, Counts, How, Output, Peer, Session, SessionName, SessionNames, Transmit,
     bindings::{Binding, Bindings, Unknown},
-    buffers::Buffers,
     output::{SessionKey, Source},
-    session_state::{SessionContext, SessionState},
+    session_state::{SessionState, Shared},
 };
 
 /// How often peers are looked through to forget some.
@@ -30,15 +29,11 @@ const LEAST_WINDOW_BYTES: u64 = 64 << 10;
 /// Takes what arrives and tells what it comes to. Times are counted from any fixed moment.
 #[derive(Debug)]
 pub struct Collector {
-    config: Config,
+    shared: Shared,
     limits: CatalogLimits,
     names: Box<dyn SessionNames>,
     /// Bytes that all catalogs take.
     catalog_bytes: Arc<AtomicU64>,
-    /// How many bytes those can take who take the outputs.
-    room: u64,
-    counts: Counts,
-    buffers: Buffers,
     sessions: BTreeMap<SessionKey, SessionState>,
     by_id: HashMap<SessionId, SessionKey>,
     past: Past,
@@ -63,14 +58,10 @@ impl Collector {
     /// A collector without sessions.
     pub fn new(config: Config, limits: CatalogLimits, names: impl SessionNames + 'static) -> Self {
         Self {
-            config,
+            shared: Shared::new(config),
             limits,
             names: Box::new(names),
             catalog_bytes: Arc::default(),
-            room: u64::MAX,
-            counts: Counts { ending_room_now: config.held_bytes / 2, ..Counts::default() },
-            // A batch is passed on when it has more than that, so it ends within one packet of it.
-            buffers: Buffers::new(config.batch_bytes + 2048),
             sessions: BTreeMap::new(),
             by_id: HashMap::new(),
             past: Past::default(),
@@ -89,7 +80,7 @@ impl Collector {
 
     /// What has been counted so far.
     pub fn counts(&self) -> &Counts {
-        &self.counts
+        &self.shared.counts
     }
 
     /// Bytes that all catalogs take.
@@ -100,26 +91,28 @@ impl Collector {
     /// How many more bytes the driver has room for. Agents may send no more than that. Without any room, events in
     /// datagrams are not taken: their agents keep them, and are asked for them later.
     pub fn set_room(&mut self, bytes: u64) {
-        self.room = bytes;
+        self.shared.room = bytes;
     }
 
     /// A datagram has arrived.
     pub fn datagram(&mut self, now: Duration, peer: Peer, datagram: &[u8]) {
-        self.counts.datagrams += 1;
+        self.shared.counts.datagrams += 1;
         match self.bindings.get(&peer) {
             Some(Binding::Open(key)) => self.take_datagram(now, peer, Some(*key), datagram),
             Some(Binding::Past(_)) => self.take_datagram(now, peer, None, datagram),
-            Some(Binding::Unknown(_)) | None => match incoming::announced(datagram, self.config.max_packet_bytes) {
-                Some(name) => self.identify(now, peer, name, datagram),
-                None => self.wait_for_name(now, peer, datagram),
-            },
+            Some(Binding::Unknown(_)) | None => {
+                match incoming::announced(datagram, self.shared.config.max_packet_bytes) {
+                    Some(name) => self.identify(now, peer, name, datagram),
+                    None => self.wait_for_name(now, peer, datagram),
+                }
+            }
         }
     }
 
     /// Bytes of a connection or file have arrived: all from the first that was not consumed. Returns how many are
     /// consumed now. `ended` says that no more will follow.
     pub fn stream(&mut self, now: Duration, stream: u64, input: &[u8], ended: bool) -> usize {
-        let limit = self.config.max_packet_bytes;
+        let limit = self.shared.config.max_packet_bytes;
         let mut decoder = self.decoders.remove(&stream).unwrap_or_else(|| StreamDecoder::new(limit));
         let consumed = self.take_stream(now, Peer::Stream(stream), &mut decoder, input, ended);
         self.decoders.insert(stream, decoder);
@@ -141,20 +134,14 @@ impl Collector {
 
     /// Time has passed. To be called every few milliseconds.
     pub fn tick(&mut self, now: Duration) {
-        for peer in self.bindings.unknown_since(now.saturating_sub(self.config.identify_time)) {
+        for peer in self.bindings.unknown_since(now.saturating_sub(self.shared.config.identify_time)) {
             self.give_no_name(now, peer);
         }
         let mut ended = Vec::new();
         for (key, session) in &mut self.sessions {
-            let mut context = SessionContext {
-                config: &self.config,
-                counts: &mut self.counts,
-                buffers: &self.buffers,
-                room: self.room,
-                now,
-            };
+            let mut context = self.shared.context(now);
             let told = session.tick(&mut context);
-            let silent = now.saturating_sub(session.heard()) >= self.config.session_timeout;
+            let silent = now.saturating_sub(session.heard()) >= self.shared.config.session_timeout;
             if let Some(how) = told.or(silent.then_some(How::LostContact)) {
                 ended.push((*key, how));
             }
@@ -180,36 +167,24 @@ impl Collector {
 
     /// Makes everything ready that has been settled, and the replies that are due. To be called after each burst.
     pub fn flush(&mut self, now: Duration) {
-        let share = self.config.window_bytes.min(self.room) / self.counts.sessions_open.max(1);
-        let window_bytes = share.max(LEAST_WINDOW_BYTES.min(self.room));
+        let share = self.shared.config.window_bytes.min(self.shared.room) / self.shared.counts.sessions_open.max(1);
+        let window_bytes = share.max(LEAST_WINDOW_BYTES.min(self.shared.room));
         let mut touched = std::mem::take(&mut self.touched);
         touched.dedup();
         for key in touched.drain(..) {
             let Some(session) = self.sessions.get_mut(&key) else { continue };
-            if session.is_over(now, &self.config) {
+            if session.is_over(now, &self.shared.config) {
                 self.finish_session(now, key, How::Closed);
                 continue;
             }
             session.out.drain_to(&mut self.outputs);
-            let mut context = SessionContext {
-                config: &self.config,
-                counts: &mut self.counts,
-                buffers: &self.buffers,
-                room: self.room,
-                now,
-            };
+            let mut context = self.shared.context(now);
             session.reply(window_bytes, &mut context, &mut self.transmits);
         }
         self.touched = touched;
         self.answering.retain(|id| {
             let Some(session) = self.past.session_mut(*id) else { return false };
-            let mut context = SessionContext {
-                config: &self.config,
-                counts: &mut self.counts,
-                buffers: &self.buffers,
-                room: self.room,
-                now,
-            };
+            let mut context = self.shared.context(now);
             session.reply(window_bytes, &mut context, &mut self.transmits);
             session.owes_reply()
         });
@@ -227,26 +202,26 @@ impl Collector {
 
     /// Keeps a datagram of an unknown sender, in case its next one says who it is.
     fn wait_for_name(&mut self, now: Duration, peer: Peer, datagram: &[u8]) {
-        if !incoming::is_readable(datagram, self.config.max_packet_bytes) {
-            self.counts.bad_datagrams += 1;
-            self.counts.skipped_bytes += datagram.len() as u64;
+        if !incoming::is_readable(datagram, self.shared.config.max_packet_bytes) {
+            self.shared.counts.bad_datagrams += 1;
+            self.shared.counts.skipped_bytes += datagram.len() as u64;
             return;
         }
         if self.bindings.get(&peer).is_none() && !self.make_room_for_peer(now) {
-            self.counts.refused_datagrams += 1;
+            self.shared.counts.refused_datagrams += 1;
             return;
         }
         let bytes = datagram.len() + 64;
-        let within = self.counts.held_bytes_now.saturating_add(bytes) <= self.config.held_bytes;
+        let within = self.shared.counts.held_bytes_now.saturating_add(bytes) <= self.shared.config.held_bytes;
         if self.bindings.get(&peer).is_none() {
             let unknown = Unknown { datagrams: Vec::new(), bytes: 0, since: now };
             self.bindings.bind(peer, Binding::Unknown(unknown));
         }
         let Some(Binding::Unknown(unknown)) = self.bindings.get_mut(&peer) else { return };
-        if within && unknown.bytes.saturating_add(bytes) <= self.config.identify_bytes {
+        if within && unknown.bytes.saturating_add(bytes) <= self.shared.config.identify_bytes {
             unknown.datagrams.push(datagram.into());
             unknown.bytes += bytes;
-            self.counts.held_bytes_now += bytes;
+            self.shared.counts.held_bytes_now += bytes;
             return;
         }
         self.give_no_name(now, peer);
@@ -257,7 +232,7 @@ impl Collector {
 
     /// Whether another peer can be remembered.
     fn make_room_for_peer(&mut self, now: Duration) -> bool {
-        let limit = self.config.max_sessions.saturating_mul(4);
+        let limit = self.shared.config.max_sessions.saturating_mul(4);
         // Looking through all of them takes a while, so it is not done for each that is refused.
         if self.bindings.len() >= limit && now >= self.purged + PURGE_TIME {
             self.purged = now;
@@ -272,7 +247,7 @@ impl Collector {
         let before = self.take_unknown(&peer);
         let key = self.session_for(now, peer, name);
         if key.is_none() && !self.past.is_over(name.id) {
-            self.counts.refused_datagrams += 1 + before.len() as u64;
+            self.shared.counts.refused_datagrams += 1 + before.len() as u64;
             return;
         }
         for datagram in before.iter().map(AsRef::as_ref).chain([datagram]) {
@@ -284,7 +259,7 @@ impl Collector {
     fn give_no_name(&mut self, now: Duration, peer: Peer) {
         let before = self.take_unknown(&peer);
         let Some(key) = self.open_session(now, peer, None) else {
-            self.counts.refused_datagrams += before.len() as u64;
+            self.shared.counts.refused_datagrams += before.len() as u64;
             return;
         };
         for datagram in before {
@@ -295,7 +270,7 @@ impl Collector {
     fn take_unknown(&mut self, peer: &Peer) -> Vec<Box<[u8]>> {
         let Some(Binding::Unknown(_)) = self.bindings.get(peer) else { return Vec::new() };
         let Some(Binding::Unknown(unknown)) = self.bindings.remove(peer) else { return Vec::new() };
-        self.counts.held_bytes_now -= unknown.bytes;
+        self.shared.counts.held_bytes_now -= unknown.bytes;
         unknown.datagrams
     }
 
@@ -341,18 +316,12 @@ impl Collector {
     fn open_session(&mut self, now: Duration, peer: Peer, id: Option<SessionId>) -> Option<SessionKey> {
         let room = self.openings.take(now) && self.make_room_for_session(now, &peer);
         if !room || (self.bindings.get(&peer).is_none() && !self.make_room_for_peer(now)) {
-            self.counts.refused_sessions += 1;
+            self.shared.counts.refused_sessions += 1;
             return None;
         }
         let key = SessionKey(self.next_key);
         self.next_key += 1;
-        let mut context = SessionContext {
-            config: &self.config,
-            counts: &mut self.counts,
-            buffers: &self.buffers,
-            room: self.room,
-            now,
-        };
+        let mut context = self.shared.context(now);
         let SessionName { name, source, seen_unix_ns } = self.names.name(&peer);
         let catalog = Catalog::new(self.limits, Arc::clone(&self.catalog_bytes));
         let session = Session::new(name, id, source, seen_unix_ns, catalog);
@@ -365,7 +334,7 @@ impl Collector {
     /// Whether another session can be opened. The one that has been silent longest may have to go for it, or one of a
     /// sender that has more than half of all.
     fn make_room_for_session(&mut self, now: Duration, peer: &Peer) -> bool {
-        if self.sessions.len() < self.config.max_sessions {
+        if self.sessions.len() < self.shared.config.max_sessions {
             return true;
         }
         if now < self.full_until {
@@ -375,12 +344,12 @@ impl Collector {
         else {
             return false;
         };
-        let silent = now.saturating_sub(heard) >= self.config.evict_time;
+        let silent = now.saturating_sub(heard) >= self.shared.config.evict_time;
         let victim = if silent { Some(key) } else { self.session_of_the_greediest(peer) };
         match victim {
             Some(key) => self.finish_session(now, key, How::LostContact),
             // Looking through all of them takes a while, so it is not done for each that is refused.
-            None => self.full_until = (heard + self.config.evict_time).min(now + PURGE_TIME),
+            None => self.full_until = (heard + self.shared.config.evict_time).min(now + PURGE_TIME),
         }
         victim.is_some()
     }
@@ -391,7 +360,7 @@ impl Collector {
         for session in self.sessions.values() {
             *sessions.entry(session.peer().source()).or_default() += 1;
         }
-        let (greediest, _) = sessions.into_iter().find(|(_, count)| *count > self.config.max_sessions / 2)?;
+        let (greediest, _) = sessions.into_iter().find(|(_, count)| *count > self.shared.config.max_sessions / 2)?;
         let theirs = self.sessions.iter().filter(|(_, session)| session.peer().source() == greediest);
         let (key, _) = theirs.min_by_key(|(_, session)| session.heard())?;
         (greediest != asking.source()).then_some(*key)
@@ -399,13 +368,7 @@ impl Collector {
 
     fn finish_session(&mut self, now: Duration, key: SessionKey, how: How) {
         let Some(mut session) = self.sessions.remove(&key) else { return };
-        let mut context = SessionContext {
-            config: &self.config,
-            counts: &mut self.counts,
-            buffers: &self.buffers,
-            room: self.room,
-            now,
-        };
+        let mut context = self.shared.context(now);
         session.finish(how, &mut context);
         session.out.drain_to(&mut self.outputs);
         // Nothing is left to wait for: what is to be told is told now.

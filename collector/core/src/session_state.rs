@@ -81,6 +81,29 @@ pub(crate) struct SessionContext<'a> {
     pub(crate) now: Duration,
 }
 
+/// What all sessions of a collector share.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) config: Config,
+    pub(crate) counts: Counts,
+    buffers: Buffers,
+    /// How many bytes the driver has room for.
+    pub(crate) room: u64,
+}
+
+impl Shared {
+    pub(crate) fn new(config: Config) -> Self {
+        let counts = Counts { ending_room_now: config.held_bytes / 2, ..Counts::default() };
+        // A batch is passed on when it has more than that, so it ends within one packet of it.
+        let buffers = Buffers::new(config.batch_bytes + 2048);
+        Self { config, counts, buffers, room: u64::MAX }
+    }
+
+    pub(crate) fn context(&mut self, now: Duration) -> SessionContext<'_> {
+        SessionContext { config: &self.config, counts: &mut self.counts, buffers: &self.buffers, room: self.room, now }
+    }
+}
+
 impl SessionState {
     pub(crate) fn new(session: Session, peer: Peer, context: &mut SessionContext<'_>) -> Self {
         context.counts.sessions += 1;

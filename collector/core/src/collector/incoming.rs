@@ -70,7 +70,7 @@ fn decode(packet: &[u8]) -> Result<Packet<'_>, DecodeError> {
 impl Collector {
     /// The packets of a datagram, for this session until they say otherwise.
     pub(super) fn take_datagram(&mut self, now: Duration, peer: Peer, key: Option<SessionKey>, datagram: &[u8]) {
-        let mut packets = Packets::new(datagram, self.config.max_packet_bytes);
+        let mut packets = Packets::new(datagram, self.shared.config.max_packet_bytes);
         let mut failed = false;
         self.take_packets(now, peer, key, || match packets.next_with(decode)? {
             Ok(packet) => Some(packet),
@@ -80,8 +80,8 @@ impl Collector {
             }
         });
         if failed {
-            self.counts.bad_datagrams += 1;
-            self.counts.skipped_bytes += packets.remaining_bytes() as u64;
+            self.shared.counts.bad_datagrams += 1;
+            self.shared.counts.skipped_bytes += packets.remaining_bytes() as u64;
         }
     }
 
@@ -115,7 +115,7 @@ impl Collector {
             }
         };
         self.take_packets(now, peer, key, next);
-        self.counts.skipped_bytes += skipped;
+        self.shared.counts.skipped_bytes += skipped;
         consumed
     }
 
@@ -153,13 +153,7 @@ impl Collector {
             if self.touched.last() != Some(&key) {
                 self.touched.push(key);
             }
-            let mut context = SessionContext {
-                config: &self.config,
-                counts: &mut self.counts,
-                buffers: &self.buffers,
-                room: self.room,
-                now,
-            };
+            let mut context = self.shared.context(now);
             let mut heard = bytes.len();
             session.hear(peer, 0, now);
             give(session, &message, bytes, &mut context);
@@ -208,19 +202,19 @@ impl Collector {
             _ => None,
         };
         match past {
-            Some(_) if events > 0 => self.counts.late += events,
+            Some(_) if events > 0 => self.shared.counts.late += events,
             Some(session) => {
                 let option = match message {
                     Message::Option(known) => Some(&known.option),
                     _ => None,
                 };
                 let told_again = matches!(option, Some(ProfileOption::End(_) | ProfileOption::Progress(_)));
-                self.counts.late_options += u64::from(!told_again);
+                self.shared.counts.late_options += u64::from(!told_again);
                 session.hear(peer, bytes.len(), now);
-                session.acknowledge_again(option, bytes, now + self.config.ack_time);
+                session.acknowledge_again(option, bytes, now + self.shared.config.ack_time);
                 self.answering.extend(session.id());
             }
-            None => self.counts.refused_session_events += events,
+            None => self.shared.counts.refused_session_events += events,
         }
     }
 }
