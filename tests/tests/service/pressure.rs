@@ -82,11 +82,11 @@ fn a_signal_ends_it_although_a_sink_that_is_waited_for_is_stuck() {
     let _machine = machine();
     let folder = Folder::new("stuck-end");
     let collector = with_stuck_stdout(&folder, "block");
-    let mut agent =
-        Agent::start(Settings { detail_every: 1, ..Settings::tcp(collector.tcp(), 3) }).expect("it is heard");
+    let settings = Settings { detail_every: 1, patience: Duration::from_secs(5), ..Settings::tcp(collector.tcp(), 3) };
+    let mut agent = Agent::start(settings).expect("it is heard");
     // It is taken as far as the queue goes.
-    let patience = Instant::now() + Duration::from_secs(5);
-    while Instant::now() < patience && agent.work(1000).is_ok() {}
+    let deadline = Instant::now() + Duration::from_secs(5);
+    while Instant::now() < deadline && agent.work(1000).is_ok() {}
     let exit = collector.end_by("TERM");
     assert_eq!(exit.code, Some(1), "{}", exit.stderr);
     verified(&Trace::of(folder.path(), agent.session()).folder);

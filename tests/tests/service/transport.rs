@@ -4,7 +4,7 @@ use std::{net::TcpStream, thread};
 
 use tests::{Agent, Cable, Collector, Faults, Folder, Relay, Settings, Trace, account, collector::disk};
 
-use crate::{LONG, finish, is_complete, trace};
+use crate::{LONG, eventually, finish, is_complete, trace};
 
 #[test]
 fn udp_and_tcp_work_side_by_side_on_one_port() {
@@ -75,11 +75,12 @@ fn eight_agents_at_once() {
         .map(|settings| thread::spawn(move || trace(settings, 3_000)))
         .collect();
     let agents: Vec<_> = agents.into_iter().map(|agent| agent.join().expect("the agent ends well")).collect();
+    let written = || collector.metrics().sum("spoor_events_written_total");
+    eventually("all events are written", || written() == Some(24_000.0));
     let metrics = collector.metrics();
     collector.stop().success();
     agents.iter().for_each(|agent| drop(is_complete(folder.path(), agent)));
     assert_eq!(metrics.sum("spoor_sessions_total"), Some(8.0));
-    assert_eq!(metrics.sum("spoor_events_written_total"), Some(24_000.0));
     assert_eq!(metrics.sum("spoor_events_missing_total").unwrap_or(0.0), 0.0);
     for transport in ["udp", "tcp"] {
         let bytes = metrics.labelled("spoor_received_bytes_total", "transport", transport);
@@ -110,7 +111,8 @@ fn a_tcp_agent_resumes_after_its_connection_broke() {
 #[test]
 fn a_udp_agent_may_move_to_another_port() {
     let folder = Folder::new("move");
-    let collector = Collector::to_disk(folder.path(), &[]);
+    // What is lost while nothing gets through is waited for.
+    let collector = Collector::to_disk(folder.path(), &["--reorder-time", "20s"]);
     let relay = Relay::start(collector.udp(), 41, Faults::default()).expect("a socket");
     let mut agent = Agent::start(Settings::udp(relay.address(), 41)).expect("it is heard");
     for _ in 0..2 {
