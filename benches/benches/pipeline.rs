@@ -37,8 +37,8 @@ const CASES: [(&str, Carries, u32, f64); 6] = [
     ("udp", Carries::Index, 0, 1.5),
     ("tcp", Carries::Index, 3, 2.0),
     ("udp", Carries::Index, 3, 2.0),
-    ("tcp", Carries::Detail, 3, f64::NAN),
-    ("udp", Carries::Detail, 3, f64::NAN),
+    ("tcp", Carries::Detail, 6, f64::NAN),
+    ("udp", Carries::Detail, 6, f64::NAN),
 ];
 
 fn main() {

@@ -104,8 +104,8 @@ pub(crate) struct RunArgs {
     #[command(flatten)]
     pub(crate) log: LogArgs,
     /// Record with this many threads; each session belongs to one of them. Half as many as there are processors by default
-    #[arg(long, value_name = "COUNT")]
-    pub(crate) recorders: Option<usize>,
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..=64))]
+    pub(crate) recorders: Option<u64>,
     /// Serve all counters as Prometheus text at this address
     #[arg(long, value_name = "ADDR:PORT")]
     pub(crate) metrics: Option<SocketAddr>,

@@ -198,8 +198,8 @@ impl Recorders {
         }
         let failed = |sink: &SharedSink| matches!(lock(sink).close(), Err(SinkError::Failed { .. }));
         let failed = self.shared.iter().filter(|sink| failed(sink)).count();
-        self.backlogs.iter().for_each(BackgroundWriter::finish);
-        closed && failed == 0
+        let unwritten = self.backlogs.iter().filter(|backlog| !backlog.finish()).count();
+        closed && failed == 0 && unwritten == 0
     }
 }
 

@@ -56,9 +56,9 @@ pub(crate) fn core_config(limits: &LimitArgs, session_timeout: Duration) -> Conf
 }
 
 /// How many recorders there are: as many as asked for, or half as many as there are processors.
-pub(crate) fn recorders(wanted: Option<usize>) -> usize {
+pub(crate) fn recorders(wanted: Option<u64>) -> usize {
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
-    wanted.unwrap_or(processors / 2).clamp(1, 64)
+    wanted.and_then(|wanted| usize::try_from(wanted).ok()).unwrap_or(processors / 2).clamp(1, 64)
 }
 
 /// The bounds of what is remembered of names.

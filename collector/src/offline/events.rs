@@ -69,7 +69,9 @@ struct Printer<'a, W> {
 
 impl<W: Write> Consumer for Printer<'_, W> {
     fn event(&mut self, raw: Raw<'_>) -> Result<()> {
-        if !(self.from..self.to).contains(&raw.event.timestamp.0) {
+        let time = raw.event.timestamp.0;
+        // Without an end even the last moment there is counts.
+        if time < self.from || (time >= self.to && self.to != u64::MAX) {
             return Ok(());
         }
         let name = self.line.trace.function_name(raw.event.function);

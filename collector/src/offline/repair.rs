@@ -33,7 +33,7 @@ pub(crate) fn run(args: &RepairArgs) -> Result<ExitCode> {
                 if cut > 0 {
                     text += &format!(", {} cut off", count(cut));
                 }
-                if !session.dir.join("spans.parquet").exists() {
+                if sinks::disk::lacks_table(&session.dir) {
                     text += "; the next collector makes spans.parquet, or export does";
                 }
                 text += "\n";

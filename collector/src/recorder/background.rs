@@ -64,13 +64,13 @@ struct State {
     chunks: VecDeque<Vec<u8>>,
     /// Bytes in them, and in the one that is being written.
     bytes: usize,
-    /// Nobody reads any more.
-    closed: bool,
+    /// Why nothing can be written any more: nobody reads, or something went wrong.
+    failed: Option<io::ErrorKind>,
 }
 
 impl State {
-    fn close(&mut self) {
-        (self.closed, self.bytes) = (true, 0);
+    fn fail(&mut self, kind: io::ErrorKind) {
+        (self.failed, self.bytes) = (Some(kind), 0);
         self.chunks.clear();
     }
 }
@@ -95,7 +95,7 @@ impl BackgroundWriter {
     /// Whether more can wait.
     pub(super) fn has_room(&self) -> bool {
         let state = self.shared.state();
-        state.bytes < LIMIT || state.closed
+        state.bytes < LIMIT || state.failed.is_some()
     }
 
     /// Whether no more than half of what can wait does.
@@ -106,16 +106,18 @@ impl BackgroundWriter {
     /// Gives up what waits: whoever should read it takes nothing any more.
     pub(crate) fn give_up(&self) {
         let mut state = self.shared.state();
-        state.close();
+        state.fail(io::ErrorKind::BrokenPipe);
         self.shared.changed.notify_all();
     }
 
-    /// Waits until everything has been written, or nobody reads.
-    pub(super) fn finish(&self) {
+    /// Waits until everything has been written, or nothing more can be. Returns whether nothing went wrong: that nobody
+    /// reads any more is no failure.
+    pub(super) fn finish(&self) -> bool {
         let mut state = self.shared.state();
-        while state.bytes > 0 && !state.closed {
+        while state.bytes > 0 && state.failed.is_none() {
             state = self.shared.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
+        state.failed.is_none_or(|kind| kind == io::ErrorKind::BrokenPipe)
     }
 }
 
@@ -123,11 +125,11 @@ impl Write for BackgroundWriter {
     /// Waits while too much waits already.
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let mut state = self.shared.state();
-        while state.bytes >= LIMIT && !state.closed {
+        while state.bytes >= LIMIT && state.failed.is_none() {
             state = self.shared.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
-        if state.closed {
-            return Err(io::ErrorKind::BrokenPipe.into());
+        if let Some(kind) = state.failed {
+            return Err(kind.into());
         }
         state.bytes += bytes.len();
         state.chunks.push_back(bytes.to_vec());
@@ -138,10 +140,7 @@ impl Write for BackgroundWriter {
 
     /// It is on its way as soon as it was written here.
     fn flush(&mut self) -> io::Result<()> {
-        match self.shared.state().closed {
-            true => Err(io::ErrorKind::BrokenPipe.into()),
-            false => Ok(()),
-        }
+        self.shared.state().failed.map_or(Ok(()), |kind| Err(kind.into()))
     }
 }
 
@@ -166,12 +165,12 @@ impl Shared {
             drop(state);
             let result = out.write_all(&chunk).and_then(|()| out.flush());
             let mut state = self.state();
-            if state.closed {
+            if state.failed.is_some() {
                 return;
             }
             state.bytes = state.bytes.saturating_sub(chunk.len());
-            if result.is_err() {
-                state.close();
+            if let Err(error) = &result {
+                state.fail(error.kind());
             }
             self.counters.taken.fetch_add(1, Relaxed);
             self.count(&state);

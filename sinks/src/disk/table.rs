@@ -76,7 +76,7 @@ impl EarlierTables {
 }
 
 /// Whether a part is finished, and was to get a table that it lacks.
-fn lacks_table(dir: &Path) -> bool {
+pub fn lacks_table(dir: &Path) -> bool {
     let manifest = || Manifest::parse(&fs::read(dir.join(MANIFEST)).ok()?).ok();
     let is_wanted =
         |manifest: Manifest| manifest.end.is_some() && manifest.spans.as_deref() == Some(SpansWhen::After.name());

@@ -205,3 +205,20 @@ fn the_log_is_plain_lines_json_or_nothing() {
     assert_eq!(ingest("warn", &["--log", "warn"]), "");
     assert_eq!(ingest("off", &["--log", "off"]), "");
 }
+
+#[test]
+fn an_output_that_takes_nothing_is_a_failure_and_one_that_nobody_reads_is_none() {
+    let folder = Folder::new("full-output");
+    let file = folder.join("trace.heph");
+    fs::write(&file, packets(true).concat()).expect("room on disk");
+    let ingest = |stdout: std::process::Stdio| {
+        let mut command = Command::new(binary());
+        command.args(["ingest", file.to_str().expect("a path"), "--sink", "stdout:events"]);
+        command.stdout(stdout).stderr(std::process::Stdio::null()).status().expect("it runs").code()
+    };
+    let full = fs::File::options().write(true).open("/dev/full").expect("Linux has one");
+    assert_eq!(ingest(full.into()), Some(1));
+    let (reader, writer) = std::io::pipe().expect("a pipe");
+    drop(reader);
+    assert_eq!(ingest(writer.into()), Some(0));
+}
