@@ -59,7 +59,7 @@ impl Notices {
     }
 
     /// Whether another line may come that others can cause, and so perhaps too often: beyond a pace they are counted.
-    pub(crate) fn may_say(&self) -> bool {
+    fn may_say(&self) -> bool {
         let Some(left_out) = self.pace.lock().unwrap_or_else(PoisonError::into_inner).step() else { return false };
         if left_out > 0 {
             info!("({left_out} lines left out)");

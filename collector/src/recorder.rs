@@ -46,8 +46,8 @@ pub(crate) struct Recorders {
     threads: Vec<JoinHandle<bool>>,
     shared: Vec<SharedSink>,
     pub(crate) backlogs: Vec<BackgroundWriter>,
-    /// Bytes that wait for the recorders.
-    pub(crate) queued_bytes: Arc<AtomicU64>,
+    /// Bytes that wait for each recorder.
+    pub(crate) queued_bytes: Vec<Arc<AtomicU64>>,
     /// What each sink counts, with its name.
     pub(crate) sinks: Vec<(String, Arc<SinkCounters>)>,
     /// What the disk sinks count, with their names.
@@ -82,7 +82,7 @@ impl Recorders {
             threads: Vec::new(),
             shared: Vec::new(),
             backlogs: Vec::new(),
-            queued_bytes: Arc::default(),
+            queued_bytes: Vec::new(),
             sinks: Vec::new(),
             disks: Vec::new(),
         };
@@ -100,13 +100,13 @@ impl Recorders {
         }
         let making = tables.start(spans.clone(), Arc::clone(notices))?;
         for slots in slots {
-            let (queue, outputs) = Queue::new(shares.queues / count as u64, &recorders.queued_bytes);
+            let (queue, outputs) = Queue::new(shares.queues / count as u64);
+            recorders.queued_bytes.push(queue.bytes());
             let recorder = Recorder {
                 engines: slots.iter().any(|slot| slot.wants_spans).then(|| Engines::new(spans.clone())),
                 slots,
                 spans: Vec::new(),
                 queued_bytes: queue.bytes(),
-                all_queued_bytes: Arc::clone(&recorders.queued_bytes),
                 notices: Arc::clone(notices),
             };
             let thread = thread::Builder::new().name("recorder".into()).spawn(move || recorder.run(&outputs));
@@ -241,7 +241,6 @@ struct Recorder {
     /// The spans that one output completes.
     spans: Vec<Span>,
     queued_bytes: Arc<AtomicU64>,
-    all_queued_bytes: Arc<AtomicU64>,
     notices: Arc<Notices>,
 }
 
@@ -279,9 +278,7 @@ impl Recorder {
             slot.offer(&output, ended.as_ref(), &self.spans);
         }
         self.spans.clear();
-        let bytes = queue::bytes(&output);
         // Each number is read alone.
-        self.queued_bytes.fetch_sub(bytes, Relaxed);
-        self.all_queued_bytes.fetch_sub(bytes, Relaxed);
+        self.queued_bytes.fetch_sub(queue::bytes(&output), Relaxed);
     }
 }

@@ -118,23 +118,21 @@ impl<'a> Run<'a> {
     /// How many bytes a run has beside its words.
     pub const HEAD_BYTES: usize = RunStart::LEN;
 
-    /// The most words that one event takes: all prefixes, all registers and the largest stack.
-    pub const MAX_EVENT_WORDS: usize = encoder::MAX_PREFIX_WORDS + Registers::WORDS + super::MAX_STACK_WORDS;
-
     /// Decodes an event packet whose magic and size have been checked, if it is a run as [`RunEncoder`] lays it out.
     #[inline]
     pub(crate) fn read_canonical(packet: &'a [u8]) -> Option<Self> {
         let (start, rest) = packet.split_first_chunk()?;
         let start = RunStart::from_bytes(start);
+        let head = EventHead::from_bytes(&start.head);
+        // Packets with single events are told by this alone.
+        if head.description_length != 3 {
+            return None;
+        }
         let record = RunRecord::from_bytes(&start.record);
         let is_run =
             start.description == *b"run" && record.depth_head == DEPTH_HEAD && record.events_head == EVENTS_HEAD;
         let (words, behind) = rest.as_chunks();
         if !is_run || !behind.is_empty() || words.len() != usize::from(record.words) {
-            return None;
-        }
-        let head = EventHead::from_bytes(&start.head);
-        if head.description_length != 3 {
             return None;
         }
         Self::new(head.stamp(), record.depth, words)

@@ -33,7 +33,7 @@ pub(crate) struct Ledger {
     /// Bytes that all catalogs take.
     pub(crate) catalog_bytes: Arc<AtomicU64>,
     /// Bytes that wait for the recorders.
-    queued_bytes: Arc<AtomicU64>,
+    queued_bytes: Vec<Arc<AtomicU64>>,
 }
 
 impl Ledger {
@@ -49,7 +49,7 @@ impl Ledger {
             connections_open: AtomicU64::new(0),
             connections_refused: AtomicU64::new(0),
             catalog_bytes: core.catalog_bytes(),
-            queued_bytes: Arc::clone(&recorders.queued_bytes),
+            queued_bytes: recorders.queued_bytes.clone(),
         }
     }
 
@@ -77,7 +77,8 @@ impl Ledger {
 
     /// Bytes that wait for a sink: for the recorders, and behind it.
     pub(crate) fn waiting_bytes(&self, counters: &SinkCounters) -> u64 {
-        self.queued_bytes.load(Relaxed).saturating_add(counters.backlog_bytes.load(Relaxed))
+        let queued: u64 = self.queued_bytes.iter().map(|bytes| bytes.load(Relaxed)).sum();
+        queued.saturating_add(counters.backlog_bytes.load(Relaxed))
     }
 
     /// Events that a sink does not have. A disk knows exactly what of a batch it could not keep.

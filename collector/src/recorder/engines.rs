@@ -3,15 +3,15 @@
 use std::collections::HashMap;
 
 use codec::{
-    FunctionId, ModuleId, Position, SessionNs,
+    Position, SessionNs,
     atf::LimitEntry,
     heph::{MAX_PACKET_BYTES, Packets},
     profile::Message,
     span::Span,
 };
 use collector_core::{
-    Catalog, Ended, Output,
-    spans::{Engine, Finish, Names, SpanConfig, SpanCounts},
+    Ended, Output,
+    spans::{Engine, Finish, SpanConfig, SpanCounts},
 };
 
 use super::session_of;
@@ -24,23 +24,6 @@ pub(super) struct Engines {
     engines: HashMap<String, Engine>,
     /// How many spans are open in all of them, and events wait.
     open: usize,
-}
-
-/// What a session's catalog knows of names.
-pub(crate) struct CatalogNames<'a>(pub(crate) &'a Catalog);
-
-impl Names for CatalogNames<'_> {
-    fn function(&self, function: FunctionId) -> Option<&str> {
-        self.0.function_name(function)
-    }
-
-    fn module(&self, module: ModuleId) -> Option<&str> {
-        self.0.module_path(module)
-    }
-
-    fn function_at(&self, address: u64, at: SessionNs) -> Option<FunctionId> {
-        self.0.function_at(address, at)
-    }
 }
 
 impl Engines {
@@ -114,11 +97,10 @@ fn feed(engine: &mut Engine, output: &Output, ended: Option<&Ended>) {
         }
         Output::Events(batch) => {
             let catalog = batch.session.catalog();
-            let names = CatalogNames(&catalog);
             for run in batch.iter() {
                 let (stream, first) = (run.run.stream, run.run.first.0);
                 for (position, message) in (first..=u64::MAX).zip(run) {
-                    engine.event(stream, Position(position), &message, &names);
+                    engine.event(stream, Position(position), &message, &*catalog);
                 }
             }
         }

@@ -23,17 +23,15 @@ pub(crate) struct Queue {
     sender: Sender<Output>,
     /// What the channel had no room for.
     waiting: VecDeque<Output>,
-    /// Bytes that wait here, and for all recorders together.
+    /// Bytes that wait here.
     bytes: Arc<AtomicU64>,
-    all_bytes: Arc<AtomicU64>,
     limit: u64,
 }
 
 impl Queue {
-    pub(super) fn new(limit: u64, all_bytes: &Arc<AtomicU64>) -> (Self, Receiver<Output>) {
+    pub(super) fn new(limit: u64) -> (Self, Receiver<Output>) {
         let (sender, receiver) = crossbeam_channel::bounded(OUTPUTS);
-        let all_bytes = Arc::clone(all_bytes);
-        (Self { sender, waiting: VecDeque::new(), bytes: Arc::default(), all_bytes, limit }, receiver)
+        (Self { sender, waiting: VecDeque::new(), bytes: Arc::default(), limit }, receiver)
     }
 
     pub(super) fn bytes(&self) -> Arc<AtomicU64> {
@@ -41,9 +39,7 @@ impl Queue {
     }
 
     pub(super) fn push(&mut self, output: Output) {
-        let bytes = bytes(&output);
-        self.bytes.fetch_add(bytes, Relaxed);
-        self.all_bytes.fetch_add(bytes, Relaxed);
+        self.bytes.fetch_add(bytes(&output), Relaxed);
         self.waiting.push_back(output);
         self.send_waiting();
     }

@@ -10,7 +10,7 @@ use crate::{
 };
 
 /// The most words that an event takes beside registers and stack: four prefixes with one value, one with two, and its own.
-pub(super) const MAX_PREFIX_WORDS: usize = 7;
+const MAX_PREFIX_WORDS: usize = 7;
 
 /// Writes a run at the end of a buffer, event by event.
 ///

@@ -2,6 +2,8 @@
 
 use codec::{FunctionId, ModuleId, SessionNs};
 
+use crate::Catalog;
+
 /// What is known of functions when the engine asks. It may know more later.
 pub trait Names {
     /// The name of a function, as the symbol table has it.
@@ -17,6 +19,21 @@ pub trait Names {
 /// Knows nothing.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct NoNames;
+
+/// What a session's catalog knows of names.
+impl Names for Catalog {
+    fn function(&self, function: FunctionId) -> Option<&str> {
+        self.function_name(function)
+    }
+
+    fn module(&self, module: ModuleId) -> Option<&str> {
+        self.module_path(module)
+    }
+
+    fn function_at(&self, address: u64, at: SessionNs) -> Option<FunctionId> {
+        Self::function_at(self, address, at)
+    }
+}
 
 impl Names for NoNames {
     fn function(&self, _: FunctionId) -> Option<&str> {
