@@ -1,11 +1,8 @@
 //! Spans as Chrome trace events: JSON that `chrome://tracing`, Perfetto and speedscope open.
 
-use std::{
-    collections::{HashMap, HashSet},
-    fs::File,
-    io::Write,
-};
+use std::{fs::File, io::Write};
 
+use ahash::{HashMap, HashSet};
 use codec::{
     FunctionId, SessionNs, StreamId,
     span::{Span, SpanKind, What},
@@ -51,7 +48,14 @@ impl StepEncoder for ChromeEncoder {
 
     fn new(number: u32) -> Self {
         let pid = UNKNOWN_ID + u64::from(number);
-        Self { number, zero_ns: None, pid, rows: HashMap::new(), names: NameCache::new(), symbols: HashSet::new() }
+        Self {
+            number,
+            zero_ns: None,
+            pid,
+            rows: HashMap::default(),
+            names: NameCache::new(),
+            symbols: HashSet::default(),
+        }
     }
 
     /// Writes a begin or an end.
@@ -164,14 +168,21 @@ impl ChromeEncoder {
 
     /// What all events have. They are open still.
     fn start(&self, out: &mut Vec<u8>, phase: &str, row: u64, at: SessionNs) {
-        let pid = self.pid;
-        put(out, format_args!(",\n{{\"ph\":\"{phase}\",\"pid\":{pid},\"tid\":{row},\"ts\":"));
+        out.extend_from_slice(b",\n{\"ph\":\"");
+        out.extend_from_slice(phase.as_bytes());
+        out.extend_from_slice(b"\",\"pid\":");
+        number(out, self.pid);
+        out.extend_from_slice(b",\"tid\":");
+        number(out, row);
+        out.extend_from_slice(b",\"ts\":");
         microseconds(out, self.zero_ns.unwrap_or(0).saturating_add(at.0));
     }
 
     /// The rest of an event that begins a span.
     fn describe(&mut self, catalog: &Catalog, span: &Span, category: &str, out: &mut Vec<u8>) {
-        put(out, format_args!(r#","cat":"{category}""#));
+        out.extend_from_slice(b",\"cat\":\"");
+        out.extend_from_slice(category.as_bytes());
+        out.push(b'"');
         self.put_name(catalog, span, out);
         let mut any = false;
         picture::notes(span, |name, note| {
@@ -252,7 +263,17 @@ fn asynchronous(span: &Span) -> (&'static str, u64) {
 
 /// Three decimals, whatever the size.
 fn microseconds(out: &mut Vec<u8>, nanoseconds: u64) {
-    put(out, format_args!("{}.{:03}", nanoseconds / 1000, nanoseconds % 1000));
+    number(out, nanoseconds / 1000);
+    // A leading 1 keeps the zeros, and becomes the point.
+    let start = out.len();
+    number(out, 1000 + nanoseconds % 1000);
+    if let Some(first) = out.get_mut(start) {
+        *first = b'.';
+    }
+}
+
+fn number(out: &mut Vec<u8>, number: u64) {
+    out.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
 }
 
 fn text(out: &mut Vec<u8>, text: &str) {

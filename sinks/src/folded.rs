@@ -1,7 +1,8 @@
 //! Spans as folded stacks.
 
-use std::{collections::HashMap, fs::File, io::Write};
+use std::{fs::File, io::Write};
 
+use ahash::HashMap;
 use codec::span::{Span, What};
 
 use crate::{

@@ -97,8 +97,8 @@ impl<'b> Line<'b> {
         let _ = serde_json::to_writer(&mut *self.to, text);
     }
 
-    fn integer(&mut self, value: impl Into<serde_json::Number>) {
-        let _ = serde_json::to_writer(&mut *self.to, &value.into());
+    fn integer(&mut self, value: impl itoa::Integer) {
+        self.to.extend_from_slice(itoa::Buffer::new().format(value).as_bytes());
     }
 
     fn list<T>(&mut self, values: impl IntoIterator<Item = T>, mut write: impl FnMut(&mut Self, T)) {

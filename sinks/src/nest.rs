@@ -9,12 +9,9 @@
 
 mod hulls;
 
-use std::{
-    cmp::Reverse,
-    collections::{BinaryHeap, HashMap},
-    hash::Hash,
-};
+use std::{cmp::Reverse, collections::BinaryHeap, hash::Hash};
 
+use ahash::HashMap;
 use codec::{
     SessionNs,
     span::{Span, SpanId},
@@ -68,7 +65,7 @@ struct Track {
 
 impl<T> Default for Nest<T> {
     fn default() -> Self {
-        Self { waiting: HashMap::new(), tracks: HashMap::new() }
+        Self { waiting: HashMap::default(), tracks: HashMap::default() }
     }
 }
 

@@ -1,7 +1,6 @@
 //! Spans that are open, until they close or the trace ends.
 
-use std::collections::HashMap;
-
+use ahash::HashMap;
 use codec::{
     SessionNs,
     span::{Span, SpanId},

@@ -4,8 +4,9 @@ mod fields;
 mod intern;
 mod proto;
 
-use std::{collections::HashMap, fs::File, sync::Arc};
+use std::{fs::File, sync::Arc};
 
+use ahash::HashMap;
 use codec::{
     SessionNs, StreamId,
     span::{Span, SpanKind, What},
@@ -64,8 +65,8 @@ impl StepEncoder for PerfettoEncoder {
             pid: 0,
             process_written: false,
             next_track: 0,
-            tracks: HashMap::new(),
-            threads: HashMap::new(),
+            tracks: HashMap::default(),
+            threads: HashMap::default(),
             names: NameCache::new(),
             intern: Intern::default(),
             event: Message::new(),

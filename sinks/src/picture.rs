@@ -1,7 +1,8 @@
 //! A session as a picture: which spans lie on which tracks, and which arrows lead from one to another.
 
-use std::{borrow::Cow, collections::HashMap, io::Write};
+use std::{borrow::Cow, io::Write};
 
+use ahash::HashMap;
 use codec::{
     SessionNs, StreamId,
     span::{Span, SpanId, SpanKind, SpanStatus},

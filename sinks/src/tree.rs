@@ -17,8 +17,9 @@
 mod arena;
 mod causes;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
+use ahash::HashMap;
 use codec::{
     StreamId, SubstreamId,
     span::{Span, SpanId, SpanKind, SpanStatus, What},
@@ -90,7 +91,7 @@ impl CallTree {
             grouping,
             arena: Arena::default(),
             open: OpenSpans::default(),
-            waiting: HashMap::new(),
+            waiting: HashMap::default(),
             roots: BTreeMap::new(),
             causes: Causes::default(),
             most_nodes: MOST_NODES,

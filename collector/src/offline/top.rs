@@ -1,6 +1,7 @@
 //! `collector top`: the functions of a session, by how long they took.
 
 mod ranking;
+mod times;
 
 use std::{
     collections::BTreeSet,
@@ -64,23 +65,23 @@ fn rows(args: &TopArgs, catalog: &Catalog, ranking: Ranking) -> Vec<Row> {
         if glob.as_ref().is_none_or(matches) {
             let text = |text: &std::sync::Arc<str>| text.to_string();
             let (symbol, module) = (name.raw.as_ref().map(text), name.module.as_ref().map(text));
-            rows.push(Row { name: name.pretty.to_string(), symbol, module, function });
+            let value = match args.sort {
+                TopOrder::Total => function.total_ns,
+                TopOrder::Own => function.self_ns,
+                TopOrder::Count => function.calls.count(),
+                TopOrder::P50 => function.calls.percentile(500),
+                TopOrder::P95 => function.calls.percentile(950),
+                TopOrder::P99 => function.calls.percentile(990),
+                TopOrder::Max => function.calls.max(),
+            };
+            rows.push((value, Row { name: name.pretty.to_string(), symbol, module, function }));
         }
     }
-    rows.sort_by(|a, b| {
-        let value = |row: &Row| match args.sort {
-            TopOrder::Total => row.function.total_ns,
-            TopOrder::Own => row.function.self_ns,
-            TopOrder::Count => row.function.calls.count(),
-            TopOrder::P50 => row.function.calls.percentile(500),
-            TopOrder::P95 => row.function.calls.percentile(950),
-            TopOrder::P99 => row.function.calls.percentile(990),
-            TopOrder::Max => row.function.calls.max(),
-        };
-        value(b).cmp(&value(a)).then_with(|| (&a.name, &a.module).cmp(&(&b.name, &b.module)))
+    rows.sort_by(|(first, a), (second, b)| {
+        second.cmp(first).then_with(|| (&a.name, &a.module).cmp(&(&b.name, &b.module)))
     });
     rows.truncate(args.limit);
-    rows
+    rows.into_iter().map(|(_, row)| row).collect()
 }
 
 fn print(args: &TopArgs, rows: &[Row], out: &mut impl Write) -> io::Result<()> {

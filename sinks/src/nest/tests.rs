@@ -85,7 +85,7 @@ quickcheck! {
         // Between spans that do not touch, the order at one time does not matter.
         spans.iter_mut().for_each(|call| { call.start = call.start * 1000 + call.id; call.end = call.end * 1000 + 900 + call.id % 50; });
         spans.sort_by_key(|call| call.end);
-        let mut stacks: HashMap<usize, Vec<SpanId>> = HashMap::new();
+        let mut stacks: HashMap<usize, Vec<SpanId>> = HashMap::default();
         seen(&spans).iter().all(|step| {
             let stack = stacks.entry(step.lane).or_default();
             match step.edge {

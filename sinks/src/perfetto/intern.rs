@@ -1,7 +1,8 @@
 //! Texts that are written once and then called by a number.
 
-use std::{collections::HashMap, sync::Arc};
+use std::sync::Arc;
 
+use ahash::HashMap;
 use codec::FunctionId;
 
 use super::{fields::interned, proto::Message};

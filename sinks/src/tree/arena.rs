@@ -2,16 +2,18 @@
 //!
 //! Programs recurse deeper than this one could, so nothing here does.
 
-use std::collections::HashMap;
-
+use ahash::HashMap;
 use codec::span::{SpanKind, What};
 
 /// How many different functions are told apart. Those beyond have no name.
 const MOST_WHATS: usize = 1 << 20;
 
+/// How many children are searched one by one.
+const FEW: u32 = 8;
+
 /// Where a node is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) struct Index(usize);
+pub(crate) struct Index(u32);
 
 /// The number of a function.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -33,6 +35,8 @@ pub(crate) struct Data {
     pub(crate) total_ns: u64,
     /// How much of it passed in what was called.
     pub(crate) called_ns: u64,
+    /// How many are called from here, and the latest of them.
+    children: u32,
     first_child: Option<Index>,
     sibling: Option<Index>,
     /// Whether others may refer to it later: then it stays, and says where it was merged into.
@@ -45,6 +49,7 @@ const EMPTY: Data = Data {
     count: 0,
     total_ns: 0,
     called_ns: 0,
+    children: 0,
     first_child: None,
     sibling: None,
     pinned: false,
@@ -55,7 +60,7 @@ const EMPTY: Data = Data {
 pub(crate) struct Arena {
     nodes: Vec<Data>,
     free: Vec<Index>,
-    /// The child of each node for each key.
+    /// The child for each key, of nodes with more than a few children.
     edges: HashMap<(Index, Key), Index>,
     ids: HashMap<What, WhatId>,
     whats: Vec<What>,
@@ -75,8 +80,10 @@ impl Arena {
                 index
             }
             None => {
+                // The trees' owner stops long before.
+                let next = u32::try_from(self.nodes.len()).unwrap_or(u32::MAX);
                 self.nodes.push(EMPTY);
-                Index(self.nodes.len() - 1)
+                Index(next)
             }
         }
     }
@@ -103,7 +110,7 @@ impl Arena {
     }
 
     pub(crate) fn data(&self, index: Index) -> &Data {
-        self.nodes.get(index.0).unwrap_or(&EMPTY)
+        self.nodes.get(index.0 as usize).unwrap_or(&EMPTY)
     }
 
     pub(crate) fn children(&self, index: Index) -> impl Iterator<Item = Index> {
@@ -198,24 +205,36 @@ impl Arena {
     /// Makes a node the child of another, unless that has one with the same key: returns that one.
     fn link(&mut self, above: Index, node: Index) -> Option<Index> {
         let key = self.data(node).key?;
-        if let Some(known) = self.edges.get(&(above, key)) {
-            return Some(*known);
+        if let Some(known) = self.child(above, key) {
+            return Some(known);
         }
-        self.edges.insert((above, key), node);
-        let first = self.data(above).first_child;
-        self.set(node, |data| data.sibling = first);
-        self.set(above, |data| data.first_child = Some(node));
+        let Data { children, first_child, .. } = *self.data(above);
+        self.set(node, |data| data.sibling = first_child);
+        self.set(above, |data| (data.children, data.first_child) = (children + 1, Some(node)));
+        if children == FEW {
+            let all: Vec<_> = self.children(above).filter_map(|child| Some((self.data(child).key?, child))).collect();
+            self.edges.extend(all.into_iter().map(|(key, child)| ((above, key), child)));
+        } else if children > FEW {
+            self.edges.insert((above, key), node);
+        }
         None
     }
 
+    fn child(&self, above: Index, key: Key) -> Option<Index> {
+        if self.data(above).children > FEW {
+            return self.edges.get(&(above, key)).copied();
+        }
+        self.children(above).find(|child| self.data(*child).key == Some(key))
+    }
+
     fn unlink(&mut self, above: Index, child: Index) {
-        if let Some(key) = self.data(child).key {
+        if let Some(key) = self.data(child).key.filter(|_| self.data(above).children > FEW) {
             self.edges.remove(&(above, key));
         }
     }
 
     fn set(&mut self, index: Index, change: impl FnOnce(&mut Data)) {
-        if let Some(data) = self.nodes.get_mut(index.0) {
+        if let Some(data) = self.nodes.get_mut(index.0 as usize) {
             change(data);
         }
     }

@@ -1,8 +1,9 @@
 //! The part of [`CallTree`] that is for [`Grouping::Causes`](super::Grouping::Causes): spans that are no frames, each
 //! below the one that created it.
 
-use std::{collections::HashMap, mem};
+use std::mem;
 
+use ahash::HashMap;
 use codec::{
     StreamId, SubstreamId,
     span::{Span, SpanId, SpanKind, What},

@@ -11,6 +11,7 @@ use codec::{
     span::{Span, SpanId, What},
 };
 
+use super::times::Times;
 use crate::offline::histogram::Histogram;
 
 /// What the calls of all functions come to, told from spans as they end: what was called ends before its caller.
@@ -20,10 +21,9 @@ pub(super) struct Ranking {
     functions: Vec<Function>,
     /// What was called by spans that have not ended.
     waiting: HashMap<SpanId, Called, RandomState>,
+    /// Empty tables, to be used again.
+    spare: Vec<Times>,
 }
-
-/// How long functions took, by their numbers.
-type Times = HashMap<usize, u64, RandomState>;
 
 /// What the calls of one function come to.
 #[derive(Debug, Clone, Default)]
@@ -47,21 +47,13 @@ struct Called {
     outermost: Times,
 }
 
-impl Called {
-    /// Something took so long, below or directly.
-    fn add(&mut self, number: usize, ns: u64) {
-        self.ns = self.ns.saturating_add(ns);
-        let sum = self.outermost.entry(number).or_default();
-        *sum = sum.saturating_add(ns);
-    }
-}
-
 /// How many callers are waited for. Beyond that, what was called counts as if it had no caller.
 const MOST_WAITING: usize = 1 << 20;
 
 impl Ranking {
     pub(super) fn add(&mut self, span: &Span) {
-        let Called { ns, mut outermost } = self.waiting.remove(&span.id).unwrap_or_default();
+        let called = self.waiting.remove(&span.id);
+        let ns = called.as_ref().map_or(0, |called| called.ns);
         // What has no end took as long as what it called, and who knows how much longer.
         let called_ns = if span.kind.is_logical() { 0 } else { ns };
         let took = span.duration().unwrap_or(called_ns);
@@ -71,33 +63,35 @@ impl Ranking {
             function.self_ns = function.self_ns.saturating_add(took.saturating_sub(ns));
             function.last_start = span.start;
         }
-        let Some(parent) = span.parent else {
-            outermost.insert(number, took);
-            return self.settle(outermost);
-        };
-        // Most call nothing: they need no table of their own.
-        if outermost.is_empty()
-            && let Some(called) = self.waiting.get_mut(&parent)
-        {
-            return called.add(number, took);
-        }
-        // Whatever it took below itself, it took here already.
-        outermost.insert(number, took);
-        if self.waiting.len() >= MOST_WAITING && !self.waiting.contains_key(&parent) {
-            mem::take(&mut self.waiting).into_values().for_each(|called| self.settle(called.outermost));
-        }
-        match self.waiting.entry(parent) {
-            Entry::Vacant(entry) => _ = entry.insert(Called { ns: took, outermost }),
-            Entry::Occupied(mut entry) => {
-                let called = entry.get_mut();
-                // The fewer go to the more.
-                if outermost.len() > called.outermost.len() {
-                    mem::swap(&mut outermost, &mut called.outermost);
-                }
-                let before = called.ns;
-                outermost.into_iter().for_each(|(number, ns)| called.add(number, ns));
-                called.ns = before.saturating_add(took);
+        let mut outermost = called.map(|called| called.outermost);
+        if let Some(parent) = span.parent {
+            if self.waiting.len() >= MOST_WAITING && !self.waiting.contains_key(&parent) {
+                mem::take(&mut self.waiting).into_values().for_each(|called| self.settle(called.outermost));
             }
+            match self.waiting.entry(parent) {
+                Entry::Occupied(entry) => {
+                    let caller = entry.into_mut();
+                    caller.ns = caller.ns.saturating_add(took);
+                    match &mut outermost {
+                        Some(outermost) => {
+                            // Whatever it took below itself, it took here already.
+                            outermost.set(number, took);
+                            caller.outermost.absorb(outermost);
+                        }
+                        None => caller.outermost.add(number, took),
+                    }
+                }
+                Entry::Vacant(entry) => {
+                    let mut outermost = outermost.take().or_else(|| self.spare.pop()).unwrap_or_default();
+                    outermost.set(number, took);
+                    entry.insert(Called { ns: took, outermost });
+                }
+            }
+            self.spare.extend(outermost);
+        } else {
+            let mut outermost = outermost.unwrap_or_default();
+            outermost.set(number, took);
+            self.settle(outermost);
         }
     }
 
@@ -109,7 +103,7 @@ impl Ranking {
     }
 
     fn settle(&mut self, outermost: Times) {
-        for (number, ns) in outermost {
+        for (number, ns) in outermost.into_iter() {
             if let Some(function) = self.functions.get_mut(number) {
                 function.total_ns = function.total_ns.saturating_add(ns);
             }
