@@ -3,15 +3,16 @@
 //! `cargo run -p codec --example dump -- --help` says how.
 
 use std::{
-    env, fs,
+    env,
+    fmt::Debug,
+    fs,
     io::{self, ErrorKind, Read, Write},
     process::ExitCode,
 };
 
 use codec::{
-    EventKind,
-    atf::{DetailBody, DetailEvent, DetailReader, FunctionDetail, IndexEvent, IndexReader, Integrity},
-    heph::{MAX_PACKET_BYTES, Stamp, Step, StreamDecoder},
+    atf::{Corrupt, DetailReader, IndexReader, Integrity},
+    heph::{MAX_PACKET_BYTES, Step, StreamDecoder},
     profile::Message,
 };
 
@@ -102,69 +103,23 @@ fn dump_packets(bytes: &[u8], out: &mut impl Write) -> io::Result<bool> {
 }
 
 fn dump_message(message: &Message<'_>, offset: usize, out: &mut impl Write) -> io::Result<()> {
-    let stamped = |stamp: &Stamp| {
-        let Stamp { stream, counter, substream, start, end } = stamp;
-        format!("stream {} #{} substream {} at {}..{}", stream.0, counter.0, substream.0, start.0, end.0)
-    };
     match message {
         Message::Run(run) => {
-            writeln!(out, "{}: run of {} events", stamped(&run.stamp), run.count)?;
-            run.function_events().try_for_each(|event| {
-                write!(out, "  ")?;
-                dump_message(&Message::Function(event), offset, out)
-            })
-        }
-        Message::Function(event) => {
-            let kind = event.kind.description();
-            let function = event.function.map_or("?".to_string(), |id| id.to_string());
-            write!(out, "{}: {kind} of {function} depth {}", stamped(&event.stamp), event.depth)?;
-            if let Some(ip) = event.ip {
-                write!(out, " ip {ip:#x}")?;
-            }
-            if let Some(detail) = &event.detail {
-                let stack: Vec<_> = detail.stack().iter().collect();
-                write!(out, " registers {} stack {}", hex(&detail.registers().to_words()), hex(&stack))?;
-            }
-            if !event.extra.is_empty() {
-                write!(out, " {:?}", event.extra)?;
-            }
-            writeln!(out)
-        }
-        Message::Runtime(event) => {
-            let kind = event.phase.description();
-            writeln!(out, "{}: {kind} of {} {:?}", stamped(&event.stamp), event.function, event.keys)
-        }
-        Message::Event(event) => {
-            writeln!(out, "{}: {:?} {:?}", stamped(&event.stamp), event.description, event.attributes)
+            writeln!(out, "run of {} events, {:?}", run.count, run.stamp)?;
+            run.function_events().try_for_each(|event| writeln!(out, "{:>10}{event:?}", ""))
         }
         Message::Option(known) => writeln!(out, "option {:?}", known.option),
-        Message::Metadata(metadata) => {
-            writeln!(out, "option {:?}: {} bytes, not in the profile", metadata.name, metadata.value.len())
-        }
         Message::BadOption { metadata, error } => {
             writeln!(out, "option {:?} with a bad value: {}", metadata.name, error.from_base(offset))
         }
+        other => writeln!(out, "{other:?}"),
     }
 }
 
 fn dump_index(bytes: &[u8], out: &mut impl Write) -> io::Result<Integrity> {
     if let Ok(index) = IndexReader::open(bytes) {
-        let origin = index.origin();
-        let (arch, os, clock) = (origin.arch.name(), origin.os.name(), origin.clock.name());
-        writeln!(out, "index of thread {} on {os} {arch}, clock {clock}, events: {}", origin.thread, index.len())?;
-        for (sequence, event) in index.events().enumerate() {
-            let event = match event {
-                Ok(event) => event,
-                Err(corrupt) => {
-                    writeln!(out, "{sequence:>8}  {corrupt}")?;
-                    continue;
-                }
-            };
-            let IndexEvent { timestamp, function, kind, depth, detail, .. } = event;
-            let detail = detail.map_or(String::new(), |position| format!(", detail {position}"));
-            let kind = kind.description();
-            writeln!(out, "{sequence:>8}  at {}: {kind} of {function} depth {depth}{detail}", timestamp.0)?;
-        }
+        writeln!(out, "index of {:?}, events: {}", index.origin(), index.len())?;
+        dump_events(index.events(), out)?;
     }
     Ok(IndexReader::check_file(bytes))
 }
@@ -172,40 +127,14 @@ fn dump_index(bytes: &[u8], out: &mut impl Write) -> io::Result<Integrity> {
 fn dump_detail(bytes: &[u8], out: &mut impl Write) -> io::Result<Integrity> {
     if let Ok(detail) = DetailReader::open(bytes) {
         writeln!(out, "detail of thread {}, events: {}", detail.thread(), detail.len())?;
-        for (position, event) in detail.events().enumerate() {
-            match event {
-                Ok(DetailEvent { index, timestamp, body, .. }) => {
-                    write!(out, "{position:>8}  of event {index} at {}: ", timestamp.0)?;
-                    dump_body(&body, out)?;
-                }
-                Err(corrupt) => writeln!(out, "{position:>8}  {corrupt}")?,
-            }
-        }
+        dump_events(detail.events(), out)?;
     }
     Ok(DetailReader::check_file(bytes))
 }
 
-fn dump_body(body: &DetailBody<'_>, out: &mut impl Write) -> io::Result<()> {
-    let function = |kind: EventKind, detail: &FunctionDetail<'_>| {
-        let (kind, registers) = (kind.description(), hex(&detail.registers.to_words()));
-        format!("{kind} of {}, registers {registers}, stack {:02x?}", detail.function, detail.stack)
-    };
-    match body {
-        DetailBody::Call(detail) => writeln!(out, "{}", function(EventKind::Call, detail)),
-        DetailBody::Return(detail) => writeln!(out, "{}", function(EventKind::Return, detail)),
-        DetailBody::Keys(keys) => writeln!(
-            out,
-            "keys of {} substream {} at {}..{} {:?}",
-            keys.function, keys.substream.0, keys.start.0, keys.end.0, keys.attributes
-        ),
-        DetailBody::Context(context) => {
-            writeln!(out, "substream {} from here, entered at {}", context.substream.0, context.start.0)
-        }
-        DetailBody::Other { kind, payload } => writeln!(out, "type {kind}, {} bytes", payload.len()),
-    }
-}
-
-fn hex(words: &[u64]) -> String {
-    let words: Vec<_> = words.iter().map(|word| format!("{word:#x}")).collect();
-    format!("[{}]", words.join(" "))
+fn dump_events<T: Debug>(events: impl Iterator<Item = Result<T, Corrupt>>, out: &mut impl Write) -> io::Result<()> {
+    events.enumerate().try_for_each(|(number, event)| match event {
+        Ok(event) => writeln!(out, "{number:>8}  {event:?}"),
+        Err(corrupt) => writeln!(out, "{number:>8}  {corrupt}"),
+    })
 }

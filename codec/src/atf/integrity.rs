@@ -2,7 +2,7 @@
 
 use thiserror::Error;
 
-use super::EDGE_BYTES;
+use super::{EDGE_BYTES, Origin, writer::Totals};
 use crate::heph::DecodeError;
 
 /// The state of a file.
@@ -235,14 +235,11 @@ pub(crate) fn cut_checksum(tail: &[u8], magic: [u8; 4]) -> Option<u32> {
 }
 
 /// How much of a header has been completed, if it is what a writer leaves that is killed meanwhile: the first bytes
-/// of the `complete` one, and the rest as it was at the `start`. Where nothing or everything was written, it is whole.
-pub(crate) fn completion(
-    header: &[u8; EDGE_BYTES],
-    start: &[u8; EDGE_BYTES],
-    complete: &[u8; EDGE_BYTES],
-) -> Option<Completion> {
-    let written = header.iter().zip(complete).take_while(|(a, b)| a == b).count();
-    if header == start || header == complete {
+/// of the complete one, and the rest as it was at the start. Where nothing or everything was written, it is whole.
+pub(crate) fn completion<T: Totals>(header: &[u8; EDGE_BYTES], origin: &Origin, totals: &T) -> Option<Completion> {
+    let (start, complete) = (T::header(origin, None), T::header(origin, Some(totals)));
+    let written = header.iter().zip(&complete).take_while(|(a, b)| a == b).count();
+    if *header == start || *header == complete {
         return Some(Completion::Whole);
     }
     (header.get(written..) == start.get(written..)).then_some(Completion::Torn)

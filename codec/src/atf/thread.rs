@@ -9,7 +9,7 @@ use thiserror::Error;
 
 use super::{
     AppendError, Corrupt, DetailBody, DetailEvent, DetailEvents, DetailReader, DetailWriter, IndexEvent, IndexReader,
-    IndexWriter, Origin, Repair, Sealed, section::MAX_EVENTS,
+    IndexWriter, Origin, Repair, Sealed, writer::MAX_EVENTS,
 };
 
 /// Writes the index and detail of one thread, and links them both ways.
@@ -134,14 +134,6 @@ impl<'a> ThreadReader<'a> {
         match events {
             Some(events) if events.next_index() == Some(sequence) => Ok(Some(events)),
             _ => Err(BrokenLink::Forward { sequence, position }),
-        }
-    }
-
-    /// The event that the detail at this position belongs to.
-    pub fn event_of(&self, position: u32) -> Option<Result<IndexEvent, Corrupt>> {
-        match self.detail.as_ref()?.get(position)? {
-            Ok(detail) => self.index.get(detail.index),
-            Err(corrupt) => Some(Err(corrupt)),
         }
     }
 

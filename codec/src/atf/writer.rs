@@ -5,7 +5,7 @@ use std::io::{self, ErrorKind, Seek, SeekFrom, Write};
 use crc32fast::Hasher;
 use thiserror::Error;
 
-use super::EDGE_BYTES;
+use super::{EDGE_BYTES, Origin};
 use crate::heph::EncodeError;
 
 /// Why an event cannot be appended.
@@ -42,83 +42,59 @@ pub enum AppendError {
 /// How many events a file can have: one less than 2³², since links use the last number for «none».
 pub(crate) const MAX_EVENTS: u32 = u32::MAX;
 
-/// The bytes of a file that have not been written yet, and the checksum of its events.
+/// What the events of a file come to: what its header and footer say of them.
+pub trait Totals: Copy + Default {
+    /// The header of a file with these events; without them, that of a file that has just been started.
+    fn header(origin: &Origin, totals: Option<&Self>) -> [u8; EDGE_BYTES];
+
+    /// The footer behind these events.
+    fn footer(&self, checksum: u32) -> [u8; EDGE_BYTES];
+}
+
+/// Writes a file: collects events, and writes them where and when the caller says.
 #[derive(Debug)]
-pub(crate) struct Section {
-    pending: Vec<u8>,
+pub struct FileWriter<T> {
+    origin: Origin,
+    pub(super) totals: T,
+    /// What has not been written yet.
+    pub(super) pending: Vec<u8>,
     /// How much of `pending` is in the checksum already, or does not belong in it.
     hashed: usize,
     hasher: Hasher,
-    events_bytes: u64,
 }
 
-impl Section {
-    pub(crate) fn new(header: [u8; EDGE_BYTES]) -> Self {
-        Self { pending: header.to_vec(), hashed: EDGE_BYTES, hasher: Hasher::new(), events_bytes: 0 }
+impl<T: Totals> FileWriter<T> {
+    /// A file without events.
+    pub fn new(origin: Origin) -> Self {
+        let pending = T::header(&origin, None).to_vec();
+        Self { origin, totals: T::default(), pending, hashed: EDGE_BYTES, hasher: Hasher::new() }
     }
 
-    /// Appends a piece of an event.
-    #[inline]
-    pub(crate) fn append(&mut self, bytes: &[u8]) {
-        self.pending.extend_from_slice(bytes);
-        self.events_bytes = self.events_bytes.saturating_add(bytes.len() as u64);
-    }
-
-    /// Takes back what was appended since the events had this many bytes, none of which has been flushed.
-    pub(crate) fn rewind(&mut self, events_bytes: u64) {
-        let excess = usize::try_from(self.events_bytes.saturating_sub(events_bytes)).unwrap_or(usize::MAX);
-        self.pending.truncate(self.pending.len().saturating_sub(excess));
-        self.events_bytes = events_bytes;
-    }
-
-    pub(crate) fn events_bytes(&self) -> u64 {
-        self.events_bytes
-    }
-
-    /// Gives back memory that is not in use.
-    pub(crate) fn shrink(&mut self) {
+    /// Gives back the memory that is kept for bytes to come: for a file that grows no more for a while.
+    pub fn shrink(&mut self) {
         self.pending.shrink_to_fit();
     }
 
-    pub(crate) fn pending_bytes(&self) -> usize {
+    /// How many bytes wait to be written.
+    pub fn pending_bytes(&self) -> usize {
         self.pending.len()
     }
 
-    /// Writes what is pending. After an error, what was not written is still pending, and the next call goes
-    /// on at that very byte.
-    pub(crate) fn flush_to(&mut self, out: &mut impl Write) -> io::Result<()> {
+    /// Writes what waits to the end of the file.
+    ///
+    /// After an error the rest still waits, and another call goes on at the very byte where this one stopped.
+    pub fn flush_to(&mut self, out: &mut impl Write) -> io::Result<()> {
         self.hash();
-        let mut written = 0;
-        let result = loop {
-            let rest = self.pending.get(written..).unwrap_or_default();
-            if rest.is_empty() {
-                break Ok(());
-            }
-            match out.write(rest) {
-                Ok(0) => break Err(ErrorKind::WriteZero.into()),
-                Ok(count) => written = written.saturating_add(count),
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) => break Err(error),
-            }
-        };
-        let written = written.min(self.pending.len());
-        self.pending.drain(..written);
+        let result = flush(&mut self.pending, out);
         self.hashed = self.pending.len();
         result
     }
 
-    /// The checksum of all events so far.
-    pub(crate) fn checksum(&mut self) -> u32 {
+    /// Ends the file. What is returned is to be written over and behind what has been flushed.
+    pub fn seal(mut self) -> Sealed {
         self.hash();
-        self.hasher.clone().finalize()
-    }
-
-    /// Ends the file with `footer`, to be started with `header`.
-    pub(crate) fn seal(mut self, footer: [u8; EDGE_BYTES], header: [u8; EDGE_BYTES]) -> Sealed {
-        self.hash();
-        self.pending.extend_from_slice(&footer);
-        self.hashed = self.pending.len();
-        Sealed { section: self, header }
+        self.pending.extend_from_slice(&self.totals.footer(self.hasher.finalize()));
+        Sealed { pending: self.pending, header: T::header(&self.origin, Some(&self.totals)) }
     }
 
     fn hash(&mut self) {
@@ -130,7 +106,7 @@ impl Section {
 /// A file that has all its events and its footer, and waits to be written to its end.
 #[derive(Debug)]
 pub struct Sealed {
-    section: Section,
+    pending: Vec<u8>,
     header: [u8; EDGE_BYTES],
 }
 
@@ -141,9 +117,28 @@ impl Sealed {
     /// A file that was opened for appending only will not do: its start cannot be written.
     pub fn write_to(&mut self, out: &mut (impl Write + Seek)) -> io::Result<()> {
         out.seek(SeekFrom::End(0))?;
-        self.section.flush_to(out)?;
+        flush(&mut self.pending, out)?;
         out.seek(SeekFrom::Start(0))?;
         out.write_all(&self.header)?;
         out.flush()
     }
+}
+
+/// Writes what is pending. After an error, what was not written is still pending.
+fn flush(pending: &mut Vec<u8>, out: &mut impl Write) -> io::Result<()> {
+    let mut written = 0;
+    let result = loop {
+        let rest = pending.get(written..).unwrap_or_default();
+        if rest.is_empty() {
+            break Ok(());
+        }
+        match out.write(rest) {
+            Ok(0) => break Err(ErrorKind::WriteZero.into()),
+            Ok(count) => written = written.saturating_add(count),
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => break Err(error),
+        }
+    };
+    pending.drain(..written.min(pending.len()));
+    result
 }
