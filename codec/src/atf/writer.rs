@@ -11,29 +11,17 @@ use crate::heph::EncodeError;
 /// Why an event cannot be appended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
+#[allow(missing_docs)] // the messages say what the fields are
 pub enum AppendError {
     /// The file has as many events as its links can count. Start another.
     #[error("the file is full: it has {limit} events")]
-    Full {
-        /// The most events a file can have.
-        limit: u32,
-    },
+    Full { limit: u32 },
     /// The event is larger than the format can say.
     #[error("{field} has {found} bytes, the format allows {limit}")]
-    TooLong {
-        /// The field.
-        field: &'static str,
-        /// Its size.
-        found: usize,
-        /// The largest size allowed.
-        limit: usize,
-    },
+    TooLong { field: &'static str, found: usize, limit: usize },
     /// A payload given as of an unknown type, whose type is known.
     #[error("detail type {kind} is a known one and cannot be written as another")]
-    KnownType {
-        /// The type.
-        kind: u16,
-    },
+    KnownType { kind: u16 },
     /// The event's attributes cannot be written.
     #[error(transparent)]
     Attributes(#[from] EncodeError),
