@@ -9,38 +9,34 @@
 //! one dropped event (`ring-damaged`), so that there is a gap where they were, and as a limit that says how many bytes.
 
 mod clock;
-mod counts;
 mod creations;
 #[cfg(test)]
 pub(crate) mod fake;
-mod functions;
 mod queues;
 mod ring;
 mod tasks;
-mod thread;
 mod threads;
 
 use std::{
+    collections::BTreeMap,
     fmt,
-    sync::{Arc, atomic::Ordering},
+    sync::{Arc, PoisonError, RwLock, atomic::Ordering},
     time::{Duration, Instant},
 };
 
 use codec::{FunctionId, SessionNs, profile::EndReason};
 
 pub use clock::Clock;
-pub use counts::Counts;
-pub use functions::Functions;
 pub use tasks::{ProcTasks, Tasks};
 
 use crate::{
     shared::{Arena, tsc},
     ship::{Report, Shipper},
 };
-use creations::{AllCreations, Creation, Creations};
+use creations::{Creation, Creations};
 use queues::Queues;
 use ring::{DrainContext, Ring, Taken};
-use thread::TracedThread;
+use threads::TracedThread;
 
 /// How many words are copied out of a ring at once: few enough to stay in the nearest cache, more than any record has.
 const BATCH_WORDS: usize = 2_048;
@@ -63,9 +59,8 @@ pub struct Drain {
     queues: Queues,
     creations: Creations,
     created: Vec<(u64, Creation)>,
-    /// Threads that have ended: who created them may only be known at the end.
+    /// Threads that have ended: who created them may become known later.
     ended: Vec<TracedThread>,
-    all_creations: AllCreations,
     counts: Counts,
     words: Vec<u64>,
     ids: Vec<u32>,
@@ -89,7 +84,6 @@ impl Drain {
             creations: Creations::default(),
             created: Vec::new(),
             ended: Vec::new(),
-            all_creations: AllCreations::default(),
             counts: Counts::default(),
             words: Vec::new(),
             ids: Vec::new(),
@@ -148,7 +142,6 @@ impl Drain {
             self.give_up(ring, shipper);
             self.part(ring, end, shipper);
         }
-        self.settle_creators(shipper);
         self.tell_limits(shipper);
         shipper.finish(reason, at, deadline.saturating_duration_since(Instant::now()))
     }
@@ -238,6 +231,67 @@ impl Drain {
 impl fmt::Debug for Drain {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Drain").field("rings", &self.rings.len()).field("counts", &self.counts).finish_non_exhaustive()
+    }
+}
+
+/// How much was drained so far.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Events that were taken out of rings and given to the shipper.
+    pub events: u64,
+    /// Events that were not kept, by reason.
+    pub dropped: BTreeMap<&'static str, u64>,
+    /// Threads that were seen.
+    pub threads: u64,
+    /// Threads that were seen and have not ended.
+    pub threads_now: u64,
+    /// Functions that have numbers.
+    pub functions: u64,
+    /// Calls that were passed through because their thread was too deep already.
+    pub too_deep: u64,
+    /// Calls that were passed through because a signal handler made them while another was being recorded.
+    pub interrupted: u64,
+    /// How often a ring held something that is no record, and how many bytes were thrown away for it.
+    pub damages: u64,
+    /// See [`damages`](Self::damages).
+    pub damaged_bytes: u64,
+}
+
+impl Counts {
+    fn drop_events(&mut self, count: u64, reason: &'static str) {
+        if count > 0 {
+            *self.dropped.entry(reason).or_default() += count;
+        }
+    }
+}
+
+/// The functions that are hooked, by the numbers that records name them by. Shared by whoever hooks and whoever drains.
+#[derive(Debug, Default)]
+pub struct Functions(RwLock<Vec<FunctionId>>);
+
+impl Functions {
+    /// Gives numbers to functions, the first of which is returned. To be done before they are hooked.
+    pub fn add(&self, functions: impl IntoIterator<Item = FunctionId>) -> u32 {
+        let mut all = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let first = all.len() as u32;
+        all.extend(functions);
+        first
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Copies those that are new.
+    fn copy_to(&self, known: &mut Vec<FunctionId>) {
+        let all = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        known.extend_from_slice(all.get(known.len()..).unwrap_or_default());
     }
 }
 

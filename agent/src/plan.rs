@@ -64,20 +64,16 @@ mod code;
 mod differences;
 mod frames;
 mod image;
-mod memory;
 mod prologue;
-mod reason;
 mod row;
 mod sweep;
 mod symbols;
 mod tables;
 mod trampoline;
 
-pub use action::{Action, Hook, Kind};
+pub use action::{Action, Hook, Kind, Reason};
 pub use image::{Image, ImageError};
-pub use memory::Memory;
 pub use prologue::{PATCH_SIZE, Prologue};
-pub use reason::Reason;
 pub use trampoline::Trampoline;
 
 use code::{Marks, Section};
@@ -90,6 +86,10 @@ use symbols::{Symbol, symbols};
 /// What somebody else's patch overwrites at most. A function that differs from its file in so many bytes from its
 /// start is theirs.
 const FOREIGN_PATCH: u64 = 16;
+
+/// Fills a buffer with the bytes of a loaded module at a link-time address; the caller of the planner adds where the
+/// module was loaded. False if they cannot be read.
+pub type Memory<'a> = &'a dyn Fn(u64, &mut [u8]) -> bool;
 
 /// What to do with each function of a module.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -123,7 +123,7 @@ impl Function {
 
 /// Plans a module from its file and, for one that is loaded, its memory. Functions with names that `exclude` wants are
 /// left alone; it is given all names of a function, the best first, and none for a function without.
-pub fn plan(image: &Image, memory: Option<&dyn Memory>, exclude: &dyn Fn(&[&str]) -> bool) -> ModulePlan {
+pub fn plan(image: &Image, memory: Option<Memory<'_>>, exclude: &dyn Fn(&[&str]) -> bool) -> ModulePlan {
     let code = image.code();
     let frames = Frames::of(image);
     let symbols = symbols(image);

@@ -18,7 +18,7 @@ mod runtime;
 pub mod tsc;
 
 pub use arena::{Arena, ArenaError, CONTROL_BYTES, HEAD_BYTES, Shape};
-pub use control::{Command, Control, FLAG_BLOCK, FLAG_DETAIL, MAGIC, Mail, Mailbox, VERSION};
+pub use control::{Command, Control, FLAG_BLOCK, FLAG_DETAIL, MAGIC, Mailbox, Turn, VERSION};
 pub use post::MailboxRequest;
 pub use record::{Kind, MAX_DEPTH, MAX_FUNCTION, MAX_KEYS, MAX_RECORD_WORDS, Record, RecordError, header, parse};
 pub use ring::{RingHead, RingState, SKIP};

@@ -32,7 +32,6 @@ use codec::{
 
 pub(crate) use codec::text;
 pub use error::ShipError;
-pub use modules::Loaded;
 pub use report::Report;
 pub use settings::{Settings, Transport, Who, Wire};
 

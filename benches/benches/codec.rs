@@ -2,14 +2,17 @@
 
 use std::{hint::black_box, io};
 
-use benches::{Table, Work};
+use benches::{
+    Table, Work,
+    load::{function_event, stamp},
+};
 use codec::{
-    Arch, ClockKind, ClockNs, Counter, EventKind, FunctionId, ModuleId, Os, SessionNs, StreamId, SubstreamId,
+    Arch, ClockKind, ClockNs, EventKind, FunctionId, ModuleId, Os,
     atf::{
         DetailBody, DetailReader, EDGE_BYTES, FunctionDetail, IndexEvent, IndexReader, IndexWriter, Integrity, Origin,
         ThreadWriter,
     },
-    heph::{Encode, MAX_PACKET_BYTES, Packets, Stamp, Step, StreamDecoder},
+    heph::{Encode, MAX_PACKET_BYTES, Packets, Step, StreamDecoder},
     profile::{Detail, FunctionEvent, Message, Registers, RunEncoder, RunEvent},
 };
 
@@ -147,22 +150,10 @@ fn event(at: usize, stack: Option<&[u64]>) -> FunctionEvent<'_> {
     let step = at % 16;
     let (kind, depth) = if step < 8 { (EventKind::Call, step) } else { (EventKind::Return, 15 - step) };
     let call = at - step + depth;
-    let time = |at: usize| SessionNs(1_000_000 + 40 * at as u64);
-    FunctionEvent {
-        stamp: Stamp {
-            stream: StreamId(3),
-            counter: Counter(at as u32),
-            substream: SubstreamId(0),
-            start: time(call),
-            end: time(at),
-        },
-        kind,
-        function: Some(FunctionId::new(ModuleId(2), call as u32 % 4000)),
-        ip: None,
-        depth: depth as u32,
-        detail: stack.map(|stack| Detail::new(&REGISTERS, stack)),
-        extra: Default::default(),
-    }
+    let time = |at: usize| 1_000_000 + 40 * at as u64;
+    let function = FunctionId::new(ModuleId(2), call as u32 % 4000);
+    let detail = stack.map(|stack| Detail::new(&REGISTERS, stack));
+    function_event(stamp(3, at as u64, time(call), time(at)), kind, function, depth as u32, detail)
 }
 
 const REGISTERS: [u64; Registers::WORDS] = [0x5555_0000_1234; Registers::WORDS];

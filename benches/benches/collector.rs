@@ -1,8 +1,7 @@
 //! The running collector: `cargo bench -p benches --bench collector -- [WORDS] [events=MILLIONS]`.
 
 use std::{
-    env, fs,
-    fs::File,
+    fs::{self, File},
     io::{Read, Write},
     net::{TcpListener, TcpStream},
     path::{Path, PathBuf},
@@ -11,17 +10,16 @@ use std::{
 };
 
 use benches::{
+    Arguments, fresh,
     load::{Carries, Load},
-    running::{Running, only_session, verify},
-    sender::{STREAMS, tcp, udp},
+    running::{Account, Running, events_on_disk, verify},
+    sender::{tcp, udp},
 };
 use codec::SessionId;
 
 fn main() {
-    let arguments: Vec<_> = env::args().skip(1).filter(|argument| !argument.starts_with('-')).collect();
-    let millions = arguments.iter().find_map(|argument| argument.strip_prefix("events=")?.parse().ok()).unwrap_or(20);
-    let words: Vec<_> = arguments.iter().filter(|argument| !argument.contains('=')).cloned().collect();
-    let wanted = |name: &str| name.contains(&words.join(" "));
+    let arguments = Arguments::read();
+    let millions = arguments.value("events=").unwrap_or(20);
     let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("collector-bench");
 
     println!("\n### From socket to ATF\n");
@@ -33,7 +31,7 @@ fn main() {
         for transport in ["TCP", "UDP"] {
             for spans in ["with spans", "without spans"] {
                 let name = format!("{transport}, {}, {spans}", carries.name());
-                if wanted(&name) {
+                if arguments.wants(&name) {
                     // An event with detail is four times as large.
                     let events = millions * 1_000_000 / if carries == Carries::Index { 1 } else { 4 };
                     throughput(&folder, &name, transport, carries, events);
@@ -47,16 +45,11 @@ fn main() {
     println!("|---|---:|---:|---:|---:|");
     for transport in ["TCP", "UDP"] {
         let name = format!("latency, {transport}");
-        if wanted(&name) {
+        if arguments.wants(&name) {
             latency(&folder, &name, transport);
         }
     }
     _ = fs::remove_dir_all(&folder);
-}
-
-fn fresh(folder: &Path) {
-    _ = fs::remove_dir_all(folder);
-    fs::create_dir_all(folder).expect("a folder");
 }
 
 fn throughput(folder: &Path, name: &str, transport: &str, carries: Carries, events: u64) {
@@ -78,13 +71,12 @@ fn throughput(folder: &Path, name: &str, transport: &str, carries: Carries, even
     let again = again.expect("everything is sent");
     // Whole loads are sent, so there may be a few more events than asked for; all of them have to be in the files.
     let mut written = 0;
-    while written < events || on_disk(folder) > written {
-        written = on_disk(folder);
+    while written < events || events_on_disk(folder) > written {
+        written = events_on_disk(folder);
         thread::sleep(Duration::from_micros(500));
     }
     let seconds = started.elapsed().as_secs_f64();
-    running.wait();
-    let written = written_events(&only_session(folder));
+    let written = Account::parse(&running.wait()).expect("the collector says what came of it").written;
     verify(folder, written);
     let load = Load::new(carries, 256);
     let bytes = written as f64 * load.pair_bytes() as f64 / 2.0;
@@ -99,12 +91,6 @@ fn throughput(folder: &Path, name: &str, transport: &str, carries: Carries, even
         bytes / seconds / baseline,
         memory.iter().map(u64::to_string).collect::<Vec<_>>().join(", "),
     );
-}
-
-/// The events in all indexes of a session.
-fn written_events(session: &Path) -> u64 {
-    let files = (0..STREAMS).map(|stream| session.join(format!("thread_{stream}/index.atf")));
-    files.map(|file| fs::metadata(file).map_or(0, |data| (data.len() - 128) / 32)).sum()
 }
 
 /// The same bytes over TCP into a file as they are, by the simplest program there is: read, write. Bytes per second.
@@ -149,7 +135,7 @@ fn latency(folder: &Path, name: &str, transport: &str) {
     let watcher = thread::spawn(move || {
         let mut delays = Vec::new();
         while let Ok((at, sent)) = sent_times.recv() {
-            while on_disk(&watched) < sent {
+            while events_on_disk(&watched) < sent {
                 thread::sleep(Duration::from_micros(200));
             }
             delays.push(at.elapsed().as_secs_f64() * 1e3);
@@ -177,11 +163,4 @@ fn latency(folder: &Path, name: &str, transport: &str) {
     delays.sort_by(f64::total_cmp);
     let at = |share: f64| delays[((delays.len() - 1) as f64 * share) as usize];
     println!("| {name} | {:.1} | {:.1} | {:.1} | {:.1} |", at(0.5), at(0.9), at(0.99), at(1.0));
-}
-
-/// The events that are in files.
-fn on_disk(folder: &Path) -> u64 {
-    let Some(session) = fs::read_dir(folder).ok().and_then(|mut entries| entries.next()?.ok()) else { return 0 };
-    let files = (0..STREAMS).map(|stream| session.path().join(format!("thread_{stream}/index.atf")));
-    files.map(|file| fs::metadata(file).map_or(0, |data| data.len().saturating_sub(64) / 32)).sum()
 }

@@ -7,18 +7,19 @@
 //! and `uftrace report` count what is there: nothing may be missing.
 
 use std::{
-    env, fs,
+    fs,
     path::{Path, PathBuf},
     thread,
     time::{Duration, Instant},
 };
 
 use benches::{
-    agent,
+    Arguments, agent,
     built::compiled,
+    fresh,
     load::Carries,
     ran::Ran,
-    running::{Account, Running, verify},
+    running::{Account, Running, events_on_disk, verify},
     samples::{Samples, at_most, figure},
     uftrace::{self, Receiver},
 };
@@ -42,9 +43,8 @@ const CASES: [(&str, Carries, u32, f64); 6] = [
 ];
 
 fn main() {
-    let arguments: Vec<_> = env::args().skip(1).collect();
-    let value = |key: &str| arguments.iter().find_map(|argument| argument.strip_prefix(key)?.parse::<u32>().ok());
-    let (rounds, number) = (value("rounds=").unwrap_or(5), value("fib=").unwrap_or(33));
+    let arguments = Arguments::read();
+    let (rounds, number) = (arguments.value("rounds=").unwrap_or(5), arguments.value("fib=").unwrap_or(33_u32));
     let bench = Bench {
         program: compiled("benches/programs/fib.c", &["-O1"]),
         folder: PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("pipeline-bench"),
@@ -120,15 +120,9 @@ impl Bench {
         );
     }
 
-    fn fresh(&self) -> &Path {
-        _ = fs::remove_dir_all(&self.folder);
-        fs::create_dir_all(&self.folder).expect("a folder");
-        &self.folder
-    }
-
     /// The agent, and a collector with its default sinks.
     fn ours(&self, case: &Case) -> Captured {
-        let traces = self.fresh().join("traces");
+        let traces = fresh(&self.folder).join("traces");
         let collector = Running::start_with(&["--sink", &format!("disk:{}", traces.display())]);
         let options = [&["--on-full", "block", "--transport", case.transport], agent::options(case.carries)].concat();
         let mut command = agent::run(collector.address, &options);
@@ -159,7 +153,7 @@ impl Bench {
 
     /// `uftrace record --host` and `uftrace recv`. Returns how long it took.
     fn peer(&self, case: &Case) -> f64 {
-        let folder = self.fresh();
+        let folder = fresh(&self.folder);
         let received = folder.join("received");
         fs::create_dir(&received).expect("a folder");
         let receiver = Receiver::start(&received);
@@ -195,13 +189,6 @@ fn received_bytes(said: &str) -> Option<f64> {
     let number: f64 = words.next()?.parse().ok()?;
     let power = ["B", "KiB", "MiB", "GiB"].iter().position(|name| *name == unit)?;
     Some(number * 1024_f64.powi(power as i32))
-}
-
-/// The events in the index files of the only session.
-fn events_on_disk(traces: &Path) -> u64 {
-    let below = |folder: PathBuf| fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
-    let threads = below(traces.into()).flat_map(below).map(|thread| thread.join("index.atf"));
-    threads.map(|index| index.metadata().map_or(0, |data| data.len().saturating_sub(64) / 32)).sum()
 }
 
 /// How many seconds after `started` the files below a folder stopped to grow; at least until now.

@@ -9,35 +9,34 @@ use std::{
 };
 
 use benches::{
-    load::Carries,
+    Arguments, fresh,
+    load::{self, Carries, encode, function_event, opening},
     ran::Ran,
     running::{binary, only_session},
     walk::{FUNCTIONS, Walk},
 };
 use codec::{
-    Arch, ClockKind, ModuleId, Os, Position, SessionId, SessionNs, StreamId, SubstreamId,
-    heph::{Attribute, Attributes, Encode, MAX_PACKET_BYTES, Packets, Stamp, Value},
-    profile::{Clock, FunctionName, Functions, Message, Module, PROFILE_VERSION, ProfileOption, RuntimeEvent, Session},
+    EventKind, FunctionId, ModuleId, Position, SessionId, SessionNs, StreamId,
+    heph::{Attribute, MAX_PACKET_BYTES, Packets, Stamp, Value},
+    profile::{FunctionName, Functions, Message, Module, ProfileOption, RuntimeEvent},
     span::Span,
 };
 use collector_core::spans::{Engine, Finish, NoNames, SpanConfig};
 use sinks::{Catalog, SpanTable};
 
 fn main() {
-    let arguments: Vec<_> = env::args().skip(1).filter(|argument| !argument.starts_with('-')).collect();
-    let millions = arguments.iter().find_map(|argument| argument.strip_prefix("events=")?.parse().ok()).unwrap_or(10);
-    let words: Vec<_> = arguments.iter().filter(|argument| !argument.contains('=')).cloned().collect();
-    let wanted = |name: &str| name.contains(&words.join(" "));
+    let arguments = Arguments::read();
+    let millions = arguments.value("events=").unwrap_or(10);
 
     // First, while the process is small: memory that was freed is used again.
-    if wanted("memory") {
+    if arguments.wants("memory") {
         println!("\n### A million open spans\n");
         println!("| case | MiB | bytes/span |");
         println!("|---|---:|---:|");
         memory("frames, 1000 threads of 1000 each", open_frames);
         memory("blocks that wait in a queue", open_blocks);
     }
-    if wanted("live") {
+    if arguments.wants("live") {
         println!("\n### From packets to frame spans, on one core\n");
         println!("| case | M events | decode alone, ns/event | decode and make spans, ns/event | M spans/s |");
         println!("|---|---:|---:|---:|---:|");
@@ -45,17 +44,17 @@ fn main() {
         live("16 threads by turns, index-only", 16, Carries::Index, millions);
         live("one thread, full detail", 1, Carries::Detail, millions / 4);
     }
-    if wanted("parquet") {
+    if arguments.wants("parquet") {
         println!("\n### Parquet\n");
         println!("| M spans | bytes/span | as JSON lines, bytes/span | M spans/s |");
         println!("|---:|---:|---:|---:|");
         parquet(millions);
     }
-    if wanted("offline") {
+    if arguments.wants("offline") {
         println!("\n### From disk\n");
         println!("| command | M events | s | M events/s | peak memory, MiB | the same three of the baseline");
         println!("|---|---:|---:|---:|---:|---:|---:|---:|");
-        let baseline = arguments.iter().find_map(|argument| argument.strip_prefix("baseline=")).map(PathBuf::from);
+        let baseline = arguments.value::<PathBuf>("baseline=");
         let binaries: Vec<PathBuf> = [binary().to_owned()].into_iter().chain(baseline).collect();
         offline(millions, &binaries);
     }
@@ -164,18 +163,6 @@ fn options() -> Vec<Vec<u8>> {
     let names: Vec<String> = (0..FUNCTIONS).map(|index| format!("function_number_{index}")).collect();
     let functions: Vec<FunctionName<'_>> =
         (0..).zip(&names).map(|(index, name)| FunctionName { offset: index * 64, name }).collect();
-    let session = Session {
-        id: SessionId([9; 16]),
-        profile: PROFILE_VERSION,
-        arch: Arch::X86_64,
-        os: Os::Linux,
-        pid: 1,
-        agent_version: "bench",
-        host: "here",
-        executable: "/usr/bin/program",
-        argument_count: 0,
-        arguments: [].as_slice().into(),
-    };
     let module = Module {
         id: ModuleId(1),
         base: 0x10000,
@@ -187,17 +174,11 @@ fn options() -> Vec<Vec<u8>> {
         build_id: &[],
         path: "/usr/bin/program",
     };
-    let clock = Clock { clock: ClockKind::Boottime, zero_ns: 1_000_000 };
-    let mut all: Vec<ProfileOption<'_>> = vec![session.into(), clock.into(), module.into()];
+    let mut all: Vec<ProfileOption<'_>> = vec![module.into()];
     for (part, first) in functions.chunks(100).zip((0..).step_by(100)) {
         all.push(Functions { module: ModuleId(1), first_index: first, functions: part.into() }.into());
     }
-    let packet = |option: &ProfileOption<'_>| {
-        let mut bytes = Vec::new();
-        option.encode(&mut bytes).expect("it fits");
-        bytes
-    };
-    all.iter().map(packet).collect()
+    [opening(SessionId([9; 16]))].into_iter().chain(all.iter().map(encode)).collect()
 }
 
 fn parquet(millions: u64) {
@@ -261,16 +242,7 @@ fn open_frames() -> Engine {
     let mut engine = Engine::new(SpanConfig::default());
     for stream in 0..1000 {
         for depth in 0..1000_u32 {
-            let stamp = stamp(stream, depth.into());
-            let event = codec::profile::FunctionEvent {
-                stamp,
-                kind: codec::EventKind::Call,
-                function: Some(codec::FunctionId(1 << 32)),
-                ip: None,
-                depth,
-                detail: None,
-                extra: Attributes::default(),
-            };
+            let event = function_event(stamp(stream, depth.into()), EventKind::Call, FunctionId(1 << 32), depth, None);
             engine.event(StreamId(stream), Position(depth.into()), &Message::Function(event), &NoNames);
         }
     }
@@ -285,7 +257,7 @@ fn open_blocks() -> Engine {
         let event = RuntimeEvent {
             stamp: stamp(0, block),
             function: "dispatch_async",
-            phase: codec::EventKind::Call,
+            phase: EventKind::Call,
             keys: keys.as_slice().into(),
         };
         engine.event(StreamId(0), Position(block), &Message::Runtime(event), &NoNames);
@@ -298,15 +270,12 @@ fn open_blocks() -> Engine {
 }
 
 fn stamp(stream: u32, at: u64) -> Stamp {
-    let (stream, counter, substream) = (StreamId(stream), Position(at).counter(), SubstreamId(0));
-    Stamp { stream, counter, substream, start: SessionNs(at), end: SessionNs(at) }
+    load::stamp(stream, at, at, at)
 }
 
 fn offline(millions: u64, binaries: &[PathBuf]) {
     let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("spans-bench");
-    _ = fs::remove_dir_all(&folder);
-    fs::create_dir_all(&folder).expect("a folder");
-    let file = folder.join("events.heph");
+    let file = fresh(&folder).join("events.heph");
     let batches = events(4, Carries::Index, millions);
     let mut bytes: Vec<u8> = options().concat();
     batches.iter().for_each(|batch| bytes.extend_from_slice(batch));

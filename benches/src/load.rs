@@ -66,14 +66,14 @@ impl Load {
             let (call, ret) = pair.split_at_mut(self.call_bytes);
             let position = first + 2 * number;
             let time = position * 100;
-            stamp(call, stream, position, time, time);
-            stamp(ret, stream, position + 1, time, time + 50);
+            restamp(call, stream, position, time, time);
+            restamp(ret, stream, position + 1, time, time + 50);
         }
         &self.bytes
     }
 }
 
-fn stamp(packet: &mut [u8], stream: u32, position: u64, start: u64, end: u64) {
+fn restamp(packet: &mut [u8], stream: u32, position: u64, start: u64, end: u64) {
     packet[STREAM_AT..COUNTER_AT].copy_from_slice(&stream.to_be_bytes());
     packet[COUNTER_AT..COUNTER_AT + 4].copy_from_slice(&Position(position).counter().0.to_be_bytes());
     packet[START_AT..END_AT].copy_from_slice(&start.to_be_bytes());
@@ -83,21 +83,26 @@ fn stamp(packet: &mut [u8], stream: u32, position: u64, start: u64, end: u64) {
 fn packet(carries: Carries, kind: EventKind) -> Vec<u8> {
     let registers = [0x7f00_0000_1234; Registers::WORDS];
     let stack = [0x7ffd_0000_5678; 16];
-    encode(&FunctionEvent {
-        stamp: Stamp {
-            stream: StreamId(0),
-            counter: Position(0).counter(),
-            substream: SubstreamId(0),
-            start: SessionNs(0),
-            end: SessionNs(0),
-        },
-        kind,
-        function: Some(FunctionId::new(ModuleId(1), 77)),
-        ip: None,
-        depth: 3,
-        detail: (carries == Carries::Detail).then(|| Detail::new(&registers, &stack)),
-        extra: Attributes::default(),
-    })
+    let detail = (carries == Carries::Detail).then(|| Detail::new(&registers, &stack));
+    encode(&function_event(stamp(0, 0, 0, 0), kind, FunctionId::new(ModuleId(1), 77), 3, detail))
+}
+
+/// The stamp of the event at a position of a stream.
+pub fn stamp(stream: u32, position: u64, start: u64, end: u64) -> Stamp {
+    let (stream, counter, substream) = (StreamId(stream), Position(position).counter(), SubstreamId(0));
+    Stamp { stream, counter, substream, start: SessionNs(start), end: SessionNs(end) }
+}
+
+/// The event of a function that is known.
+pub fn function_event<'a>(
+    stamp: Stamp,
+    kind: EventKind,
+    function: FunctionId,
+    depth: u32,
+    detail: Option<Detail<'a>>,
+) -> FunctionEvent<'a> {
+    let (function, extra) = (Some(function), Attributes::default());
+    FunctionEvent { stamp, kind, function, ip: None, depth, detail, extra }
 }
 
 /// What a session starts with.
@@ -141,7 +146,8 @@ fn positions(streams: &[u64]) -> Vec<StreamPosition> {
         .collect()
 }
 
-fn encode(value: &impl Encode) -> Vec<u8> {
+/// The packet of a value.
+pub fn encode(value: &impl Encode) -> Vec<u8> {
     let mut bytes = Vec::new();
     value.encode(&mut bytes).expect("a small packet");
     bytes

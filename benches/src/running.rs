@@ -111,6 +111,13 @@ impl Account {
     }
 }
 
+/// The events in the index files of all sessions in a directory, finished or not.
+pub fn events_on_disk(dir: &Path) -> u64 {
+    let below = |folder: PathBuf| fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
+    let threads = below(dir.into()).flat_map(below).map(|thread| thread.join("index.atf"));
+    threads.map(|index| index.metadata().map_or(0, |data| data.len().saturating_sub(64) / 32)).sum()
+}
+
 /// The only session in a directory.
 pub fn only_session(dir: &Path) -> PathBuf {
     let mut sessions = fs::read_dir(dir).expect("a directory").map(|entry| entry.expect("an entry").path());

@@ -10,6 +10,11 @@ impl Samples {
         self.0.push(figure);
     }
 
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        self.0.len()
+    }
+
     /// The one in the middle. Not a number where there are none.
     pub fn median(&self) -> f64 {
         let mut sorted = self.0.clone();

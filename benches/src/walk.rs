@@ -1,12 +1,12 @@
 //! The calls and returns of a program that never was, nested as those of real ones are.
 
 use codec::{
-    EventKind, FunctionId, ModuleId, Position, SessionNs, StreamId, SubstreamId,
-    heph::{Attributes, Encode, Stamp},
-    profile::{Detail, FunctionEvent, Registers},
+    EventKind, FunctionId, ModuleId,
+    heph::Encode,
+    profile::{Detail, Registers},
 };
 
-use crate::load::Carries;
+use crate::load::{Carries, function_event, stamp};
 
 /// How many functions the program has.
 pub const FUNCTIONS: u32 = 2000;
@@ -14,7 +14,7 @@ pub const FUNCTIONS: u32 = 2000;
 /// A walk through a call tree: calls and returns, at depths up to 30.
 #[derive(Debug)]
 pub struct Walk {
-    stream: StreamId,
+    stream: u32,
     position: u64,
     at: u64,
     seed: u64,
@@ -26,7 +26,7 @@ impl Walk {
     /// Of one thread.
     pub fn new(stream: u32, carries: Carries) -> Self {
         let seed = 0x9E37_79B9_7F4A_7C15 ^ u64::from(stream);
-        Self { stream: StreamId(stream), position: 0, at: 0, seed, open: Vec::new(), carries }
+        Self { stream, position: 0, at: 0, seed, open: Vec::new(), carries }
     }
 
     /// How many functions are open.
@@ -68,21 +68,8 @@ impl Walk {
     fn write(&mut self, kind: EventKind, function: FunctionId, start: u64, depth: usize, out: &mut Vec<u8>) {
         let registers = Registers::default().to_words();
         let detail = (self.carries == Carries::Detail).then(|| Detail::new(&registers, &[0; 16]));
-        let event = FunctionEvent {
-            stamp: Stamp {
-                stream: self.stream,
-                counter: Position(self.position).counter(),
-                substream: SubstreamId(0),
-                start: SessionNs(start),
-                end: SessionNs(self.at),
-            },
-            kind,
-            function: Some(function),
-            ip: None,
-            depth: u32::try_from(depth).unwrap_or(u32::MAX),
-            detail,
-            extra: Attributes::default(),
-        };
+        let stamp = stamp(self.stream, self.position, start, self.at);
+        let event = function_event(stamp, kind, function, u32::try_from(depth).unwrap_or(u32::MAX), detail);
         self.position += 1;
         event.encode(out).expect("it fits");
     }

@@ -9,25 +9,26 @@ mod index;
 mod integrity;
 mod manifest;
 mod origin;
-mod section;
 mod thread;
+mod writer;
 
 pub use detail::{
-    Context, DETAIL_CONTEXT_LAYOUT, DETAIL_EVENT_LAYOUT, DETAIL_FOOTER_LAYOUT, DETAIL_FUNCTION_LAYOUT,
-    DETAIL_HEADER_LAYOUT, DETAIL_KEYS_LAYOUT, DetailBody, DetailEvent, DetailEvents, DetailReader, DetailWriter,
-    FunctionDetail, Keys, MAX_STACK_BYTES,
+    Context, DetailBody, DetailEvent, DetailEvents, DetailReader, DetailWriter, FunctionDetail, Keys, MAX_STACK_BYTES,
 };
-pub use index::{
-    INDEX_EVENT_LAYOUT, INDEX_FOOTER_LAYOUT, INDEX_HEADER_LAYOUT, IndexEvent, IndexEvents, IndexReader, IndexWriter,
-};
+pub use index::{IndexEvent, IndexEvents, IndexReader, IndexWriter};
 pub use integrity::{Corrupt, Corruption, Integrity, OpenError, Repair};
 pub use manifest::{
     EndEntry, FunctionEntry, GapEntry, LimitEntry, Manifest, ManifestError, ModuleEntry, ProcessEntry, QueueEntry,
     ThreadEntry,
 };
 pub use origin::Origin;
-pub use section::{AppendError, Sealed};
 pub use thread::{BrokenLink, ThreadReader, ThreadWriter};
+pub use writer::{AppendError, FileWriter, Sealed};
+
+use crate::layout::Layout;
+
+/// Every layout on disk, for holding the documentation against the code.
+pub const LAYOUTS: [&[Layout]; 2] = [&index::LAYOUTS, &detail::LAYOUTS];
 
 /// The size of every header and footer.
 pub const EDGE_BYTES: usize = 64;

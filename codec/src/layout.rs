@@ -1,5 +1,13 @@
 //! Layouts, declared once: the code that reads and writes them and the tables in `docs/` both follow from here.
 
+use crate::{
+    heph::{EVENT_LAYOUT, METADATA_LAYOUT},
+    profile::{
+        Ack, Clock, Dropped, Drops, End, Epoch, FunctionName, Functions, Limit, Limits, Module, Nack, Progress, Queue,
+        Range, Session, StreamPosition, Thread,
+    },
+};
+
 /// One field of a layout.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Field {
@@ -20,26 +28,26 @@ pub struct Layout {
 
 /// Every layout of the wire, for holding the documentation against the code.
 pub const WIRE: &[Layout] = &[
-    crate::heph::METADATA_LAYOUT,
-    crate::heph::EVENT_LAYOUT,
-    crate::profile::Epoch::LAYOUT,
-    crate::profile::Clock::LAYOUT,
-    crate::profile::Session::LAYOUT,
-    crate::profile::Thread::LAYOUT,
-    crate::profile::Module::LAYOUT,
-    crate::profile::Functions::LAYOUT,
-    crate::profile::FunctionName::LAYOUT,
-    crate::profile::Queue::LAYOUT,
-    crate::profile::Limits::LAYOUT,
-    crate::profile::Limit::LAYOUT,
-    crate::profile::Drops::LAYOUT,
-    crate::profile::Dropped::LAYOUT,
-    crate::profile::Progress::LAYOUT,
-    crate::profile::StreamPosition::LAYOUT,
-    crate::profile::End::LAYOUT,
-    crate::profile::Ack::LAYOUT,
-    crate::profile::Nack::LAYOUT,
-    crate::profile::Range::LAYOUT,
+    METADATA_LAYOUT,
+    EVENT_LAYOUT,
+    Epoch::LAYOUT,
+    Clock::LAYOUT,
+    Session::LAYOUT,
+    Thread::LAYOUT,
+    Module::LAYOUT,
+    Functions::LAYOUT,
+    FunctionName::LAYOUT,
+    Queue::LAYOUT,
+    Limits::LAYOUT,
+    Limit::LAYOUT,
+    Drops::LAYOUT,
+    Dropped::LAYOUT,
+    Progress::LAYOUT,
+    StreamPosition::LAYOUT,
+    End::LAYOUT,
+    Ack::LAYOUT,
+    Nack::LAYOUT,
+    Range::LAYOUT,
 ];
 
 /// The fields of a word of a run from its highest bit, each with its number of bits.
@@ -51,47 +59,29 @@ pub const RUN_KINDS: &[(u64, &str)] = crate::profile::run::KINDS;
 /// The prefixes in a run, by code.
 pub const RUN_PREFIXES: &[(u64, &str)] = crate::profile::run::PREFIXES;
 
-/// Every layout on disk, for holding the documentation against the code.
-#[cfg(feature = "atf")]
-pub const DISK: &[Layout] = &[
-    crate::atf::INDEX_HEADER_LAYOUT,
-    crate::atf::INDEX_EVENT_LAYOUT,
-    crate::atf::INDEX_FOOTER_LAYOUT,
-    crate::atf::DETAIL_HEADER_LAYOUT,
-    crate::atf::DETAIL_EVENT_LAYOUT,
-    crate::atf::DETAIL_FUNCTION_LAYOUT,
-    crate::atf::DETAIL_KEYS_LAYOUT,
-    crate::atf::DETAIL_CONTEXT_LAYOUT,
-    crate::atf::DETAIL_FOOTER_LAYOUT,
-];
-
 /// A value of fixed size in a [`record!`].
-#[cfg_attr(not(feature = "atf"), allow(dead_code))] // only the disk is little-endian
 pub(crate) trait Scalar: Copy {
-    fn get_be(bytes: &[u8]) -> Self;
-    fn put_be(self, bytes: &mut [u8]);
-    fn get_le(bytes: &[u8]) -> Self;
-    fn put_le(self, bytes: &mut [u8]);
+    /// Reads and writes it little-endian.
+    fn get(bytes: &[u8]) -> Self;
+    fn put(self, bytes: &mut [u8]);
+    /// The value with its bytes in the other order.
+    fn swap(self) -> Self;
 }
 
 macro_rules! integer {
     ($($int:ty),+) => {$(
         impl Scalar for $int {
             #[inline(always)]
-            fn get_be(bytes: &[u8]) -> Self {
-                bytes.try_into().map_or(0, Self::from_be_bytes)
-            }
-            #[inline(always)]
-            fn put_be(self, bytes: &mut [u8]) {
-                bytes.copy_from_slice(&self.to_be_bytes());
-            }
-            #[inline(always)]
-            fn get_le(bytes: &[u8]) -> Self {
+            fn get(bytes: &[u8]) -> Self {
                 bytes.try_into().map_or(0, Self::from_le_bytes)
             }
             #[inline(always)]
-            fn put_le(self, bytes: &mut [u8]) {
+            fn put(self, bytes: &mut [u8]) {
                 bytes.copy_from_slice(&self.to_le_bytes());
+            }
+            #[inline(always)]
+            fn swap(self) -> Self {
+                self.swap_bytes()
             }
         }
     )+};
@@ -100,53 +90,43 @@ integer!(u8, u16, u32, u64);
 
 impl<const N: usize> Scalar for [u8; N] {
     #[inline(always)]
-    fn get_be(bytes: &[u8]) -> Self {
+    fn get(bytes: &[u8]) -> Self {
         bytes.try_into().unwrap_or([0; N])
     }
     #[inline(always)]
-    fn put_be(self, bytes: &mut [u8]) {
+    fn put(self, bytes: &mut [u8]) {
         bytes.copy_from_slice(&self);
     }
     #[inline(always)]
-    fn get_le(bytes: &[u8]) -> Self {
-        Self::get_be(bytes)
-    }
-    #[inline(always)]
-    fn put_le(self, bytes: &mut [u8]) {
-        self.put_be(bytes);
+    fn swap(self) -> Self {
+        self
     }
 }
 
 impl Scalar for [u64; 8] {
     #[inline(always)]
-    fn get_be(bytes: &[u8]) -> Self {
+    fn get(bytes: &[u8]) -> Self {
         let mut words = [0; 8];
-        words.iter_mut().zip(bytes.chunks_exact(8)).for_each(|(word, chunk)| *word = u64::get_be(chunk));
+        words.iter_mut().zip(bytes.chunks_exact(8)).for_each(|(word, chunk)| *word = u64::get(chunk));
         words
     }
     #[inline(always)]
-    fn put_be(self, bytes: &mut [u8]) {
-        bytes.chunks_exact_mut(8).zip(self).for_each(|(chunk, word)| word.put_be(chunk));
+    fn put(self, bytes: &mut [u8]) {
+        bytes.chunks_exact_mut(8).zip(self).for_each(|(chunk, word)| word.put(chunk));
     }
     #[inline(always)]
-    fn get_le(bytes: &[u8]) -> Self {
-        Self::get_be(bytes).map(u64::swap_bytes)
-    }
-    #[inline(always)]
-    fn put_le(self, bytes: &mut [u8]) {
-        self.map(u64::swap_bytes).put_be(bytes);
+    fn swap(self) -> Self {
+        self.map(u64::swap_bytes)
     }
 }
 
-/// Declares a packed structure of fixed size, `be` or `le`, with its conversions and its [`Field`]s.
+/// Declares packed structures of fixed size, `be` or `le`, with their conversions and their [`Field`]s.
 macro_rules! record {
-    (@get be) => { crate::layout::Scalar::get_be };
-    (@get le) => { crate::layout::Scalar::get_le };
-    (@put be) => { crate::layout::Scalar::put_be };
-    (@put le) => { crate::layout::Scalar::put_le };
-    ($endian:tt; $(#[$meta:meta])* $vis:vis struct $name:ident[$len:literal] {
+    (@ordered be $value:expr) => { crate::layout::Scalar::swap($value) };
+    (@ordered le $value:expr) => { $value };
+    ($endian:tt; $($(#[$meta:meta])* $vis:vis struct $name:ident[$len:literal] {
         $($field:ident: $ty:ty),+ $(,)?
-    }) => {
+    })+) => {$(
         $(#[$meta])*
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         $vis struct $name {
@@ -167,7 +147,7 @@ macro_rules! record {
                 let rest = &bytes[..];
                 $(
                     let (field, rest) = rest.split_at(size_of::<$ty>());
-                    let $field: $ty = record!(@get $endian)(field);
+                    let $field: $ty = record!(@ordered $endian crate::layout::Scalar::get(field));
                 )+
                 let _ = rest;
                 Self { $($field),+ }
@@ -180,13 +160,13 @@ macro_rules! record {
                 let rest = &mut bytes[..];
                 $(
                     let (field, rest) = rest.split_at_mut(size_of::<$ty>());
-                    record!(@put $endian)(self.$field, field);
+                    crate::layout::Scalar::put(record!(@ordered $endian self.$field), field);
                 )+
                 let _ = rest;
                 bytes
             }
         }
-    };
+    )+};
 }
 pub(crate) use record;
 

@@ -1,7 +1,42 @@
-//! The small enumerations that wire and disk share, numbered as ATF v2 numbers them.
-//!
-//! Each keeps a number it does not know as `Other`, so that a newer sender is understood as far as possible.
+//! The small enumerations that wire and disk share, numbered as ATF v2 numbers them, and how enumerations are declared.
 
+/// Declares an enumeration whose values have names.
+macro_rules! named {
+    ($(#[$meta:meta])* $name:ident: $($(#[$variant_meta:meta])* $variant:ident = $text:literal),+ $(,)?) => {
+        $(#[$meta])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum $name {
+            $($(#[$variant_meta])* $variant,)+
+        }
+
+        impl $name {
+            /// All of them.
+            pub const ALL: &'static [Self] = &[$(Self::$variant),+];
+
+            /// Its name, as it is written everywhere.
+            pub fn name(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $text,)+
+                }
+            }
+
+            /// The one with this name.
+            pub fn from_name(name: &str) -> Option<Self> {
+                Self::ALL.iter().copied().find(|one| one.name() == name)
+            }
+        }
+
+        impl std::fmt::Display for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.pad(self.name())
+            }
+        }
+    };
+}
+pub(crate) use named;
+
+/// Declares an enumeration of numbers with names. A number that it does not know is kept as `Other`, so that a newer
+/// sender is understood as far as possible.
 macro_rules! numbered {
     ($(#[$meta:meta])* $name:ident: $($(#[$variant_meta:meta])* $variant:ident = $number:literal $text:literal),+) => {
         $(#[$meta])*

@@ -10,7 +10,7 @@ use std::{
     sync::Arc,
 };
 
-use crate::{FunctionId, Position, SessionNs, StreamId, SubstreamId};
+use crate::{FunctionId, Position, SessionNs, StreamId, SubstreamId, platform::named};
 
 /// A span's id in its session: the stream and the position of the event it begins with.
 ///
@@ -222,39 +222,6 @@ pub struct More {
     pub resumed: Option<SessionNs>,
     /// Why events are missing; of gaps alone.
     pub cause: Option<Arc<str>>,
-}
-
-macro_rules! named {
-    ($(#[$meta:meta])* $name:ident: $($(#[$variant_meta:meta])* $variant:ident = $text:literal),+ $(,)?) => {
-        $(#[$meta])*
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        pub enum $name {
-            $($(#[$variant_meta])* $variant,)+
-        }
-
-        impl $name {
-            /// All of them.
-            pub const ALL: &'static [Self] = &[$(Self::$variant),+];
-
-            /// Its name, as it is written everywhere.
-            pub fn name(self) -> &'static str {
-                match self {
-                    $(Self::$variant => $text,)+
-                }
-            }
-
-            /// The one with this name.
-            pub fn from_name(name: &str) -> Option<Self> {
-                Self::ALL.iter().copied().find(|one| one.name() == name)
-            }
-        }
-
-        impl fmt::Display for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.pad(self.name())
-            }
-        }
-    };
 }
 
 named! {

@@ -12,9 +12,9 @@ use std::{
 
 use codec::{
     Arch, ModuleId, Os, Position, SessionId, SessionNs, StreamId,
-    profile::{EndReason, FunctionName, Thread},
+    profile::{EndReason, FunctionName, Module, Thread},
 };
-use real_agent::ship::{self, Loaded, ShipError, Shipper, Who};
+use real_agent::ship::{self, ShipError, Shipper, Who};
 
 pub use program::{EVENT_NS, Made, Program};
 pub use ship::Transport;
@@ -118,16 +118,18 @@ impl Agent {
         }
         let names: Vec<_> = (0..FUNCTIONS).map(|index| format!("function_{index}")).collect();
         let functions = (0..).zip(&names).map(|(index, name)| FunctionName { offset: index * 16, name });
-        shipper.module(&Loaded {
+        let module = Module {
             id: ModuleId(MODULE),
             base: 0x40_0000,
             size: 0x10_0000,
             loaded: SessionNs(0),
             unloaded: None,
+            function_count: 0,
+            table_hash: 0,
             build_id: &[0xAB; 20],
             path: "/usr/bin/synthetic",
-            functions: &functions.collect::<Vec<_>>(),
-        });
+        };
+        shipper.module(&module, &functions.collect::<Vec<_>>());
         let program = Program::new(streams, first_position, settings.detail_every);
         Ok(Self { settings, program, shipper, started: Instant::now(), made: 0 })
     }

@@ -1,8 +1,8 @@
 //! Delivering what the rings hold, on a thread of its own, from the first event to the end of the session.
 
-mod who;
-
 use std::{
+    fs::{self, File},
+    io::Read,
     sync::{
         Arc,
         mpsc::{self, Receiver, Sender},
@@ -14,17 +14,16 @@ use std::{
 use agent::{
     drain::{Clock, Counts, Drain, Functions, ProcTasks},
     shared::Arena,
-    ship::{self, Loaded, Shipper},
+    ship::{self, Shipper, Who},
 };
 use anyhow::{Context, Result};
 use codec::{
-    ModuleId, SessionNs,
-    profile::{EndReason, FunctionName, Limit},
+    Arch, ModuleId, Os, SessionId, SessionNs,
+    profile::{EndReason, FunctionName, Limit, Module},
 };
 
 use crate::{
     args::{Transport, Wire},
-    end_state::EndState,
     install::{Hooked, Report},
     settings::Settings,
     signals::Signals,
@@ -38,17 +37,6 @@ const GLANCE: Duration = Duration::from_millis(5);
 
 /// How long a session that could not start takes at most to end.
 const GIVING_UP: Duration = Duration::from_secs(1);
-
-/// How a session ends.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum End {
-    /// With the program.
-    Process(EndState),
-    /// The process became another program.
-    Replaced,
-    /// We have left.
-    Detached,
-}
 
 /// A session that is being delivered.
 #[derive(Debug)]
@@ -67,7 +55,7 @@ pub(crate) struct Delivery {
 enum Order {
     Hooked(Box<Hooked>),
     Unloaded(u32),
-    Limit { module: u32, reason: String, count: u64, detail: String },
+    Limit { reason: String, count: u64, detail: String },
     End(EndReason),
 }
 
@@ -83,7 +71,7 @@ impl Delivery {
     /// Makes contact with the collector, on behalf of a process.
     pub(crate) fn start(settings: &Settings, pid: i32) -> Result<Self> {
         let clock = Clock::start();
-        let who = who::who(pid, &clock)?;
+        let who = who(pid, &clock)?;
         let shipper = Shipper::connect(ship_settings(settings), &who)?;
         let (orders, received) = mpsc::channel();
         let work = Some((shipper, clock, received));
@@ -128,20 +116,13 @@ impl Delivery {
     /// Tells what could not be captured.
     pub(crate) fn limit(&self, reason: &str, count: u64, detail: &str) {
         if count > 0 {
-            self.order(Order::Limit { module: 0, reason: reason.into(), count, detail: detail.into() });
+            self.order(Order::Limit { reason: reason.into(), count, detail: detail.into() });
         }
     }
 
     /// The session is over; nothing more is recorded. The first end counts.
-    pub(crate) fn end(&self, end: End) {
-        self.order(Order::End(match end {
-            End::Process(EndState::Exited(code)) => EndReason::Exited(code),
-            End::Process(EndState::Signaled(signal)) => EndReason::Signaled(signal),
-            // Nobody can say. It is gone, at any rate.
-            End::Process(EndState::Unknown) => EndReason::Exited(0),
-            End::Replaced => EndReason::Replaced,
-            End::Detached => EndReason::Detached,
-        }));
+    pub(crate) fn end(&self, reason: EndReason) {
+        self.order(Order::End(reason));
     }
 
     fn order(&self, order: Order) {
@@ -151,7 +132,7 @@ impl Delivery {
 
     /// Ends a session in which nothing was traced.
     pub(crate) fn give_up(self) {
-        self.end(End::Detached);
+        self.end(EndReason::Detached);
         // Nobody waits for what could not even start.
         let deadline = Instant::now() + GIVING_UP;
         while self.thread.as_ref().is_some_and(|thread| !thread.is_finished()) && Instant::now() < deadline {
@@ -244,8 +225,8 @@ impl Worker {
                     self.tell(&module, loaded, Some(now));
                 }
             }
-            Order::Limit { module, reason, count, detail } => {
-                let limit = Limit { module: ModuleId(module), count, reason: &reason, detail: &detail };
+            Order::Limit { reason, count, detail } => {
+                let limit = Limit { module: ModuleId(0), count, reason: &reason, detail: &detail };
                 self.shipper.limits(&[limit]);
             }
             Order::End(reason) => return Some(reason),
@@ -256,16 +237,18 @@ impl Worker {
     fn tell(&mut self, module: &Hooked, loaded: SessionNs, unloaded: Option<SessionNs>) {
         let functions = module.functions.iter().map(|(offset, name)| FunctionName { offset: *offset, name });
         let functions: Vec<_> = functions.collect();
-        self.shipper.module(&Loaded {
+        let told = Module {
             id: ModuleId(module.id),
             base: module.base,
             size: module.size,
             loaded,
             unloaded,
+            function_count: 0,
+            table_hash: 0,
             build_id: &module.build_id,
             path: &module.path,
-            functions: &functions,
-        });
+        };
+        self.shipper.module(&told, &functions);
         let left = module.left.iter().map(|(reason, left)| (*reason, left.count, left.why));
         let probed = module.probed.details();
         let probed = probed.iter().map(|(count, which)| ("entry-only", *count, which.as_str()));
@@ -303,4 +286,27 @@ fn ship_settings(settings: &Settings) -> ship::Settings {
         replay_bytes: usize::try_from(settings.replay_bytes).unwrap_or(usize::MAX),
         ..usual
     }
+}
+
+/// What is known of a process.
+fn who(pid: i32, clock: &Clock) -> Result<Who> {
+    let mut session = [0; 16];
+    let random = File::open("/dev/urandom").and_then(|mut file| file.read_exact(&mut session));
+    random.context("cannot read /dev/urandom")?;
+    let executable = fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default();
+    let arguments = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    let arguments = arguments.strip_suffix(b"\0").unwrap_or(&arguments);
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    Ok(Who {
+        session: SessionId(session),
+        arch: if cfg!(target_arch = "aarch64") { Arch::Arm64 } else { Arch::X86_64 },
+        os: Os::Linux,
+        pid: pid.unsigned_abs(),
+        agent_version: env!("CARGO_PKG_VERSION").into(),
+        host: fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default().trim_end().into(),
+        executable: executable.to_string_lossy().into_owned(),
+        arguments: arguments.split(|byte| *byte == 0).map(text).collect(),
+        epoch_unix_ns: clock.epoch_unix_ns(),
+        clock_zero_ns: clock.zero_ns(),
+    })
 }

@@ -1,13 +1,14 @@
 //! Whether this machine can trace, and what to do where it cannot.
 
-mod collector;
 mod practice;
 
 use std::{
     env, fs,
-    io::{self, Read},
+    io::{self, ErrorKind, Read},
+    net::{SocketAddr, TcpStream},
     path::PathBuf,
     process::ExitCode,
+    time::Duration,
 };
 
 use anyhow::Result;
@@ -21,8 +22,11 @@ use crate::{
     frida::{self, environment, python},
     library::{self, Reader},
     quantity::Size,
-    settings::frida_options,
+    settings::{Collector, frida_options},
 };
+
+/// How long to wait for an answer.
+const ANSWER: Duration = Duration::from_secs(3);
 
 /// What was found out about one thing.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -65,7 +69,7 @@ pub(crate) fn run(args: &DoctorArgs) -> Result<ExitCode> {
         Err(error) => tell("library", &Bad(error.to_string())),
     }
     match &args.to {
-        Some(name) => tell("collector", &collector::check(name)),
+        Some(name) => tell("collector", &collector(name)),
         None => tell("collector", &Fair("not asked for: --to HOST:PORT checks that it can be reached".into())),
     }
     Ok(if healthy { ExitCode::SUCCESS } else { ExitCode::FAILURE })
@@ -146,6 +150,31 @@ fn frida(options: &frida::Options) -> Finding {
             interpreter.display()
         )),
     }
+}
+
+/// Whether the collector can be reached.
+fn collector(name: &str) -> Finding {
+    let collector = match Collector::resolve(name) {
+        Ok(collector) => collector,
+        Err(message) => return Bad(message),
+    };
+    let mut why = String::new();
+    for address in &collector.addresses {
+        match TcpStream::connect_timeout(address, ANSWER) {
+            Ok(_) => return Good(format!("{address} answers over TCP; whether UDP gets through, only a trace shows")),
+            Err(error) => why = reason(address, error.kind(), &error.to_string()),
+        }
+    }
+    Bad(why)
+}
+
+fn reason(address: &SocketAddr, kind: ErrorKind, text: &str) -> String {
+    let remedy = match kind {
+        ErrorKind::ConnectionRefused => "is a collector running there? `collector --listen 0.0.0.0:7000` starts one",
+        ErrorKind::TimedOut | ErrorKind::WouldBlock => "does a firewall drop what is sent there?",
+        _ => "is there a way to that network?",
+    };
+    format!("{address} cannot be reached: {text} ({remedy})")
 }
 
 /// This command itself, which is a program that can be traced.

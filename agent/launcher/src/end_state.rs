@@ -2,6 +2,7 @@
 
 use std::{fmt, os::unix::process::ExitStatusExt, process::ExitCode, process::ExitStatus};
 
+use codec::profile::EndReason;
 use rustix::process::{Resource, Rlimit, setrlimit};
 use signal_hook::low_level;
 
@@ -55,6 +56,17 @@ impl From<ExitStatus> for EndState {
             (Some(code), _) => Self::Exited(code),
             (_, Some(signal)) => Self::Signaled(signal),
             _ => Self::Unknown,
+        }
+    }
+}
+
+impl From<EndState> for EndReason {
+    fn from(state: EndState) -> Self {
+        match state {
+            EndState::Exited(code) => Self::Exited(code),
+            EndState::Signaled(signal) => Self::Signaled(signal),
+            // Nobody can say. It is gone, at any rate.
+            EndState::Unknown => Self::Exited(0),
         }
     }
 }

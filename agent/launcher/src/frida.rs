@@ -6,7 +6,6 @@
 pub(crate) mod environment;
 pub(crate) mod failure;
 mod helper;
-mod progress;
 pub(crate) mod python;
 
 #[cfg(feature = "frida-core")]
@@ -57,14 +56,10 @@ pub(crate) struct Options {
 }
 
 /// What happened without having been asked for.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Event {
     /// Frida is no longer in the program, and why, in Frida's words: `process-terminated`, `application-requested`, …
     Detached(String),
-    /// The script sent something.
-    Message(Value),
-    /// The script failed somewhere nobody was waiting for it.
-    Error(String),
     /// The host itself has ended.
     Gone,
 }
@@ -157,7 +152,7 @@ impl Starting {
         let link: Box<dyn Link> = match self.helper {
             Some((python, helper)) => match helper.attach(pid, BOOTSTRAP, events.clone(), deadline) {
                 // An environment that was complete once, and of which something has gone since, is made again.
-                Err(Failure::Import { .. }) if python.is_private() && self.options.install => {
+                Err(Failure::Import { .. }) if python.is_private && self.options.install => {
                     environment::discard()?;
                     let python = python::find(&self.options)?;
                     Box::new(Helper::start(&python, self.options.verbose)?.attach(pid, BOOTSTRAP, events, deadline)?)
@@ -193,22 +188,18 @@ pub(crate) struct Host {
     events: Mutex<mpsc::Receiver<Event>>,
 }
 
-/// A hook that Gum itself is to make.
+/// A hook that Gum itself is to make: of the entry alone, the return address is left alone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct GumHook {
     /// The function.
     pub(crate) address: u64,
     /// What the library is handed with each call: the address of the function's header.
     pub(crate) header: u64,
-    /// Only the entry, and the return address is left alone.
-    pub(crate) probe: bool,
-    /// Also where the function is too short for what Gum thinks it must move.
-    pub(crate) forced: bool,
 }
 
 impl Serialize for GumHook {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        (format!("{:#x}", self.address), format!("{:#x}", self.header), self.probe, self.forced).serialize(serializer)
+        (format!("{:#x}", self.address), format!("{:#x}", self.header)).serialize(serializer)
     }
 }
 

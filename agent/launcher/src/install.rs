@@ -6,7 +6,6 @@
 
 mod entry_only;
 mod maps;
-mod memory;
 mod module;
 mod stop;
 
@@ -28,11 +27,10 @@ use agent::{
 use anyhow::{Context, Result, bail};
 use codec::{FunctionId, ModuleId};
 
-pub(crate) use module::{Gone, Hooked, Unreadable};
+pub(crate) use module::{Hooked, Unreadable};
 
 use crate::{exclude::Exclude, frida::GumHook};
-use maps::{Mapped, Maps};
-use memory::TargetMemory;
+use maps::{Mapped, Maps, TargetMemory};
 use module::Planned;
 use stop::Stopped;
 
@@ -125,23 +123,10 @@ impl Installer {
     pub(crate) fn install(&mut self, deadline: Instant, tell: &mut dyn FnMut(&Report)) -> Result<Report> {
         let started = Instant::now();
         let (maps, unhooked) = self.unhooked()?;
-        let mut report = Report::default();
-        let plans = self.plan(&maps, &unhooked, deadline)?;
-        report.planning = started.elapsed();
-        let first_new = self.modules.len();
-        for planned in plans {
-            match planned {
-                Ok(planned) => self.lay_out(planned, deadline, &mut report)?,
-                Err(unreadable) => self.leave(unreadable, &mut report),
-            }
-        }
-        tell(&report);
-        let patches = || self.modules[first_new..].iter().flat_map(|module| &module.patches);
+        let (mut report, new) = self.prepare(&maps, &unhooked, deadline, tell)?;
         let stopped = Stopped::stop(self.pid, &[], deadline)?;
-        for patch in patches() {
-            self.memory.write(patch.address, &patch.jump).context("cannot write to the memory of the program")?;
-        }
-        let mut moves: Vec<_> = patches().flat_map(|patch| &patch.moves).copied().collect();
+        self.write_jumps(&new)?;
+        let mut moves: Vec<_> = new.iter().flat_map(|patch| &patch.moves).copied().collect();
         moves.sort_unstable();
         let to = |at: u64| moves.binary_search_by_key(&at, |(from, _)| *from).ok().map(|place| moves[place].1);
         stopped.move_threads(to)?;
@@ -150,30 +135,49 @@ impl Installer {
         Ok(report)
     }
 
-    /// Hooks a module that a thread is just loading, which waits in the mailbox.
+    /// Hooks a module that a thread is just loading, which waits in the mailbox. No other thread can be in it.
     pub(crate) fn loaded(&mut self, base: u64, deadline: Instant, tell: &mut dyn FnMut(&Report)) -> Result<()> {
-        let (maps, unhooked) = self.unhooked()?;
-        let mut report = Report::default();
-        for mapped in unhooked.iter().filter(|mapped| mapped.base == base) {
-            match Planned::plan(&self.memory, &maps, mapped, &self.exclude) {
+        let (maps, mut unhooked) = self.unhooked()?;
+        unhooked.retain(|mapped| mapped.base == base);
+        let (_, new) = self.prepare(&maps, &unhooked, deadline, tell)?;
+        self.write_jumps(&new)
+    }
+
+    /// Plans modules, writes their stubs and tells what came of that. Returns the jumps that are still to be written.
+    fn prepare(
+        &mut self,
+        maps: &Maps,
+        modules: &[Mapped],
+        deadline: Instant,
+        tell: &mut dyn FnMut(&Report),
+    ) -> Result<(Report, Vec<Patch>)> {
+        let started = Instant::now();
+        let plans = self.plan(maps, modules, deadline)?;
+        let mut report = Report { planning: started.elapsed(), ..Report::default() };
+        let first_new = self.modules.len();
+        for planned in plans {
+            match planned {
                 Ok(planned) => self.lay_out(planned, deadline, &mut report)?,
                 Err(unreadable) => self.leave(unreadable, &mut report),
             }
-            tell(&report);
-            let installed = self.modules.last().filter(|module| module.base == base);
-            for patch in installed.map(|module| module.patches.as_slice()).unwrap_or_default() {
-                self.memory.write(patch.address, &patch.jump).context("cannot write to the memory of the program")?;
-            }
+        }
+        tell(&report);
+        Ok((report, self.modules[first_new..].iter().flat_map(|module| &module.patches).cloned().collect()))
+    }
+
+    fn write_jumps(&self, patches: &[Patch]) -> Result<()> {
+        for patch in patches {
+            self.memory.write(patch.address, &patch.jump).context("cannot write to the memory of the program")?;
         }
         Ok(())
     }
 
-    /// Forgets a module that is about to be unloaded. Its stubs stay: somebody may still return through one.
-    pub(crate) fn unloaded(&mut self, base: u64) -> Option<Gone> {
+    /// Forgets a module that is about to be unloaded, and returns its id. Its stubs stay: somebody may still return
+    /// through one.
+    pub(crate) fn unloaded(&mut self, base: u64) -> Option<u32> {
         self.unreadable.retain(|left| *left != base);
         let place = self.modules.iter().position(|module| module.base == base)?;
-        let module = self.modules.swap_remove(place);
-        Some(Gone { id: module.id })
+        Some(self.modules.swap_remove(place).id)
     }
 
     /// Makes every function what it was, and puts the return addresses of those back that are being executed. A thread of
@@ -279,7 +283,7 @@ impl Installer {
             let stub = Stub { number, address: target.address, watched: target.watched, hook: target.hook.as_ref() };
             match block.add(&stub) {
                 Ok(header) if target.hook.is_none() => {
-                    report.for_gum.push(GumHook { address: target.address, header, probe: true, forced: false });
+                    report.for_gum.push(GumHook { address: target.address, header });
                 }
                 Ok(_) => {}
                 Err(reason) => refused.push((index, reason)),

@@ -24,7 +24,6 @@ mod list;
 mod manual;
 mod process;
 mod program;
-mod ptrace_scope;
 mod settings;
 mod signals;
 mod trace;

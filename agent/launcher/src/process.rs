@@ -13,7 +13,7 @@ use rustix::{
     process::{Pid, PidfdFlags, pidfd_open},
 };
 
-use crate::{end_state::EndState, ptrace_scope};
+use crate::end_state::EndState;
 
 /// A process that can be attached to, as far as can be told from outside.
 #[derive(Debug)]
@@ -56,7 +56,7 @@ impl Process {
         let executable = match fs::read_link(&link) {
             Ok(path) => path,
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-                bail!("{cannot}: permission denied ({})", ptrace_scope::remedy())
+                bail!("{cannot}: permission denied ({})", ptrace_remedy())
             }
             // Only the kernel's own threads have no program.
             Err(_) => bail!("{cannot}: it is a thread of the kernel"),
@@ -133,6 +133,21 @@ fn stat(pid: i32) -> Option<Vec<String>> {
     let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let (_, rest) = text.rsplit_once(')')?;
     Some(rest.split_whitespace().map(str::to_string).collect())
+}
+
+/// Yama's setting: 0 own processes, 1 own children, 2 administrators only, 3 nobody.
+pub(crate) fn ptrace_scope() -> u32 {
+    fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope").ok().and_then(|text| text.trim().parse().ok()).unwrap_or(0)
+}
+
+/// What can be done about a process that may not be attached to.
+pub(crate) fn ptrace_remedy() -> &'static str {
+    match ptrace_scope() {
+        0 => "run this as root, or as the user whose process it is; in a container, allow SYS_PTRACE",
+        1 => "only its own children may be traced: run this as root, or `sysctl kernel.yama.ptrace_scope=0`",
+        2 => "only root may trace: run this as root, or `sysctl kernel.yama.ptrace_scope=0`",
+        _ => "tracing is off until the machine is restarted with kernel.yama.ptrace_scope below 3, even for root",
+    }
 }
 
 #[cfg(test)]

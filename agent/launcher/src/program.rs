@@ -33,7 +33,7 @@ use rustix::{
 use crate::{
     end_state::EndState,
     executable::{Executable, Unrunnable},
-    signals::Signals,
+    signals,
 };
 
 /// How often a wait looks whether somebody has asked to stop.
@@ -63,7 +63,6 @@ impl Gated {
         name: &OsStr,
         args: &[OsString],
         library: &Path,
-        signals: &Signals,
         deadline: Instant,
     ) -> Result<Self> {
         let (ready, tell_ready) = pipe_with(PipeFlags::CLOEXEC)?;
@@ -79,7 +78,7 @@ impl Gated {
 
         let pid = spawned.map_err(|error| cannot_run(executable, &error))?;
         let mut gated = Self { program: Some(Program { pid, ending: None }), gate };
-        gated.wait_ready(&ready, executable, signals, deadline)?;
+        gated.wait_ready(&ready, executable, deadline)?;
         Ok(gated)
     }
 
@@ -100,20 +99,14 @@ impl Gated {
         }
     }
 
-    fn wait_ready(
-        &mut self,
-        ready: &OwnedFd,
-        executable: &Executable,
-        signals: &Signals,
-        deadline: Instant,
-    ) -> Result<()> {
+    fn wait_ready(&mut self, ready: &OwnedFd, executable: &Executable, deadline: Instant) -> Result<()> {
         let name = executable.path.display();
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return Err(anyhow!("{name} did not come to its start in time (try a longer --startup-timeout)"));
             }
-            signals.check()?;
+            signals::check()?;
             let slice = Timespec::try_from(left.min(GLANCE))?;
             match poll(&mut [PollFd::new(ready, PollFlags::IN)], Some(&slice)) {
                 Ok(0) | Err(rustix::io::Errno::INTR) => continue,

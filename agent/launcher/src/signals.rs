@@ -65,14 +65,9 @@ pub(crate) fn check() -> Result<(), Interrupted> {
 /// Signals are watched as long as this lives.
 #[derive(Debug)]
 pub(crate) struct Signals {
-    shared: Arc<Shared>,
+    state: Arc<Mutex<State>>,
     handle: Handle,
     thread: Option<JoinHandle<()>>,
-}
-
-#[derive(Debug)]
-struct Shared {
-    state: Mutex<State>,
 }
 
 #[derive(Debug)]
@@ -89,43 +84,37 @@ impl Signals {
         let wanted = STOPS.iter().chain(&OTHERS).filter(|signal| ignored & (1 << (**signal - 1)) == 0);
         let mut signals = SignalsInfo::<WithOrigin>::new(wanted)?;
         let handle = signals.handle();
-        let state = State { program: None, asked: Asked::Nothing, last: None };
-        let shared = Arc::new(Shared { state: Mutex::new(state) });
-        let watched = Arc::clone(&shared);
+        let state = Arc::new(Mutex::new(State { program: None, asked: Asked::Nothing, last: None }));
+        let watched = Arc::clone(&state);
         let thread = thread::spawn(move || {
             for origin in &mut signals {
-                watched.receive(&origin);
+                lock(&watched).receive(&origin);
             }
         });
-        Ok(Self { shared, handle, thread: Some(thread) })
+        Ok(Self { state, handle, thread: Some(thread) })
     }
 
     /// From now on signals are for this program.
     pub(crate) fn forward_to(&self, pid: i32) -> io::Result<()> {
         let id = Pid::from_raw(pid).ok_or_else(|| io::Error::other("there is no process 0"))?;
         let descriptor = pidfd_open(id, PidfdFlags::empty())?;
-        self.shared.lock().program = Some((pid, descriptor));
+        lock(&self.state).program = Some((pid, descriptor));
         Ok(())
     }
 
     /// The program is gone: from now on signals are for this process.
     pub(crate) fn stop_forwarding(&self) {
-        self.shared.lock().program = None;
+        lock(&self.state).program = None;
     }
 
     /// What was asked for so far.
     pub(crate) fn asked(&self) -> Asked {
-        self.shared.lock().asked
+        lock(&self.state).asked
     }
 
     /// What was asked for is being done: only what is asked for from now on counts.
     pub(crate) fn acknowledge(&self) {
-        self.shared.lock().asked = Asked::Nothing;
-    }
-
-    /// Fails once somebody has asked to stop.
-    pub(crate) fn check(&self) -> Result<(), Interrupted> {
-        check()
+        lock(&self.state).asked = Asked::Nothing;
     }
 }
 
@@ -139,15 +128,14 @@ impl Drop for Signals {
     }
 }
 
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
+fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
+    state.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
-    fn receive(&self, origin: &Origin) {
-        let mut state = self.lock();
+impl State {
+    fn receive(&mut self, origin: &Origin) {
         let signal = origin.signal;
-        if let Some((pid, descriptor)) = &state.program {
+        if let Some((pid, descriptor)) = &self.program {
             let Some(number) = Signal::from_named_raw(signal) else { return };
             if is_for(*pid, origin) {
                 // If it fails, the program has just ended.
@@ -160,9 +148,9 @@ impl Shared {
         }
         // ORDERING: it is a number and stands for nothing else.
         STOP.store(signal, Ordering::Relaxed);
-        let again = state.last.is_some_and(|last| last.elapsed() < TWICE);
-        state.asked = if again || state.asked == Asked::Hurry { Asked::Hurry } else { Asked::Stop };
-        state.last = Some(Instant::now());
+        let again = self.last.is_some_and(|last| last.elapsed() < TWICE);
+        self.asked = if again || self.asked == Asked::Hurry { Asked::Hurry } else { Asked::Stop };
+        self.last = Some(Instant::now());
     }
 }
 

@@ -18,10 +18,11 @@ use agent::{
     stub::Routines,
 };
 use anyhow::{Context, Result, anyhow};
+use codec::profile::EndReason;
 
 use crate::{
     args::OnFull,
-    delivery::{Delivery, End},
+    delivery::Delivery,
     end_state::EndState,
     exclude::Exclude,
     executable::Executable,
@@ -31,7 +32,7 @@ use crate::{
     process::Process,
     program::Gated,
     settings::Settings,
-    signals::{Asked, Signals},
+    signals::{self, Asked, Signals},
 };
 
 /// How long getting Frida into the program may take, besides what the number of functions calls for.
@@ -59,11 +60,11 @@ pub(crate) fn run(settings: &Settings, command: &[OsString]) -> Result<ExitCode>
     let signals = Signals::watch()?;
     let starting = Starting::launch(&settings.frida)?;
     let started = Instant::now();
-    let gated = Gated::start(&executable, name, args, &library, &signals, started + ENTERING)?;
+    let gated = Gated::start(&executable, name, args, &library, started + ENTERING)?;
     let delivery = Delivery::start(settings, gated.pid())?;
     let host = starting.attach(gated.pid(), &library, deadline(settings, started))?;
     let mut trace = Trace::install(settings, host, gated.pid(), &library, delivery, started, &[gated.pid()])?;
-    signals.check()?;
+    signals::check()?;
     signals.forward_to(gated.pid())?;
     let mut program = gated.open()?;
     let ending = loop {
@@ -223,8 +224,8 @@ impl Trace {
                 let _ = self.arena.go_on(deadline);
             }
             Some(MailboxRequest::Unloaded(base)) => {
-                if let Some(gone) = self.installer.unloaded(base) {
-                    self.delivery.unloaded(gone.id);
+                if let Some(id) = self.installer.unloaded(base) {
+                    self.delivery.unloaded(id);
                 }
                 let _ = self.arena.go_on(Instant::now() + LOADING);
             }
@@ -243,7 +244,6 @@ impl Trace {
                     );
                 }
                 Event::Gone => self.delivery.limit("frida-gone", 1, "modules loaded after that are not hooked"),
-                Event::Message(_) | Event::Error(_) => {}
             }
         }
     }
@@ -257,7 +257,7 @@ impl Trace {
     /// The process runs another program now.
     fn replaced(&self) {
         self.host.target_is_gone();
-        self.delivery.end(End::Replaced);
+        self.delivery.end(EndReason::Replaced);
     }
 
     /// How the program said it would end.
@@ -273,7 +273,7 @@ impl Trace {
         if self.is_executing() {
             self.replaced();
         }
-        self.delivery.end(End::Process(ending));
+        self.delivery.end(ending.into());
         self.delivery.finish(settings, signals);
     }
 
@@ -294,7 +294,7 @@ impl Trace {
         let _ = self.arena.go_on(deadline);
         let removed = removed.and(serving.wait(deadline).map(drop).map_err(Into::into));
         let removed = removed.and(self.host.detach_gum(deadline).map_err(Into::into));
-        self.delivery.end(End::Detached);
+        self.delivery.end(EndReason::Detached);
         self.delivery.finish(settings, signals);
         // ORDERING: whoever still waits for room in a ring sees it sooner or later.
         self.arena.control().recording.store(0, Ordering::Relaxed);

@@ -7,12 +7,11 @@ use codec::{
 };
 
 use super::{
+    Counts, Functions,
     clock::Clock,
-    counts::Counts,
     creations::Creation,
-    functions::Functions,
     queues::Queues,
-    thread::{TracedThread, text},
+    threads::{TracedThread, text},
 };
 use crate::{
     shared::{Kind, MAX_KEYS, RUNTIME_FUNCTIONS, Record, SKIP, parse},
@@ -77,23 +76,7 @@ impl Ring {
     /// Makes events of the records at the start of these words. Stops at one that is not all there, and at the ring's
     /// end.
     pub(super) fn take(&mut self, words: &[u64], context: &mut DrainContext<'_>) -> Taken {
-        let mut taken = Taken::default();
-        while let Some(rest) = words.get(taken.words..)
-            && rest.first().is_some_and(|first| *first != SKIP)
-        {
-            match parse(rest) {
-                Ok(Some((record, length))) if self.record(&record, context) => {
-                    taken.words += length;
-                    taken.records += 1;
-                }
-                Ok(None) => break,
-                Ok(Some(_)) | Err(_) => {
-                    taken.is_damaged = true;
-                    break;
-                }
-            }
-        }
-        taken
+        each_record(words, |record| self.record(record, context))
     }
 
     /// Takes a record. Whether it makes sense.
@@ -237,16 +220,8 @@ impl Ring {
 
     /// Counts the events at the start of these words as not kept, and takes nothing else of them.
     pub(super) fn give_up(&mut self, words: &[u64], context: &mut DrainContext<'_>) -> Taken {
-        let mut taken = Taken::default();
         let mut events = 0;
-        while let Some(rest) = words.get(taken.words..)
-            && rest.first().is_some_and(|first| *first != SKIP)
-        {
-            let Ok(parsed) = parse(rest) else {
-                taken.is_damaged = true;
-                break;
-            };
-            let Some((record, length)) = parsed else { break };
+        let taken = each_record(words, |record| {
             match record.kind {
                 Kind::Call | Kind::Return | Kind::Exception | Kind::Runtime => events += 1,
                 Kind::Dropped => {
@@ -255,12 +230,34 @@ impl Ring {
                 }
                 _ => {}
             }
-            taken.words += length;
-            taken.records += 1;
-        }
+            true
+        });
         self.drop_events(events, "not-sent", context);
         taken
     }
+}
+
+/// Passes on the records at the start of these words, up to one that is not all there or does not make sense, and at
+/// most to the ring's end.
+#[inline(always)]
+fn each_record(words: &[u64], mut each: impl FnMut(&Record<'_>) -> bool) -> Taken {
+    let mut taken = Taken::default();
+    while let Some(rest) = words.get(taken.words..)
+        && rest.first().is_some_and(|first| *first != SKIP)
+    {
+        match parse(rest) {
+            Ok(Some((record, length))) if each(&record) => {
+                taken.words += length;
+                taken.records += 1;
+            }
+            Ok(None) => break,
+            Ok(Some(_)) | Err(_) => {
+                taken.is_damaged = true;
+                break;
+            }
+        }
+    }
+    taken
 }
 
 impl DrainContext<'_> {

@@ -2,16 +2,16 @@
 
 use std::{
     collections::HashSet,
+    sync::atomic::Ordering,
     time::{Duration, Instant},
 };
 
-use codec::{ModuleId, SessionNs, StreamId, profile::Limit};
-
-use super::{
-    Drain,
-    ring::Ring,
-    thread::{TracedThread, text},
+use codec::{
+    ModuleId, SessionNs, StreamId,
+    profile::{Limit, Thread},
 };
+
+use super::{Drain, ring::Ring};
 use crate::ship::Shipper;
 
 /// How often is looked which threads are there, and how often when rings get scarce.
@@ -25,6 +25,45 @@ const NAMES_AT_ONCE: usize = 64;
 /// How many threads that have ended are remembered, since who created them may become known.
 const MOST_ENDED: usize = 16_384;
 
+/// What is known of a thread.
+#[derive(Debug, Clone)]
+pub(super) struct TracedThread {
+    pub(super) stream: StreamId,
+    pub(super) tid: u32,
+    /// The handle that pthread functions know it by.
+    pub(super) pthread: u64,
+    /// When it took its ring, by the counter.
+    pub(super) taken: u64,
+    pub(super) start: SessionNs,
+    pub(super) end: Option<SessionNs>,
+    pub(super) creator: Option<StreamId>,
+    pub(super) name: String,
+}
+
+impl TracedThread {
+    /// Tells the collector.
+    pub(super) fn tell(&self, shipper: &mut Shipper) {
+        let Self { stream, start, end, creator, .. } = *self;
+        shipper.option(Thread { stream, os_id: self.tid.into(), start, end, creator, name: &self.name }.into());
+    }
+
+    /// Gives it another name, as bytes that may be padded with zeros. Whether that is news.
+    pub(super) fn rename(&mut self, bytes: &[u8]) -> bool {
+        let name = text(bytes);
+        let news = name != self.name;
+        if news {
+            self.name = name;
+        }
+        news
+    }
+}
+
+/// Bytes up to the first zero, with what is not UTF-8 replaced.
+pub(super) fn text(bytes: &[u8]) -> String {
+    let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
+    String::from_utf8_lossy(bytes.get(..end).unwrap_or_default()).into_owned()
+}
+
 impl Drain {
     /// Finds rings that have been taken since the last time.
     pub(super) fn find_threads(&mut self, shipper: &mut Shipper) {
@@ -36,7 +75,7 @@ impl Drain {
         let mut new: Vec<_> = (0..used).filter(is_new).collect();
         // In the order in which they began: a handle may have been another thread's before.
         // ORDERING: written before the ring became live.
-        new.sort_by_key(|ring| self.arena.head(*ring).taken.load(std::sync::atomic::Ordering::Relaxed));
+        new.sort_by_key(|ring| self.arena.head(*ring).taken.load(Ordering::Relaxed));
         for ring in new {
             self.meet(ring, shipper);
         }
@@ -44,10 +83,13 @@ impl Drain {
 
     /// A thread has taken a ring.
     fn meet(&mut self, ring: usize, shipper: &mut Shipper) {
-        use std::sync::atomic::Ordering::Relaxed;
         let head = self.arena.head(ring);
         // ORDERING: written before the ring became live.
-        let (tid, pthread, taken) = (head.tid.load(Relaxed), head.pthread.load(Relaxed), head.taken.load(Relaxed));
+        let (tid, pthread, taken) = (
+            head.tid.load(Ordering::Relaxed),
+            head.pthread.load(Ordering::Relaxed),
+            head.taken.load(Ordering::Relaxed),
+        );
         let stream = StreamId(self.counts.threads as u32);
         let thread = TracedThread {
             stream,
@@ -56,7 +98,7 @@ impl Drain {
             taken,
             start: self.clock.at(taken),
             end: None,
-            creator: self.creations.take(pthread, taken),
+            creator: self.creations.creator(pthread, taken),
             name: text(&head.name()),
         };
         thread.tell(shipper);
@@ -110,28 +152,18 @@ impl Drain {
         }
     }
 
-    /// Joins threads to those that created them.
+    /// Joins threads to those that created them. A thread may have been taken for one of an earlier creation with the same
+    /// handle, or be gone already.
     pub(super) fn join_creators(&mut self, shipper: &mut Shipper) {
         for (handle, creation) in self.created.drain(..) {
-            self.all_creations.add(handle, creation);
             self.creations.add(handle, creation);
             let threads = self.rings.iter_mut().flatten().map(|ring| &mut ring.thread).chain(&mut self.ended);
-            let made = |thread: &&mut TracedThread| {
-                thread.pthread == handle && thread.creator.is_none() && thread.taken >= creation.entered
-            };
-            let Some(thread) = threads.filter(made).min_by_key(|thread| thread.taken) else { continue };
-            thread.creator = self.creations.take(handle, thread.taken);
-            thread.tell(shipper);
-        }
-    }
-
-    /// Everything is known: tells the creators of threads that were not known, or taken for others.
-    pub(super) fn settle_creators(&mut self, shipper: &mut Shipper) {
-        for thread in &mut self.ended {
-            let creator = self.all_creations.creator(thread.pthread, thread.taken);
-            if creator.is_some() && creator != thread.creator {
-                thread.creator = creator;
-                thread.tell(shipper);
+            for thread in threads.filter(|thread| thread.pthread == handle) {
+                let creator = self.creations.creator(handle, thread.taken);
+                if creator.is_some() && creator != thread.creator {
+                    thread.creator = creator;
+                    thread.tell(shipper);
+                }
             }
         }
     }
@@ -142,9 +174,9 @@ impl Drain {
         let head = self.arena.head(ring);
         // ORDERING: nobody writes them any more.
         let (dropped, too_deep, interrupted) = (
-            head.dropped.load(std::sync::atomic::Ordering::Acquire),
-            head.too_deep.load(std::sync::atomic::Ordering::Relaxed),
-            head.interrupted.load(std::sync::atomic::Ordering::Relaxed),
+            head.dropped.load(Ordering::Acquire),
+            head.too_deep.load(Ordering::Relaxed),
+            head.interrupted.load(Ordering::Relaxed),
         );
         self.with_context(shipper, |context| gone.drop_tail(dropped, context));
         self.counts.too_deep = self.counts.too_deep.saturating_add(too_deep);
@@ -161,8 +193,8 @@ impl Drain {
     /// Tells what could not be recorded.
     pub(super) fn tell_limits(&self, shipper: &mut Shipper) {
         // ORDERING: counts of their own.
-        let without = self.arena.control().threads_without_ring.load(std::sync::atomic::Ordering::Relaxed);
-        let unwatched = self.arena.control().unwatchable.load(std::sync::atomic::Ordering::Relaxed);
+        let without = self.arena.control().threads_without_ring.load(Ordering::Relaxed);
+        let unwatched = self.arena.control().unwatchable.load(Ordering::Relaxed);
         let bytes =
             format!("{} bytes of rings were no records; events in them are not counted", self.counts.damaged_bytes);
         let limit = |count, reason, detail| Limit { module: ModuleId(0), count, reason, detail };

@@ -1,13 +1,13 @@
 //! Where the memory of a process differs from the file that it was loaded from.
 
-use super::{code::Marks, image::Image, memory::Memory};
+use super::{Memory, code::Marks, image::Image};
 
 const CHUNK: usize = 256 * 1024;
 const PAGE: usize = 4096;
 const BLOCK: usize = 64;
 
 /// Marks every byte of code that differs from the file or cannot be read.
-pub(super) fn differences<'a>(image: &'a Image, memory: &dyn Memory) -> Marks<'a> {
+pub(super) fn differences<'a>(image: &'a Image, memory: Memory<'_>) -> Marks<'a> {
     let mut marks = Marks::new(image.code());
     let mut buffer = vec![0; CHUNK];
     for section in image.code().sections() {
@@ -16,7 +16,7 @@ pub(super) fn differences<'a>(image: &'a Image, memory: &dyn Memory) -> Marks<'a
             for (index, file) in file.chunks(size).enumerate() {
                 let at = from + index * size;
                 let loaded = &mut buffer[..file.len()];
-                if !memory.read(section.address + at as u64, loaded) {
+                if !memory(section.address + at as u64, loaded) {
                     retry(at, file);
                     continue;
                 }

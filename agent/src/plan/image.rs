@@ -42,24 +42,17 @@ pub(super) struct SymbolTable {
 
 /// Why a file is no image that can be planned.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs)] // the messages say what the fields are
 pub enum ImageError {
     /// It cannot be read.
     #[error("cannot read {}: {source}", path.display())]
-    Read {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        source: std::io::Error,
-    },
+    Read { path: PathBuf, source: std::io::Error },
     /// It is something else.
     #[error("not an ELF file: it does not start with 7f 45 4c 46")]
     NotElf,
     /// It is for another processor.
     #[error("made for {name}, but only x86_64 can be traced")]
-    Machine {
-        /// The processor.
-        name: String,
-    },
+    Machine { name: String },
     /// It is a 32-bit program.
     #[error("a 32-bit program, but only 64-bit ones can be traced")]
     Bits32,
@@ -68,14 +61,7 @@ pub enum ImageError {
     Type(u16),
     /// It ends early.
     #[error("the file is cut off: {what} ends at byte {end}, but the file has {size}")]
-    Truncated {
-        /// What is not whole.
-        what: &'static str,
-        /// Where it should end.
-        end: u64,
-        /// The size of the file.
-        size: u64,
-    },
+    Truncated { what: &'static str, end: u64, size: u64 },
     /// Its headers contradict themselves.
     #[error("a damaged ELF file: {0}")]
     Malformed(&'static str),

@@ -3,8 +3,8 @@
 use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic};
 
 use super::{
+    Reason,
     code::{Marks, Section},
-    reason::Reason,
     trampoline::{Trampoline, can_move},
 };
 

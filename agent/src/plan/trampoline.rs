@@ -2,7 +2,7 @@
 
 use iced_x86::{Code as Op, ConstantOffsets, Encoder, FlowControl, Instruction, OpKind, Register};
 
-use super::reason::Reason;
+use super::Reason;
 
 /// A copy of the covered instructions of a function that ends with a jump back behind them.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -43,13 +43,11 @@ pub struct Control {
     pub threads_without_ring: AtomicU32,
     /// What the program said its exit code is, plus 1; 0 while it has not.
     pub exit_code: AtomicU64,
-    /// Returns whose real address was found only outside the thread's own shadow stack.
-    pub recovered: AtomicU64,
     /// How often a function was given to a runtime to be called that could not be watched.
     pub unwatchable: AtomicU64,
     /// 1 while a thread asks the system to run another program in this process. Where it stays so, that was done.
     pub executing: AtomicU64,
-    _pad_notes: [u64; 2],
+    _pad_notes: [u64; 3],
     /// Where a thread of the target waits for the outside.
     pub mailbox: Mailbox,
 }
@@ -60,8 +58,8 @@ pub struct Control {
 pub struct Mailbox {
     /// The thread whose turn it is; 0 for nobody.
     pub owner: AtomicU32,
-    /// A [`Mail`], and what both sides wait on.
-    pub mail: AtomicU32,
+    /// A [`Turn`], and what both sides wait on.
+    pub turn: AtomicU32,
     /// What the thread tells: 0 that it is ready for hooks to be installed, 1 that a module was loaded, 2 unloaded.
     pub subject: AtomicU32,
     /// Which [`Command`] the outside gives.
@@ -77,13 +75,13 @@ pub struct Mailbox {
 /// Whose turn it is in the mailbox.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
-pub enum Mail {
+pub enum Turn {
     /// Nobody's.
-    Empty = 0,
-    /// The outside's: a thread tells something, or has done what it was told.
-    Told = 1,
-    /// The thread's: it is to do something.
-    Asked = 2,
+    Nobody = 0,
+    /// The outside's: a thread requests something, or has done what it was told.
+    Outside = 1,
+    /// The thread's: it has a command to execute.
+    Target = 2,
 }
 
 /// What a thread in the mailbox is told to do.

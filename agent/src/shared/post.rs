@@ -8,7 +8,7 @@ use std::{
 
 use rustix::thread::futex;
 
-use super::{Arena, Command, Mail, Mailbox};
+use super::{Arena, Command, Mailbox, Turn};
 
 /// What a thread of the target tells, while it waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,7 +29,7 @@ impl Arena {
     pub fn request(&self) -> Option<MailboxRequest> {
         let mailbox = &self.control().mailbox;
         // ORDERING: pairs with the release of the thread: what it tells is there.
-        if mailbox.mail.load(Ordering::Acquire) != Mail::Told as u32 {
+        if mailbox.turn.load(Ordering::Acquire) != Turn::Outside as u32 {
             return None;
         }
         let module = mailbox.module.load(Ordering::Relaxed);
@@ -48,7 +48,7 @@ impl Arena {
             if told.is_some() || Instant::now() >= deadline {
                 return told;
             }
-            wait(&self.control().mailbox, Mail::Empty);
+            wait(&self.control().mailbox, Turn::Nobody);
         }
     }
 
@@ -56,21 +56,21 @@ impl Arena {
     pub fn ask(&self, command: Command, arguments: &[u64], deadline: Instant) -> io::Result<u64> {
         let mailbox = &self.control().mailbox;
         for (place, value) in mailbox.arguments.iter().zip(arguments) {
-            // ORDERING: made visible by the mail.
+            // ORDERING: made visible by the turn.
             place.store(*value, Ordering::Relaxed);
         }
         mailbox.command.store(command as u32, Ordering::Relaxed);
         self.heartbeat();
         // ORDERING: the command is there.
-        mailbox.mail.store(Mail::Asked as u32, Ordering::Release);
+        mailbox.turn.store(Turn::Target as u32, Ordering::Release);
         // Nobody may be waiting in the kernel, which is no error.
-        let _ = futex::wake(&mailbox.mail, futex::Flags::empty(), u32::MAX);
+        let _ = futex::wake(&mailbox.turn, futex::Flags::empty(), u32::MAX);
         // ORDERING: the answer is there.
-        while mailbox.mail.load(Ordering::Acquire) == Mail::Asked as u32 {
+        while mailbox.turn.load(Ordering::Acquire) == Turn::Target as u32 {
             if Instant::now() >= deadline {
                 return Err(io::Error::new(io::ErrorKind::TimedOut, "the target does not answer"));
             }
-            wait(mailbox, Mail::Asked);
+            wait(mailbox, Turn::Target);
             self.heartbeat();
         }
         Ok(mailbox.answer.load(Ordering::Relaxed))
@@ -89,8 +89,8 @@ impl Arena {
 }
 
 /// Waits as long as it is somebody's turn, for a moment.
-fn wait(mailbox: &Mailbox, turn: Mail) {
+fn wait(mailbox: &Mailbox, turn: Turn) {
     let time = rustix::time::Timespec { tv_sec: 0, tv_nsec: GLANCE.as_nanos() as i64 };
     // Woken, interrupted, or too late: the caller looks again in any case.
-    let _ = futex::wait(&mailbox.mail, futex::Flags::empty(), turn as u32, Some(&time));
+    let _ = futex::wait(&mailbox.turn, futex::Flags::empty(), turn as u32, Some(&time));
 }

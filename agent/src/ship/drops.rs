@@ -55,17 +55,13 @@ impl Drops {
         self.last.clear();
         let ranges = std::mem::take(&mut self.ranges);
         let mut told = Vec::new();
-        let mut rest = ranges.as_slice();
-        while !rest.is_empty() {
-            let fitting = List::fitting(rest, datagram_bytes.saturating_sub(HEAD_BYTES)).max(1);
-            let (part, behind) = rest.split_at(fitting);
+        for part in List::parts(&ranges, datagram_bytes.saturating_sub(HEAD_BYTES)) {
             let mut packet = Vec::new();
             // Reasons are short words, so that nothing here can be too large.
             if ProfileOption::from(DropsOption { drops: part.into() }).encode(&mut packet).is_ok() {
                 let end = |drop: &Dropped<'_>| (drop.stream, Position(drop.first.0.saturating_add(drop.count)));
                 told.push((packet, part.iter().map(end).collect()));
             }
-            rest = behind;
         }
         told
     }

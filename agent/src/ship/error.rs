@@ -9,47 +9,26 @@ use super::Transport;
 /// Why a collector cannot be reached. Each is one line that can be shown as it is.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
+#[allow(missing_docs)] // the messages say what the fields are
 pub enum ShipError {
     /// There is nowhere to send to.
     #[error("there is no address to send to")]
     NoAddress,
     /// Somebody said that nobody is there.
     #[error("nobody listens at {to} for {transport}: is a collector running there?")]
-    Refused {
-        /// The address.
-        to: SocketAddr,
-        /// What was tried.
-        transport: Transport,
-    },
+    Refused { to: SocketAddr, transport: Transport },
     /// Datagrams are sent and nothing comes back.
     #[error(
         "no answer from {to} over UDP within {patience:?}: is `collector --listen` running there, and is UDP let \
          through?"
     )]
-    NoAnswer {
-        /// The address.
-        to: SocketAddr,
-        /// How long was waited.
-        patience: Duration,
-    },
+    NoAnswer { to: SocketAddr, patience: Duration },
     /// A connection was made, and nothing comes back.
     #[error("{to} takes connections but did not answer within {patience:?}: is it a collector?")]
-    Silent {
-        /// The address.
-        to: SocketAddr,
-        /// How long was waited.
-        patience: Duration,
-    },
+    Silent { to: SocketAddr, patience: Duration },
     /// The address cannot be reached.
     #[error("cannot reach {to} over {transport}: {source}")]
-    Unreachable {
-        /// The address.
-        to: SocketAddr,
-        /// What was tried.
-        transport: Transport,
-        /// What the system said.
-        source: io::Error,
-    },
+    Unreachable { to: SocketAddr, transport: Transport, source: io::Error },
     /// The session cannot be described.
     #[error("cannot say who is traced: {0}")]
     Session(#[from] EncodeError),

@@ -1,7 +1,6 @@
 //! Modules, their functions, and what could not be captured, cut to size.
 
 use codec::{
-    ModuleId, SessionNs,
     heph::{Encode, List},
     profile::{FunctionName, FunctionTableHasher, Functions, Limit, Limits, Module, ProfileOption},
 };
@@ -24,67 +23,33 @@ const MOST_BUILD_ID_BYTES: usize = 64;
 const HEAD_BYTES: usize = 32;
 const FUNCTION_BYTES: usize = 10;
 
-/// A module that was loaded.
-#[derive(Debug, Clone, Copy)]
-pub struct Loaded<'a> {
-    /// Its id.
-    pub id: ModuleId,
-    /// The address it is loaded at.
-    pub base: u64,
-    /// How many bytes of address space it takes.
-    pub size: u64,
-    /// When it was loaded, or first seen.
-    pub loaded: SessionNs,
-    /// When it was unloaded, if it has been.
-    pub unloaded: Option<SessionNs>,
-    /// The build id from its file, possibly empty.
-    pub build_id: &'a [u8],
-    /// The path of its file.
-    pub path: &'a str,
-    /// Its function table, by index: offset from the base, and name.
-    pub functions: &'a [FunctionName<'a>],
-}
-
 impl Shipper {
-    /// Tells of a module and its functions. To be told again, with all of its functions, when it was unloaded: what is
-    /// the same as before is not sent again.
+    /// Tells of a module and its functions, by index. To be told again, with all of its functions, when it was unloaded:
+    /// what is the same as before is not sent again.
     ///
-    /// A name that does not fit a datagram, or has more than 4 KiB, is cut and ends in `…`. The table's hash is that of
-    /// the names as they are told.
-    pub fn module(&mut self, module: &Loaded<'_>) {
+    /// A name that does not fit a datagram, or has more than 4 KiB, is cut and ends in `…`. How many functions there are
+    /// and the table's hash, that of the names as they are told, are filled in here.
+    pub fn module(&mut self, module: &Module<'_>, functions: &[FunctionName<'_>]) {
         let datagram_bytes = self.datagram_bytes();
         // The mark at the end of a name that was cut has three bytes of its own.
         let most = MOST_NAME_BYTES.min(datagram_bytes.saturating_sub(HEAD_BYTES + FUNCTION_BYTES));
-        let short: Vec<_> = module.functions.iter().map(|function| shorten(function.name, most)).collect();
-        let names = module
-            .functions
-            .iter()
-            .zip(&short)
-            .map(|(function, short)| FunctionName { offset: function.offset, name: short });
-        let functions: Vec<_> = names.collect();
+        let short: Vec<_> = functions.iter().map(|function| shorten(function.name, most)).collect();
+        let named = functions.iter().zip(&short).map(|(function, name)| FunctionName { name, ..*function });
+        let functions: Vec<_> = named.collect();
         let mut hasher = FunctionTableHasher::new();
         functions.iter().for_each(|function| hasher.add(function.offset, function.name));
-        self.option(
-            Module {
-                id: module.id,
-                base: module.base,
-                size: module.size,
-                loaded: module.loaded,
-                unloaded: module.unloaded,
-                function_count: functions.len() as u32,
-                table_hash: hasher.finish(),
-                build_id: module.build_id.get(..MOST_BUILD_ID_BYTES).unwrap_or(module.build_id),
-                path: cut(module.path, MOST_PATH_BYTES),
-            }
-            .into(),
-        );
-        let (mut first_index, mut rest) = (0, functions.as_slice());
-        while !rest.is_empty() {
-            let fitting = List::fitting(rest, datagram_bytes.saturating_sub(HEAD_BYTES)).max(1);
-            let (part, behind) = rest.split_at(fitting);
+        let module = Module {
+            function_count: functions.len() as u32,
+            table_hash: hasher.finish(),
+            build_id: module.build_id.get(..MOST_BUILD_ID_BYTES).unwrap_or(module.build_id),
+            path: cut(module.path, MOST_PATH_BYTES),
+            ..*module
+        };
+        self.option(module.into());
+        let mut first_index = 0;
+        for part in List::parts(&functions, datagram_bytes.saturating_sub(HEAD_BYTES)) {
             self.option(Functions { module: module.id, first_index, functions: part.into() }.into());
             first_index += part.len() as u32;
-            rest = behind;
         }
     }
 
@@ -96,14 +61,10 @@ impl Shipper {
             ..*limit
         });
         let limits: Vec<_> = short.collect();
-        let mut rest = limits.as_slice();
-        while !rest.is_empty() {
-            let fitting = List::fitting(rest, self.datagram_bytes().saturating_sub(HEAD_BYTES)).max(1);
-            let (part, behind) = rest.split_at(fitting);
+        for part in List::parts(&limits, self.datagram_bytes().saturating_sub(HEAD_BYTES)) {
             let option = ProfileOption::from(Limits { limits: part.into() });
             debug_assert!(option.encoded_len().is_ok(), "every limit fits");
             self.option(option);
-            rest = behind;
         }
     }
 }

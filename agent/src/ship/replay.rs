@@ -5,7 +5,6 @@
 //! segments, so that an acknowledgement removes them from the front, and what the collector asks for again is a slice.
 
 mod parcel;
-mod pool;
 
 use std::collections::VecDeque;
 
@@ -15,10 +14,7 @@ use codec::{
     profile::{Message, Range, RunEncoder, RunEvent, StreamPosition},
 };
 
-use self::{
-    parcel::{Parcel, Segment},
-    pool::Pool,
-};
+use self::parcel::{Parcel, Pool, Segment};
 
 /// Streams, and the parcels with their events.
 #[derive(Debug)]

@@ -5,11 +5,11 @@ use std::{net::UdpSocket, time::Duration};
 use codec::{
     EventKind, FunctionId, ModuleId, Position, SessionNs, StreamId, SubstreamId,
     heph::Encode,
-    profile::{EndReason, FunctionName, Limit, Nack, ProfileOption, Range, RunEvent, Thread},
+    profile::{EndReason, FunctionName, Limit, Module, Nack, ProfileOption, Range, RunEvent, Thread},
 };
 
 use super::{
-    Loaded, Settings, ShipError, Shipper, Transport, Wire,
+    Settings, ShipError, Shipper, Transport, Wire,
     fake::{Fake, SESSION, WIRES},
 };
 
@@ -321,17 +321,18 @@ fn modules_and_limits_are_cut_to_size() {
     let names: Vec<_> = (0..500).map(|number| "long_é".repeat(number % 300)).collect();
     let functions = names.iter().zip(0..).map(|(name, offset)| FunctionName { offset, name });
     let functions: Vec<_> = functions.collect();
-    let module = Loaded {
+    let module = Module {
         id: ModuleId(3),
         base: 1,
         size: 2,
         loaded: SessionNs(3),
         unloaded: None,
+        function_count: 0,
+        table_hash: 0,
         build_id: &[7; 200],
         path: &"/x".repeat(5_000),
-        functions: &functions,
     };
-    shipper.module(&module);
+    shipper.module(&module, &functions);
     let limit = |detail| Limit { module: ModuleId(3), count: 1, reason: "too-short", detail };
     let details: Vec<_> = (0..100).map(|number| format!("{number}").repeat(100)).collect();
     shipper.limits(&details.iter().map(|detail| limit(detail)).collect::<Vec<_>>());
@@ -341,7 +342,7 @@ fn modules_and_limits_are_cut_to_size() {
     assert!(parts.len() > 100);
     assert!(fake.got.options.values().any(|part| part.contains('…')));
     // The same once more is not told again, but for what changed.
-    shipper.module(&Loaded { unloaded: Some(SessionNs(9)), ..module });
+    shipper.module(&Module { unloaded: Some(SessionNs(9)), ..module }, &functions);
     fake.settle(&mut shipper);
     let again = fake.got.order[sent as usize..].iter().filter(|name| **name != "progress").copied();
     assert_eq!(again.collect::<Vec<_>>(), ["module"]);

@@ -54,12 +54,8 @@ pub(super) unsafe extern "C" fn spoor_gum_enter(context: *mut Context) {
         let real = unsafe { *(slot as *const usize) };
         let time = tsc::now();
         let entry = Entry::new(slot, real, header + FROM_HEADER, time, false);
-        let depth = slow::entries(thread);
+        let depth = thread.entry_count();
         slow::call(thread, &entry, captured.arguments, captured.frame_pointer, depth);
     }
     thread.busy = 0;
 }
-
-/// Called by Gum when such a function is left: nothing is done, see above.
-#[unsafe(no_mangle)]
-pub(super) extern "C" fn spoor_gum_leave(_context: *mut Context) {}

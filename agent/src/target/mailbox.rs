@@ -3,7 +3,7 @@
 use core::sync::atomic::{AtomicU32, Ordering};
 
 use super::{sys, thread, watch::landmark};
-use crate::shared::{Command, Control, Mail, Mailbox};
+use crate::shared::{Command, Control, Mailbox, Turn};
 
 /// How long one wait lasts before the thread looks whether anybody is there.
 const GLANCE_MILLISECONDS: u64 = 100;
@@ -27,13 +27,13 @@ pub(super) fn serve(control: &'static Control, subject: u32, module: u64) {
     mailbox.subject.store(subject, Ordering::Relaxed);
     mailbox.module.store(module, Ordering::Relaxed);
     loop {
-        say(mailbox, Mail::Told);
+        hand_over(mailbox, Turn::Outside);
         // ORDERING: pairs with the release of the outside: the command is there.
-        while mailbox.mail.load(Ordering::Acquire) != Mail::Asked as u32 {
-            sys::futex_wait(&mailbox.mail, Mail::Told as u32, GLANCE_MILLISECONDS);
+        while mailbox.turn.load(Ordering::Acquire) != Turn::Target as u32 {
+            sys::futex_wait(&mailbox.turn, Turn::Outside as u32, GLANCE_MILLISECONDS);
             // Before the program has started, it has nothing better to do than to wait; the outside ends that.
             if subject != 0 && !patience.lasts() {
-                say(mailbox, Mail::Empty);
+                hand_over(mailbox, Turn::Nobody);
                 mailbox.owner.store(0, Ordering::Release);
                 return;
             }
@@ -57,15 +57,15 @@ pub(super) fn serve(control: &'static Control, subject: u32, module: u64) {
         };
         mailbox.answer.store(answer as u64, Ordering::Relaxed);
     }
-    say(mailbox, Mail::Empty);
+    hand_over(mailbox, Turn::Nobody);
     // ORDERING: the next owner finds the mailbox empty.
     mailbox.owner.store(0, Ordering::Release);
 }
 
-fn say(mailbox: &Mailbox, mail: Mail) {
+fn hand_over(mailbox: &Mailbox, turn: Turn) {
     // ORDERING: what it is about was written before.
-    mailbox.mail.store(mail as u32, Ordering::Release);
-    sys::futex_wake(&mailbox.mail);
+    mailbox.turn.store(turn as u32, Ordering::Release);
+    sys::futex_wake(&mailbox.turn);
 }
 
 /// Maps memory for stubs. The outside writes to it, the program only runs it.

@@ -130,8 +130,19 @@ impl Shadow {
         self.top == self.base
     }
 
+    /// The entries, from the youngest one, which is `top`, to the oldest.
+    ///
+    /// # Safety
+    ///
+    /// Entries above the base up to there are initialised.
+    pub(super) unsafe fn entries(base: *mut Entry, top: *mut Entry) -> impl Iterator<Item = Entry> {
+        let count = (top as usize).saturating_sub(base as usize) / size_of::<Entry>();
+        // SAFETY: promised by the caller.
+        (0..count).map(move |place| unsafe { *top.wrapping_sub(place) })
+    }
+
     /// Makes it the shadow of a stack that lies there, with nothing on it. Whether there was memory for that.
-    pub(super) fn shade(&mut self, low: usize, high: usize, most_depth: usize) -> bool {
+    pub(super) fn assign(&mut self, low: usize, high: usize, most_depth: usize) -> bool {
         // No two return addresses are closer than sixteen bytes: one would be the other's.
         let wanted = ((high - low) / 16).clamp(LEAST_ENTRIES, MOST_ENTRIES);
         if self.entries < wanted {

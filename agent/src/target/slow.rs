@@ -90,7 +90,7 @@ fn record_entry(thread: &mut Thread, entered: &mut Entered, slot: usize, kind: u
         too_deep.store(too_deep.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
         return false;
     }
-    let depth = if hooked { thread.depth() } else { entries(thread) };
+    let depth = if hooked { thread.depth() } else { thread.entry_count() };
     call(thread, &entry, arguments, entered.rbp, depth);
     if entry.header().watch() != 0 || thread.awaiting_routine > 0 || thread.notes.is_seeking() {
         watch::entered(thread, arguments, &entry, before);
@@ -126,20 +126,11 @@ fn window(thread: &mut Thread, entry: &Entry, into: &mut [u64]) -> usize {
     if let Some(first) = into.first_mut().filter(|_| words > 0) {
         *first = entry.real as u64;
     }
-    let mut older = thread.top;
-    while older > thread.base {
-        // SAFETY: entries above the base are initialised.
-        let this = unsafe { &*older };
-        let Some(place) = into[..words].get_mut(this.slot().wrapping_sub(slot) / 8) else { break };
-        *place = this.real as u64;
-        older = older.wrapping_sub(1);
+    for older in thread.entries() {
+        let Some(place) = into[..words].get_mut(older.slot().wrapping_sub(slot) / 8) else { break };
+        *place = older.real as u64;
     }
     words
-}
-
-/// How many functions are on the current shadow stack.
-pub(super) fn entries(thread: &Thread) -> u32 {
-    ((thread.top as usize - thread.base as usize) / size_of::<Entry>()) as u32
 }
 
 /// Called by leave, with what it saved.
@@ -167,15 +158,12 @@ pub(super) extern "C" fn leave(left: &mut Left) {
 /// a function takes its arguments off the stack, as Swift's asynchronous functions do: then it is a little further down.
 fn returned_from(thread: &Thread, slot: usize) -> usize {
     const MOST_ARGUMENTS: usize = 256;
-    let (mut at, mut nearest) = (thread.top, None);
-    while at > thread.base {
-        // SAFETY: entries above the base are initialised.
-        let entry = unsafe { &*at };
+    let mut nearest = None;
+    for entry in thread.entries() {
         if entry.slot() >= slot {
             return if entry.slot() == slot { slot } else { nearest.unwrap_or(slot) };
         }
         nearest = Some(entry.slot()).filter(|below| slot - below <= MOST_ARGUMENTS);
-        at = at.wrapping_sub(1);
     }
     nearest.unwrap_or(slot)
 }
@@ -192,9 +180,8 @@ fn return_(thread: &mut Thread, entry: &Entry, left: &Left, slot: usize) {
     let function = function(entry.header());
     if thread.writer().detail {
         let word = header(Kind::Return, 8, depth, function);
-        let registers = [left.rax, left.rdx, entry.real as u64, left.rbp, slot as u64 + 8];
-        let [rax, rdx, real, rbp, rsp] = registers;
-        thread.writer().event(&[time, word, entry.entered, rax, rdx, real, rbp, rsp]);
+        let (real, rsp) = (entry.real as u64, slot as u64 + 8);
+        thread.writer().event(&[time, word, entry.entered, left.rax, left.rdx, real, left.rbp, rsp]);
     } else {
         thread.writer().event(&[time, header(Kind::Return, 3, depth, function), entry.entered]);
     }

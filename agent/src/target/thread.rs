@@ -42,7 +42,7 @@ pub(super) struct Thread {
     pub(super) count: usize,
     /// Whether there are more stacks than can be told apart. Then what is on an unknown one is passed through.
     crowded: bool,
-    /// How many were ever lost_count.
+    /// How many return addresses were ever kept as lost.
     lost_count: usize,
     /// Which [`GENERATION`] its ring is of.
     generation: u32,
@@ -259,9 +259,20 @@ impl Thread {
         unsafe { &mut *ptr::from_mut(self).cast::<u8>().add(WRITER_AT).cast() }
     }
 
+    /// How many functions are on the current shadow stack.
+    pub(super) fn entry_count(&self) -> u32 {
+        ((self.top as usize - self.base as usize) / size_of::<Entry>()) as u32
+    }
+
     /// How deep the youngest entry is.
     pub(super) fn depth(&self) -> u32 {
-        ((self.top as usize - self.base as usize) / size_of::<Entry>()).saturating_sub(1) as u32
+        self.entry_count().saturating_sub(1)
+    }
+
+    /// The entries of the current shadow stack, from the youngest one to the oldest.
+    pub(super) fn entries(&self) -> impl Iterator<Item = Entry> + use<> {
+        // SAFETY: entries above the base up to the top are initialised.
+        unsafe { Shadow::entries(self.base, self.top) }
     }
 
     /// The youngest entry.

@@ -9,17 +9,13 @@ use super::{shadow::Entry, slow, thread::Thread};
 
 /// Puts the real return addresses into all slots of the current stack.
 pub(super) fn restore(thread: &mut Thread) {
-    let mut entry = thread.base.wrapping_add(1);
-    while entry <= thread.top {
-        // SAFETY: entries above the base up to the top are initialised.
-        let this = unsafe { &*entry };
+    for entry in thread.entries() {
         // SAFETY: the stack that the thread runs on is mapped above where it is.
         unsafe {
-            if this.is_armed() {
-                *(this.slot() as *mut usize) = this.real;
+            if entry.is_armed() {
+                *(entry.slot() as *mut usize) = entry.real;
             }
         }
-        entry = entry.wrapping_add(1);
     }
     thread.restored = true;
 }

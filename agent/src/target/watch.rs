@@ -136,14 +136,21 @@ fn note(thread: &mut Thread, watched: Watched, arguments: [u64; 6], entry: &Entr
     }
 }
 
-/// Records a runtime event.
-fn tell(thread: &mut Thread, watched: Watched, phase: EventKind, (start, end): (u64, u64), keys: &[(Key, u64)]) {
+/// Records a runtime event, with the keys that are there.
+fn tell<K: Copy + Into<Option<(Key, u64)>>>(
+    thread: &mut Thread,
+    watched: Watched,
+    phase: EventKind,
+    (start, end): (u64, u64),
+    keys: &[K],
+) {
     let mut record = [0_u64; 4 + MAX_KEYS];
     let mut numbers = [0xFF_u8; MAX_KEYS];
-    let count = keys.len().min(MAX_KEYS);
-    for (place, (key, value)) in keys.iter().take(count).enumerate() {
-        numbers[place] = *key as u8;
-        record[4 + place] = *value;
+    let mut count = 0;
+    for (key, value) in keys.iter().filter_map(|key| (*key).into()).take(MAX_KEYS) {
+        numbers[count] = key as u8;
+        record[4 + count] = value;
+        count += 1;
     }
     let word = header(Kind::Runtime, 4 + count, phase.number(), watched as u32);
     record[..4].copy_from_slice(&[end, word, start, u64::from_le_bytes(numbers)]);

@@ -8,12 +8,12 @@ mod hooking;
 mod programs;
 
 use std::{
-    env, fs,
+    fs,
     path::{Path, PathBuf},
 };
 
 use benches::{
-    agent,
+    Arguments, agent, fresh,
     ran::Ran,
     running::{Account, Running},
 };
@@ -21,16 +21,17 @@ use benches::{
 /// What is to be measured, and where.
 #[derive(Debug)]
 struct Settings {
-    words: Vec<String>,
     rounds: Option<usize>,
     folder: PathBuf,
 }
 
 fn main() {
-    let settings = Settings::read();
+    let arguments = Arguments::read();
+    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("agent-bench");
+    let settings = Settings { rounds: arguments.value("rounds="), folder };
     agent::prepare(Running::start_with(&["--sink", "heph:/dev/null"]).address);
     let measured = |name: &str, measure: fn(&Settings)| {
-        if settings.words.is_empty() || settings.words.iter().any(|word| name.contains(word.as_str())) {
+        if arguments.wants(name) {
             measure(&settings);
         }
     };
@@ -41,22 +42,9 @@ fn main() {
 }
 
 impl Settings {
-    fn read() -> Self {
-        // Cargo itself adds options.
-        let arguments: Vec<_> = env::args().skip(1).filter(|argument| !argument.starts_with('-')).collect();
-        let value = |key: &str| arguments.iter().find_map(|argument| argument.strip_prefix(key)?.parse::<f64>().ok());
-        Self {
-            rounds: value("rounds=").map(|rounds| rounds as usize),
-            folder: PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("agent-bench"),
-            words: arguments.into_iter().filter(|argument| !argument.contains('=')).collect(),
-        }
-    }
-
     /// The folder of this benchmark, with nothing in it.
     fn fresh(&self) -> &Path {
-        _ = fs::remove_dir_all(&self.folder);
-        fs::create_dir_all(&self.folder).expect("a folder");
-        &self.folder
+        fresh(&self.folder)
     }
 }
 

@@ -1,14 +1,13 @@
 //! The detail file: what was captured beside the events of the index.
 
 mod reader;
-mod writer;
 
 pub use reader::{DetailEvents, DetailReader};
-pub use writer::DetailWriter;
 
 use super::{
-    EDGE_BYTES, Origin,
+    AppendError, EDGE_BYTES, FileWriter, Origin,
     origin::{LITTLE_ENDIAN, VERSION},
+    writer::{MAX_EVENTS, Totals},
 };
 use crate::{
     ClockNs, EventKind, FunctionId, SubstreamId,
@@ -17,18 +16,14 @@ use crate::{
     profile::{MAX_STACK_WORDS, Registers},
 };
 
-/// The header of a detail file.
-pub const DETAIL_HEADER_LAYOUT: Layout = Layout { name: "detail header", fields: DetailHead::FIELDS };
-/// What every event of a detail file starts with.
-pub const DETAIL_EVENT_LAYOUT: Layout = Layout { name: "detail event", fields: DetailRecord::FIELDS };
-/// The payload of calls and returns; the stack follows.
-pub const DETAIL_FUNCTION_LAYOUT: Layout = Layout { name: "detail function", fields: FunctionRecord::FIELDS };
-/// The payload of keys; the attributes follow.
-pub const DETAIL_KEYS_LAYOUT: Layout = Layout { name: "detail keys", fields: KeysRecord::FIELDS };
-/// The payload of a context.
-pub const DETAIL_CONTEXT_LAYOUT: Layout = Layout { name: "detail context", fields: ContextRecord::FIELDS };
-/// The footer of a detail file.
-pub const DETAIL_FOOTER_LAYOUT: Layout = Layout { name: "detail footer", fields: DetailFoot::FIELDS };
+pub(super) const LAYOUTS: [Layout; 6] = [
+    Layout { name: "detail header", fields: DetailHead::FIELDS },
+    Layout { name: "detail event", fields: DetailRecord::FIELDS },
+    Layout { name: "detail function", fields: FunctionRecord::FIELDS },
+    Layout { name: "detail keys", fields: KeysRecord::FIELDS },
+    Layout { name: "detail context", fields: ContextRecord::FIELDS },
+    Layout { name: "detail footer", fields: DetailFoot::FIELDS },
+];
 
 /// The most bytes of stack that a detail event may have.
 pub const MAX_STACK_BYTES: usize = MAX_STACK_WORDS * 8;
@@ -59,9 +54,7 @@ record! { le;
         last_index: u64,
         reserved_too: u32,
     }
-}
 
-record! { le;
     struct DetailRecord[24] {
         length: u32,
         kind: u16,
@@ -70,9 +63,7 @@ record! { le;
         thread: u32,
         timestamp: u64,
     }
-}
 
-record! { le;
     struct FunctionRecord[100] {
         function: u64,
         registers: [u64; 8],
@@ -82,9 +73,7 @@ record! { le;
         stack_bytes: u16,
         reserved: u16,
     }
-}
 
-record! { le;
     struct KeysRecord[40] {
         function: u64,
         start: u64,
@@ -93,16 +82,12 @@ record! { le;
         attributes_bytes: u32,
         reserved: u32,
     }
-}
 
-record! { le;
     struct ContextRecord[16] {
         substream: u64,
         start: u64,
     }
-}
 
-record! { le;
     struct DetailFoot[64] {
         magic: [u8; 4],
         checksum: u32,
@@ -194,9 +179,9 @@ pub struct Context {
     pub start: ClockNs,
 }
 
-/// What the events of a file come to.
+/// What the events of a detail file come to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-struct Totals {
+pub struct DetailTotals {
     count: u64,
     bytes: u64,
     first_timestamp: u64,
@@ -205,7 +190,7 @@ struct Totals {
     last_index: u64,
 }
 
-impl Totals {
+impl DetailTotals {
     #[inline]
     fn add(&mut self, record: &DetailRecord) {
         if self.count == 0 {
@@ -219,6 +204,42 @@ impl Totals {
     }
 }
 
+impl Totals for DetailTotals {
+    fn header(origin: &Origin, totals: Option<&Self>) -> [u8; EDGE_BYTES] {
+        let totals = totals.copied().unwrap_or_default();
+        let head = DetailHead {
+            magic: HEADER_MAGIC,
+            endian: LITTLE_ENDIAN,
+            version: VERSION,
+            arch: origin.arch.into(),
+            os: origin.os.into(),
+            flags: 0,
+            thread: origin.thread,
+            reserved: 0,
+            events_offset: EDGE_BYTES as u64,
+            event_count: totals.count,
+            events_bytes: totals.bytes,
+            first_index: totals.first_index,
+            last_index: totals.last_index,
+            reserved_too: 0,
+        };
+        head.to_bytes()
+    }
+
+    fn footer(&self, checksum: u32) -> [u8; EDGE_BYTES] {
+        let foot = DetailFoot {
+            magic: FOOTER_MAGIC,
+            checksum,
+            event_count: self.count,
+            events_bytes: self.bytes,
+            first_timestamp: self.first_timestamp,
+            last_timestamp: self.last_timestamp,
+            reserved: [0; 24],
+        };
+        foot.to_bytes()
+    }
+}
+
 /// The longest that an event of this type can be.
 fn max_length(kind: u16) -> usize {
     const MAX_PACKET: usize = MAX_PACKET_BYTES as usize;
@@ -229,34 +250,117 @@ fn max_length(kind: u16) -> usize {
     }
 }
 
-/// The header of a file with these events; with none, that of a file that has just been started.
-fn header(origin: &Origin, totals: &Totals) -> DetailHead {
-    DetailHead {
-        magic: HEADER_MAGIC,
-        endian: LITTLE_ENDIAN,
-        version: VERSION,
-        arch: origin.arch.into(),
-        os: origin.os.into(),
-        flags: 0,
-        thread: origin.thread,
-        reserved: 0,
-        events_offset: EDGE_BYTES as u64,
-        event_count: totals.count,
-        events_bytes: totals.bytes,
-        first_index: totals.first_index,
-        last_index: totals.last_index,
-        reserved_too: 0,
-    }
-}
+/// Writes a detail file.
+pub type DetailWriter = FileWriter<DetailTotals>;
 
-fn footer(totals: &Totals, checksum: u32) -> DetailFoot {
-    DetailFoot {
-        magic: FOOTER_MAGIC,
-        checksum,
-        event_count: totals.count,
-        events_bytes: totals.bytes,
-        first_timestamp: totals.first_timestamp,
-        last_timestamp: totals.last_timestamp,
-        reserved: [0; 24],
+impl DetailWriter {
+    /// Appends an event and returns its position.
+    #[inline]
+    pub fn append(&mut self, event: &DetailEvent<'_>) -> Result<u32, AppendError> {
+        let full = AppendError::Full { limit: MAX_EVENTS };
+        let position = u32::try_from(self.totals.count).ok().filter(|&count| count < MAX_EVENTS).ok_or(full)?;
+        match &event.body {
+            DetailBody::Call(detail) => self.append_function(event, CALL, detail)?,
+            DetailBody::Return(detail) => self.append_function(event, RETURN, detail)?,
+            DetailBody::Keys(keys) => {
+                let bytes = keys.attributes.measure()?;
+                let record = KeysRecord {
+                    function: keys.function.0,
+                    start: keys.start.0,
+                    end: keys.end.0,
+                    substream: keys.substream.0,
+                    attributes_bytes: u32::try_from(bytes).unwrap_or(u32::MAX),
+                    reserved: 0,
+                };
+                self.append_record(event, KEYS, &record.to_bytes(), bytes)?;
+                keys.attributes.write(&mut self.pending);
+            }
+            DetailBody::Context(context) => {
+                let record = ContextRecord { substream: context.substream.0, start: context.start.0 };
+                self.append_record(event, CONTEXT, &record.to_bytes(), 0)?;
+            }
+            &DetailBody::Other { kind: kind @ (CALL | RETURN | KEYS | CONTEXT), .. } => {
+                return Err(AppendError::KnownType { kind });
+            }
+            DetailBody::Other { kind, payload } => self.append_record(event, *kind, payload, 0)?,
+        }
+        Ok(position)
+    }
+
+    #[inline]
+    fn append_function(
+        &mut self,
+        event: &DetailEvent<'_>,
+        kind: u16,
+        detail: &FunctionDetail<'_>,
+    ) -> Result<(), AppendError> {
+        let too_long = AppendError::TooLong { field: "stack", found: detail.stack.len(), limit: MAX_STACK_BYTES };
+        let stack_bytes = u16::try_from(detail.stack.len()).map_err(|_| too_long)?;
+        if usize::from(stack_bytes) > MAX_STACK_BYTES {
+            return Err(too_long);
+        }
+        let record = FunctionRecord {
+            function: detail.function.0,
+            registers: detail.registers.general,
+            return_address: detail.registers.return_address,
+            frame_pointer: detail.registers.frame_pointer,
+            stack_pointer: detail.registers.stack_pointer,
+            stack_bytes,
+            reserved: 0,
+        };
+        self.append_record(event, kind, &record.to_bytes(), detail.stack.len())?;
+        self.pending.extend_from_slice(detail.stack);
+        Ok(())
+    }
+
+    /// Appends what an event starts with. So many more bytes must follow.
+    #[inline]
+    fn append_record(
+        &mut self,
+        event: &DetailEvent<'_>,
+        kind: u16,
+        payload: &[u8],
+        more: usize,
+    ) -> Result<(), AppendError> {
+        let length = DetailRecord::LEN.saturating_add(payload.len()).saturating_add(more);
+        let limit = max_length(kind);
+        let too_long = AppendError::TooLong { field: "detail event", found: length, limit };
+        let record = DetailRecord {
+            length: u32::try_from(length).ok().filter(|_| length <= limit).ok_or(too_long)?,
+            kind,
+            flags: event.flags,
+            index: event.index,
+            thread: event.thread,
+            timestamp: event.timestamp.0,
+        };
+        self.pending.extend_from_slice(&record.to_bytes());
+        self.pending.extend_from_slice(payload);
+        self.totals.add(&record);
+        Ok(())
+    }
+
+    /// Appends events that stay together: all of them, or on an error none. Returns the position of the first.
+    pub(crate) fn append_all<'d>(
+        &mut self,
+        events: impl Iterator<Item = DetailEvent<'d>>,
+    ) -> Result<Option<u32>, AppendError> {
+        let (totals, bytes) = (self.totals, self.pending.len());
+        let mut first = None;
+        for event in events {
+            match self.append(&event) {
+                Ok(position) => _ = first.get_or_insert(position),
+                Err(error) => {
+                    self.totals = totals;
+                    self.pending.truncate(bytes);
+                    return Err(error);
+                }
+            }
+        }
+        Ok(first)
+    }
+
+    /// Whether it has no events.
+    pub fn is_empty(&self) -> bool {
+        self.totals.count == 0
     }
 }

@@ -1,24 +1,24 @@
 //! The index: every call, return and exception of one thread, 32 bytes each.
 
 mod reader;
-mod writer;
 
 pub use reader::{IndexEvents, IndexReader};
-pub use writer::IndexWriter;
 
-use super::Origin;
-use super::origin::{LITTLE_ENDIAN, VERSION};
+use super::{
+    AppendError, EDGE_BYTES, FileWriter, Origin,
+    origin::{LITTLE_ENDIAN, VERSION},
+    writer::{MAX_EVENTS, Totals},
+};
 use crate::{
     ClockNs, EventKind, FunctionId,
     layout::{Layout, record},
 };
 
-/// The header of an index file.
-pub const INDEX_HEADER_LAYOUT: Layout = Layout { name: "index header", fields: IndexHead::FIELDS };
-/// An event of an index file.
-pub const INDEX_EVENT_LAYOUT: Layout = Layout { name: "index event", fields: IndexRecord::FIELDS };
-/// The footer of an index file.
-pub const INDEX_FOOTER_LAYOUT: Layout = Layout { name: "index footer", fields: IndexFoot::FIELDS };
+pub(super) const LAYOUTS: [Layout; 3] = [
+    Layout { name: "index header", fields: IndexHead::FIELDS },
+    Layout { name: "index event", fields: IndexRecord::FIELDS },
+    Layout { name: "index footer", fields: IndexFoot::FIELDS },
+];
 
 const HEADER_MAGIC: [u8; 4] = *b"ATI2";
 const FOOTER_MAGIC: [u8; 4] = *b"2ITA";
@@ -44,9 +44,7 @@ record! { le;
         first_timestamp: u64,
         last_timestamp: u64,
     }
-}
 
-record! { le;
     struct IndexRecord[32] {
         timestamp: u64,
         function: u64,
@@ -55,9 +53,7 @@ record! { le;
         depth: u32,
         detail: u32,
     }
-}
 
-record! { le;
     struct IndexFoot[64] {
         magic: [u8; 4],
         checksum: u32,
@@ -125,16 +121,16 @@ impl IndexEvent {
     }
 }
 
-/// What the events of a file come to.
+/// What the events of an index file come to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-struct Totals {
+pub struct IndexTotals {
     count: u32,
     first_timestamp: u64,
     last_timestamp: u64,
     has_detail: bool,
 }
 
-impl Totals {
+impl IndexTotals {
     #[inline]
     fn add(&mut self, event: &IndexEvent) {
         if self.count == 0 {
@@ -150,37 +146,67 @@ impl Totals {
     }
 }
 
-/// The header of a file with these events; without them, that of a file that has just been started.
-fn header(origin: &Origin, totals: Option<&Totals>) -> IndexHead {
-    let footer_offset = totals.map(|totals| totals.events_bytes().saturating_add(super::EDGE_BYTES as u64));
-    let totals = totals.copied().unwrap_or_default();
-    IndexHead {
-        magic: HEADER_MAGIC,
-        endian: LITTLE_ENDIAN,
-        version: VERSION,
-        arch: origin.arch.into(),
-        os: origin.os.into(),
-        flags: if totals.has_detail { HAS_DETAIL } else { 0 },
-        thread: origin.thread,
-        clock: origin.clock.into(),
-        reserved: [0; 7],
-        event_bytes: EVENT_BYTES,
-        event_count: totals.count,
-        events_offset: super::EDGE_BYTES as u64,
-        footer_offset: footer_offset.unwrap_or(0),
-        first_timestamp: totals.first_timestamp,
-        last_timestamp: totals.last_timestamp,
+impl Totals for IndexTotals {
+    fn header(origin: &Origin, totals: Option<&Self>) -> [u8; EDGE_BYTES] {
+        let footer_offset = totals.map(|totals| totals.events_bytes().saturating_add(EDGE_BYTES as u64));
+        let totals = totals.copied().unwrap_or_default();
+        let head = IndexHead {
+            magic: HEADER_MAGIC,
+            endian: LITTLE_ENDIAN,
+            version: VERSION,
+            arch: origin.arch.into(),
+            os: origin.os.into(),
+            flags: if totals.has_detail { HAS_DETAIL } else { 0 },
+            thread: origin.thread,
+            clock: origin.clock.into(),
+            reserved: [0; 7],
+            event_bytes: EVENT_BYTES,
+            event_count: totals.count,
+            events_offset: EDGE_BYTES as u64,
+            footer_offset: footer_offset.unwrap_or(0),
+            first_timestamp: totals.first_timestamp,
+            last_timestamp: totals.last_timestamp,
+        };
+        head.to_bytes()
+    }
+
+    fn footer(&self, checksum: u32) -> [u8; EDGE_BYTES] {
+        let foot = IndexFoot {
+            magic: FOOTER_MAGIC,
+            checksum,
+            event_count: self.count.into(),
+            first_timestamp: self.first_timestamp,
+            last_timestamp: self.last_timestamp,
+            events_bytes: self.events_bytes(),
+            reserved: [0; 24],
+        };
+        foot.to_bytes()
     }
 }
 
-fn footer(totals: &Totals, checksum: u32) -> IndexFoot {
-    IndexFoot {
-        magic: FOOTER_MAGIC,
-        checksum,
-        event_count: totals.count.into(),
-        first_timestamp: totals.first_timestamp,
-        last_timestamp: totals.last_timestamp,
-        events_bytes: totals.events_bytes(),
-        reserved: [0; 24],
+/// Writes an index file.
+pub type IndexWriter = FileWriter<IndexTotals>;
+
+impl IndexWriter {
+    /// Appends an event and returns its sequence number.
+    #[inline(always)]
+    pub fn append(&mut self, event: &IndexEvent) -> Result<u32, AppendError> {
+        let sequence = self.totals.count;
+        if sequence == MAX_EVENTS || event.detail == Some(NO_DETAIL) {
+            return Err(AppendError::Full { limit: MAX_EVENTS });
+        }
+        self.pending.extend_from_slice(&event.to_record().to_bytes());
+        self.totals.add(event);
+        Ok(sequence)
+    }
+
+    /// How many events it has.
+    pub fn len(&self) -> u32 {
+        self.totals.count
+    }
+
+    /// Whether it has none.
+    pub fn is_empty(&self) -> bool {
+        self.totals.count == 0
     }
 }

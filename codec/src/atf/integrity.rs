@@ -2,7 +2,7 @@
 
 use thiserror::Error;
 
-use super::EDGE_BYTES;
+use super::{EDGE_BYTES, Origin, writer::Totals};
 use crate::heph::DecodeError;
 
 /// The state of a file.
@@ -22,13 +22,11 @@ pub enum Integrity {
 /// Why a file cannot be opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
+#[allow(missing_docs)] // the messages say what the fields are
 pub enum OpenError {
     /// It ends before its header does: its writer was stopped before the first event.
     #[error("the file has {found} bytes, its header takes {EDGE_BYTES}")]
-    Short {
-        /// The bytes there are.
-        found: usize,
-    },
+    Short { found: usize },
     /// Its header is not one.
     #[error(transparent)]
     Corrupt(#[from] Corrupt),
@@ -56,99 +54,47 @@ pub struct Corrupt {
 /// What can be wrong with a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
+#[allow(missing_docs)] // the messages say what the fields are
 pub enum Corruption {
     /// Not a file of this kind, or not a footer where there should be one.
     #[error("expected the magic \"{}\", found \"{}\"", .expected.escape_ascii(), .found.escape_ascii())]
-    Magic {
-        /// The magic of this kind.
-        expected: [u8; 4],
-        /// What is there.
-        found: [u8; 4],
-    },
+    Magic { expected: [u8; 4], found: [u8; 4] },
     /// Not little-endian.
     #[error("expected byte order 1 (little-endian), found {found}")]
-    Endian {
-        /// What is there.
-        found: u8,
-    },
+    Endian { found: u8 },
     /// Another version of the format.
     #[error("expected version 1, found {found}")]
-    Version {
-        /// What is there.
-        found: u8,
-    },
+    Version { found: u8 },
     /// Events that are not 32 bytes.
     #[error("expected events of 32 bytes, found {found}")]
-    EventSize {
-        /// What the header says.
-        found: u32,
-    },
+    EventSize { found: u32 },
     /// Events that do not start behind the header.
     #[error("expected the first event at byte 64, found {found}")]
-    EventsOffset {
-        /// What the header says.
-        found: u64,
-    },
+    EventsOffset { found: u64 },
     /// The file ends before the footer that its header promises.
     #[error("expected a footer of 64 bytes, found {found} bytes")]
-    FooterCut {
-        /// The bytes that are there.
-        found: u64,
-    },
+    FooterCut { found: u64 },
     /// Bytes behind the footer.
     #[error("expected the end of the file, found {found} more bytes")]
-    TrailingBytes {
-        /// How many.
-        found: u64,
-    },
+    TrailingBytes { found: u64 },
     /// A field of the header or footer does not agree with the events.
     #[error("{field}: expected {expected}, found {found}")]
-    Disagreement {
-        /// The field.
-        field: &'static str,
-        /// What the events say.
-        expected: u64,
-        /// What the field says.
-        found: u64,
-    },
+    Disagreement { field: &'static str, expected: u64, found: u64 },
     /// The events are not those that the checksum was made of.
     #[error("expected checksum {expected:08x}, the events have {found:08x}")]
-    Checksum {
-        /// The checksum in the footer.
-        expected: u32,
-        /// The checksum of the events.
-        found: u32,
-    },
+    Checksum { expected: u32, found: u32 },
     /// An event of a kind that does not exist.
     #[error("expected a kind from 1 to 3, found {found}")]
-    Kind {
-        /// What is there.
-        found: u32,
-    },
+    Kind { found: u32 },
     /// A detail event whose length does not fit.
     #[error("expected a length from 24 to {limit}, found {found}")]
-    Length {
-        /// The longest that it could be: by the bytes left, or by its type.
-        limit: u64,
-        /// The length it claims.
-        found: u32,
-    },
+    Length { limit: u64, found: u32 },
     /// A detail event that is too short for what it should hold.
     #[error("expected {needed} bytes of payload, found {found}")]
-    Payload {
-        /// The bytes that its type takes.
-        needed: u64,
-        /// The bytes it has.
-        found: u64,
-    },
+    Payload { needed: u64, found: u64 },
     /// A detail event with more stack than the format allows.
     #[error("expected at most {limit} bytes of stack, found {found}")]
-    Stack {
-        /// The most bytes allowed.
-        limit: u64,
-        /// The bytes it has.
-        found: u64,
-    },
+    Stack { limit: u64, found: u64 },
     /// A detail event whose attributes cannot be read.
     #[error("in attributes, {0}")]
     Attributes(DecodeError),
@@ -235,14 +181,11 @@ pub(crate) fn cut_checksum(tail: &[u8], magic: [u8; 4]) -> Option<u32> {
 }
 
 /// How much of a header has been completed, if it is what a writer leaves that is killed meanwhile: the first bytes
-/// of the `complete` one, and the rest as it was at the `start`. Where nothing or everything was written, it is whole.
-pub(crate) fn completion(
-    header: &[u8; EDGE_BYTES],
-    start: &[u8; EDGE_BYTES],
-    complete: &[u8; EDGE_BYTES],
-) -> Option<Completion> {
-    let written = header.iter().zip(complete).take_while(|(a, b)| a == b).count();
-    if header == start || header == complete {
+/// of the complete one, and the rest as it was at the start. Where nothing or everything was written, it is whole.
+pub(crate) fn completion<T: Totals>(header: &[u8; EDGE_BYTES], origin: &Origin, totals: &T) -> Option<Completion> {
+    let (start, complete) = (T::header(origin, None), T::header(origin, Some(totals)));
+    let written = header.iter().zip(&complete).take_while(|(a, b)| a == b).count();
+    if *header == start || *header == complete {
         return Some(Completion::Whole);
     }
     (header.get(written..) == start.get(written..)).then_some(Completion::Torn)

@@ -285,40 +285,21 @@ impl Manifest {
 /// What is wrong with a manifest.
 #[derive(Debug, Error)]
 #[non_exhaustive]
+#[allow(missing_docs)] // the messages say what the fields are
 pub enum ManifestError {
     /// Not JSON, or not a manifest. The message tells line and column.
     #[error("manifest.json: {0}")]
     Json(#[from] serde_json::Error),
     /// It ends before it starts.
     #[error("manifest.json: time_start_ns {start_ns} is after time_end_ns {end_ns}")]
-    Times {
-        /// The start.
-        start_ns: u64,
-        /// The end.
-        end_ns: u64,
-    },
+    Times { start_ns: u64, end_ns: u64 },
     /// Two threads would share a directory.
     #[error("manifest.json: thread {id} is there twice")]
-    ThreadTwice {
-        /// The thread.
-        id: u32,
-    },
+    ThreadTwice { id: u32 },
     /// What a thread produced is not what was written and what is missing.
     #[error("manifest.json: thread {id} produced {produced} events, but {written} written and {missing} missing")]
-    Accounting {
-        /// The thread.
-        id: u32,
-        /// The events it produced.
-        produced: u64,
-        /// The events in its index.
-        written: u64,
-        /// The events in its gaps.
-        missing: u64,
-    },
+    Accounting { id: u32, produced: u64, written: u64, missing: u64 },
     /// A gap in a thread that is not there.
     #[error("manifest.json: a gap is in thread {id}, which is not there")]
-    GapWithoutThread {
-        /// The thread.
-        id: u32,
-    },
+    GapWithoutThread { id: u32 },
 }

@@ -9,7 +9,7 @@ use thiserror::Error;
 
 use super::{
     AppendError, Corrupt, DetailBody, DetailEvent, DetailEvents, DetailReader, DetailWriter, IndexEvent, IndexReader,
-    IndexWriter, Origin, Repair, Sealed, section::MAX_EVENTS,
+    IndexWriter, Origin, Repair, Sealed, writer::MAX_EVENTS,
 };
 
 /// Writes the index and detail of one thread, and links them both ways.
@@ -137,14 +137,6 @@ impl<'a> ThreadReader<'a> {
         }
     }
 
-    /// The event that the detail at this position belongs to.
-    pub fn event_of(&self, position: u32) -> Option<Result<IndexEvent, Corrupt>> {
-        match self.detail.as_ref()?.get(position)? {
-            Ok(detail) => self.index.get(detail.index),
-            Err(corrupt) => Some(Err(corrupt)),
-        }
-    }
-
     /// Follows every link both ways.
     ///
     /// Where the index is unfinished, the details may have come further: they are flushed first.
@@ -228,23 +220,14 @@ impl<'a> Numbered<'a> {
 /// A link that leads to the wrong place, or what kept it from being followed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
+#[allow(missing_docs)] // the messages say what the fields are
 pub enum BrokenLink {
     /// An index event whose details are not where it says.
     #[error("index event {sequence}: its details are not at position {position}")]
-    Forward {
-        /// The index event.
-        sequence: u32,
-        /// Where it points.
-        position: u32,
-    },
+    Forward { sequence: u32, position: u32 },
     /// A detail event that the index event it names does not lead to.
     #[error("detail event {position}: index event {index} does not lead to it")]
-    Backward {
-        /// The position of the detail event.
-        position: u32,
-        /// The index event it names.
-        index: u32,
-    },
+    Backward { position: u32, index: u32 },
     /// The index cannot be read.
     #[error("index file: {0}")]
     Index(Corrupt),

@@ -1,6 +1,6 @@
 //! Sequences of values of one type, in a packet or about to be written to one.
 
-use std::{fmt, slice};
+use std::{fmt, iter, slice};
 
 use bytes::BufMut;
 
@@ -34,6 +34,16 @@ impl<'a, T: Wire<'a>> List<'a, T> {
             None => false,
         };
         values.iter().take(u16::MAX.into()).take_while(fits).count()
+    }
+
+    /// These values in order, in parts that each fit a list of at most `bytes`, or are one value that does not.
+    pub fn parts(values: &[T], bytes: usize) -> impl Iterator<Item = &[T]> {
+        let mut rest = values;
+        iter::from_fn(move || {
+            let (part, behind) = rest.split_at_checked(Self::fitting(rest, bytes).max(1))?;
+            rest = behind;
+            Some(part)
+        })
     }
 
     /// How many values there are.

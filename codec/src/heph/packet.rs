@@ -61,16 +61,6 @@ pub trait Encode {
     fn encode(&self, out: &mut impl BufMut) -> Result<usize, EncodeError>;
 }
 
-impl<T: Encode + ?Sized> Encode for &T {
-    fn encoded_len(&self) -> Result<usize, EncodeError> {
-        T::encoded_len(self)
-    }
-
-    fn encode(&self, out: &mut impl BufMut) -> Result<usize, EncodeError> {
-        T::encode(self, out)
-    }
-}
-
 /// The two kinds of packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {

@@ -151,7 +151,7 @@ macro_rules! number {
         }
     )+};
 }
-number!(u8, u16, u32, u64, i32, i64, f64);
+number!(u8, u16, u32, u64, u128, i32, i64, f64);
 
 /// Types that travel as another: `$type` as `$inner`, by the two conversions given.
 macro_rules! travels_as {
@@ -190,25 +190,10 @@ travels_as! {
     ModuleId as u32: ModuleId, |v| v.0;
     FunctionId as u64: FunctionId, |v| v.0;
     SessionNs as u64: SessionNs, |v| v.0;
+    SessionId as u128: |v| SessionId(v.to_be_bytes()), |v| u128::from_be_bytes(v.0);
     Arch as u8: Arch::from, u8::from;
     Os as u8: Os::from, u8::from;
     ClockKind as u8: ClockKind::from, u8::from;
-}
-
-impl<'a> Wire<'a> for SessionId {
-    const WIDTH: Option<usize> = Some(16);
-
-    fn read(reader: &mut Reader<'a>, field: &'static str) -> Result<Self, DecodeError> {
-        reader.array(field).map(Self)
-    }
-
-    fn measure(&self, _: &'static str) -> Result<usize, EncodeError> {
-        Ok(16)
-    }
-
-    fn write(&self, out: &mut impl BufMut) {
-        out.put_slice(&self.0);
-    }
 }
 
 impl<'a> Wire<'a> for &'a str {
@@ -294,11 +279,11 @@ pub(crate) fn write_length(length: usize, out: &mut impl BufMut) {
     out.put_u16(u16::try_from(length).unwrap_or(u16::MAX));
 }
 
-/// Declares a structure that travels as its fields, one after the other.
+/// Declares structures that travel as their fields, one after the other.
 macro_rules! wire_struct {
-    ($(#[$meta:meta])* pub struct $name:ident $(<$lt:lifetime>)? as $title:literal {
+    ($($(#[$meta:meta])* pub struct $name:ident $(<$lt:lifetime>)? as $title:literal {
         $($(#[$field_meta:meta])* pub $field:ident: $ty:ty,)+
-    }) => {
+    })+) => {$(
         $(#[$meta])*
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         pub struct $name $(<$lt>)? {
@@ -339,7 +324,7 @@ macro_rules! wire_struct {
                 $(self.$field.write(out);)+
             }
         }
-    };
+    )+};
 }
 pub(crate) use wire_struct;
 

@@ -1,11 +1,13 @@
 //! Function events: the calls and returns that a trace mostly consists of.
 
+use std::fmt;
+
 use bytes::BufMut;
 
 use crate::{
     EventKind, FunctionId,
     heph::{
-        Attribute, Attributes, Encode, EncodeError, Event, EventHead, List, Stamp, Value, check_room, event_size,
+        Attribute, Attributes, Encode, EncodeError, Event, EventHead, List, Stamp, Value, event_size,
         wire::{Reader, Wire},
         write_event,
     },
@@ -17,7 +19,7 @@ pub const MAX_STACK_WORDS: usize = 64;
 
 const FN: &str = "fn";
 const IP: &str = "ip";
-const DEPTH: &str = "depth";
+pub(super) const DEPTH: &str = "depth";
 const REGS: &str = "regs";
 const STACK: &str = "stack";
 const NAMES: &[&str] = &[FN, IP, DEPTH, REGS, STACK];
@@ -44,13 +46,13 @@ pub struct FunctionEvent<'a> {
 /// What was captured with a call or return: registers and stack.
 ///
 /// It borrows both, so that an event stays small until they are looked at.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 pub struct Detail<'a> {
     registers: RegisterWords<'a>,
     stack: List<'a, u64>,
 }
 
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 enum RegisterWords<'a> {
     /// Always as many words as there are registers.
     All(List<'a, u64>),
@@ -113,6 +115,12 @@ impl PartialEq for Detail<'_> {
 }
 
 impl Eq for Detail<'_> {}
+
+impl fmt::Debug for Detail<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Detail").field("registers", &self.registers()).field("stack", &self.stack).finish()
+    }
+}
 
 /// The registers of a call or return, in the order of ATF.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -299,9 +307,15 @@ impl FunctionEvent<'_> {
     }
 
     /// Writes the attributes that name the function and its depth.
+    #[inline]
     fn write_numbers(&self, out: &mut impl BufMut) {
-        let function = self.function.map(|id| id.0);
-        for (name, value) in [(FN, function), (IP, self.ip), (DEPTH, Some(self.depth.into()))] {
+        let depth = self.depth.into();
+        if let (Some(FunctionId(function)), None) = (self.function, self.ip) {
+            // In one piece whose length is known when this is compiled.
+            let record = FunctionRecord { fn_head: FN_HEAD, function, depth_head: DEPTH_HEAD, depth };
+            return out.put_slice(&record.to_bytes());
+        }
+        for (name, value) in [(FN, self.function.map(|id| id.0)), (IP, self.ip), (DEPTH, Some(depth))] {
             if let Some(value) = value {
                 Attribute { name, value: Value::U64(value) }.write(out);
             }
@@ -325,7 +339,7 @@ impl FunctionEvent<'_> {
 
 /// What stands before the values in the attributes of a function event: name and type.
 const FN_HEAD: [u8; 5] = *b"\0\x02fn\x01";
-const DEPTH_HEAD: [u8; 8] = *b"\0\x05depth\x01";
+pub(super) const DEPTH_HEAD: [u8; 8] = *b"\0\x05depth\x01";
 const REGS_HEAD: [u8; 7] = *b"\0\x04regs\x81";
 const STACK_HEAD: [u8; 8] = *b"\0\x05stack\x81";
 
@@ -339,24 +353,6 @@ record! { be;
     }
 }
 
-record! { be;
-    /// A call of a known function up to its depth, as it is written.
-    struct CallStart[75] {
-        head: [u8; 42],
-        description: [u8; 4],
-        record: [u8; 29],
-    }
-}
-
-record! { be;
-    /// A return of a known function up to its depth, as it is written.
-    struct ReturnStart[77] {
-        head: [u8; 42],
-        description: [u8; 6],
-        record: [u8; 29],
-    }
-}
-
 impl Encode for FunctionEvent<'_> {
     fn encoded_len(&self) -> Result<usize, EncodeError> {
         event_size(self.kind.description(), self.measure()?)
@@ -364,28 +360,9 @@ impl Encode for FunctionEvent<'_> {
 
     #[inline]
     fn encode(&self, out: &mut impl BufMut) -> Result<usize, EncodeError> {
-        let attributes = self.measure()?;
-        let description = self.kind.description();
-        let (EventKind::Call | EventKind::Return, Some(function), None) = (self.kind, self.function, self.ip) else {
-            return write_event(&self.stamp, description, attributes, out, |out| {
-                self.write_numbers(out);
-                self.write_rest(out);
-            });
-        };
-        let size = event_size(description, attributes)?;
-        let depth = self.depth.into();
-        let record = FunctionRecord { fn_head: FN_HEAD, function: function.0, depth_head: DEPTH_HEAD, depth };
-        let size_field = check_room(size, out)?;
-        let head = |length| EventHead::new(&self.stamp, size_field, length).to_bytes();
-        // In one piece whose length is known when this is compiled.
-        if self.kind == EventKind::Call {
-            let start = CallStart { head: head(4), description: *b"call", record: record.to_bytes() };
-            out.put_slice(&start.to_bytes());
-        } else {
-            let start = ReturnStart { head: head(6), description: *b"return", record: record.to_bytes() };
-            out.put_slice(&start.to_bytes());
-        }
-        self.write_rest(out);
-        Ok(size)
+        write_event(&self.stamp, self.kind.description(), self.measure()?, out, |out| {
+            self.write_numbers(out);
+            self.write_rest(out);
+        })
     }
 }

@@ -1,4 +1,4 @@
-//! The modules of the traced process and the functions in them.
+//! The modules of the traced process, the functions in them, and what could not be captured of them.
 
 use crate::{
     ModuleId, SessionNs,
@@ -27,9 +27,7 @@ wire_struct! {
         /// The path of its file.
         pub path: &'a str,
     }
-}
 
-wire_struct! {
     /// A part of a module's function table.
     pub struct Functions<'a> as "functions" {
         /// The module.
@@ -39,14 +37,30 @@ wire_struct! {
         /// The functions, in the order of their indices.
         pub functions: List<'a, FunctionName<'a>>,
     }
-}
 
-wire_struct! {
     /// A function in a module's table.
     pub struct FunctionName<'a> as "function" {
         /// Where it is, counted from the module's base.
         pub offset: u64,
         /// Its name as the symbol table has it, possibly empty.
         pub name: &'a str,
+    }
+
+    /// What could not be captured, and why. A later limit replaces one with the same module, reason and detail.
+    pub struct Limits<'a> as "limits" {
+        /// The limits.
+        pub limits: List<'a, Limit<'a>>,
+    }
+
+    /// One thing that could not be captured.
+    pub struct Limit<'a> as "limit" {
+        /// The module it concerns; 0 is the process as a whole.
+        pub module: ModuleId,
+        /// How many functions, threads or other things are affected.
+        pub count: u64,
+        /// Why, as a short constant word: `no-unwind-info`, `missing-symbol`.
+        pub reason: &'a str,
+        /// What exactly, possibly empty.
+        pub detail: &'a str,
     }
 }

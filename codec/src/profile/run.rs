@@ -11,7 +11,10 @@ pub use events::{RunEvent, RunEvents};
 
 use bytes::BufMut;
 
-use super::Registers;
+use super::{
+    Registers,
+    function::{DEPTH, DEPTH_HEAD},
+};
 use crate::{
     EventKind,
     heph::{Encode, EncodeError, Event, EventHead, Stamp, Value, check_room},
@@ -20,7 +23,6 @@ use crate::{
 
 /// The description of a run.
 pub(crate) const RUN: &str = "run";
-const DEPTH: &str = "depth";
 const EVENTS: &str = "events";
 
 /// The most words that a run can have: what an array can count.
@@ -93,8 +95,10 @@ pub struct Run<'a> {
 }
 
 record! { be;
-    /// What an encoded run has between its description and its words: the two attributes up to the array's values.
-    struct RunRecord[27] {
+    /// A run up to its words, as it is written: its two attributes up to the array's values.
+    struct RunStart[72] {
+        head: [u8; 42],
+        description: [u8; 3],
         depth_head: [u8; 8],
         depth: u64,
         events_head: [u8; 9],
@@ -102,16 +106,6 @@ record! { be;
     }
 }
 
-record! { be;
-    /// A run up to its words, as it is written.
-    struct RunStart[72] {
-        head: [u8; 42],
-        description: [u8; 3],
-        record: [u8; 27],
-    }
-}
-
-const DEPTH_HEAD: [u8; 8] = *b"\0\x05depth\x01";
 const EVENTS_HEAD: [u8; 9] = *b"\0\x06events\x81";
 
 impl<'a> Run<'a> {
@@ -128,14 +122,12 @@ impl<'a> Run<'a> {
         if head.description_length != 3 {
             return None;
         }
-        let record = RunRecord::from_bytes(&start.record);
-        let is_run =
-            start.description == *b"run" && record.depth_head == DEPTH_HEAD && record.events_head == EVENTS_HEAD;
+        let is_run = start.description == *b"run" && start.depth_head == DEPTH_HEAD && start.events_head == EVENTS_HEAD;
         let (words, behind) = rest.as_chunks();
-        if !is_run || !behind.is_empty() || words.len() != usize::from(record.words) {
+        if !is_run || !behind.is_empty() || words.len() != usize::from(start.words) {
             return None;
         }
-        Self::new(head.stamp(), record.depth, words)
+        Self::new(head.stamp(), start.depth, words)
     }
 
     /// The run with these attributes, if that is what they are.
@@ -190,10 +182,15 @@ impl Encode for Run<'_> {
 }
 
 fn start_bytes(stamp: &Stamp, size: u32, open: u32, words: usize) -> [u8; RunStart::LEN] {
-    let words = u16::try_from(words).unwrap_or(u16::MAX);
-    let record = RunRecord { depth_head: DEPTH_HEAD, depth: open.into(), events_head: EVENTS_HEAD, words };
-    let head = EventHead::new(stamp, size, 3).to_bytes();
-    RunStart { head, description: *b"run", record: record.to_bytes() }.to_bytes()
+    let start = RunStart {
+        head: EventHead::new(stamp, size, 3).to_bytes(),
+        description: *b"run",
+        depth_head: DEPTH_HEAD,
+        depth: open.into(),
+        events_head: EVENTS_HEAD,
+        words: u16::try_from(words).unwrap_or(u16::MAX),
+    };
+    start.to_bytes()
 }
 
 /// How many events these words are, if they are those of a run.

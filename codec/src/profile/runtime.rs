@@ -5,6 +5,7 @@ use bytes::BufMut;
 use crate::{
     EventKind,
     heph::{Attribute, Attributes, Encode, EncodeError, Event, Stamp, Value, event_size, wire::Wire, write_event},
+    platform::named,
 };
 
 /// The attribute that says whether a runtime function was entered or left.
@@ -102,29 +103,9 @@ impl Runtime {
     }
 }
 
-macro_rules! keys {
-    ($($(#[$meta:meta])* $variant:ident = $name:literal,)+) => {
-        /// What joins runtime events to one another. Each is an unsigned number.
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        pub enum Key {
-            $($(#[$meta])* $variant,)+
-        }
-
-        impl Key {
-            /// All keys.
-            pub const ALL: &'static [Self] = &[$(Self::$variant),+];
-
-            /// The name of the attribute that carries the key.
-            pub fn name(self) -> &'static str {
-                match self {
-                    $(Self::$variant => $name,)+
-                }
-            }
-        }
-    };
-}
-
-keys! {
+named! {
+    /// What joins runtime events to one another, by the names of the attributes that carry it. Each is an unsigned number.
+    Key:
     /// The handle of a pthread.
     Pthread = "pthread",
     /// The function that a pthread starts with.

@@ -1,7 +1,7 @@
-//! Who is being traced.
+//! Who is being traced, by which clock, and on which threads and queues.
 
 use crate::{
-    Arch, Os, SessionId,
+    Arch, ClockKind, ClockNs, Os, SessionId, SessionNs, StreamId,
     heph::{List, wire::wire_struct},
 };
 
@@ -9,6 +9,20 @@ use crate::{
 pub const PROFILE_VERSION: u16 = 1;
 
 wire_struct! {
+    /// When the session's zero was by the wall clock. The one option that plain Heph knows too.
+    pub struct Epoch as "epoch" {
+        /// Nanoseconds since the Unix epoch.
+        pub unix_ns: u64,
+    }
+
+    /// When the session's zero was by the clock that the trace on disk uses.
+    pub struct Clock as "clock" {
+        /// The clock.
+        pub clock: ClockKind,
+        /// What it showed at the session's zero.
+        pub zero_ns: u64,
+    }
+
     /// One traced run of one process.
     ///
     /// Strings are UTF-8; a sender replaces what is not (a path, an argument) by U+FFFD.
@@ -34,5 +48,36 @@ wire_struct! {
         pub argument_count: u32,
         /// The first of them. Fewer than `argument_count` where they would not fit.
         pub arguments: List<'a, &'a str>,
+    }
+
+    /// A thread of the traced process. Sent when it starts, again when its name changes and when it ends.
+    pub struct Thread<'a> as "thread" {
+        /// The stream that carries its events.
+        pub stream: StreamId,
+        /// Its id with the operating system.
+        pub os_id: u64,
+        /// When it was first seen.
+        pub start: SessionNs,
+        /// When it ended, if it has.
+        pub end: Option<SessionNs>,
+        /// The stream of the thread that created it, where that is known.
+        pub creator: Option<StreamId>,
+        /// Its name, possibly empty.
+        pub name: &'a str,
+    }
+
+    /// The label of a dispatch queue.
+    pub struct Queue<'a> as "queue" {
+        /// The number that runtime events use for the queue.
+        pub id: u64,
+        /// Its label.
+        pub label: &'a str,
+    }
+}
+
+impl Clock {
+    /// A time on the wire as a time of this clock. Saturates, since the times come from outside.
+    pub fn at(&self, time: SessionNs) -> ClockNs {
+        ClockNs(self.zero_ns.saturating_add(time.0))
     }
 }

@@ -166,10 +166,7 @@ fn abandoned_detail(file: &[u8]) {
 /// Killed between two flushes, at any byte: what is repaired is whole and linked.
 #[test]
 fn a_thread_abandoned_at_any_byte_is_repaired_with_its_links() {
-    let body = |byte: u8| {
-        let stack: &'static [u8] = vec![byte; 24].leak();
-        DetailBody::Call(FunctionDetail { function: FunctionId(1), registers: Registers::default(), stack })
-    };
+    let body = |byte: u8| call(vec![byte; 24].leak());
     let mut writer = ThreadWriter::new(ORIGIN);
     let (mut index, mut detail) = (Vec::new(), Vec::new());
     for at in 0..3 {
@@ -195,10 +192,8 @@ fn a_thread_abandoned_at_any_byte_is_repaired_with_its_links() {
 #[test]
 fn damage_in_an_unfinished_file_is_corruption() {
     let mut writer = ThreadWriter::new(ORIGIN);
-    let body =
-        DetailBody::Call(FunctionDetail { function: FunctionId(1), registers: Registers::default(), stack: &[7; 16] });
     for _ in 0..100 {
-        writer.append(&index_event(), &[body]).expect("room");
+        writer.append(&index_event(), &[call(&[7; 16])]).expect("room");
     }
     let (mut index, mut detail) = (Vec::new(), Vec::new());
     writer.flush_to(&mut index, &mut detail).expect("memory");
@@ -212,10 +207,7 @@ fn damage_in_an_unfinished_file_is_corruption() {
         let mut file = detail.clone();
         file[64 + 10 * 140 + at] = byte;
         let reader = DetailReader::open(&file).expect("a header");
-        let told = match reader.check() {
-            Integrity::Corrupt(corrupt) => corrupt.to_string(),
-            other => panic!("expected corruption, found {other:?}"),
-        };
+        let told = corruption(reader.check());
         assert_eq!(reader.repair(u64::MAX).expect_err("it is damaged").to_string(), told);
         assert!(reader.repair(5).is_ok() || at < 24, "before the damage it is sound");
         told
@@ -230,17 +222,7 @@ fn damage_in_an_unfinished_file_is_corruption() {
 /// there, or leave links that lead astray.
 #[test]
 fn no_changed_bit_makes_a_repair_lose_an_event() {
-    let attributes = [Attribute { name: "key", value: Value::U64(1) }];
-    let keys = DetailBody::Keys(Keys {
-        function: FunctionId(1),
-        start: ClockNs(1),
-        end: ClockNs(2),
-        substream: SubstreamId(3),
-        attributes: (&attributes).into(),
-    });
-    let call =
-        DetailBody::Call(FunctionDetail { function: FunctionId(1), registers: Registers::default(), stack: &[7; 16] });
-    for body in [keys, call] {
+    for body in [keys(&[Attribute { name: "key", value: Value::U64(1) }]), call(&[7; 16])] {
         let mut writer = ThreadWriter::new(ORIGIN);
         (0..6).for_each(|_| _ = writer.append(&index_event(), &[body]).expect("room"));
         let (mut index, mut detail) = (Vec::new(), Vec::new());
@@ -327,20 +309,9 @@ fn zeros_at_the_end_of_an_unfinished_file_are_no_events() {
 /// The zeros may start anywhere, and a repair signs no half event.
 #[test]
 fn zeros_in_place_of_the_last_bytes_cost_one_event_at_most() {
-    let call = DetailBody::Call(FunctionDetail {
-        function: FunctionId(1),
-        registers: Registers::from_words([7; Registers::WORDS]),
-        stack: &[7; 16],
-    });
-    let attributes = [Attribute { name: "key", value: Value::U64(u64::MAX) }];
-    let keys = DetailBody::Keys(Keys {
-        function: FunctionId(1),
-        start: ClockNs(1),
-        end: ClockNs(2),
-        substream: SubstreamId(3),
-        attributes: (&attributes).into(),
-    });
-    for body in [call, keys] {
+    let registers = Registers::from_words([7; Registers::WORDS]);
+    let call = DetailBody::Call(FunctionDetail { function: FunctionId(1), registers, stack: &[7; 16] });
+    for body in [call, keys(&[Attribute { name: "key", value: Value::U64(u64::MAX) }])] {
         let mut writer = DetailWriter::new(ORIGIN);
         let mut file = Vec::new();
         for index in 0..10 {
@@ -399,10 +370,7 @@ fn a_cut_footer_does_not_let_damage_be_signed() {
 
 #[test]
 fn corruption_is_told_with_its_place() {
-    let told = |file: &[u8]| match IndexReader::check_file(file) {
-        Integrity::Corrupt(corrupt) => corrupt.to_string(),
-        other => panic!("expected corruption, found {other:?}"),
-    };
+    let told = |file: &[u8]| corruption(IndexReader::check_file(file));
     let index = golden("atf/index.hex");
     let with = |at: usize, byte: u8| {
         let mut file = index.clone();
@@ -435,10 +403,7 @@ fn corruption_is_told_with_its_place() {
     let told = |at: usize, byte: u8| {
         let mut file = detail.clone();
         file[at] = byte;
-        match DetailReader::check_file(&file) {
-            Integrity::Corrupt(corrupt) => corrupt.to_string(),
-            other => panic!("expected corruption, found {other:?}"),
-        }
+        corruption(DetailReader::check_file(&file))
     };
     assert_eq!(told(64, 23), "at byte 64: expected a length from 24 to 396, found 23");
     assert_eq!(told(64 + 24 + 96, 17), "at byte 88: expected 117 bytes of payload, found 116");
@@ -456,17 +421,15 @@ fn an_event_of_no_kind_is_corruption_in_a_finished_file() {
     file[64 + 32 + 20] = 9;
     let checksum = crc32(&file[64..64 + 96]).to_le_bytes();
     file[64 + 96 + 4..64 + 96 + 8].copy_from_slice(&checksum);
-    let Integrity::Corrupt(corrupt) = IndexReader::check_file(&file) else { panic!("it is corrupt") };
-    assert_eq!(corrupt.to_string(), "at byte 116: expected a kind from 1 to 3, found 9");
+    let told = corruption(IndexReader::check_file(&file));
+    assert_eq!(told, "at byte 116: expected a kind from 1 to 3, found 9");
     let reader = IndexReader::open(&file).expect("readable");
     assert_eq!(reader.events().filter(Result::is_ok).count(), 2, "the others can be read");
 }
 
 #[test]
 fn links_that_lead_astray_are_found() {
-    let body =
-        DetailBody::Call(FunctionDetail { function: FunctionId(1), registers: Registers::default(), stack: &[] });
-    let detail = |index| DetailEvent { index, thread: 7, timestamp: ClockNs(1), flags: 0, body };
+    let detail = |index| DetailEvent { index, thread: 7, timestamp: ClockNs(1), flags: 0, body: call(&[]) };
     let links = |index: &[Option<u32>], details: &[u32]| {
         let mut index_writer = IndexWriter::new(ORIGIN);
         for &detail in index {
@@ -491,19 +454,39 @@ fn links_that_lead_astray_are_found() {
 #[test]
 fn an_event_whose_details_are_refused_leaves_no_trace() {
     let mut writer = ThreadWriter::new(ORIGIN);
-    let detail =
-        |stack| DetailBody::Call(FunctionDetail { function: FunctionId(1), registers: Registers::default(), stack });
-    writer.append(&index_event(), &[detail(&[1; 512])]).expect("512 bytes are allowed");
-    let refused = writer.append(&index_event(), &[detail(&[2; 8]), detail(&[3; 513])]);
+    writer.append(&index_event(), &[call(&[1; 512])]).expect("512 bytes are allowed");
+    let refused = writer.append(&index_event(), &[call(&[2; 8]), call(&[3; 513])]);
     assert_eq!(refused, Err(AppendError::TooLong { field: "stack", found: 513, limit: 512 }));
     let other = |kind| DetailBody::Other { kind, payload: &[] };
     assert_eq!(writer.append(&index_event(), &[other(5), other(16)]), Err(AppendError::KnownType { kind: 16 }));
-    writer.append(&index_event(), &[detail(&[4; 8])]).expect("room");
+    writer.append(&index_event(), &[call(&[4; 8])]).expect("room");
     let (index, detail) = files(writer);
     let detail = detail.expect("there are details");
     let reader = open(&index, Some(&detail));
     assert_eq!((reader.index.len(), reader.check_links()), (2, Ok(())));
     assert_eq!(DetailReader::check_file(&detail), Integrity::Intact);
+}
+
+fn call(stack: &[u8]) -> DetailBody<'_> {
+    DetailBody::Call(FunctionDetail { function: FunctionId(1), registers: Registers::default(), stack })
+}
+
+fn keys<'a>(attributes: &'a [Attribute<'a>]) -> DetailBody<'a> {
+    DetailBody::Keys(Keys {
+        function: FunctionId(1),
+        start: ClockNs(1),
+        end: ClockNs(2),
+        substream: SubstreamId(3),
+        attributes: attributes.into(),
+    })
+}
+
+/// What is said of a file that must be corrupt.
+fn corruption(integrity: Integrity) -> String {
+    match integrity {
+        Integrity::Corrupt(corrupt) => corrupt.to_string(),
+        other => panic!("expected corruption, found {other:?}"),
+    }
 }
 
 fn index_event() -> IndexEvent {

@@ -8,9 +8,10 @@ use std::{
 
 use codec::{
     atf::{
-        EndEntry, FunctionEntry, GapEntry, LimitEntry, Manifest, ModuleEntry, ProcessEntry, QueueEntry, ThreadEntry,
+        EndEntry, FunctionEntry, GapEntry, LAYOUTS, LimitEntry, Manifest, ModuleEntry, ProcessEntry, QueueEntry,
+        ThreadEntry,
     },
-    layout::{DISK, Layout, RUN_KINDS, RUN_PREFIXES, RUN_WORD, WIRE},
+    layout::{Layout, RUN_KINDS, RUN_PREFIXES, RUN_WORD, WIRE},
     profile::{Key, ProfileOption},
 };
 use serde_json::Value;
@@ -68,7 +69,7 @@ fn the_tables_of_the_wire_format_are_the_codes() {
 
 #[test]
 fn the_tables_of_the_trace_format_are_the_codes() {
-    check_layouts("trace-format.md", DISK);
+    check_layouts("trace-format.md", &LAYOUTS.concat());
 }
 
 #[test]

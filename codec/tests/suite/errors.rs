@@ -4,8 +4,7 @@ use bytes::BufMut;
 use codec::{
     FunctionId,
     heph::{
-        Attribute, DecodeError, Encode, EncodeError, Event, List, MAX_PACKET_BYTES, Metadata, Packet, Packets, Value,
-        packet_size,
+        Attribute, Encode, EncodeError, Event, List, MAX_PACKET_BYTES, Metadata, Packet, Packets, Value, packet_size,
     },
     profile::{Detail, FunctionEvent, FunctionName, Message, Registers, RuntimeEvent, Thread},
 };
@@ -27,80 +26,47 @@ fn metadata(rest: &[u8]) -> Vec<u8> {
     packet
 }
 
-#[track_caller]
-fn refused(packet: &[u8], message: &str) -> DecodeError {
-    let error = Packet::decode(packet).expect_err("it is not valid");
-    assert_eq!(error.to_string(), message);
-    error
-}
-
 #[test]
 fn each_fault_has_its_own_error() {
-    let incomplete = refused(&event(b"")[..20], "packet at byte 0: expected 42 bytes, found 20");
-    assert!(matches!(incomplete, DecodeError::Incomplete { .. }));
-    refused(b"\xc1", "packet at byte 0: expected 8 bytes, found 1");
-    let magic = refused(
-        b"HTTP/1.1 200 OK",
-        "magic at byte 0: expected 0x75D11D4D (metadata) or 0xC1FC1FB7 (event), found 0x48545450",
-    );
-    assert!(matches!(magic, DecodeError::Magic { .. }));
     let mut small = event(b"");
     small[7] = 41;
-    let small = refused(&small, "size at byte 4: expected at least 42, found 41");
-    assert!(matches!(small, DecodeError::SizeBelowMinimum { .. }));
-    let small = refused(b"\x75\xd1\x1d\x4d\0\0\0\x09\0", "size at byte 4: expected at least 10, found 9");
-    assert!(matches!(small, DecodeError::SizeBelowMinimum { .. }));
-
-    let mut long = event(b"");
-    long.extend(b"abc");
-    let trailing = refused(&long, "expected the end at byte 42, found 3 more bytes");
-    assert!(matches!(trailing, DecodeError::TrailingBytes { .. }));
-    let trailing = refused(&event(b"\0\0\x04\0"), "expected the end at byte 42, found 4 more bytes");
-    assert!(matches!(trailing, DecodeError::TrailingBytes { .. }));
-
-    let past = refused(
-        &event(b"\0\x09name\x01"),
-        "attribute name at byte 44: expected a string of 9 bytes, 5 left in the packet",
-    );
-    assert!(matches!(past, DecodeError::StringPastEnd { .. }));
-    let past = refused(
-        &event(b"\0\x01x\x04\0\x09text"),
-        "attribute value at byte 48: expected a string of 9 bytes, 4 left in the packet",
-    );
-    assert!(matches!(past, DecodeError::StringPastEnd { .. }));
-    refused(&metadata(b"\0\x05"), "option name at byte 10: expected a string of 5 bytes, 0 left in the packet");
-    let past =
-        refused(&event(b"\0\x01x\x01\0\0\0\0"), "attribute value at byte 46: expected 8 bytes, 4 left in the packet");
-    assert!(matches!(past, DecodeError::FieldPastEnd { .. }));
-    refused(
-        &event(b"\0\x01x\x81\xff\xff\0\0\0\0"),
-        "attribute value at byte 48: expected 524280 bytes, 4 left in the packet",
-    );
-
-    let utf8 = refused(&event(b"\0\x03ab\xff\x01\0\0\0\0\0\0\0\0"), "attribute name at byte 46: expected UTF-8");
-    assert!(matches!(utf8, DecodeError::Utf8 { .. }));
-    refused(&event(b"\0\x01x\x84\0\x02\0\x01a\0\x01\xff"), "attribute value at byte 53: expected UTF-8");
-    refused(&metadata(b"\0\x01\xc0"), "option name at byte 10: expected UTF-8");
-
-    let kind = refused(
-        &event(b"\0\x01x\x05\0\0"),
-        "attribute type at byte 45: expected 1 to 4, or 0x81 to 0x84 for arrays, found 0x05",
-    );
-    assert!(matches!(kind, DecodeError::AttributeType { .. }));
-    refused(
-        &event(b"\0\x01x\x85\0\0"),
-        "attribute type at byte 45: expected 1 to 4, or 0x81 to 0x84 for arrays, found 0x85",
-    );
-    let lone = refused(
-        &event(b"\0\x01x\x80\0\0"),
-        "attribute type at byte 45: expected an element type beside the array marker 0x80",
-    );
-    assert!(matches!(lone, DecodeError::LoneArrayMarker { .. }));
-    let nested = refused(
-        &event(b"\0\x01x\x80\x81\0\0"),
-        "attribute type at byte 45: expected no array of arrays, found 0x80 before 0x81",
-    );
-    assert!(matches!(nested, DecodeError::NestedArray { .. }));
+    let long = [event(b""), b"abc".to_vec()].concat();
+    let types = "attribute type at byte 45: expected 1 to 4, or 0x81 to 0x84 for arrays, found";
+    for (packet, message) in [
+        (event(b"")[..20].to_vec(), "packet at byte 0: expected 42 bytes, found 20"),
+        (b"\xc1".to_vec(), "packet at byte 0: expected 8 bytes, found 1"),
+        (
+            b"HTTP/1.1 200 OK".to_vec(),
+            "magic at byte 0: expected 0x75D11D4D (metadata) or 0xC1FC1FB7 (event), found 0x48545450",
+        ),
+        (small, "size at byte 4: expected at least 42, found 41"),
+        (b"\x75\xd1\x1d\x4d\0\0\0\x09\0".to_vec(), "size at byte 4: expected at least 10, found 9"),
+        (long, "expected the end at byte 42, found 3 more bytes"),
+        (event(b"\0\0\x04\0"), "expected the end at byte 42, found 4 more bytes"),
+        (event(b"\0\x09name\x01"), "attribute name at byte 44: expected a string of 9 bytes, 5 left in the packet"),
+        (
+            event(b"\0\x01x\x04\0\x09text"),
+            "attribute value at byte 48: expected a string of 9 bytes, 4 left in the packet",
+        ),
+        (metadata(b"\0\x05"), "option name at byte 10: expected a string of 5 bytes, 0 left in the packet"),
+        (event(b"\0\x01x\x01\0\0\0\0"), "attribute value at byte 46: expected 8 bytes, 4 left in the packet"),
+        (
+            event(b"\0\x01x\x81\xff\xff\0\0\0\0"),
+            "attribute value at byte 48: expected 524280 bytes, 4 left in the packet",
+        ),
+        (event(b"\0\x03ab\xff\x01\0\0\0\0\0\0\0\0"), "attribute name at byte 46: expected UTF-8"),
+        (event(b"\0\x01x\x84\0\x02\0\x01a\0\x01\xff"), "attribute value at byte 53: expected UTF-8"),
+        (metadata(b"\0\x01\xc0"), "option name at byte 10: expected UTF-8"),
+        (event(b"\0\x01x\x05\0\0"), &format!("{types} 0x05")),
+        (event(b"\0\x01x\x85\0\0"), &format!("{types} 0x85")),
+        (event(b"\0\x01x\x80\0\0"), "attribute type at byte 45: expected an element type beside the array marker 0x80"),
+        (
+            event(b"\0\x01x\x80\x81\0\0"),
+            "attribute type at byte 45: expected no array of arrays, found 0x80 before 0x81",
+        ),
+    ] {
+        assert_eq!(Packet::decode(&packet).expect_err("it is not valid").to_string(), message);
+    }
 }
 
 #[test]
@@ -180,6 +146,8 @@ fn lists_tell_how_much_of_them_fits() {
     assert_eq!(List::fitting(&functions, 1), 0);
     assert_eq!(List::fitting(&functions, 10_000), 100);
     assert_eq!(List::fitting(&[0_u64; 70_000], usize::MAX), 65_535);
+    assert!(List::parts(&functions, 2 + 15 * 40).map(<[_]>::len).eq([40, 40, 20]));
+    assert!(List::parts(&functions[..2], 1).map(<[_]>::len).eq([1, 1]), "one that does not fit comes alone");
 }
 
 #[test]

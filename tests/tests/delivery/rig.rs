@@ -8,12 +8,12 @@ use std::{
 
 use codec::{
     Arch, EventKind, FunctionId, ModuleId, Os, SessionId, SessionNs,
-    profile::{EndReason, FunctionName, Registers},
+    profile::{EndReason, FunctionName, Module, Registers},
 };
 use real_agent::{
     drain::{Clock, Drain, Functions, Tasks},
     shared::{Kind, header, tsc},
-    ship::{Loaded, Report, Settings, Shipper, Who},
+    ship::{Report, Settings, Shipper, Who},
 };
 use tests::{Random, Trace, trace::Recorded};
 
@@ -84,9 +84,18 @@ impl Rig {
         let mut shipper = Shipper::connect(settings, &who).expect("the collector answers");
         let names: Vec<_> = (0..FUNCTIONS).map(|index| format!("function_{index}")).collect();
         let functions: Vec<_> = names.iter().map(|name| FunctionName { offset: 16, name }).collect();
-        let (id, loaded) = (MODULE, SessionNs(0));
-        let (base, size, build_id, path) = (0x40_0000, 0x1000, &[7; 20], "/bin/program");
-        shipper.module(&Loaded { id, base, size, loaded, unloaded: None, build_id, path, functions: &functions });
+        let module = Module {
+            id: MODULE,
+            base: 0x40_0000,
+            size: 0x1000,
+            loaded: SessionNs(0),
+            unloaded: None,
+            function_count: 0,
+            table_hash: 0,
+            build_id: &[7; 20],
+            path: "/bin/program",
+        };
+        shipper.module(&module, &functions);
         let numbers = Arc::new(Functions::default());
         numbers.add((0..FUNCTIONS).map(|index| FunctionId::new(MODULE, index)));
         let target = FakeTarget::new(ring_bytes, threads);

@@ -25,8 +25,8 @@ use super::{
 use crate::{
     executable::Executable,
     frida::{Host, Options},
+    process::{ptrace_remedy, ptrace_scope},
     program::Gated,
-    ptrace_scope,
     signals::Signals,
 };
 
@@ -44,7 +44,7 @@ pub(super) fn run(library: &Path, frida: Option<&Options>) -> Vec<(&'static str,
     let memory = match stopped(gated.pid(), write_memory) {
         Ok(memory) => memory,
         Err(error) => {
-            findings.push(("ptrace", Bad(format!("{error:#} ({})", ptrace_scope::remedy()))));
+            findings.push(("ptrace", Bad(format!("{error:#} ({})", ptrace_remedy()))));
             return findings;
         }
     };
@@ -69,8 +69,8 @@ pub(super) fn run(library: &Path, frida: Option<&Options>) -> Vec<(&'static str,
 fn start(library: &Path) -> Result<Gated> {
     let own = own_path().ok_or_else(|| anyhow!("this command does not know where it is"))?;
     let executable = Executable::find(own.as_os_str())?;
-    let signals = Signals::watch()?;
-    Gated::start(&executable, own.as_os_str(), &[OsString::from("idle")], library, &signals, Instant::now() + PATIENCE)
+    let _signals = Signals::watch()?;
+    Gated::start(&executable, own.as_os_str(), &[OsString::from("idle")], library, Instant::now() + PATIENCE)
 }
 
 /// Stops a process, does something to it, and lets it go on.
@@ -105,8 +105,8 @@ fn write_memory(pid: i32) -> Result<()> {
 /// Programs that this command starts can be stopped. Others?
 fn permission() -> Finding {
     let root = rustix::process::geteuid().is_root();
-    match ptrace_scope::scope() {
-        1 | 2 if !root => Fair(format!("`agent run` works, `agent attach` does not: {}", ptrace_scope::remedy())),
+    match ptrace_scope() {
+        1 | 2 if !root => Fair(format!("`agent run` works, `agent attach` does not: {}", ptrace_remedy())),
         _ if root => Good("any program can be stopped".into()),
         _ => Good("this user's programs can be stopped".into()),
     }

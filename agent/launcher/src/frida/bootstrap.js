@@ -67,17 +67,15 @@ rpc.exports = {
     call.serve(kind, 0);
   },
 
-  // Hooks by Gum itself. Each is [address, header, probe, forced].
+  // Hooks by Gum itself, of entries alone. Each is [address, header].
   attach(hooks) {
     handOverGetter();
     const onEnter = library.getExportByName('spoor_gum_enter');
-    const onLeave = library.getExportByName('spoor_gum_leave');
     let attached = 0;
     const failed = [];
-    for (const [address, header, probe, forced] of hooks) {
-      const target = ptr(address);
+    for (const [address, header] of hooks) {
       try {
-        Interceptor.attach(forced ? { target, relocation: 'forced' } : target, probe ? onEnter : { onEnter, onLeave }, ptr(header));
+        Interceptor.attach(ptr(address), onEnter, ptr(header));
         attached++;
       } catch (error) {
         failed.push([address, error.message]);

@@ -37,26 +37,11 @@ struct Request {
     answer: mpsc::Sender<Result<Value, String>>,
 }
 
-/// Where messages of the script go. The crate hands its handler a pointer to something else than the handler: one
-/// without any contents cannot tell, so what it needs is here.
-static EVENTS: Mutex<Option<mpsc::Sender<Event>>> = Mutex::new(None);
-
+/// Without one the crate does not take the script's answers. Other messages mean nothing here.
 struct Handler;
 
 impl ScriptHandler for Handler {
-    fn on_message(&mut self, message: Message, _data: Option<Vec<u8>>) {
-        let event = match message {
-            Message::Error(error) => Event::Error(error.description),
-            Message::Log(log) => Event::Message(log.payload.into()),
-            Message::Other(value) => Event::Message(value),
-            // The crate knows no other than its own answers.
-            Message::Send(_) => return,
-        };
-        if let Some(events) = EVENTS.lock().unwrap_or_else(PoisonError::into_inner).as_ref() {
-            // Nobody has to listen.
-            let _ = events.send(event);
-        }
-    }
+    fn on_message(&mut self, _message: Message, _data: Option<Vec<u8>>) {}
 }
 
 impl Core {
@@ -66,7 +51,6 @@ impl Core {
         events: mpsc::Sender<Event>,
         deadline: Instant,
     ) -> Result<Self, Failure> {
-        *EVENTS.lock().unwrap_or_else(PoisonError::into_inner) = Some(events.clone());
         let (requests, received) = mpsc::channel();
         let (ready, is_ready) = mpsc::channel();
         let (end, ended) = mpsc::channel();

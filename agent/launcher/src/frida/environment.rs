@@ -1,19 +1,21 @@
 //! The private environment: a Python and Frida's package, in a folder of this command's own, made on first use.
 
 use std::{
-    env, fs,
-    fs::File,
-    io,
+    env,
+    fs::{self, File},
+    io::{self, IsTerminal, Write},
     path::{Path, PathBuf},
     process::{Command, Output, Stdio},
+    sync::mpsc,
+    thread::{self, JoinHandle},
+    time::{Duration, Instant},
 };
 
 use rustix::fs::FlockOperation;
 
 use super::{
     Failure, VERSION,
-    progress::Progress,
-    python::{Origin, Python, version},
+    python::{Python, version},
 };
 
 /// Written last. It holds the command to start, and says that everything is there.
@@ -77,7 +79,7 @@ fn read(folder: &Path) -> Option<Python> {
     let command = PathBuf::from(fs::read_to_string(folder.join(MARKER)).ok()?);
     let packages = Some(folder.join(PACKAGES)).filter(|packages| packages.is_dir());
     let whole = command.is_file() && (packages.is_some() || command.starts_with(folder));
-    whole.then_some(Python { command, packages, origin: Origin::Private })
+    whole.then_some(Python { command, packages, is_private: true })
 }
 
 /// Beside the environment, since the environment itself may be removed.
@@ -125,7 +127,7 @@ fn fill(folder: &Path, interpreter: &Path) -> Result<Python, Failure> {
         must(folder, Command::new(interpreter).args(["-m", "venv"]).arg(folder))?;
         let command = folder.join("bin/python");
         must(folder, Command::new(&command).args(pip).arg(package))?;
-        return Ok(Python { command, packages: None, origin: Origin::Private });
+        return Ok(Python { command, packages: None, is_private: true });
     }
     let packages = folder.join(PACKAGES);
     must(folder, Command::new(interpreter).args(pip).arg("--target").arg(&packages).arg(package))?;
@@ -133,7 +135,7 @@ fn fill(folder: &Path, interpreter: &Path) -> Result<Python, Failure> {
     let asked = run(Command::new(interpreter).args(["-c", "import sys; print(sys.executable, end='')"]));
     let command = asked.ok().filter(|out| out.status.success()).map(|out| String::from_utf8_lossy(&out.stdout).into());
     let command = command.map_or_else(|| interpreter.to_path_buf(), |text: String| PathBuf::from(text));
-    Ok(Python { command, packages: Some(packages), origin: Origin::Private })
+    Ok(Python { command, packages: Some(packages), is_private: true })
 }
 
 fn run(command: &mut Command) -> io::Result<Output> {
@@ -161,4 +163,49 @@ fn must(folder: &Path, command: &mut Command) -> Result<(), Failure> {
 
 fn cannot(folder: &Path, why: &str) -> Failure {
     Failure::Python(format!("cannot install Frida into {}: {why}", folder.display()))
+}
+
+/// Something that takes its time. On a terminal one line lives, elsewhere there is one at the start and one at the end.
+struct Progress {
+    what: String,
+    begun: Instant,
+    quiet: bool,
+    live: Option<(mpsc::Sender<()>, JoinHandle<()>)>,
+}
+
+impl Progress {
+    fn start(what: &str, quiet: bool) -> Self {
+        let begun = Instant::now();
+        let live = (!quiet && io::stderr().is_terminal()).then(|| {
+            let (sender, ended) = mpsc::channel();
+            let what = what.to_string();
+            (sender, thread::spawn(move || spin(&what, begun, &ended)))
+        });
+        if live.is_none() && !quiet {
+            eprintln!("agent: {what}");
+        }
+        Self { what: what.into(), begun, quiet, live }
+    }
+
+    fn end(self, how: &str) {
+        if let Some((sender, thread)) = self.live {
+            drop(sender);
+            // It only writes to the terminal.
+            let _ = thread.join();
+            eprint!("\r\x1b[K");
+        }
+        if !self.quiet {
+            eprintln!("agent: {}: {how} in {:.1} s", self.what, self.begun.elapsed().as_secs_f64());
+        }
+    }
+}
+
+fn spin(what: &str, begun: Instant, ended: &mpsc::Receiver<()>) {
+    for step in ['|', '/', '-', '\\'].iter().cycle() {
+        eprint!("\r\x1b[K{step} {what} {:.0} s", begun.elapsed().as_secs_f64());
+        let _ = io::stderr().flush();
+        if ended.recv_timeout(Duration::from_millis(200)) == Err(mpsc::RecvTimeoutError::Disconnected) {
+            return;
+        }
+    }
 }

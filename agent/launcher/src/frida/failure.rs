@@ -2,7 +2,7 @@
 
 use std::{io, path::PathBuf};
 
-use crate::{process, ptrace_scope, signals::Interrupted};
+use crate::{process, signals::Interrupted};
 
 /// Why Frida could not do what it was asked to. Each is one line that says what to do.
 #[derive(Debug, thiserror::Error)]
@@ -50,7 +50,7 @@ pub(crate) enum Failure {
 pub(super) fn attach(pid: i32, kind: &str, text: &str) -> Failure {
     let why = match kind {
         "ProcessNotFoundError" => "there is no such process (has it ended?)".into(),
-        "PermissionDeniedError" => format!("permission denied ({})", ptrace_scope::remedy()),
+        "PermissionDeniedError" => format!("permission denied ({})", process::ptrace_remedy()),
         _ if matches!(process::state(pid), None | Some('Z' | 'X')) => "it ended while Frida was getting in".into(),
         "ProcessNotRespondingError" | "TimedOutError" => {
             "it does not answer Frida (is it stopped, in a debugger, or confined by seccomp?)".into()

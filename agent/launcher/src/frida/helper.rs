@@ -55,8 +55,6 @@ struct Line {
     ready: bool,
     failed: Option<Value>,
     detached: Option<String>,
-    message: Option<Value>,
-    error: Option<String>,
     id: Option<u64>,
     value: Value,
 }
@@ -235,13 +233,9 @@ fn deliver(line: Line, waiting: &Mutex<Waiting>, events: &mpsc::Sender<Event>) {
         }
         return;
     }
-    let event = match line {
-        Line { detached: Some(reason), .. } => Event::Detached(reason),
-        Line { message: Some(message), .. } => Event::Message(message),
-        Line { error: Some(error), .. } => Event::Error(error),
-        _ => return,
-    };
-    let _ = events.send(event);
+    if let Some(reason) = line.detached {
+        let _ = events.send(Event::Detached(reason));
+    }
 }
 
 /// Keeps the end of what the helper writes to its standard error, to tell when it fails.

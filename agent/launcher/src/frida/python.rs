@@ -14,24 +14,8 @@ pub(crate) struct Python {
     pub(crate) command: PathBuf,
     /// Where Frida's package is, if the Python would not look there by itself.
     pub(crate) packages: Option<PathBuf>,
-    pub(crate) origin: Origin,
-}
-
-/// Where a Python was found.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Origin {
-    /// On the command line.
-    Given,
-    /// In the search path, with a Frida that somebody else installed.
-    Path,
-    /// In the environment that this command makes for itself.
-    Private,
-}
-
-impl Python {
-    pub(crate) fn is_private(&self) -> bool {
-        self.origin == Origin::Private
-    }
+    /// Whether it is in the environment that this command makes for itself.
+    pub(crate) is_private: bool,
 }
 
 /// Finds a Python with Frida, or makes the private environment.
@@ -58,12 +42,12 @@ pub(crate) fn find(options: &Options) -> Result<Python, Failure> {
 /// is tested with, and does not have to be asked, which would take as long as starting it.
 pub(crate) fn present(options: &Options) -> Option<Python> {
     if let Some(command) = &options.python {
-        return Some(Python { command: command.clone(), packages: None, origin: Origin::Given });
+        return Some(Python { command: command.clone(), packages: None, is_private: false });
     }
     environment::present().or_else(|| {
         let command = interpreter()?;
         let version = version(&command, None).ok()?;
-        version.starts_with("17.").then_some(Python { command, packages: None, origin: Origin::Path })
+        version.starts_with("17.").then_some(Python { command, packages: None, is_private: false })
     })
 }
 

@@ -1,6 +1,11 @@
-//! What is mapped in the target: its modules, and where there is room for stubs.
+//! What is mapped in the target: its modules, where there is room for stubs, and the memory itself.
 
-use std::{fs, io, path::PathBuf};
+use std::{
+    fs::{self, File, OpenOptions},
+    io,
+    os::unix::fs::FileExt,
+    path::PathBuf,
+};
 
 /// A part of the target's address space.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -96,6 +101,24 @@ impl Maps {
         }
         places.sort_by_key(|place| place.abs_diff(module.base));
         places
+    }
+}
+
+/// The target's memory. Writing to it asks for no permission of the page: code stays code.
+#[derive(Debug)]
+pub(super) struct TargetMemory(File);
+
+impl TargetMemory {
+    pub(super) fn open(pid: i32) -> io::Result<Self> {
+        OpenOptions::new().read(true).write(true).open(format!("/proc/{pid}/mem")).map(Self)
+    }
+
+    pub(super) fn read(&self, address: u64, buffer: &mut [u8]) -> io::Result<()> {
+        self.0.read_exact_at(buffer, address)
+    }
+
+    pub(super) fn write(&self, address: u64, bytes: &[u8]) -> io::Result<()> {
+        self.0.write_all_at(bytes, address)
     }
 }
 

@@ -9,8 +9,7 @@ use agent::{
 
 use super::{
     entry_only::EntryOnly,
-    maps::{Mapped, Maps},
-    memory::{ModuleMemory, TargetMemory},
+    maps::{Mapped, Maps, TargetMemory},
 };
 use crate::exclude::Exclude;
 
@@ -63,12 +62,6 @@ pub(crate) struct Left {
     pub(crate) why: &'static str,
 }
 
-/// A module that is gone.
-#[derive(Debug, Clone)]
-pub(crate) struct Gone {
-    pub(crate) id: u32,
-}
-
 /// A module that could not be hooked at all.
 #[derive(Debug, Clone)]
 pub(crate) struct Unreadable {
@@ -91,7 +84,7 @@ impl Planned {
             why: error.to_string(),
         })?;
         let bias = mapped.base.wrapping_sub(image.link_base());
-        let loaded = ModuleMemory { memory, bias };
+        let loaded = |address: u64, buffer: &mut [u8]| memory.read(address.wrapping_add(bias), buffer).is_ok();
         let whole = exclude.module(file_name(&mapped.path));
         let plan = plan(&image, Some(&loaded), &|names: &[&str]| whole || exclude.function(names));
         Ok(Self {

@@ -81,15 +81,6 @@ fn unwinders_are_found_in_a_stripped_program_with_its_own_libgcc() {
     assert_eq!(unwinders.count(), 5);
 }
 
-/// The memory of this process.
-struct Own(File, u64);
-
-impl Memory for Own {
-    fn read(&self, address: u64, buffer: &mut [u8]) -> bool {
-        self.0.read_exact_at(buffer, self.1 + address).is_ok()
-    }
-}
-
 #[test]
 fn what_nobody_has_patched_is_the_same_in_memory() {
     let maps = std::fs::read_to_string("/proc/self/maps").expect("a process has maps");
@@ -97,6 +88,7 @@ fn what_nobody_has_patched_is_the_same_in_memory() {
     let (base, path) = (first.split('-').next().expect("an address"), first.split(' ').next_back().expect("a path"));
     let base = u64::from_str_radix(base, 16).expect("an address is a number");
     let image = Image::open(path).expect("it is loaded");
-    let memory = Own(File::open("/proc/self/mem").expect("own memory"), base - image.link_base());
+    let (own, bias) = (File::open("/proc/self/mem").expect("own memory"), base - image.link_base());
+    let memory = |address, buffer: &mut [u8]| own.read_exact_at(buffer, bias + address).is_ok();
     assert_eq!(plan(&image, Some(&memory), &|_| false), planned_image(&image));
 }

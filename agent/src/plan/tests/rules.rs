@@ -183,33 +183,24 @@ fn rule_5_a_switch_into_the_first_bytes_counts() {
 
 #[test]
 fn rule_6_what_somebody_else_has_patched_is_left() {
-    struct Patched<'a>(&'a Image, u64);
-    impl Memory for Patched<'_> {
-        fn read(&self, address: u64, buffer: &mut [u8]) -> bool {
-            buffer.copy_from_slice(&self.0.loaded(address)[..buffer.len()]);
-            if let Some(byte) = self.1.checked_sub(address).and_then(|offset| buffer.get_mut(offset as usize)) {
-                *byte ^= 1;
-            }
-            true
-        }
-    }
-    struct Nothing;
-    impl Memory for Nothing {
-        fn read(&self, _: u64, _: &mut [u8]) -> bool {
-            false
-        }
-    }
     let image = image(&[PLAIN, &PLAIN.replace("plain", "f")]);
     let f = find(&planned_image(&image), "f").address;
     let at = |address| {
-        let plan = plan(&image, Some(&Patched(&image, address)), &|_| false);
+        let patched = |start, buffer: &mut [u8]| {
+            buffer.copy_from_slice(&image.loaded(start)[..buffer.len()]);
+            if let Some(byte) = u64::checked_sub(address, start).and_then(|offset| buffer.get_mut(offset as usize)) {
+                *byte ^= 1;
+            }
+            true
+        };
+        let plan = plan(&image, Some(&patched), &|_| false);
         (decision(&plan, "plain"), decision(&plan, "f"))
     };
     assert_eq!(at(0), (Ok(Kind::Frame), Ok(Kind::Frame)));
     assert_eq!(at(f), (Ok(Kind::Frame), Err(Reason::AlreadyPatched)));
     assert_eq!(at(f + 8), (Ok(Kind::Frame), Err(Reason::AlreadyPatched)));
     assert_eq!(at(f - 1), (Err(Reason::AlreadyPatched), Ok(Kind::Frame)));
-    let plan = plan(&image, Some(&Nothing), &|_| false);
+    let plan = plan(&image, Some(&|_, _| false), &|_| false);
     assert_eq!(decision(&plan, "f"), Err(Reason::AlreadyPatched));
 }
 

@@ -2,8 +2,8 @@
 
 use core::{ptr, sync::atomic::Ordering};
 
-use super::{LOST_RETURNS_AT, THREADS, Thread, control};
-use crate::target::shadow::{Entry, STACKS};
+use super::{LOST_RETURNS_AT, THREADS, Thread};
+use crate::target::shadow::{Entry, STACKS, Shadow};
 
 /// How many are kept, and how many bytes that takes.
 const LOST_RETURNS: usize = 4096;
@@ -25,7 +25,7 @@ impl Thread {
 
     /// Keeps the return address of a frame that seems to be gone, in case it is not.
     pub(in crate::target) fn remember(&mut self, entry: &Entry) {
-        // SAFETY: within the lost_returns.
+        // SAFETY: within the lost returns.
         unsafe {
             *self.lost_returns().add(self.lost_count % LOST_RETURNS) =
                 LostReturn { slot: entry.slot(), real: entry.real }
@@ -36,38 +36,29 @@ impl Thread {
     /// The return address that belongs into a slot, from wherever it is known.
     pub(in crate::target) fn recover(&mut self, slot: usize) -> Option<usize> {
         self.save();
-        let found = self.find(slot).or_else(|| {
+        self.find(slot).or_else(|| {
             // A coroutine that has changed threads. The other thread is not running on that stack now.
             THREADS.iter().find_map(|state| {
                 // ORDERING: pairs with the release when it was made.
                 // SAFETY: states are never unmapped. What another thread writes meanwhile does not concern this slot.
                 unsafe { (state.load(Ordering::Acquire) as *const Self).as_ref()?.find(slot) }
             })
-        });
-        if let Some(control) = control() {
-            // ORDERING: a count.
-            control.recovered.fetch_add(1, Ordering::Relaxed);
-        }
-        found
+        })
     }
 
     fn find(&self, slot: usize) -> Option<usize> {
         for back in 1..=self.lost_count.min(LOST_RETURNS) {
-            // SAFETY: within the lost_returns.
+            // SAFETY: within the lost returns.
             let lost = unsafe { *self.lost_returns().add((self.lost_count - back) % LOST_RETURNS) };
             if lost.slot == slot {
                 return Some(lost.real);
             }
         }
         for shadow in &self.shadows[..self.count.min(STACKS)] {
-            let mut entry = shadow.top;
-            while entry > shadow.base {
-                // SAFETY: entries above the base are initialised.
-                let this = unsafe { &*entry };
-                if this.slot() == slot {
-                    return Some(this.real);
-                }
-                entry = entry.wrapping_sub(1);
+            // SAFETY: entries above the base are initialised.
+            let mut entries = unsafe { Shadow::entries(shadow.base, shadow.top) };
+            if let Some(entry) = entries.find(|entry| entry.slot() == slot) {
+                return Some(entry.real);
             }
         }
         None

@@ -77,18 +77,16 @@ impl Thread {
             }
         }
         let at = self.shadow_for(low, high)?;
-        self.shade(at, low, high).then_some(at)
+        self.assign_stack(at, low, high).then_some(at)
     }
 
     /// Puts the real return addresses back on all its stacks.
     pub(super) fn restore_stacks(&self) {
         for (at, shadow) in self.shadows.iter().enumerate().take(self.count.min(STACKS)) {
-            let mut entry = if at == self.current { self.top } else { shadow.top };
-            while entry > shadow.base {
-                // SAFETY: entries above the base are initialised.
-                let this = unsafe { &*entry };
-                sys::replace(this.slot(), this.armed(), this.real);
-                entry = entry.wrapping_sub(1);
+            let top = if at == self.current { self.top } else { shadow.top };
+            // SAFETY: entries above the base are initialised.
+            for entry in unsafe { Shadow::entries(shadow.base, top) } {
+                sys::replace(entry.slot(), entry.armed(), entry.real);
             }
         }
     }
@@ -109,7 +107,7 @@ impl Thread {
         let at = self.shadow_for(low, high);
         self.crowded |= at.is_none();
         if let Some(at) = at.filter(|at| *at != current)
-            && self.shade(at, low, high)
+            && self.assign_stack(at, low, high)
         {
             self.shadows[at].is_learned = true;
             // Others that claim a part of it are cut back to what is above, or below, or lose it.
@@ -134,10 +132,10 @@ impl Thread {
         self.youngest().map_or(usize::MAX, |entry| entry.slot())
     }
 
-    fn shade(&mut self, at: usize, low: usize, high: usize) -> bool {
+    fn assign_stack(&mut self, at: usize, low: usize, high: usize) -> bool {
         // ORDERING: set before hooks were in place.
         let depth = control().map_or(usize::MAX, |control| control.max_depth.load(Ordering::Relaxed) as usize);
-        self.shadows[at].shade(low, high, depth)
+        self.shadows[at].assign(low, high, depth)
     }
 
     /// A shadow to use for a stack: that of one that lay in the same place and is gone, or one with nothing on it. None
@@ -149,7 +147,7 @@ impl Thread {
                 || shadow.overlaps(low, high) && shadow.is_empty() && !shadow.is_learned
         });
         if let Some(at) = same.or_else(|| (0..self.count).find(|at| self.shadows[*at].size == 0)) {
-            self.bury_all(at);
+            self.give_up_stack(at);
             return Some(at);
         }
         if self.count < STACKS {
@@ -160,7 +158,7 @@ impl Thread {
         (0..STACKS).find(|at| *at != self.current && is_unused(&self.shadows[*at]))
     }
 
-    fn bury_all(&mut self, at: usize) {
+    fn give_up_stack(&mut self, at: usize) {
         while !self.shadows[at].is_empty() {
             // SAFETY: entries above the base are initialised.
             let entry = unsafe { *self.shadows[at].top };

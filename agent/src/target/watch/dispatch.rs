@@ -63,16 +63,11 @@ impl Submit {
 
     /// Tells of it, with the block that will run.
     fn tell(self, thread: &mut Thread, watched: Watched, at: (u64, u64), arguments: [u64; 6], block: u64, invoke: u64) {
-        let mut keys = [(Key::Block, block), (Key::Invoke, invoke), (Key::Queue, 0), (Key::Queue, 0)];
-        let mut count = 2;
         let queue = (arguments[self.queue] != 0).then_some((Key::Queue, arguments[self.queue]));
         let group = self.group.map(|group| (Key::Group, arguments[group]));
         let when = self.when.map(|when| (Key::When, arguments[when]));
-        for key in [queue, group.or(when)].into_iter().flatten() {
-            keys[count] = key;
-            count += 1;
-        }
-        tell(thread, watched, EventKind::Call, at, &keys[..count]);
+        let keys = [Some((Key::Block, block)), Some((Key::Invoke, invoke)), queue, group, when];
+        tell(thread, watched, EventKind::Call, at, &keys);
     }
 }
 

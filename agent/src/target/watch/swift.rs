@@ -58,28 +58,6 @@ fn here(thread: &mut Thread, time: u64) -> Option<(Key, u64)> {
     Some((Key::Task, id))
 }
 
-/// Keys, some of which may be missing.
-struct Keys {
-    keys: [(Key, u64); 4],
-    count: usize,
-}
-
-impl Keys {
-    fn of(keys: [Option<(Key, u64)>; 4]) -> Self {
-        let mut found = Self { keys: [(Key::Task, 0); 4], count: 0 };
-        for key in keys.into_iter().flatten() {
-            found.keys[found.count] = key;
-            found.count += 1;
-        }
-        found
-    }
-}
-
-fn say(thread: &mut Thread, watched: Watched, phase: EventKind, at: (u64, u64), keys: [Option<(Key, u64)>; 4]) {
-    let keys = Keys::of(keys);
-    tell(thread, watched, phase, at, &keys.keys[..keys.count]);
-}
-
 fn creates(watched: Watched) -> bool {
     matches!(watched, Watched::SwiftTaskCreate | Watched::SwiftTaskCreateCommon)
 }
@@ -116,7 +94,7 @@ pub(super) fn entered(
     let task = here(thread, entry.entered);
     // One of the functions that create a task calls another.
     let is_creating = thread.notes.last(|note| creates(note.watched)).is_some();
-    let mut say = |keys| say(thread, watched, EventKind::Call, at, keys);
+    let mut tell = |keys: &[_]| tell(thread, watched, EventKind::Call, at, keys);
     match watched {
         SwiftTaskCreate | SwiftTaskCreateCommon if !is_creating => {
             let (parent, is_child) = task.map_or((0, 0), |(_, id)| (id, 1));
@@ -142,29 +120,29 @@ pub(super) fn entered(
             }
         }
         SwiftContinuationInit => note(thread, watched, arguments, entry),
-        SwiftContinuationAwait => say([task, Some((Key::Continuation, landmark::current_task())), None, None]),
+        SwiftContinuationAwait => tell(&[task, Some((Key::Continuation, landmark::current_task()))]),
         SwiftContinuationResume | SwiftContinuationThrowingResume | SwiftContinuationThrowingResumeWithError => {
             // SAFETY: it is suspended, so it is alive.
             let resumed = unsafe { task_of(first) }.map(|id| (Key::Task, id));
             let error = (watched == SwiftContinuationThrowingResumeWithError).then_some((Key::Error, second));
-            say([resumed, Some((Key::Continuation, first)), error, None]);
+            tell(&[resumed, Some((Key::Continuation, first)), error]);
         }
         // SAFETY: who cancels a task has a reference to it.
-        SwiftTaskCancel => say([unsafe { task_of(first) }.map(|id| (Key::Task, id)), None, None, None]),
-        SwiftTaskSwitch => say([task, Some((Key::Executor, second)), None, None]),
-        SwiftTaskFutureWait | SwiftTaskFutureWaitThrowing => say([task, Some((Key::Job, second)), None, None]),
+        SwiftTaskCancel => tell(&[unsafe { task_of(first) }.map(|id| (Key::Task, id))]),
+        SwiftTaskSwitch => tell(&[task, Some((Key::Executor, second))]),
+        SwiftTaskFutureWait | SwiftTaskFutureWaitThrowing => tell(&[task, Some((Key::Job, second))]),
         SwiftAsyncLetBegin | SwiftAsyncLetGet | SwiftAsyncLetGetThrowing | SwiftAsyncLetFinish => {
-            say([task, None, None, None]);
+            tell(&[task]);
         }
         SwiftTaskGroupInitialize | SwiftTaskGroupCancelAll | SwiftTaskGroupDestroy | SwiftTaskGroupAddPending => {
-            say([task, Some((Key::Group, first)), None, None]);
+            tell(&[task, Some((Key::Group, first))]);
         }
-        SwiftTaskGroupAttachChild => say([task, Some((Key::Group, first)), Some((Key::Job, second)), None]),
+        SwiftTaskGroupAttachChild => tell(&[task, Some((Key::Group, first)), Some((Key::Job, second))]),
         SwiftTaskGroupInitializeWithFlags => {
-            say([task, Some((Key::Group, second)), Some((Key::Flags, first)), None]);
+            tell(&[task, Some((Key::Group, second)), Some((Key::Flags, first))]);
         }
         SwiftTaskGroupWaitNextThrowing | SwiftTaskGroupWaitAll => {
-            say([task, Some((Key::Group, second)), None, None]);
+            tell(&[task, Some((Key::Group, second))]);
         }
         SwiftTaskFutureComplete => completed(thread, task, entry),
         _ => {}
@@ -190,8 +168,8 @@ fn enqueued(thread: &mut Thread, watched: Watched, arguments: [u64; 6], entry: &
         return;
     }
     let executor = executor.map(|executor| (Key::Executor, arguments[executor]));
-    let keys = [task.map(|id| (Key::Task, id)), Some((Key::Job, job)), executor, None];
-    say(thread, watched, EventKind::Call, (entry.entered, entry.entered), keys);
+    let keys = [task.map(|id| (Key::Task, id)), Some((Key::Job, job)), executor];
+    tell(thread, watched, EventKind::Call, (entry.entered, entry.entered), &keys);
     note(thread, watched, arguments, entry);
 }
 
@@ -209,7 +187,7 @@ fn created(thread: &mut Thread, creation: &Note, job: u64, id: u64, time: u64) {
     let [flags, parent, is_child, ..] = creation.arguments;
     let parent = (is_child == 1).then_some((Key::Parent, parent));
     let keys = [Some((Key::Task, id)), parent, Some((Key::Job, job)), Some((Key::Flags, flags))];
-    say(thread, Watched::SwiftTaskCreate, EventKind::Call, (creation.entered, time), keys);
+    tell(thread, Watched::SwiftTaskCreate, EventKind::Call, (creation.entered, time), &keys);
 }
 
 /// A thread starts to run a job.
@@ -221,8 +199,8 @@ fn run(thread: &mut Thread, job: u64, executor: Option<u64>, entry: &Entry) {
         busy_with(thread, id, entry.entered);
     }
     let executor = executor.map(|executor| (Key::Executor, executor));
-    let keys = [task.map(|id| (Key::Task, id)), Some((Key::Job, job)), executor, None];
-    say(thread, Watched::SwiftJobRun, EventKind::Call, (entry.entered, entry.entered), keys);
+    let keys = [task.map(|id| (Key::Task, id)), Some((Key::Job, job)), executor];
+    tell(thread, Watched::SwiftJobRun, EventKind::Call, (entry.entered, entry.entered), &keys);
     let (id, is_task) = task.map_or((0, 0), |id| (id, 1));
     note(thread, Watched::SwiftJobRun, [job, id, is_task, before, 0, 0], entry);
 }
@@ -274,8 +252,8 @@ fn completed(thread: &mut Thread, task: Option<(Key, u64)>, entry: &Entry) {
     }
     thread.notes.completed = id;
     let error = Some(thread.notes.error).filter(|error| *error != 0).map(|error| (Key::Error, error));
-    let keys = [task, error, None, None];
-    say(thread, Watched::SwiftTaskFutureComplete, EventKind::Call, (entry.entered, entry.entered), keys);
+    let keys = [task, error];
+    tell(thread, Watched::SwiftTaskFutureComplete, EventKind::Call, (entry.entered, entry.entered), &keys);
 }
 
 /// A call of which there is a note returns.
@@ -290,8 +268,8 @@ pub(super) fn left(thread: &mut Thread, note: &Note, result: u64, time: u64) {
         Watched::SwiftContinuationInit => {
             // SAFETY: it is the task that runs here.
             let task = unsafe { task_of(result) }.map(|id| (Key::Task, id));
-            let keys = [task, Some((Key::Continuation, result)), Some((Key::Flags, note.arguments[1])), None];
-            say(thread, note.watched, EventKind::Call, (note.entered, time), keys);
+            let keys = [task, Some((Key::Continuation, result)), Some((Key::Flags, note.arguments[1]))];
+            tell(thread, note.watched, EventKind::Call, (note.entered, time), &keys);
         }
         watched if runs(watched) => ran(thread, note, EventKind::Return, time),
         _ => {}
@@ -308,6 +286,6 @@ pub(super) fn unwound(thread: &mut Thread, note: &Note, time: u64) {
 fn ran(thread: &mut Thread, note: &Note, phase: EventKind, time: u64) {
     let [job, id, is_task, before, ..] = note.arguments;
     let task = (is_task == 1).then_some((Key::Task, id));
-    say(thread, note.watched, phase, (note.entered, time), [task, Some((Key::Job, job)), None, None]);
+    tell(thread, note.watched, phase, (note.entered, time), &[task, Some((Key::Job, job))]);
     busy_with(thread, before, time);
 }

@@ -3,9 +3,9 @@
 use crc32fast::Hasher;
 
 use super::{
-    CALL, CONTEXT, Context, ContextRecord, DetailBody, DetailEvent, DetailFoot, DetailHead, DetailRecord, FOOTER_MAGIC,
-    FunctionDetail, FunctionRecord, HEADER_MAGIC, KEYS, Keys, KeysRecord, MAX_STACK_BYTES, RETURN, Totals, footer,
-    header, max_length,
+    CALL, CONTEXT, Context, ContextRecord, DetailBody, DetailEvent, DetailFoot, DetailHead, DetailRecord, DetailTotals,
+    FOOTER_MAGIC, FunctionDetail, FunctionRecord, HEADER_MAGIC, KEYS, Keys, KeysRecord, MAX_STACK_BYTES, RETURN,
+    max_length,
 };
 use crate::{
     ClockKind, ClockNs, FunctionId, SubstreamId,
@@ -13,6 +13,7 @@ use crate::{
         Corrupt, Corruption, EDGE_BYTES, Integrity, OpenError, Origin, Repair,
         integrity::{Completion, Ending, agree, agree_checksum, completion, cut_checksum, find_footer, short_file},
         origin::check_start,
+        writer::Totals,
     },
     heph::{Attributes, wire::Reader},
     profile::Registers,
@@ -159,8 +160,7 @@ impl<'a> DetailReader<'a> {
         agree(at(24), "first timestamp in the footer", totals.first_timestamp, foot.first_timestamp)?;
         agree(at(32), "last timestamp in the footer", totals.last_timestamp, foot.last_timestamp)?;
         let head = &self.head;
-        let (start, complete) = (header(&self.origin(), &Totals::default()), header(&self.origin(), &totals));
-        match completion(&head.to_bytes(), &start.to_bytes(), &complete.to_bytes()) {
+        match completion(&head.to_bytes(), &self.origin(), &totals) {
             Some(Completion::Whole) => return Ok(Integrity::Intact),
             Some(Completion::Torn) => return Ok(unfinished),
             None => {}
@@ -182,8 +182,8 @@ impl<'a> DetailReader<'a> {
         let (totals, checksum) = self.survey(keep)?;
         Ok(Repair {
             length: (EDGE_BYTES as u64).saturating_add(totals.bytes),
-            footer: footer(&totals, checksum).to_bytes(),
-            header: header(&self.origin(), &totals).to_bytes(),
+            footer: totals.footer(checksum),
+            header: DetailTotals::header(&self.origin(), Some(&totals)),
         })
     }
 
@@ -194,8 +194,8 @@ impl<'a> DetailReader<'a> {
     }
 
     /// What the first `keep` events come to, and their checksum, having looked at each of them, in one pass.
-    fn survey(&self, keep: u64) -> Result<(Totals, u32), Corrupt> {
-        let (mut totals, mut hasher) = (Totals::default(), Hasher::new());
+    fn survey(&self, keep: u64) -> Result<(DetailTotals, u32), Corrupt> {
+        let (mut totals, mut hasher) = (DetailTotals::default(), Hasher::new());
         let (mut walk, mut hashed) = (self.events(), 0_usize);
         while totals.count < keep
             && let Some(next) = walk.next_decoded()

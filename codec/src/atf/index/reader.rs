@@ -3,14 +3,13 @@
 use crc32fast::Hasher;
 
 use super::{
-    EVENT_BYTES, FOOTER_MAGIC, HAS_DETAIL, HEADER_MAGIC, IndexEvent, IndexFoot, IndexHead, IndexRecord, Totals, footer,
-    header,
+    EVENT_BYTES, FOOTER_MAGIC, HAS_DETAIL, HEADER_MAGIC, IndexEvent, IndexFoot, IndexHead, IndexRecord, IndexTotals,
 };
 use crate::atf::{
     Corrupt, Corruption, EDGE_BYTES, Integrity, OpenError, Origin, Repair,
     integrity::{Completion, Ending, agree, agree_checksum, completion, cut_checksum, find_footer, short_file},
     origin::check_start,
-    section::MAX_EVENTS,
+    writer::{MAX_EVENTS, Totals},
 };
 
 /// How many events are looked at before the next: few enough that they are fetched from memory once.
@@ -142,8 +141,7 @@ impl<'a> IndexReader<'a> {
         agree(at(16), "first timestamp in the footer", totals.first_timestamp, foot.first_timestamp)?;
         agree(at(24), "last timestamp in the footer", totals.last_timestamp, foot.last_timestamp)?;
         let head = &self.head;
-        let (start, complete) = (header(&self.origin, None), header(&self.origin, Some(&totals)));
-        match completion(&head.to_bytes(), &start.to_bytes(), &complete.to_bytes()) {
+        match completion(&head.to_bytes(), &self.origin, &totals) {
             Some(Completion::Whole) => return Ok(Integrity::Intact),
             Some(Completion::Torn) => return Ok(unfinished),
             None => {}
@@ -170,15 +168,15 @@ impl<'a> IndexReader<'a> {
         let (totals, checksum) = self.totals()?;
         Ok(Repair {
             length: (EDGE_BYTES as u64).saturating_add(totals.events_bytes()),
-            footer: footer(&totals, checksum).to_bytes(),
-            header: header(&self.origin, Some(&totals)).to_bytes(),
+            footer: totals.footer(checksum),
+            header: IndexTotals::header(&self.origin, Some(&totals)),
         })
     }
 
     /// What the events come to, and their checksum, in one pass. Where a footer that was cut says another, they are
     /// damaged.
-    fn totals(&self) -> Result<(Totals, u32), Corrupt> {
-        let (mut totals, mut hasher) = (Totals::default(), Hasher::new());
+    fn totals(&self) -> Result<(IndexTotals, u32), Corrupt> {
+        let (mut totals, mut hasher) = (IndexTotals::default(), Hasher::new());
         let mut at = 0_usize;
         for block in self.events.chunks(EVENTS_PER_BLOCK) {
             hasher.update(block.as_flattened());
