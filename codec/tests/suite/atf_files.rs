@@ -32,6 +32,13 @@ fn files(writer: ThreadWriter) -> (Vec<u8>, Option<Vec<u8>>) {
     (finish(Vec::new(), index), detail.map(|detail| finish(Vec::new(), detail)))
 }
 
+/// What is in the files of a thread whose writer was killed.
+fn flushed(mut writer: ThreadWriter) -> (Vec<u8>, Vec<u8>) {
+    let (mut index, mut detail) = (Vec::new(), Vec::new());
+    writer.flush_to(&mut index, &mut detail).expect("memory");
+    (index, detail)
+}
+
 /// What the golden files were when they had just been started.
 fn golden_starts() -> (Vec<u8>, Vec<u8>) {
     let origin = Origin { thread: 4712, ..ORIGIN };
@@ -123,9 +130,7 @@ quickcheck! {
     }
 
     fn a_file_abandoned_at_any_byte_holds_its_whole_events(thread: AnyThread, at: usize) -> TestResult {
-        let mut writer = write(&thread);
-        let (mut index, mut detail) = (Vec::new(), Vec::new());
-        writer.flush_to(&mut index, &mut detail).expect("memory");
+        let (index, detail) = flushed(write(&thread));
         abandoned_index(&index[..at % (index.len() + 1)]);
         if !detail.is_empty() {
             abandoned_detail(&detail[..at % (detail.len() + 1)]);
@@ -166,10 +171,7 @@ fn abandoned_detail(file: &[u8]) {
 /// Killed between two flushes, at any byte: what is repaired is whole and linked.
 #[test]
 fn a_thread_abandoned_at_any_byte_is_repaired_with_its_links() {
-    let body = |byte: u8| {
-        let stack: &'static [u8] = vec![byte; 24].leak();
-        DetailBody::Call(FunctionDetail { function: FunctionId(1), registers: Registers::default(), stack })
-    };
+    let body = |byte: u8| call(vec![byte; 24].leak());
     let mut writer = ThreadWriter::new(ORIGIN);
     let (mut index, mut detail) = (Vec::new(), Vec::new());
     for at in 0..3 {
@@ -195,13 +197,11 @@ fn a_thread_abandoned_at_any_byte_is_repaired_with_its_links() {
 #[test]
 fn damage_in_an_unfinished_file_is_corruption() {
     let mut writer = ThreadWriter::new(ORIGIN);
-    let body =
-        DetailBody::Call(FunctionDetail { function: FunctionId(1), registers: Registers::default(), stack: &[7; 16] });
+    let body = call(&[7; 16]);
     for _ in 0..100 {
         writer.append(&index_event(), &[body]).expect("room");
     }
-    let (mut index, mut detail) = (Vec::new(), Vec::new());
-    writer.flush_to(&mut index, &mut detail).expect("memory");
+    let (mut index, detail) = flushed(writer);
     index[64 + 10 * 32 + 20] = 9;
     let reader = IndexReader::open(&index).expect("a header");
     assert_eq!((reader.len(), reader.events().filter(Result::is_ok).count()), (100, 99));
@@ -230,21 +230,10 @@ fn damage_in_an_unfinished_file_is_corruption() {
 /// there, or leave links that lead astray.
 #[test]
 fn no_changed_bit_makes_a_repair_lose_an_event() {
-    let attributes = [Attribute { name: "key", value: Value::U64(1) }];
-    let keys = DetailBody::Keys(Keys {
-        function: FunctionId(1),
-        start: ClockNs(1),
-        end: ClockNs(2),
-        substream: SubstreamId(3),
-        attributes: (&attributes).into(),
-    });
-    let call =
-        DetailBody::Call(FunctionDetail { function: FunctionId(1), registers: Registers::default(), stack: &[7; 16] });
-    for body in [keys, call] {
+    for body in [keys(), call(&[7; 16])] {
         let mut writer = ThreadWriter::new(ORIGIN);
         (0..6).for_each(|_| _ = writer.append(&index_event(), &[body]).expect("room"));
-        let (mut index, mut detail) = (Vec::new(), Vec::new());
-        writer.flush_to(&mut index, &mut detail).expect("memory");
+        let (index, detail) = flushed(writer);
         for (at, bit) in (EDGE_BYTES..detail.len()).flat_map(|at| (0..8).map(move |bit| (at, bit))) {
             let mut changed = detail.clone();
             changed[at] ^= 1 << bit;
@@ -332,15 +321,7 @@ fn zeros_in_place_of_the_last_bytes_cost_one_event_at_most() {
         registers: Registers::from_words([7; Registers::WORDS]),
         stack: &[7; 16],
     });
-    let attributes = [Attribute { name: "key", value: Value::U64(u64::MAX) }];
-    let keys = DetailBody::Keys(Keys {
-        function: FunctionId(1),
-        start: ClockNs(1),
-        end: ClockNs(2),
-        substream: SubstreamId(3),
-        attributes: (&attributes).into(),
-    });
-    for body in [call, keys] {
+    for body in [call, keys()] {
         let mut writer = DetailWriter::new(ORIGIN);
         let mut file = Vec::new();
         for index in 0..10 {
@@ -464,8 +445,7 @@ fn an_event_of_no_kind_is_corruption_in_a_finished_file() {
 
 #[test]
 fn links_that_lead_astray_are_found() {
-    let body =
-        DetailBody::Call(FunctionDetail { function: FunctionId(1), registers: Registers::default(), stack: &[] });
+    let body = call(&[]);
     let detail = |index| DetailEvent { index, thread: 7, timestamp: ClockNs(1), flags: 0, body };
     let links = |index: &[Option<u32>], details: &[u32]| {
         let mut index_writer = IndexWriter::new(ORIGIN);
@@ -491,19 +471,28 @@ fn links_that_lead_astray_are_found() {
 #[test]
 fn an_event_whose_details_are_refused_leaves_no_trace() {
     let mut writer = ThreadWriter::new(ORIGIN);
-    let detail =
-        |stack| DetailBody::Call(FunctionDetail { function: FunctionId(1), registers: Registers::default(), stack });
-    writer.append(&index_event(), &[detail(&[1; 512])]).expect("512 bytes are allowed");
-    let refused = writer.append(&index_event(), &[detail(&[2; 8]), detail(&[3; 513])]);
+    writer.append(&index_event(), &[call(&[1; 512])]).expect("512 bytes are allowed");
+    let refused = writer.append(&index_event(), &[call(&[2; 8]), call(&[3; 513])]);
     assert_eq!(refused, Err(AppendError::TooLong { field: "stack", found: 513, limit: 512 }));
     let other = |kind| DetailBody::Other { kind, payload: &[] };
     assert_eq!(writer.append(&index_event(), &[other(5), other(16)]), Err(AppendError::KnownType { kind: 16 }));
-    writer.append(&index_event(), &[detail(&[4; 8])]).expect("room");
+    writer.append(&index_event(), &[call(&[4; 8])]).expect("room");
     let (index, detail) = files(writer);
     let detail = detail.expect("there are details");
     let reader = open(&index, Some(&detail));
     assert_eq!((reader.index.len(), reader.check_links()), (2, Ok(())));
     assert_eq!(DetailReader::check_file(&detail), Integrity::Intact);
+}
+
+fn call(stack: &[u8]) -> DetailBody<'_> {
+    DetailBody::Call(FunctionDetail { function: FunctionId(1), registers: Registers::default(), stack })
+}
+
+/// Details that end in bytes other than zero.
+fn keys() -> DetailBody<'static> {
+    const ATTRIBUTES: &[Attribute<'_>] = &[Attribute { name: "key", value: Value::U64(u64::MAX) }];
+    let (function, substream) = (FunctionId(1), SubstreamId(3));
+    DetailBody::Keys(Keys { function, start: ClockNs(1), end: ClockNs(2), substream, attributes: ATTRIBUTES.into() })
 }
 
 fn index_event() -> IndexEvent {

@@ -1,14 +1,16 @@
 //! Each way of being wrong has an error of its own, which names the field, the place and what was expected.
 
+use std::collections::HashSet;
+
 use bytes::BufMut;
 use codec::{
-    FunctionId,
     heph::{
-        Attribute, DecodeError, Encode, EncodeError, Event, List, MAX_PACKET_BYTES, Metadata, Packet, Packets, Value,
-        packet_size,
+        Attribute, Encode, EncodeError, Event, List, MAX_PACKET_BYTES, Metadata, Packet, Packets, Value, packet_size,
     },
     profile::{Detail, FunctionEvent, FunctionName, Message, Registers, RuntimeEvent, Thread},
 };
+
+use crate::fixtures::{call, encoded};
 
 /// An event packet with an empty description and these bytes behind it.
 fn event(attributes: &[u8]) -> Vec<u8> {
@@ -27,80 +29,56 @@ fn metadata(rest: &[u8]) -> Vec<u8> {
     packet
 }
 
-#[track_caller]
-fn refused(packet: &[u8], message: &str) -> DecodeError {
-    let error = Packet::decode(packet).expect_err("it is not valid");
-    assert_eq!(error.to_string(), message);
-    error
-}
-
 #[test]
 fn each_fault_has_its_own_error() {
-    let incomplete = refused(&event(b"")[..20], "packet at byte 0: expected 42 bytes, found 20");
-    assert!(matches!(incomplete, DecodeError::Incomplete { .. }));
-    refused(b"\xc1", "packet at byte 0: expected 8 bytes, found 1");
-    let magic = refused(
-        b"HTTP/1.1 200 OK",
-        "magic at byte 0: expected 0x75D11D4D (metadata) or 0xC1FC1FB7 (event), found 0x48545450",
-    );
-    assert!(matches!(magic, DecodeError::Magic { .. }));
     let mut small = event(b"");
     small[7] = 41;
-    let small = refused(&small, "size at byte 4: expected at least 42, found 41");
-    assert!(matches!(small, DecodeError::SizeBelowMinimum { .. }));
-    let small = refused(b"\x75\xd1\x1d\x4d\0\0\0\x09\0", "size at byte 4: expected at least 10, found 9");
-    assert!(matches!(small, DecodeError::SizeBelowMinimum { .. }));
-
-    let mut long = event(b"");
-    long.extend(b"abc");
-    let trailing = refused(&long, "expected the end at byte 42, found 3 more bytes");
-    assert!(matches!(trailing, DecodeError::TrailingBytes { .. }));
-    let trailing = refused(&event(b"\0\0\x04\0"), "expected the end at byte 42, found 4 more bytes");
-    assert!(matches!(trailing, DecodeError::TrailingBytes { .. }));
-
-    let past = refused(
-        &event(b"\0\x09name\x01"),
-        "attribute name at byte 44: expected a string of 9 bytes, 5 left in the packet",
-    );
-    assert!(matches!(past, DecodeError::StringPastEnd { .. }));
-    let past = refused(
-        &event(b"\0\x01x\x04\0\x09text"),
-        "attribute value at byte 48: expected a string of 9 bytes, 4 left in the packet",
-    );
-    assert!(matches!(past, DecodeError::StringPastEnd { .. }));
-    refused(&metadata(b"\0\x05"), "option name at byte 10: expected a string of 5 bytes, 0 left in the packet");
-    let past =
-        refused(&event(b"\0\x01x\x01\0\0\0\0"), "attribute value at byte 46: expected 8 bytes, 4 left in the packet");
-    assert!(matches!(past, DecodeError::FieldPastEnd { .. }));
-    refused(
-        &event(b"\0\x01x\x81\xff\xff\0\0\0\0"),
-        "attribute value at byte 48: expected 524280 bytes, 4 left in the packet",
-    );
-
-    let utf8 = refused(&event(b"\0\x03ab\xff\x01\0\0\0\0\0\0\0\0"), "attribute name at byte 46: expected UTF-8");
-    assert!(matches!(utf8, DecodeError::Utf8 { .. }));
-    refused(&event(b"\0\x01x\x84\0\x02\0\x01a\0\x01\xff"), "attribute value at byte 53: expected UTF-8");
-    refused(&metadata(b"\0\x01\xc0"), "option name at byte 10: expected UTF-8");
-
-    let kind = refused(
-        &event(b"\0\x01x\x05\0\0"),
-        "attribute type at byte 45: expected 1 to 4, or 0x81 to 0x84 for arrays, found 0x05",
-    );
-    assert!(matches!(kind, DecodeError::AttributeType { .. }));
-    refused(
-        &event(b"\0\x01x\x85\0\0"),
-        "attribute type at byte 45: expected 1 to 4, or 0x81 to 0x84 for arrays, found 0x85",
-    );
-    let lone = refused(
-        &event(b"\0\x01x\x80\0\0"),
-        "attribute type at byte 45: expected an element type beside the array marker 0x80",
-    );
-    assert!(matches!(lone, DecodeError::LoneArrayMarker { .. }));
-    let nested = refused(
-        &event(b"\0\x01x\x80\x81\0\0"),
-        "attribute type at byte 45: expected no array of arrays, found 0x80 before 0x81",
-    );
-    assert!(matches!(nested, DecodeError::NestedArray { .. }));
+    let cases: [(Vec<u8>, &str); 19] = [
+        (event(b"")[..20].into(), "packet at byte 0: expected 42 bytes, found 20"),
+        (b"\xc1".into(), "packet at byte 0: expected 8 bytes, found 1"),
+        (
+            b"HTTP/1.1 200 OK".into(),
+            "magic at byte 0: expected 0x75D11D4D (metadata) or 0xC1FC1FB7 (event), found 0x48545450",
+        ),
+        (small, "size at byte 4: expected at least 42, found 41"),
+        (b"\x75\xd1\x1d\x4d\0\0\0\x09\0".into(), "size at byte 4: expected at least 10, found 9"),
+        ([&event(b"")[..], b"abc"].concat(), "expected the end at byte 42, found 3 more bytes"),
+        (event(b"\0\0\x04\0"), "expected the end at byte 42, found 4 more bytes"),
+        (event(b"\0\x09name\x01"), "attribute name at byte 44: expected a string of 9 bytes, 5 left in the packet"),
+        (
+            event(b"\0\x01x\x04\0\x09text"),
+            "attribute value at byte 48: expected a string of 9 bytes, 4 left in the packet",
+        ),
+        (metadata(b"\0\x05"), "option name at byte 10: expected a string of 5 bytes, 0 left in the packet"),
+        (event(b"\0\x01x\x01\0\0\0\0"), "attribute value at byte 46: expected 8 bytes, 4 left in the packet"),
+        (
+            event(b"\0\x01x\x81\xff\xff\0\0\0\0"),
+            "attribute value at byte 48: expected 524280 bytes, 4 left in the packet",
+        ),
+        (event(b"\0\x03ab\xff\x01\0\0\0\0\0\0\0\0"), "attribute name at byte 46: expected UTF-8"),
+        (event(b"\0\x01x\x84\0\x02\0\x01a\0\x01\xff"), "attribute value at byte 53: expected UTF-8"),
+        (metadata(b"\0\x01\xc0"), "option name at byte 10: expected UTF-8"),
+        (
+            event(b"\0\x01x\x05\0\0"),
+            "attribute type at byte 45: expected 1 to 4, or 0x81 to 0x84 for arrays, found 0x05",
+        ),
+        (
+            event(b"\0\x01x\x85\0\0"),
+            "attribute type at byte 45: expected 1 to 4, or 0x81 to 0x84 for arrays, found 0x85",
+        ),
+        (event(b"\0\x01x\x80\0\0"), "attribute type at byte 45: expected an element type beside the array marker 0x80"),
+        (
+            event(b"\0\x01x\x80\x81\0\0"),
+            "attribute type at byte 45: expected no array of arrays, found 0x80 before 0x81",
+        ),
+    ];
+    let mut variants = HashSet::new();
+    for (packet, message) in &cases {
+        let error = Packet::decode(packet).expect_err("it is not valid");
+        assert_eq!(error.to_string(), *message);
+        variants.insert(std::mem::discriminant(&error));
+    }
+    assert_eq!(variants.len(), 10, "one for each kind of fault");
 }
 
 #[test]
@@ -125,16 +103,13 @@ fn a_size_above_the_limit_is_known_from_the_first_eight_bytes() {
 fn an_option_of_another_layout_is_kept_with_what_is_wrong() {
     let thread =
         Thread { stream: Default::default(), os_id: 1, start: Default::default(), end: None, creator: None, name: "n" };
-    let mut packet = Vec::new();
-    codec::profile::ProfileOption::from(thread).encode(&mut packet).expect("valid");
+    let mut packet = encoded(&codec::profile::ProfileOption::from(thread));
     let offset_of_end = 8 + 2 + 6 + 4 + 8 + 8;
     packet[offset_of_end] = 2;
     let Ok(Message::BadOption { metadata, error }) = Message::decode(&packet) else { panic!("it is bad") };
     let expected = format!("thread end at byte {offset_of_end}: expected 0 (absent) or 1 (present), found 2");
     assert_eq!((metadata.name, error.to_string()), ("thread", expected));
-    let mut again = Vec::new();
-    Message::BadOption { metadata, error }.encode(&mut again).expect("valid Heph");
-    assert_eq!(again, packet);
+    assert_eq!(encoded(&Message::BadOption { metadata, error }), packet);
 }
 
 /// An encoder that refuses has written nothing.
@@ -148,15 +123,7 @@ fn unwritten(value: &impl Encode, expected: EncodeError) {
 
 #[test]
 fn a_buffer_that_cannot_grow_is_not_overrun() {
-    let function = FunctionEvent {
-        stamp: Default::default(),
-        kind: codec::EventKind::Call,
-        function: Some(FunctionId(1)),
-        ip: None,
-        depth: 0,
-        detail: None,
-        extra: Default::default(),
-    };
+    let function = call();
     let metadata = Metadata { name: "name", value: b"value" };
     let mut datagram = [0; 100];
     let mut left = &mut datagram[..];
@@ -208,15 +175,7 @@ fn encoders_refuse_what_does_not_fit() {
     let too_large = EncodeError::PacketTooLarge { size: 42 + 2 * bytes, limit: MAX_PACKET_BYTES };
     unwritten(&Event { attributes: (&[full, full]).into(), ..event }, too_large);
 
-    let function = FunctionEvent {
-        stamp: Default::default(),
-        kind: codec::EventKind::Call,
-        function: Some(FunctionId(1)),
-        ip: None,
-        depth: 0,
-        detail: Some(Detail::new(&[0; Registers::WORDS], &numbers[..65])),
-        extra: Default::default(),
-    };
+    let function = FunctionEvent { detail: Some(Detail::new(&[0; Registers::WORDS], &numbers[..65])), ..call() };
     unwritten(&function, EncodeError::TooLong { field: "stack", length: 65, limit: 64 });
     unwritten(&FunctionEvent { function: None, ..function }, EncodeError::Missing { field: "function or ip" });
     let taken = [Attribute { name: "other", value: Value::U64(1) }, Attribute { name: "depth", value: Value::U64(1) }];
