@@ -29,7 +29,7 @@ fn deliver(ledger: &mut Ledger, agent: &Agent, events: &[Vec<u8>], datagrams: bo
         return connection(ledger, 1, &events.concat());
     }
     for event in events {
-        ledger.send(&agent, event);
+        ledger.send(agent, event);
     }
     ledger.pass(Duration::from_secs(1));
 }
