@@ -2,6 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use codec::profile::Registers;
+
 use crate::{
     Trace,
     agent::{EVENT_NS, Made, Program},
@@ -67,11 +69,13 @@ pub fn same(stream: u32, position: u64, made: &Made, event: &Recorded) {
     let expected = (made.kind, made.function, made.depth, made.time_ns);
     let found = (event.kind, event.function, event.depth, event.time_ns);
     assert_eq!(found, expected, "stream {stream}, position {position}");
-    let captured = made.captured(position).map(|(registers, stack)| {
-        let stack: Vec<u8> = stack.iter().flat_map(|word| word.to_le_bytes()).collect();
-        (registers, stack)
-    });
-    assert_eq!(event.captured, captured, "stream {stream}, position {position}");
+    assert_eq!(event.captured, captured(made, position), "stream {stream}, position {position}");
+}
+
+/// The registers and the stack of an event, as the trace has them.
+fn captured(made: &Made, position: u64) -> Option<(Registers, Vec<u8>)> {
+    let (registers, stack) = made.captured(position)?;
+    Some((registers, stack.iter().flat_map(|word| word.to_le_bytes()).collect()))
 }
 
 fn key((stream, position, _): (u32, u64, &Made)) -> (u32, u64) {
@@ -100,9 +104,6 @@ mod tests {
             if made.dropped.is_some() || lost.contains(&(stream, position)) {
                 continue;
             }
-            let captured = made
-                .captured(position)
-                .map(|(registers, stack)| (registers, stack.iter().flat_map(|word| word.to_le_bytes()).collect()));
             threads.entry(stream).or_default().push(Recorded {
                 position,
                 time_ns: made.time_ns,
@@ -110,7 +111,7 @@ mod tests {
                 name: None,
                 kind: made.kind,
                 depth: made.depth,
-                captured,
+                captured: captured(made, position),
                 attributes: None,
             });
         }
@@ -132,44 +133,26 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "ends before position")]
-    fn a_missing_event_is_noticed() {
-        let (program, lost, mut trace) = program_and_trace();
-        trace.threads.get_mut(&1).expect("a thread").pop();
-        all_but(&trace, &program, &lost);
-    }
-
-    #[test]
-    #[should_panic(expected = "an event too many")]
-    fn an_event_that_comes_twice_is_noticed() {
-        let (program, lost, mut trace) = program_and_trace();
-        let events = trace.threads.get_mut(&1).expect("a thread");
-        events.extend(events.last().cloned());
-        all_but(&trace, &program, &lost);
-    }
-
-    #[test]
-    #[should_panic(expected = "stream 0, position 8")]
-    fn a_register_that_was_changed_is_noticed() {
-        let (program, lost, mut trace) = program_and_trace();
-        let event = &mut trace.threads.get_mut(&0).expect("a thread")[8];
-        event.captured.as_mut().expect("it has detail").0.general[3] += 1;
-        all_but(&trace, &program, &lost);
-    }
-
-    #[test]
-    #[should_panic(expected = "missing for the network's sake")]
-    fn a_gap_that_is_not_told_is_noticed() {
-        let (program, lost, mut trace) = program_and_trace();
-        trace.manifest.gaps.pop();
-        all_but(&trace, &program, &lost);
-    }
-
-    #[test]
-    #[should_panic(expected = "dropped for ring-full")]
-    fn a_drop_that_is_not_told_is_noticed() {
-        let (program, lost, mut trace) = program_and_trace();
-        trace.manifest.gaps.remove(0);
-        all_but(&trace, &program, &lost);
+    fn what_is_wrong_is_noticed() {
+        type Spoil = fn(&mut Trace);
+        fn thread(trace: &mut Trace, id: u32) -> &mut Vec<Recorded> {
+            trace.threads.get_mut(&id).expect("a thread")
+        }
+        let wrong: [(&str, Spoil); 5] = [
+            ("ends before position", |trace| drop(thread(trace, 1).pop())),
+            ("an event too many", |trace| thread(trace, 1).extend_from_within(90..)),
+            ("stream 0, position 8", |trace| {
+                thread(trace, 0)[8].captured.as_mut().expect("it has detail").0.general[3] += 1;
+            }),
+            ("missing for the network's sake", |trace| drop(trace.manifest.gaps.pop())),
+            ("dropped for ring-full", |trace| drop(trace.manifest.gaps.remove(0))),
+        ];
+        for (expected, spoil) in wrong {
+            let (program, lost, mut trace) = program_and_trace();
+            spoil(&mut trace);
+            let panic = std::panic::catch_unwind(|| all_but(&trace, &program, &lost)).expect_err(expected);
+            let message = panic.downcast_ref::<String>().expect("a message");
+            assert!(message.contains(expected), "{expected} in {message}");
+        }
     }
 }

@@ -19,7 +19,7 @@ use real_agent::ship::{self, ShipError, Shipper, Who};
 pub use program::{EVENT_NS, Made, Program};
 pub use ship::Transport;
 
-use crate::Random;
+use crate::{Collector, Random};
 use program::{FUNCTIONS, MODULE};
 
 /// The traced machine's clock at the zero of every session.
@@ -70,6 +70,14 @@ impl Settings {
             first_position: 0,
             detail_every: 8,
             patience: Duration::from_secs(20),
+        }
+    }
+
+    /// An agent of this collector's.
+    pub fn new(collector: &Collector, transport: Transport, seed: u64) -> Self {
+        match transport {
+            Transport::Udp => Self::udp(collector.udp(), seed),
+            Transport::Tcp => Self::tcp(collector.tcp(), seed),
         }
     }
 
@@ -155,19 +163,10 @@ impl Agent {
     }
 
     /// Enters a function on a stream.
-    pub fn call(&mut self, stream: u32, function: u32, detailed: bool) -> io::Result<()> {
+    pub fn call(&mut self, stream: u32) -> io::Result<()> {
         self.make_room()?;
-        let (position, made) = self.program.call(stream, function, detailed);
+        let (position, made) = self.program.call(stream, 0, false);
         self.push(stream, position, made)
-    }
-
-    /// Leaves the function that was entered last on a stream. Does nothing where none is open.
-    pub fn return_(&mut self, stream: u32, detailed: bool) -> io::Result<()> {
-        self.make_room()?;
-        match self.program.return_(stream, detailed) {
-            Some((position, made)) => self.push(stream, position, made),
-            None => Ok(()),
-        }
     }
 
     /// Makes this many events in all, on all streams in turn: calls and returns.

@@ -10,8 +10,8 @@ use std::{
 };
 
 use crate::{
-    Collector, Exit, Folder, Process, Transport, executable,
-    process::Stdout,
+    Collector, Exit, Folder, Process, Transport,
+    process::{Stdout, build},
     target::{Target, target_folder},
 };
 
@@ -24,7 +24,7 @@ pub const MARK: &str = "agent: ";
 /// The command's executable.
 pub fn binary() -> &'static Path {
     static BINARY: OnceLock<PathBuf> = OnceLock::new();
-    BINARY.get_or_init(|| executable::build("agent"))
+    BINARY.get_or_init(|| build("agent"))
 }
 
 /// The command with these arguments.

@@ -10,9 +10,9 @@ use std::{
 };
 
 use crate::{
-    executable,
+    Transport,
     metrics::Metrics,
-    process::{Exit, Process, Stdout},
+    process::{Exit, Process, Stdout, build},
 };
 
 /// How long a collector may take to start or to end, on a machine that is busy with other tests.
@@ -28,47 +28,49 @@ pub struct Collector {
 }
 
 impl Collector {
-    /// Starts a collector with these arguments and waits until all its sockets listen.
-    #[track_caller]
-    pub fn start<S: AsRef<OsStr>>(arguments: &[S]) -> Self {
-        Self::start_with(arguments, Stdout::Collect)
-    }
-
     /// Starts a collector on a free port, writing to this folder, with these arguments besides.
     #[track_caller]
     pub fn to_disk(folder: &Path, arguments: &[&str]) -> Self {
-        let sink = disk(folder);
-        let mut all = vec!["--listen", "127.0.0.1:0", "--sink", &sink];
-        all.extend(arguments);
-        Self::start(&all)
+        Self::start(&[&["--listen", "127.0.0.1:0", "--sink", &disk(folder)], arguments].concat(), Stdout::Collect)
+    }
+
+    /// Like [`to_disk`](Self::to_disk), with a stdout that nobody reads.
+    #[track_caller]
+    pub fn held(folder: &Path, arguments: &[&str]) -> Self {
+        Self::start(&[&["--listen", "127.0.0.1:0", "--sink", &disk(folder)], arguments].concat(), Stdout::Hold)
     }
 
     /// Like [`to_disk`](Self::to_disk), without tables of spans: programs that call much take long for those.
     #[track_caller]
     pub fn events_to_disk(folder: &Path) -> Self {
-        Self::start(&["--listen", "127.0.0.1:0", "--sink", &format!("{},spans=no", disk(folder))])
+        Self::start(&["--listen", "127.0.0.1:0", "--sink", &format!("{},spans=no", disk(folder))], Stdout::Collect)
     }
 
-    /// Like [`start`](Self::start), and says what happens to its stdout.
+    /// Starts a collector with these arguments and waits until all its sockets listen.
     #[track_caller]
-    pub fn start_with<S: AsRef<OsStr>>(arguments: &[S], stdout: Stdout) -> Self {
-        let has = |name: &str| arguments.iter().filter(|argument| argument.as_ref() == OsStr::new(name)).count();
-        let listens = has("--listen");
-        let (udp, tcp) = match (has("--udp"), has("--tcp")) {
-            (0, 0) => (listens, listens),
-            (0, _) => (0, listens),
-            (_, 0) => (listens, 0),
-            _ => (listens, listens),
-        };
-        let metrics = has("--metrics");
+    pub fn start(arguments: &[&str], stdout: Stdout) -> Self {
         let process = Process::start(command(arguments), stdout);
-        let mut found = (Vec::new(), Vec::new(), None);
-        let ready = process.find(PATIENCE, |lines| {
-            found = (listening(lines, "udp"), listening(lines, "tcp"), scraped_at(lines));
-            (found.0.len() >= udp && found.1.len() >= tcp && found.2.iter().count() >= metrics).then_some(())
-        });
-        assert!(ready.is_some(), "the collector does not listen; it said:\n{}", process.stderr().join("\n"));
-        Self { process, udp: found.0, tcp: found.1, metrics: found.2 }
+        // It says that when all its sockets listen.
+        let writes =
+            |lines: &[String]| lines.iter().any(|line| line.starts_with("writing to ")).then(|| lines.to_vec());
+        let lines = process.find(PATIENCE, writes);
+        let lines = lines.unwrap_or_else(|| panic!("the collector does not listen; it said:\n{}", process.said()));
+        Self {
+            udp: listening(&lines, "udp"),
+            tcp: listening(&lines, "tcp"),
+            metrics: lines
+                .iter()
+                .find_map(|line| line.strip_prefix("metrics http://")?.strip_suffix("/metrics")?.parse().ok()),
+            process,
+        }
+    }
+
+    /// The address of its first socket for this.
+    pub fn address(&self, transport: Transport) -> SocketAddr {
+        match transport {
+            Transport::Udp => self.udp(),
+            Transport::Tcp => self.tcp(),
+        }
     }
 
     /// The address of its first UDP socket.
@@ -133,7 +135,7 @@ impl Collector {
     #[track_caller]
     pub fn wait_for(&self, text: &str) -> String {
         let line = self.process.find(PATIENCE, |lines| lines.iter().find(|line| line.contains(text)).cloned());
-        line.unwrap_or_else(|| panic!("no {text:?} in what the collector said:\n{}", self.process.stderr().join("\n")))
+        line.unwrap_or_else(|| panic!("no {text:?} in what the collector said:\n{}", self.process.said()))
     }
 }
 
@@ -156,6 +158,12 @@ pub fn run_on(name: &str, folder: &Path, arguments: &[&str]) -> Exit {
     run(&all)
 }
 
+/// Fails the test unless the collector's own check finds a session sound.
+#[track_caller]
+pub fn verified(session: &Path) {
+    run_on("verify", session, &[]).success();
+}
+
 fn command<S: AsRef<OsStr>>(arguments: &[S]) -> Command {
     let mut command = Command::new(binary());
     command.args(arguments);
@@ -165,39 +173,14 @@ fn command<S: AsRef<OsStr>>(arguments: &[S]) -> Command {
 /// The sockets that the collector says it listens on, of one protocol.
 fn listening(lines: &[String], protocol: &str) -> Vec<SocketAddr> {
     let address = |line: &String| {
-        let (_, rest) = line.split_once("listening ")?;
-        rest.strip_prefix(protocol)?.split_whitespace().next()?.parse().ok()
+        let rest = line.strip_prefix("listening ")?.strip_prefix(protocol)?;
+        rest.split_whitespace().next()?.parse().ok()
     };
     lines.iter().filter_map(address).collect()
-}
-
-/// Where the collector says its metrics are.
-fn scraped_at(lines: &[String]) -> Option<SocketAddr> {
-    lines.iter().find_map(|line| line.split_once("metrics http://")?.1.strip_suffix("/metrics")?.parse().ok())
 }
 
 /// The collector's executable.
 pub fn binary() -> &'static Path {
     static BINARY: OnceLock<PathBuf> = OnceLock::new();
-    BINARY.get_or_init(|| executable::build("collector"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn addresses_are_read_from_what_the_collector_says() {
-        let lines = [
-            "listening udp 127.0.0.1:41234 receive-buffer 8388608",
-            "listening tcp [::1]:41235",
-            "metrics http://127.0.0.1:9100/metrics",
-            "something else",
-        ]
-        .map(String::from);
-        assert_eq!(listening(&lines, "udp"), ["127.0.0.1:41234".parse().expect("an address")]);
-        assert_eq!(listening(&lines, "tcp"), ["[::1]:41235".parse().expect("an address")]);
-        assert_eq!(scraped_at(&lines), Some("127.0.0.1:9100".parse().expect("an address")));
-        assert_eq!(scraped_at(&lines[..2]), None);
-    }
+    BINARY.get_or_init(|| build("collector"))
 }

@@ -43,6 +43,13 @@ pub fn of_trace(trace: &Trace) -> BTreeMap<FunctionId, Count> {
     counts
 }
 
+/// The calls of all functions of this name in a trace.
+pub fn of_functions(trace: &Trace, name: &str) -> Count {
+    let counts = of_trace(trace);
+    let functions = trace.manifest.functions.iter().filter(|function| function.name == name);
+    functions.filter_map(|function| counts.get(&FunctionId(function.id)).copied()).sum()
+}
+
 impl std::iter::Sum for Count {
     fn sum<I: Iterator<Item = Self>>(counts: I) -> Self {
         counts.fold(Self::default(), |sum, count| Self {
@@ -50,23 +57,5 @@ impl std::iter::Sum for Count {
             returns: sum.returns + count.returns,
             unwound: sum.unwound + count.unwound,
         })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn lines_read_as_programs_write_them() {
-        let counts = parse("count leaf 10 9 1\ncount +0x1139 3 0 0\n");
-        assert_eq!(counts["leaf"], Count { calls: 10, returns: 9, unwound: 1 });
-        assert_eq!(counts["+0x1139"], Count { calls: 3, returns: 0, unwound: 0 });
-    }
-
-    #[test]
-    #[should_panic(expected = "a count reads otherwise")]
-    fn half_a_line_is_none() {
-        parse("count leaf 10 9");
     }
 }

@@ -179,8 +179,14 @@ mod tests {
     use super::*;
     use EventKind::{Call, Exception, Return};
 
-    fn event(kind: EventKind, function: u32, depth: u32, stack_pointer: Option<u64>) -> Recorded {
-        let captured = stack_pointer.map(|stack_pointer| (Registers { stack_pointer, ..Registers::default() }, vec![]));
+    /// What happens, to which function, and how deep.
+    type Place = (EventKind, u32, u32);
+
+    /// The same, and where the stack is: 0 where that is not known.
+    type Step = (EventKind, u32, u32, u64);
+
+    fn event((kind, function, depth, at): Step) -> Recorded {
+        let stack_pointer = (at > 0).then_some(at);
         Recorded {
             position: 0,
             time_ns: 0,
@@ -188,65 +194,46 @@ mod tests {
             name: None,
             kind,
             depth,
-            captured,
+            captured: stack_pointer.map(|stack_pointer| (Registers { stack_pointer, ..Registers::default() }, vec![])),
             attributes: None,
         }
     }
 
-    /// What happens, to which function, and how deep.
-    type Step = (EventKind, u32, u32);
-
-    /// Replays events of functions at depths.
-    fn on_one(events: &[Step]) -> Result<(), String> {
-        let events: Vec<_> =
-            events.iter().map(|(kind, function, depth)| event(*kind, *function, *depth, None)).collect();
-        replay(&events, &returning(events.iter()), Stacks::One)
-    }
-
-    /// The same with stack pointers.
-    fn with_pointers(stacks: Stacks, events: &[(EventKind, u32, u32, u64)]) -> Result<(), String> {
-        let events: Vec<_> =
-            events.iter().map(|(kind, function, depth, at)| event(*kind, *function, *depth, Some(*at))).collect();
+    fn replayed(stacks: Stacks, steps: &[Step]) -> Result<(), String> {
+        let events: Vec<_> = steps.iter().map(|step| event(*step)).collect();
         replay(&events, &returning(events.iter()), stacks)
     }
 
-    #[test]
-    fn calls_and_returns_in_order_are_consistent() {
-        on_one(&[(Call, 1, 0), (Call, 2, 1), (Return, 2, 1), (Call, 3, 1), (Return, 3, 1), (Return, 1, 0)])
-            .expect("good");
-        // Open at the end: the program ended there.
-        on_one(&[(Call, 1, 0), (Call, 2, 1)]).expect("good");
-        on_one(&[]).expect("nothing to be wrong");
+    /// The same on one stack, without pointers.
+    fn on_one(steps: &[Place]) -> Result<(), String> {
+        let steps: Vec<Step> = steps.iter().map(|(kind, function, depth)| (*kind, *function, *depth, 0)).collect();
+        replayed(Stacks::One, &steps)
     }
 
     #[test]
-    fn exceptions_take_off_what_they_leave() {
-        on_one(&[(Call, 1, 0), (Call, 2, 1), (Call, 3, 2), (Exception, 3, 2), (Exception, 2, 1), (Return, 1, 0)])
-            .expect("good");
-        let order = [(Call, 1, 0), (Call, 2, 1), (Exception, 1, 0), (Exception, 2, 1)];
-        assert!(on_one(&order).is_err(), "the outer one went first");
-    }
-
-    #[test]
-    fn tail_calls_replace() {
-        on_one(&[(Call, 1, 0), (Call, 2, 1), (Call, 3, 1), (Return, 3, 1), (Return, 1, 0)]).expect("good");
-        let place = [(Call, 1, 0, 900), (Call, 2, 1, 800), (Call, 3, 1, 700), (Return, 2, 1, 808), (Return, 1, 0, 908)];
-        assert!(with_pointers(Stacks::One, &place).is_err(), "2 returns, and was replaced by a call elsewhere");
-        let same = [(Call, 1, 0, 900), (Call, 2, 1, 800), (Call, 3, 1, 800), (Return, 3, 1, 808), (Return, 1, 0, 908)];
-        with_pointers(Stacks::One, &same).expect("good");
-    }
-
-    #[test]
-    fn probes_are_gone_when_others_go_on() {
-        // 9 is never seen to return.
-        on_one(&[(Call, 1, 0), (Call, 9, 1), (Return, 1, 0)]).expect("good");
-        on_one(&[(Call, 1, 0), (Call, 9, 1), (Call, 2, 1), (Call, 9, 2), (Return, 2, 1), (Return, 1, 0)])
-            .expect("good");
+    fn calls_and_returns_that_fit_each_other_are_consistent() {
+        let good: [(&str, &[Place]); 7] = [
+            ("nothing", &[]),
+            ("in order", &[(Call, 1, 0), (Call, 2, 1), (Return, 2, 1), (Call, 3, 1), (Return, 3, 1), (Return, 1, 0)]),
+            ("the program ended there", &[(Call, 1, 0), (Call, 2, 1)]),
+            (
+                "exceptions take off what they leave",
+                &[(Call, 1, 0), (Call, 2, 1), (Call, 3, 2), (Exception, 3, 2), (Exception, 2, 1), (Return, 1, 0)],
+            ),
+            ("a tail call replaces", &[(Call, 1, 0), (Call, 2, 1), (Call, 3, 1), (Return, 3, 1), (Return, 1, 0)]),
+            // 9 is never seen to return.
+            ("a probe is gone when others go on", &[(Call, 1, 0), (Call, 9, 1), (Return, 1, 0)]),
+            ("two probes", &[(Call, 1, 0), (Call, 9, 1), (Call, 2, 1), (Call, 9, 2), (Return, 2, 1), (Return, 1, 0)]),
+        ];
+        for (what, steps) in good {
+            assert_eq!(on_one(steps), Ok(()), "{what}");
+        }
     }
 
     #[test]
     fn what_does_not_fit_is_told() {
-        let bad: [(&str, &[Step]); 6] = [
+        let bad: [(&str, &[Place]); 7] = [
+            ("the outer one went first", &[(Call, 1, 0), (Call, 2, 1), (Exception, 1, 0), (Exception, 2, 1)]),
             ("a depth is skipped", &[(Call, 1, 0), (Call, 2, 2)]),
             ("a return of what was not called", &[(Call, 1, 0), (Return, 2, 0)]),
             ("a return where nothing is open", &[(Call, 1, 0), (Return, 1, 0), (Return, 1, 0)]),
@@ -257,95 +244,95 @@ mod tests {
                 &[(Call, 1, 0), (Call, 2, 1), (Call, 3, 2), (Return, 3, 2), (Call, 3, 2), (Call, 2, 1), (Return, 2, 1)],
             ),
         ];
-        for (what, events) in bad {
-            assert!(on_one(events).is_err(), "{what}");
+        for (what, steps) in bad {
+            assert!(on_one(steps).is_err(), "{what}");
         }
     }
 
     #[test]
-    fn stack_pointers_fall_as_depths_rise() {
-        with_pointers(Stacks::One, &[(Call, 1, 0, 900), (Call, 2, 1, 800)]).expect("good");
-        assert!(with_pointers(Stacks::One, &[(Call, 1, 0, 900), (Call, 2, 1, 900)]).is_err());
-        assert!(with_pointers(Stacks::One, &[(Call, 1, 0, 900), (Call, 2, 1, 1000)]).is_err());
-    }
-
-    #[test]
-    fn two_stacks_have_depths_of_their_own() {
-        // 1 and 2 on one stack, interrupted by 5 and 6 on another, higher up.
-        let events = [
-            (Call, 1, 0, 900),
-            (Call, 2, 1, 800),
-            (Call, 5, 0, 9000),
-            (Call, 6, 1, 8900),
-            (Call, 3, 2, 700),
-            (Return, 6, 1, 8908),
-            (Return, 3, 2, 708),
-            (Return, 5, 0, 9008),
-            (Return, 2, 1, 808),
-            (Return, 1, 0, 908),
+    fn stack_pointers_are_held_against_depths() {
+        let cases: [(&str, bool, &[Step]); 7] = [
+            ("they fall as depths rise", true, &[(Call, 1, 0, 900), (Call, 2, 1, 800)]),
+            ("the same", false, &[(Call, 1, 0, 900), (Call, 2, 1, 900)]),
+            ("it rises", false, &[(Call, 1, 0, 900), (Call, 2, 1, 1000)]),
+            ("after a return it is as before the call", true, &[(Call, 1, 0, 900), (Return, 1, 0, 908)]),
+            ("after a return it is elsewhere", false, &[(Call, 1, 0, 900), (Return, 1, 0, 916)]),
+            (
+                "a tail call is on the same place",
+                true,
+                &[(Call, 1, 0, 900), (Call, 2, 1, 800), (Call, 3, 1, 800), (Return, 3, 1, 808), (Return, 1, 0, 908)],
+            ),
+            (
+                "2 returns, and was replaced by a call elsewhere",
+                false,
+                &[(Call, 1, 0, 900), (Call, 2, 1, 800), (Call, 3, 1, 700), (Return, 2, 1, 808), (Return, 1, 0, 908)],
+            ),
         ];
-        with_pointers(Stacks::Many, &events).expect("good");
-        assert!(with_pointers(Stacks::One, &events).is_err(), "on one stack it makes no sense");
+        for (what, good, steps) in cases {
+            assert_eq!(replayed(Stacks::One, steps).is_ok(), good, "{what}");
+        }
     }
 
-    #[test]
-    fn coroutines_of_one_function_are_told_apart() {
-        let events = [
-            (Call, 1, 0, 900),
-            (Call, 5, 0, 9000),
-            (Call, 6, 1, 8900),
-            (Call, 5, 0, 19000),
-            (Call, 6, 1, 18900),
-            (Return, 6, 1, 8908),
-            (Call, 7, 1, 8800),
-            (Return, 6, 1, 18908),
-            (Return, 7, 1, 8808),
-            (Return, 5, 0, 19008),
-            (Return, 5, 0, 9008),
-        ];
-        with_pointers(Stacks::Many, &events).expect("good");
-    }
+    /// 1 and 2 on one stack, interrupted by 5 and 6 on another, higher up.
+    const INTERRUPTED: &[Step] = &[
+        (Call, 1, 0, 900),
+        (Call, 2, 1, 800),
+        (Call, 5, 0, 9000),
+        (Call, 6, 1, 8900),
+        (Call, 3, 2, 700),
+        (Return, 6, 1, 8908),
+        (Return, 3, 2, 708),
+        (Return, 5, 0, 9008),
+        (Return, 2, 1, 808),
+        (Return, 1, 0, 908),
+    ];
+
+    /// Two coroutines of one function, beside another.
+    const COROUTINES: &[Step] = &[
+        (Call, 1, 0, 900),
+        (Call, 5, 0, 9000),
+        (Call, 6, 1, 8900),
+        (Call, 5, 0, 19000),
+        (Call, 6, 1, 18900),
+        (Return, 6, 1, 8908),
+        (Call, 7, 1, 8800),
+        (Return, 6, 1, 18908),
+        (Return, 7, 1, 8808),
+        (Return, 5, 0, 19008),
+        (Return, 5, 0, 9008),
+    ];
+
+    /// Of two coroutines, the one that goes on was left before. The first seven of these are followed by others.
+    const LEFT: &[Step] = &[
+        (Call, 5, 0, 9000),
+        (Call, 6, 1, 8900),
+        (Call, 5, 0, 19000),
+        (Call, 6, 1, 18900),
+        (Exception, 6, 1, 0),
+        (Exception, 5, 0, 0),
+        (Call, 7, 0, 19000),
+        (Return, 6, 1, 8908),
+        (Return, 5, 0, 9008),
+    ];
 
     #[test]
-    fn what_was_left_is_on_the_stack_that_goes_on() {
-        let mut events: Vec<_> = [
-            (Call, 5, 0, 9000),
-            (Call, 6, 1, 8900),
-            (Call, 5, 0, 19000),
-            (Call, 6, 1, 18900),
-            (Exception, 6, 1, 0),
-            (Exception, 5, 0, 0),
-            (Call, 7, 0, 19000),
-            (Return, 6, 1, 8908),
-            (Return, 5, 0, 9008),
-        ]
-        .map(|(kind, function, depth, at)| event(kind, function, depth, (at > 0).then_some(at)))
-        .into();
-        replay(&events, &returning(events.iter()), Stacks::Many).expect("good");
-        events.truncate(7);
-        events.extend([(Return, 6, 1, 18908)].map(|(kind, f, d, at)| event(kind, f, d, Some(at))));
-        assert!(replay(&events, &returning(events.iter()), Stacks::Many).is_err(), "that one is gone");
-    }
-
-    #[test]
-    fn the_stack_is_after_a_return_where_it_was_before_the_call() {
-        with_pointers(Stacks::One, &[(Call, 1, 0, 900), (Return, 1, 0, 908)]).expect("good");
-        assert!(with_pointers(Stacks::One, &[(Call, 1, 0, 900), (Return, 1, 0, 916)]).is_err());
-    }
-
-    #[test]
-    fn many_stacks_do_not_excuse_what_fits_none() {
+    fn each_of_many_stacks_has_depths_of_its_own() {
+        for steps in [INTERRUPTED, COROUTINES, LEFT] {
+            replayed(Stacks::Many, steps).expect("good");
+        }
+        assert!(replayed(Stacks::One, INTERRUPTED).is_err(), "on one stack it makes no sense");
+        let gone = [&LEFT[..7], &[(Return, 6, 1, 18908)]].concat();
+        assert!(replayed(Stacks::Many, &gone).is_err(), "that one was left");
         let skipped = [(Call, 1, 0, 900), (Call, 2, 1, 800), (Call, 5, 0, 9000), (Call, 6, 3, 8900)];
-        assert!(with_pointers(Stacks::Many, &skipped).is_err());
         let unknown = [(Call, 1, 0, 900), (Call, 5, 0, 9000), (Return, 6, 0, 9008)];
-        assert!(with_pointers(Stacks::Many, &unknown).is_err());
+        assert!(replayed(Stacks::Many, &skipped).is_err() && replayed(Stacks::Many, &unknown).is_err());
     }
 
     #[test]
     fn runtime_events_are_no_calls() {
-        let mut events: Vec<_> = [(Call, 1, 0), (Call, 2, 1)].map(|(kind, f, d)| event(kind, f, d, None)).into();
-        events.push(Recorded { function: FunctionId::new(ModuleId(0), 1), ..event(Return, 1, 0, None) });
-        events.extend([(Return, 2, 1), (Return, 1, 0)].map(|(kind, f, d)| event(kind, f, d, None)));
+        let mut events =
+            [(Call, 1, 0, 0), (Call, 2, 1, 0), (Return, 1, 0, 0), (Return, 2, 1, 0), (Return, 1, 0, 0)].map(event);
+        events[2].function = FunctionId::new(ModuleId(0), 1);
         replay(&events, &returning(events.iter()), Stacks::One).expect("good");
     }
 }

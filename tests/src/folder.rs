@@ -1,6 +1,7 @@
 //! Folders that are gone when the test is.
 
 use std::{
+    collections::BTreeMap,
     env, fs,
     path::{Path, PathBuf},
     process,
@@ -40,6 +41,12 @@ impl Folder {
         tree.sort();
         tree
     }
+
+    /// The files in a folder and below it, by path relative to it, and what is in them.
+    pub fn contents(of: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+        let files = Self::tree(of).into_iter().filter(|path| of.join(path).is_file());
+        files.map(|path| (path.clone(), fs::read(of.join(path)).expect("a file"))).collect()
+    }
 }
 
 fn walk(folder: &Path, found: &mut Vec<PathBuf>) {
@@ -59,22 +66,5 @@ impl Drop for Folder {
             // What cannot be removed is left to whoever cleans the machine.
             let _ = fs::remove_dir_all(&self.0);
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn two_folders_are_apart_and_go_away() {
-        let (one, two) = (Folder::new("same"), Folder::new("same"));
-        assert_ne!(one.path(), two.path());
-        fs::create_dir(one.join("in")).expect("a folder");
-        fs::write(one.join("in/file"), "x").expect("a file");
-        assert_eq!(Folder::tree(one.path()), [PathBuf::from("in"), PathBuf::from("in/file")]);
-        let path = one.path().to_path_buf();
-        drop(one);
-        assert!(!path.exists());
     }
 }

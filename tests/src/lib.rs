@@ -13,7 +13,6 @@ pub mod cable;
 pub mod collector;
 pub mod counts;
 pub mod depths;
-pub mod executable;
 pub mod folder;
 pub mod metrics;
 pub mod process;
@@ -24,6 +23,7 @@ pub mod spans;
 pub mod target;
 pub mod trace;
 pub mod traced;
+pub mod wait;
 
 pub use agent::{Agent, Settings, Transport};
 pub use cable::Cable;

@@ -1,17 +1,21 @@
-//! A child process with deadlines: what it prints is collected while it runs, and it does not outlive the test.
+//! Commands of the workspace, and child processes with deadlines: what they print is collected while they run, and they
+//! do not outlive the test.
 
 use std::{
     fs,
     io::{BufRead, BufReader, Read},
     os::unix::process::ExitStatusExt,
-    process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio},
-    sync::{
-        Arc, Condvar, Mutex, MutexGuard, PoisonError,
-        mpsc::{Receiver, channel},
-    },
+    path::PathBuf,
+    process::{Child, ChildStdin, ChildStdout, Command, Stdio},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     thread::{self, JoinHandle},
     time::{Duration, Instant},
 };
+
+use serde_json::Value;
+
+/// How long others get the processor between two looks at a child.
+const GLANCE: Duration = Duration::from_millis(5);
 
 /// What is done with what the child prints to stdout.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,14 +29,18 @@ pub enum Stdout {
 /// A running child.
 #[derive(Debug)]
 pub struct Process {
-    pid: u32,
-    stdin: Option<ChildStdin>,
-    held: Option<ChildStdout>,
+    child: Child,
+    /// Collects what it prints to stdout.
     stdout: Option<JoinHandle<Vec<u8>>>,
-    stderr: Arc<Lines>,
+    stderr: Arc<Mutex<Lines>>,
     stderr_reader: Option<JoinHandle<()>>,
-    status: Receiver<ExitStatus>,
-    exited: Option<ExitStatus>,
+}
+
+/// The lines that a child has printed, and whether there are no more.
+#[derive(Debug, Default)]
+struct Lines {
+    lines: Vec<String>,
+    closed: bool,
 }
 
 /// How a child ended and what it printed.
@@ -67,72 +75,53 @@ impl Process {
     pub fn start(mut command: Command, stdout: Stdout) -> Self {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap_or_else(|error| panic!("cannot start {command:?}: {error}"));
-        let stderr = Arc::new(Lines::default());
-        let stderr_reader = child.stderr.take().map(|pipe| {
-            let lines = Arc::clone(&stderr);
-            thread::spawn(move || lines.read(pipe))
-        });
-        let pipe = child.stdout.take().expect("stdout is piped");
-        let (held, collector) = match stdout {
-            Stdout::Hold => (Some(pipe), None),
-            Stdout::Collect => (None, Some(thread::spawn(move || read_all(pipe)))),
-        };
-        Self {
-            pid: child.id(),
-            stdin: child.stdin.take(),
-            held,
-            stdout: collector,
-            stderr,
-            stderr_reader,
-            status: watch(child),
-            exited: None,
-        }
+        let stderr = Arc::<Mutex<Lines>>::default();
+        let (pipe, lines) = (child.stderr.take().expect("stderr is piped"), Arc::clone(&stderr));
+        let stderr_reader = Some(thread::spawn(move || read_lines(pipe, &lines)));
+        let pipe = if stdout == Stdout::Collect { child.stdout.take() } else { None };
+        let stdout = pipe.map(|pipe| thread::spawn(move || read_all(pipe)));
+        Self { child, stdout, stderr, stderr_reader }
     }
 
     /// Its id.
     pub fn pid(&self) -> u32 {
-        self.pid
+        self.child.id()
     }
 
     /// Its stdin. Dropping it ends what the child can read.
     pub fn take_stdin(&mut self) -> Option<ChildStdin> {
-        self.stdin.take()
+        self.child.stdin.take()
     }
 
     /// Its stdout, if nobody reads it. Dropping it breaks the pipe.
     pub fn take_stdout(&mut self) -> Option<ChildStdout> {
-        self.held.take()
+        self.child.stdout.take()
     }
 
     /// Waits until `found` makes something of the lines on stderr. `None` if it does not in time, or if the child
     /// closed stderr before.
     pub fn find<T>(&self, timeout: Duration, mut found: impl FnMut(&[String]) -> Option<T>) -> Option<T> {
         let deadline = Instant::now() + timeout;
-        let mut state = self.stderr.lock();
         loop {
-            if let Some(value) = found(&state.lines) {
-                return Some(value);
+            let state = lock(&self.stderr);
+            let value = found(&state.lines);
+            if value.is_some() || state.closed || Instant::now() > deadline {
+                return value;
             }
-            let left = deadline.saturating_duration_since(Instant::now());
-            if state.closed || left.is_zero() {
-                return None;
-            }
-            state = match self.stderr.changed.wait_timeout(state, left) {
-                Ok((state, _)) => state,
-                Err(poisoned) => poisoned.into_inner().0,
-            };
+            drop(state);
+            thread::park_timeout(GLANCE);
         }
     }
 
-    /// The lines on stderr so far.
-    pub fn stderr(&self) -> Vec<String> {
-        self.stderr.lock().lines.clone()
+    /// What it has printed to stderr so far.
+    pub fn said(&self) -> String {
+        lock(&self.stderr).lines.join("\n")
     }
 
     /// Sends a signal, by its name without `SIG`. Nothing happens where the child has ended.
     pub fn signal(&mut self, name: &str) {
         if self.is_running() {
-            let script = format!("kill -s {name} {}", self.pid);
+            let script = format!("kill -s {name} {}", self.pid());
             let sent = Command::new("sh").args(["-c", &script]).stderr(Stdio::null()).status();
             assert!(sent.is_ok(), "cannot run sh to send SIG{name}");
         }
@@ -140,41 +129,31 @@ impl Process {
 
     /// Whether it has not ended yet.
     pub fn is_running(&mut self) -> bool {
-        self.exited = self.exited.or_else(|| self.status.try_recv().ok());
-        self.exited.is_none()
+        matches!(self.child.try_wait(), Ok(None))
     }
 
     /// Waits for its end. Fails the test where that does not come in time.
     #[track_caller]
     pub fn exit(mut self, timeout: Duration) -> Exit {
-        self.stdin = None;
-        let status = self.exited.or_else(|| self.status.recv_timeout(timeout).ok());
-        let Some(status) = status else {
-            let stderr = self.stderr().join("\n");
-            panic!("the command did not end within {timeout:?}; it said:\n{stderr}");
-        };
-        self.exited = Some(status);
-        self.held = None;
+        drop(self.take_stdin());
+        let deadline = Instant::now() + timeout;
+        while self.is_running() {
+            assert!(Instant::now() < deadline, "the command did not end within {timeout:?}; it said:\n{}", self.said());
+            thread::park_timeout(GLANCE);
+        }
+        let status = self.child.wait().expect("it has ended");
+        drop(self.take_stdout());
         let stdout = self.stdout.take().and_then(|reader| reader.join().ok()).unwrap_or_default();
         if let Some(reader) = self.stderr_reader.take() {
             let _ = reader.join();
         }
-        Exit { code: status.code(), signal: status.signal(), stdout, stderr: self.stderr().join("\n") }
+        Exit { code: status.code(), signal: status.signal(), stdout, stderr: self.said() }
     }
 
     /// The most memory it has had, in bytes, while it runs.
     pub fn peak_bytes(&self) -> u64 {
-        self.memory("VmHWM:")
-    }
-
-    /// The memory it has, in bytes, while it runs.
-    pub fn resident_bytes(&self) -> u64 {
-        self.memory("VmRSS:")
-    }
-
-    fn memory(&self, field: &str) -> u64 {
-        let status = fs::read_to_string(format!("/proc/{}/status", self.pid)).expect("the child runs");
-        let line = status.lines().find_map(|line| line.strip_prefix(field)).expect("the kernel says so");
+        let status = fs::read_to_string(format!("/proc/{}/status", self.pid())).expect("the child runs");
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("the kernel says so");
         let kib: u64 = line.trim().trim_end_matches(" kB").parse().expect("a number");
         kib * 1024
     }
@@ -183,21 +162,14 @@ impl Process {
 impl Drop for Process {
     fn drop(&mut self) {
         if self.is_running() {
-            self.signal("KILL");
-            let _ = self.status.recv_timeout(Duration::from_secs(10));
+            let _ = self.child.kill();
+            let _ = self.child.wait();
         }
     }
 }
 
-/// Waits for a child's end in a thread, so that others can wait for that with a deadline.
-fn watch(mut child: Child) -> Receiver<ExitStatus> {
-    let (sender, receiver) = channel();
-    thread::spawn(move || {
-        if let Ok(status) = child.wait() {
-            let _ = sender.send(status);
-        }
-    });
-    receiver
+fn lock(lines: &Mutex<Lines>) -> MutexGuard<'_, Lines> {
+    lines.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn read_all(mut pipe: impl Read) -> Vec<u8> {
@@ -206,81 +178,31 @@ fn read_all(mut pipe: impl Read) -> Vec<u8> {
     bytes
 }
 
-/// The lines that a child has printed.
-#[derive(Debug, Default)]
-struct Lines {
-    state: Mutex<LinesState>,
-    changed: Condvar,
+fn read_lines(pipe: impl Read, lines: &Mutex<Lines>) {
+    let mut reader = BufReader::new(pipe);
+    let mut line = Vec::new();
+    while reader.read_until(b'\n', &mut line).is_ok_and(|count| count > 0) {
+        lock(lines).lines.push(String::from_utf8_lossy(&line).trim_end().to_string());
+        line.clear();
+    }
+    lock(lines).closed = true;
 }
 
-#[derive(Debug, Default)]
-struct LinesState {
-    lines: Vec<String>,
-    closed: bool,
-}
-
-impl Lines {
-    fn lock(&self) -> MutexGuard<'_, LinesState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+/// Builds a command in the profile of the tests and returns its path: a test cannot depend on a binary of another
+/// package. With the features of the whole workspace, as `cargo test --workspace` has them: others would build every
+/// dependency a second time.
+#[track_caller]
+pub fn build(binary: &str) -> PathBuf {
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo.args(["build", "--quiet", "--workspace", "--bin", binary, "--message-format=json"]);
+    if !cfg!(debug_assertions) {
+        cargo.arg("--release");
     }
-
-    fn read(&self, pipe: impl Read) {
-        let mut reader = BufReader::new(pipe);
-        let mut line = Vec::new();
-        while reader.read_until(b'\n', &mut line).is_ok_and(|count| count > 0) {
-            let text = String::from_utf8_lossy(&line).trim_end().to_string();
-            self.lock().lines.push(text);
-            self.changed.notify_all();
-            line.clear();
-        }
-        self.lock().closed = true;
-        self.changed.notify_all();
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const LONG: Duration = Duration::from_secs(10);
-
-    fn shell(script: &str, stdout: Stdout) -> Process {
-        let mut command = Command::new("sh");
-        command.args(["-c", script]);
-        Process::start(command, stdout)
-    }
-
-    #[test]
-    fn output_and_code_are_collected() {
-        let exit = shell("echo out; echo err >&2; exit 3", Stdout::Collect).exit(LONG);
-        assert_eq!((exit.code, exit.text(), exit.stderr.as_str()), (Some(3), "out\n", "err"));
-    }
-
-    #[test]
-    fn a_line_is_found_as_soon_as_it_is_there() {
-        let mut process = shell("echo ready 7 >&2; read line; echo got $line >&2", Stdout::Collect);
-        let number =
-            process.find(LONG, |lines| lines.iter().find_map(|line| line.strip_prefix("ready ")?.parse().ok()));
-        assert_eq!(number, Some(7));
-        assert!(process.peak_bytes() >= process.resident_bytes() / 2);
-        drop(process.take_stdin());
-        assert_eq!(process.find(LONG, |lines| lines.iter().position(|line| line == "got")), Some(1));
-        assert_eq!(process.find(LONG, |lines| lines.iter().position(|line| line == "never")), None);
-        process.exit(LONG).success();
-    }
-
-    #[test]
-    fn signals_arrive() {
-        let mut process = shell("trap 'exit 5' TERM; echo up >&2; while :; do read line; done", Stdout::Collect);
-        process.find(LONG, |lines| lines.first().cloned()).expect("it is up");
-        process.signal("TERM");
-        assert_eq!(process.exit(LONG).code, Some(5));
-    }
-
-    #[test]
-    fn held_output_can_be_broken_off() {
-        let mut process = shell("trap '' PIPE; while echo line; do :; done; exit 4", Stdout::Hold);
-        drop(process.take_stdout());
-        assert_eq!(process.exit(LONG).code, Some(4));
-    }
+    let output = cargo.current_dir(env!("CARGO_MANIFEST_DIR")).output().expect("cargo runs");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{binary} cannot be built: {errors}");
+    let messages = output.stdout.split(|byte| *byte == b'\n').flat_map(serde_json::from_slice::<Value>);
+    let named = messages.filter(|message| message["target"]["name"] == binary);
+    let executable = named.filter_map(|message| message["executable"].as_str().map(PathBuf::from)).next_back();
+    executable.unwrap_or_else(|| panic!("cargo did not name the executable of {binary}: {errors}"))
 }

@@ -4,34 +4,40 @@ use std::{
     env,
     fs::{self, File},
     io::{self, Write},
-    path::{Path, PathBuf},
+    path::PathBuf,
     process::Command,
 };
 
 use rustix::fs::{FlockOperation, flock};
+
+use crate::target::target_folder;
 
 /// A Python that has these packages, in an environment of its own below the target directory. It is made when it is
 /// first asked for; whoever asks meanwhile waits.
 ///
 /// Where it cannot be made, the test that asked is over, and says so. With `SPOOR_REQUIRE_PROGRAMS=1` it fails.
 pub fn python_with(packages: &[&str]) -> Option<PathBuf> {
-    match environment(packages) {
-        Ok(python) => Some(python),
-        Err(problem) => {
-            let packages = packages.join(" ");
-            let required = env::var_os("SPOOR_REQUIRE_PROGRAMS").is_some_and(|value| value == "1");
-            assert!(!required, "there is no python3 with {packages}: {problem}");
-            // What a test prints with the macros is shown only if it fails; this is to be seen.
-            let _ = writeln!(io::stderr(), "SKIPPED a test that needs python3 with {packages}: {problem}");
-            None
-        }
-    }
+    let made = environment(packages);
+    made.map_err(|problem| skip(&format!("python3 with {}: {problem}", packages.join(" ")))).ok()
+}
+
+/// Says that a test is over because it needs something that is not here. With `SPOOR_REQUIRE_PROGRAMS=1` it fails.
+pub fn skip(what: &str) {
+    let required = env::var_os("SPOOR_REQUIRE_PROGRAMS").is_some_and(|value| value == "1");
+    assert!(!required, "this test needs {what}");
+    say_skipped(what);
+}
+
+/// The same for what no machine must have. What a test prints with the macros is shown only if it fails; this is to be
+/// seen.
+pub fn say_skipped(what: &str) {
+    let _ = writeln!(io::stderr(), "SKIPPED a test that needs {what}");
 }
 
 fn environment(packages: &[&str]) -> Result<PathBuf, String> {
     let mut packages = packages.to_vec();
     packages.sort_unstable();
-    let place = target_tmp().join(format!("python-{}", packages.join("-")));
+    let place = target_folder().join("tmp").join(format!("python-{}", packages.join("-")));
     let failed = |error: io::Error| format!("{}: {error}", place.display());
     fs::create_dir_all(&place).map_err(failed)?;
     let lock = File::create(place.join("lock")).map_err(failed)?;
@@ -47,13 +53,6 @@ fn environment(packages: &[&str]) -> Result<PathBuf, String> {
     run(Command::new(&python).args(pip).args(&packages))?;
     fs::write(&ready, "").map_err(failed)?;
     Ok(python)
-}
-
-/// The folder for temporary files in the target directory, `target/tmp`: tests are in `target/<profile>/deps`.
-fn target_tmp() -> PathBuf {
-    let exe = env::current_exe().ok();
-    let target = exe.as_deref().and_then(|exe| exe.ancestors().nth(3)).map(Path::to_path_buf);
-    target.unwrap_or_else(env::temp_dir).join("tmp")
 }
 
 fn run(command: &mut Command) -> Result<(), String> {

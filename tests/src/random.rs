@@ -48,27 +48,3 @@ impl Random {
         id
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_seed_gives_the_same_numbers_again_and_another_gives_others() {
-        let numbers = |seed| {
-            let mut random = Random::new(seed);
-            std::iter::repeat_with(move || random.next_u64()).take(100).collect::<Vec<_>>()
-        };
-        assert_eq!(numbers(7), numbers(7));
-        assert_ne!(numbers(7), numbers(8));
-    }
-
-    #[test]
-    fn chances_come_out_about_right() {
-        let mut random = Random::new(1);
-        let hits = (0..100_000).filter(|_| random.chance(0.1)).count();
-        assert!((9_000..11_000).contains(&hits), "{hits}");
-        assert!((0..1_000).all(|_| !random.chance(0.0)));
-        assert!((0..1_000).all(|_| random.chance(1.0)));
-    }
-}

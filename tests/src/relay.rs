@@ -1,12 +1,12 @@
 //! A network between agents and a collector that loses, doubles, delays and reorders datagrams, by a seed.
 
-mod heap;
 mod record;
 #[cfg(test)]
 mod tests;
 
 use std::{
-    collections::{BTreeSet, HashMap},
+    cmp::Reverse,
+    collections::{BTreeSet, BinaryHeap, HashMap},
     io,
     net::{SocketAddr, UdpSocket},
     sync::{
@@ -18,14 +18,13 @@ use std::{
 };
 
 use crate::Random;
-use heap::Delayed;
 use record::Record;
 
 /// How long a thread waits for a datagram before it looks whether it should stop.
 const GLANCE: Duration = Duration::from_millis(10);
 
 /// What goes wrong, each with its probability for every datagram.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy)]
 pub struct Faults {
     /// It is lost.
     pub lose: f64,
@@ -45,6 +44,33 @@ pub struct Faults {
     pub lose_answers: f64,
     /// Whether an event that was lost once is lost whenever it is sent again.
     pub lose_for_good: bool,
+}
+
+impl Faults {
+    /// A network that does no harm.
+    pub const NONE: Self = Self {
+        lose: 0.0,
+        burst: 0.0,
+        burst_datagrams: 0,
+        double: 0.0,
+        delay: 0.0,
+        delay_at_most: Duration::ZERO,
+        spare_options: false,
+        lose_answers: 0.0,
+        lose_for_good: false,
+    };
+
+    /// A network as bad as any.
+    pub const BAD: Self = Self {
+        lose: 0.1,
+        burst: 0.01,
+        burst_datagrams: 5,
+        double: 0.05,
+        delay: 0.1,
+        delay_at_most: Duration::from_millis(20),
+        lose_answers: 0.1,
+        ..Self::NONE
+    };
 }
 
 /// A relay. Agents send to its [`address`](Self::address).
@@ -97,7 +123,7 @@ impl Relay {
             shared: Arc::clone(&shared),
             random: Random::new(seed),
             burst_left: 0,
-            delayed: Delayed::default(),
+            delayed: BinaryHeap::new(),
             upstream: HashMap::new(),
             seed,
         };
@@ -123,17 +149,7 @@ impl Relay {
 
     /// The events of which no copy went through, as stream and counter.
     pub fn lost(&self) -> BTreeSet<(u32, u32)> {
-        self.shared.record().events.lost()
-    }
-
-    /// The events of which a copy went through.
-    pub fn forwarded(&self) -> BTreeSet<(u32, u32)> {
-        self.shared.record().events.forwarded()
-    }
-
-    /// The options but for progress of which no copy went through, as fingerprints of their packets.
-    pub fn lost_options(&self) -> BTreeSet<u64> {
-        self.shared.record().options.lost()
+        self.shared.record().lost()
     }
 
     /// How many datagrams came from agents, and how many of them were lost.
@@ -158,6 +174,9 @@ fn local(to: SocketAddr) -> &'static str {
     if to.is_ipv4() { "127.0.0.1:0" } else { "[::1]:0" }
 }
 
+/// When a datagram is due, how many came before it, who sent it, and what.
+type Delayed = (Instant, u64, SocketAddr, Vec<u8>);
+
 /// The way from agents to the collector.
 struct Forward {
     socket: Arc<UdpSocket>,
@@ -165,7 +184,7 @@ struct Forward {
     shared: Arc<Shared>,
     random: Random,
     burst_left: u32,
-    delayed: Delayed,
+    delayed: BinaryHeap<Reverse<Delayed>>,
     /// A socket for every agent, and another after each move, so that the collector tells them apart.
     upstream: HashMap<(SocketAddr, u32), (Arc<UdpSocket>, JoinHandle<()>)>,
     seed: u64,
@@ -175,13 +194,14 @@ impl Forward {
     fn run(&mut self) {
         let mut buffer = vec![0; 1 << 16];
         while !self.shared.is_stopped() {
-            let wait = self.delayed.next_due().map(|due| due.saturating_duration_since(Instant::now()));
-            let wait = wait.unwrap_or(GLANCE).clamp(Duration::from_micros(100), GLANCE);
+            let due = self.delayed.peek().map(|Reverse((due, ..))| due.saturating_duration_since(Instant::now()));
+            let wait = due.unwrap_or(GLANCE).clamp(Duration::from_micros(100), GLANCE);
             let _ = self.socket.set_read_timeout(Some(wait));
             if let Ok((count, agent)) = self.socket.recv_from(&mut buffer) {
                 self.take(&buffer[..count], agent);
             }
-            while let Some((agent, datagram)) = self.delayed.pop_due(Instant::now()) {
+            while self.delayed.peek().is_some_and(|Reverse((due, ..))| *due <= Instant::now()) {
+                let Some(Reverse((_, _, agent, datagram))) = self.delayed.pop() else { break };
                 self.deliver(&datagram, agent);
             }
         }
@@ -215,7 +235,9 @@ impl Forward {
             self.deliver(datagram, agent);
         }
         if double || delay {
-            self.delayed.push(Instant::now() + Duration::from_nanos(late), agent, datagram.to_vec());
+            let due = Instant::now() + Duration::from_nanos(late);
+            let number = self.shared.record().datagrams;
+            self.delayed.push(Reverse((due, number, agent, datagram.to_vec())));
         }
     }
 

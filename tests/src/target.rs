@@ -20,7 +20,7 @@ pub use catalog::TARGETS;
 const FLAGS: [&str; 5] = ["-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", "-pthread"];
 
 /// A program and the way to compile it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Target {
     /// What tests call it, and the name of the executable.
     pub name: &'static str,
@@ -92,7 +92,7 @@ impl Target {
     /// Changes with everything that the executable is made of.
     fn fingerprint(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
-        (self, env::var_os("CC"), env::var_os("CXX"), env::var_os("RUSTC")).hash(&mut hasher);
+        (self, FLAGS, env::var_os("CC"), env::var_os("CXX"), env::var_os("RUSTC")).hash(&mut hasher);
         let mut files: Vec<_> = self.libraries.iter().map(|library| sources().join(library.source)).collect();
         files.push(sources().join(self.source));
         files.extend(headers());
@@ -102,12 +102,6 @@ impl Target {
             (file.file_name(), text).hash(&mut hasher);
         }
         hasher.finish()
-    }
-}
-
-impl Hash for Target {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        (self.name, self.source, self.flags, self.libraries, FLAGS).hash(state);
     }
 }
 
@@ -191,12 +185,5 @@ mod tests {
     #[test]
     fn other_flags_make_another_program() {
         assert_ne!(Target::named("plain").fingerprint(), Target::named("plain_no_pie").fingerprint());
-    }
-
-    #[test]
-    fn all_compile() {
-        for target in TARGETS {
-            assert!(target.program().exists(), "{}", target.name);
-        }
     }
 }

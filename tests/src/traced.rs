@@ -15,7 +15,7 @@ use codec::FunctionId;
 use crate::{
     Collector, Exit, Folder, Process, Target, Trace, Transport, agent_command,
     agent_command::PATIENCE,
-    collector::run_on,
+    collector::verified,
     counts::{self, Count},
     depths::{self, Stacks},
     process::Stdout,
@@ -105,12 +105,8 @@ impl Run {
         let folder = Folder::new("traced");
         let (untraced, _) = self.run(&folder, Command::new(&self.program));
         let collector = Collector::events_to_disk(&folder.join("traces"));
-        let address = match self.transport {
-            Transport::Udp => collector.udp(),
-            Transport::Tcp => collector.tcp(),
-        };
         let options: Vec<_> = self.options.iter().map(String::as_str).collect();
-        let mut command = agent_command::run_to(address, self.transport, &options);
+        let mut command = agent_command::run_to(collector.address(self.transport), self.transport, &options);
         command.arg(&self.program);
         let (traced, counts) = self.run(&folder, command);
         collector.stop().success();
@@ -164,7 +160,7 @@ impl Traced {
     #[track_caller]
     pub fn sound(&self) -> &Self {
         self.same_behaviour().nothing_lost().times_rise();
-        run_on("verify", &self.trace.folder, &[]).success();
+        verified(&self.trace.folder);
         self
     }
 
@@ -253,7 +249,7 @@ impl Traced {
     #[track_caller]
     pub fn calls_libraries(&self, functions: &[&[&str]]) -> &Self {
         for names in functions {
-            let calls: u64 = names.iter().map(|name| self.everywhere(name).calls).sum();
+            let calls: u64 = names.iter().map(|name| counts::of_functions(&self.trace, name).calls).sum();
             assert!(calls > 0, "no call of {names:?} in {}", self.trace.folder.display());
         }
         self
@@ -263,13 +259,6 @@ impl Traced {
     /// program says it: `+0x1139` is the function at that offset of the program.
     pub fn recorded(&self, name: &str) -> Count {
         self.own_functions().get(name).copied().unwrap_or_default()
-    }
-
-    /// What the trace has of all functions of this name.
-    pub fn everywhere(&self, name: &str) -> Count {
-        let counts = counts::of_trace(&self.trace);
-        let functions = self.trace.manifest.functions.iter().filter(|function| function.name == name);
-        functions.filter_map(|function| counts.get(&FunctionId(function.id)).copied()).sum()
     }
 
     /// What the trace has of the functions of the program and of libraries that lie beside it. Those of the program are

@@ -32,6 +32,13 @@ fn files(writer: ThreadWriter) -> (Vec<u8>, Option<Vec<u8>>) {
     (finish(Vec::new(), index), detail.map(|detail| finish(Vec::new(), detail)))
 }
 
+/// What is in the files of a thread whose writer was killed.
+fn flushed(mut writer: ThreadWriter) -> (Vec<u8>, Vec<u8>) {
+    let (mut index, mut detail) = (Vec::new(), Vec::new());
+    writer.flush_to(&mut index, &mut detail).expect("memory");
+    (index, detail)
+}
+
 /// What the golden files were when they had just been started.
 fn golden_starts() -> (Vec<u8>, Vec<u8>) {
     let origin = Origin { thread: 4712, ..ORIGIN };
@@ -123,9 +130,7 @@ quickcheck! {
     }
 
     fn a_file_abandoned_at_any_byte_holds_its_whole_events(thread: AnyThread, at: usize) -> TestResult {
-        let mut writer = write(&thread);
-        let (mut index, mut detail) = (Vec::new(), Vec::new());
-        writer.flush_to(&mut index, &mut detail).expect("memory");
+        let (index, detail) = flushed(write(&thread));
         abandoned_index(&index[..at % (index.len() + 1)]);
         if !detail.is_empty() {
             abandoned_detail(&detail[..at % (detail.len() + 1)]);
@@ -192,11 +197,11 @@ fn a_thread_abandoned_at_any_byte_is_repaired_with_its_links() {
 #[test]
 fn damage_in_an_unfinished_file_is_corruption() {
     let mut writer = ThreadWriter::new(ORIGIN);
+    let body = call(&[7; 16]);
     for _ in 0..100 {
-        writer.append(&index_event(), &[call(&[7; 16])]).expect("room");
+        writer.append(&index_event(), &[body]).expect("room");
     }
-    let (mut index, mut detail) = (Vec::new(), Vec::new());
-    writer.flush_to(&mut index, &mut detail).expect("memory");
+    let (mut index, detail) = flushed(writer);
     index[64 + 10 * 32 + 20] = 9;
     let reader = IndexReader::open(&index).expect("a header");
     assert_eq!((reader.len(), reader.events().filter(Result::is_ok).count()), (100, 99));
@@ -207,7 +212,10 @@ fn damage_in_an_unfinished_file_is_corruption() {
         let mut file = detail.clone();
         file[64 + 10 * 140 + at] = byte;
         let reader = DetailReader::open(&file).expect("a header");
-        let told = corruption(reader.check());
+        let told = match reader.check() {
+            Integrity::Corrupt(corrupt) => corrupt.to_string(),
+            other => panic!("expected corruption, found {other:?}"),
+        };
         assert_eq!(reader.repair(u64::MAX).expect_err("it is damaged").to_string(), told);
         assert!(reader.repair(5).is_ok() || at < 24, "before the damage it is sound");
         told
@@ -222,11 +230,10 @@ fn damage_in_an_unfinished_file_is_corruption() {
 /// there, or leave links that lead astray.
 #[test]
 fn no_changed_bit_makes_a_repair_lose_an_event() {
-    for body in [keys(&[Attribute { name: "key", value: Value::U64(1) }]), call(&[7; 16])] {
+    for body in [keys(), call(&[7; 16])] {
         let mut writer = ThreadWriter::new(ORIGIN);
         (0..6).for_each(|_| _ = writer.append(&index_event(), &[body]).expect("room"));
-        let (mut index, mut detail) = (Vec::new(), Vec::new());
-        writer.flush_to(&mut index, &mut detail).expect("memory");
+        let (index, detail) = flushed(writer);
         for (at, bit) in (EDGE_BYTES..detail.len()).flat_map(|at| (0..8).map(move |bit| (at, bit))) {
             let mut changed = detail.clone();
             changed[at] ^= 1 << bit;
@@ -309,9 +316,12 @@ fn zeros_at_the_end_of_an_unfinished_file_are_no_events() {
 /// The zeros may start anywhere, and a repair signs no half event.
 #[test]
 fn zeros_in_place_of_the_last_bytes_cost_one_event_at_most() {
-    let registers = Registers::from_words([7; Registers::WORDS]);
-    let call = DetailBody::Call(FunctionDetail { function: FunctionId(1), registers, stack: &[7; 16] });
-    for body in [call, keys(&[Attribute { name: "key", value: Value::U64(u64::MAX) }])] {
+    let call = DetailBody::Call(FunctionDetail {
+        function: FunctionId(1),
+        registers: Registers::from_words([7; Registers::WORDS]),
+        stack: &[7; 16],
+    });
+    for body in [call, keys()] {
         let mut writer = DetailWriter::new(ORIGIN);
         let mut file = Vec::new();
         for index in 0..10 {
@@ -370,7 +380,10 @@ fn a_cut_footer_does_not_let_damage_be_signed() {
 
 #[test]
 fn corruption_is_told_with_its_place() {
-    let told = |file: &[u8]| corruption(IndexReader::check_file(file));
+    let told = |file: &[u8]| match IndexReader::check_file(file) {
+        Integrity::Corrupt(corrupt) => corrupt.to_string(),
+        other => panic!("expected corruption, found {other:?}"),
+    };
     let index = golden("atf/index.hex");
     let with = |at: usize, byte: u8| {
         let mut file = index.clone();
@@ -403,7 +416,10 @@ fn corruption_is_told_with_its_place() {
     let told = |at: usize, byte: u8| {
         let mut file = detail.clone();
         file[at] = byte;
-        corruption(DetailReader::check_file(&file))
+        match DetailReader::check_file(&file) {
+            Integrity::Corrupt(corrupt) => corrupt.to_string(),
+            other => panic!("expected corruption, found {other:?}"),
+        }
     };
     assert_eq!(told(64, 23), "at byte 64: expected a length from 24 to 396, found 23");
     assert_eq!(told(64 + 24 + 96, 17), "at byte 88: expected 117 bytes of payload, found 116");
@@ -421,15 +437,16 @@ fn an_event_of_no_kind_is_corruption_in_a_finished_file() {
     file[64 + 32 + 20] = 9;
     let checksum = crc32(&file[64..64 + 96]).to_le_bytes();
     file[64 + 96 + 4..64 + 96 + 8].copy_from_slice(&checksum);
-    let told = corruption(IndexReader::check_file(&file));
-    assert_eq!(told, "at byte 116: expected a kind from 1 to 3, found 9");
+    let Integrity::Corrupt(corrupt) = IndexReader::check_file(&file) else { panic!("it is corrupt") };
+    assert_eq!(corrupt.to_string(), "at byte 116: expected a kind from 1 to 3, found 9");
     let reader = IndexReader::open(&file).expect("readable");
     assert_eq!(reader.events().filter(Result::is_ok).count(), 2, "the others can be read");
 }
 
 #[test]
 fn links_that_lead_astray_are_found() {
-    let detail = |index| DetailEvent { index, thread: 7, timestamp: ClockNs(1), flags: 0, body: call(&[]) };
+    let body = call(&[]);
+    let detail = |index| DetailEvent { index, thread: 7, timestamp: ClockNs(1), flags: 0, body };
     let links = |index: &[Option<u32>], details: &[u32]| {
         let mut index_writer = IndexWriter::new(ORIGIN);
         for &detail in index {
@@ -471,22 +488,11 @@ fn call(stack: &[u8]) -> DetailBody<'_> {
     DetailBody::Call(FunctionDetail { function: FunctionId(1), registers: Registers::default(), stack })
 }
 
-fn keys<'a>(attributes: &'a [Attribute<'a>]) -> DetailBody<'a> {
-    DetailBody::Keys(Keys {
-        function: FunctionId(1),
-        start: ClockNs(1),
-        end: ClockNs(2),
-        substream: SubstreamId(3),
-        attributes: attributes.into(),
-    })
-}
-
-/// What is said of a file that must be corrupt.
-fn corruption(integrity: Integrity) -> String {
-    match integrity {
-        Integrity::Corrupt(corrupt) => corrupt.to_string(),
-        other => panic!("expected corruption, found {other:?}"),
-    }
+/// Details that end in bytes other than zero.
+fn keys() -> DetailBody<'static> {
+    const ATTRIBUTES: &[Attribute<'_>] = &[Attribute { name: "key", value: Value::U64(u64::MAX) }];
+    let (function, substream) = (FunctionId(1), SubstreamId(3));
+    DetailBody::Keys(Keys { function, start: ClockNs(1), end: ClockNs(2), substream, attributes: ATTRIBUTES.into() })
 }
 
 fn index_event() -> IndexEvent {

@@ -2,12 +2,12 @@
 
 use codec::{
     atf::{DetailReader, IndexReader, Integrity, Manifest},
-    heph::{Encode, MAX_PACKET_BYTES, Packet, Packets},
+    heph::{MAX_PACKET_BYTES, Packet, Packets},
     profile::Message,
 };
 use quickcheck::{Arbitrary, Gen};
 
-use crate::fixtures::{golden, golden_packets};
+use crate::fixtures::{encoded, golden, golden_packets};
 
 #[test]
 fn every_truncation_of_a_golden_packet_is_an_error() {
@@ -57,19 +57,11 @@ fn no_mutation_of_a_golden_packet_panics() {
 fn check_decoded(packet: &[u8]) {
     let decoded = Packet::decode(packet);
     match &decoded {
-        Ok(value) => {
-            let mut again = Vec::new();
-            value.encode(&mut again).expect("what was decoded can be encoded");
-            assert_eq!(again, packet);
-        }
+        Ok(value) => assert_eq!(encoded(value), packet),
         Err(error) => assert!(error.offset() <= packet.len(), "{error} lies in the packet"),
     }
     match Message::decode(packet) {
-        Ok(message) => {
-            let mut again = Vec::new();
-            message.encode(&mut again).expect("what was decoded can be encoded");
-            assert_eq!(Message::decode(&again), Ok(message));
-        }
+        Ok(message) => assert_eq!(Message::decode(&encoded(&message)), Ok(message)),
         Err(error) => assert!(error.offset() <= packet.len(), "{error} lies in the packet"),
     }
     let mut followed = packet.to_vec();

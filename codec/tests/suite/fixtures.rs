@@ -1,6 +1,31 @@
-//! The golden files in `fixtures/`.
+//! The golden files in `fixtures/`, and the simplest event.
 
 use std::{fs, path::PathBuf};
+
+use codec::{EventKind, FunctionId, heph::Encode, profile::FunctionEvent};
+
+/// A call of which nothing is told that need not be.
+pub(crate) fn call() -> FunctionEvent<'static> {
+    FunctionEvent {
+        stamp: Default::default(),
+        kind: EventKind::Call,
+        function: Some(FunctionId(1)),
+        ip: None,
+        depth: 0,
+        detail: None,
+        extra: Default::default(),
+    }
+}
+
+/// The packet of a value.
+#[track_caller]
+pub(crate) fn encoded(value: &impl Encode) -> Vec<u8> {
+    let mut bytes = vec![0xaa];
+    let size = value.encode(&mut bytes).expect("it can be encoded");
+    assert_eq!(bytes.remove(0), 0xaa, "encoding appends");
+    assert_eq!((bytes.len(), value.encoded_len()), (size, Ok(size)), "it is as long as it said");
+    bytes
+}
 
 fn fixtures() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../fixtures")

@@ -5,20 +5,15 @@ use std::collections::BTreeSet;
 use codec::{
     EventKind,
     atf::Manifest,
-    heph::{Attribute, Encode, Event, Packet, Value},
+    heph::{Attribute, Event, Packet, Value},
     profile::{Known, Message, ProfileOption},
 };
 use quickcheck::{Arbitrary, Gen, TestResult, quickcheck};
 
-use crate::generate::{AnyExtended, AnyManifest, AnyMessage, function_event};
-
-fn encoded(value: &impl Encode) -> Vec<u8> {
-    let mut bytes = vec![0xaa];
-    let size = value.encode(&mut bytes).expect("it can be encoded");
-    assert_eq!(bytes.remove(0), 0xaa, "encoding appends");
-    assert_eq!((bytes.len(), value.encoded_len()), (size, Ok(size)), "it is as long as it said");
-    bytes
-}
+use crate::{
+    fixtures::encoded,
+    generate::{AnyExtended, AnyManifest, AnyMessage, function_event},
+};
 
 quickcheck! {
     fn messages(message: AnyMessage) -> bool {

@@ -2,12 +2,15 @@
 
 use codec::{
     Counter, EventKind, FunctionId, ModuleId, SessionNs, StreamId, SubstreamId,
-    heph::{Attribute, Attributes, Encode, Event, Packet, Packets, Stamp, Value},
+    heph::{Attribute, Attributes, Event, Packet, Packets, Stamp, Value},
     profile::{Detail, FunctionEvent, MAX_STACK_WORDS, Message, Run, RunEncoder, RunEvent},
 };
 use quickcheck::{Arbitrary, Gen, quickcheck};
 
-use crate::generate::{AnyMessage, function_event};
+use crate::{
+    fixtures::encoded,
+    generate::{AnyMessage, function_event},
+};
 
 /// Events of one stream as a thread makes them, with everything that does not fit a word now and then.
 #[derive(Debug, Clone)]
@@ -93,9 +96,7 @@ fn packed(events: &[FunctionEvent<'_>], limit: usize) -> Vec<Vec<u8>> {
     for event in events {
         let Some(packable) = RunEvent::of(event) else {
             close(&mut open, &mut packets);
-            let mut out = Vec::new();
-            event.encode(&mut out).expect("it fits");
-            packets.push(out);
+            packets.push(encoded(event));
             continue;
         };
         if let Some((run, out, substream)) = &mut open
@@ -152,9 +153,7 @@ quickcheck! {
 
     fn a_run_is_the_same_bytes_again(events: AnyEvents) -> bool {
         packed(&events.0, 60_000).iter().all(|packet| {
-            let mut again = Vec::new();
-            Message::decode(packet).expect("it was encoded").encode(&mut again).expect("it fits");
-            again == *packet
+            encoded(&Message::decode(packet).expect("it was encoded")) == *packet
         })
     }
 
@@ -177,10 +176,7 @@ quickcheck! {
 fn run_packet(start: u64, attributes: &[(&str, Value<'_>)]) -> Vec<u8> {
     let attributes: Vec<_> = attributes.iter().map(|&(name, value)| Attribute { name, value }).collect();
     let stamp = Stamp { start: SessionNs(start), ..Stamp::default() };
-    let mut packet = Vec::new();
-    let event = Event { stamp, description: "run", attributes: attributes.as_slice().into() };
-    event.encode(&mut packet).expect("it fits");
-    packet
+    encoded(&Event { stamp, description: "run", attributes: attributes.as_slice().into() })
 }
 
 fn is_run(attributes: &[(&str, Value<'_>)]) -> bool {
@@ -267,8 +263,7 @@ fn the_order_of_attributes_makes_no_difference() {
             let Ok(Message::Run(run)) = Message::decode(&packet) else { continue };
             let mut attributes: Vec<_> = event.attributes.iter().collect();
             attributes.reverse();
-            let mut reversed = Vec::new();
-            Event { attributes: attributes.as_slice().into(), ..event }.encode(&mut reversed).expect("it fits");
+            let reversed = encoded(&Event { attributes: attributes.as_slice().into(), ..event });
             let Ok(Message::Run(other)) = Message::decode(&reversed) else { panic!("a run") };
             assert!(other.events().eq(run.events()) && other.stamp == run.stamp && other.count == run.count);
         }
@@ -309,8 +304,7 @@ fn packets_around_a_run_are_found() {
     let mut g = Gen::new(100);
     let events = AnyEvents::arbitrary(&mut g);
     let mut datagram: Vec<u8> = packed(&events.0, 5_000).concat();
-    let single = function_event(&mut g);
-    single.encode(&mut datagram).expect("it fits");
+    datagram.extend(encoded(&function_event(&mut g)));
     let mut packets = Packets::new(&datagram, codec::heph::MAX_PACKET_BYTES);
     let mut count = 0;
     while let Some(message) = packets.next_with(Message::decode) {

@@ -2,10 +2,10 @@
 
 use std::cell::Cell;
 
-use codec::heph::{Encode, MAX_PACKET_BYTES, Packet, Step, StreamDecoder};
+use codec::heph::{MAX_PACKET_BYTES, Packet, Step, StreamDecoder};
 use quickcheck::{Arbitrary, Gen, quickcheck};
 
-use crate::fixtures::{golden, golden_packets};
+use crate::fixtures::{call, encoded, golden, golden_packets};
 
 /// Feeds `stream` to a decoder in reads of these lengths, over and over. Returns the packets it found and how
 /// many bytes it skipped.
@@ -175,17 +175,9 @@ fn dribbled_streams_take_linear_work() {
 fn a_stack_that_holds_a_packet_is_a_stack() {
     let inner = golden("packets/function-call.hex");
     let words: Vec<_> = inner.chunks_exact(8).map(|word| u64::from_be_bytes(word.try_into().unwrap())).collect();
-    let event = codec::profile::FunctionEvent {
-        stamp: Default::default(),
-        kind: codec::EventKind::Call,
-        function: Some(codec::FunctionId(1)),
-        ip: None,
-        depth: 0,
-        detail: Some(codec::profile::Detail::new(&[0; 11], &words)),
-        extra: Default::default(),
-    };
-    let mut packet = Vec::new();
-    event.encode(&mut packet).expect("valid");
+    let detail = Some(codec::profile::Detail::new(&[0; 11], &words));
+    let event = codec::profile::FunctionEvent { detail, ..call() };
+    let packet = encoded(&event);
     for reads in [1, 7, 100_000] {
         assert_eq!(decode(&packet.repeat(3), &[reads]), (vec![packet.clone(); 3], 0));
     }

@@ -129,7 +129,7 @@ impl Program {
     }
 
     /// Leaves the function that was entered last, if there is one.
-    pub fn return_(&mut self, stream: u32, detailed: bool) -> Option<(u64, Made)> {
+    fn return_(&mut self, stream: u32, detailed: bool) -> Option<(u64, Made)> {
         let Stream { made, open } = &mut self.streams[stream as usize];
         let time_ns = (made.len() as u64 + 1) * EVENT_NS;
         let returned = Made { kind: EventKind::Return, time_ns, detailed, ..open.pop()? };

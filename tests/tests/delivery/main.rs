@@ -19,47 +19,48 @@ use std::{
 use codec::profile::EndReason;
 use real_agent::{
     shared,
-    ship::{Settings, Transport},
+    ship::{Report, Settings, Transport},
 };
 use tests::{
     Collector, Faults, Folder, Relay, Trace,
-    collector::{disk, run_on},
+    collector::{disk, run_on, verified},
     process::Stdout,
+    wait::LONG,
 };
 
 use rig::Rig;
-
-/// Longer than anything takes, even on a machine that is busy with other tests.
-const LONG: Duration = Duration::from_secs(60);
 
 fn settings(to: SocketAddr, transport: Transport) -> Settings {
     Settings { patience: LONG, ..Settings::new(vec![to], transport) }
 }
 
+/// Ends the session. Fails the test unless it is on disk, whole and sound.
 #[track_caller]
-fn verified(trace: &Trace) {
-    run_on("verify", &trace.folder, &[]).success();
+fn delivered(rig: &mut Rig, reason: EndReason, collector: Collector, folder: &Folder) -> (Report, Trace) {
+    let report = rig.finish(reason, LONG);
+    collector.stop().success();
+    assert!(report.complete, "{report}");
+    let trace = Trace::only(folder.path());
+    rig.is_all_in(&trace);
+    verified(&trace.folder);
+    (report, trace)
 }
 
 #[test]
-fn everything_arrives_over_both_transports() {
-    for (transport, datagram_bytes) in [(Transport::Udp, 1_400), (Transport::Udp, 60_000), (Transport::Tcp, 65_536)] {
+fn everything_arrives_over_both_transports_in_datagrams_of_any_size() {
+    use Transport::{Tcp, Udp};
+    for (transport, datagram_bytes) in [(Udp, 1_200), (Udp, 1_400), (Udp, 9_000), (Udp, 60_000), (Tcp, 65_536)] {
         let folder = Folder::new("ships");
         let collector = Collector::to_disk(folder.path(), &["--reorder-time", "5s"]);
-        let to = if transport == Transport::Udp { collector.udp() } else { collector.tcp() };
+        let to = collector.address(transport);
         let mut rig = Rig::new(Settings { datagram_bytes, ..settings(to, transport) }, 4, 1 << 20);
         for _ in 0..40 {
             rig.work(5_000);
             rig.turn();
         }
-        let report = rig.finish(EndReason::Exited(3), LONG);
-        collector.stop().success();
-        assert!(report.complete, "{report}");
-        let trace = Trace::only(folder.path());
-        rig.is_all_in(&trace, 0);
+        let (_, trace) = delivered(&mut rig, EndReason::Exited(3), collector, &folder);
         assert_eq!(trace.len(), 200_000);
         assert!(trace.manifest.gaps.is_empty());
-        verified(&trace);
     }
 }
 
@@ -67,30 +68,16 @@ fn everything_arrives_over_both_transports() {
 fn a_network_that_loses_things_loses_nothing() {
     let folder = Folder::new("ships-lossy");
     let collector = Collector::to_disk(folder.path(), &["--reorder-time", "5s"]);
-    let faults = Faults {
-        lose: 0.1,
-        burst: 0.01,
-        burst_datagrams: 5,
-        double: 0.05,
-        delay: 0.1,
-        delay_at_most: Duration::from_millis(20),
-        lose_answers: 0.1,
-        ..Faults::default()
-    };
-    let relay = Relay::start(collector.udp(), 11, faults).expect("a socket");
+    let relay = Relay::start(collector.udp(), 11, Faults::BAD).expect("a socket");
     let settings = Settings { datagram_bytes: 1_400, ..settings(relay.address(), Transport::Udp) };
     let mut rig = Rig::new(settings, 3, 1 << 16);
     for _ in 0..20 {
         rig.work(500);
         rig.turn();
     }
-    let report = rig.finish(EndReason::Exited(0), LONG);
-    collector.stop().success();
-    assert!(report.complete && report.again > 0, "{report}");
+    let (report, _) = delivered(&mut rig, EndReason::Exited(0), collector, &folder);
+    assert!(report.again > 0, "{report}");
     assert!(relay.datagrams().1 > 20, "the network lost {:?}", relay.datagrams());
-    let trace = Trace::only(folder.path());
-    rig.is_all_in(&trace, 0);
-    verified(&trace);
 }
 
 #[test]
@@ -103,15 +90,10 @@ fn what_does_not_fit_the_rings_is_missing_and_said_to_be() {
         rig.turn();
     }
     rig.work(3_000);
-    let report = rig.finish(EndReason::Signaled(9), LONG);
-    collector.stop().success();
-    assert!(report.complete, "{report}");
-    let trace = Trace::only(folder.path());
+    let (report, trace) = delivered(&mut rig, EndReason::Signaled(9), collector, &folder);
     let missing = trace.missing("agent:ring-full").len() as u64;
     assert!(missing > 10_000 && missing == report.dropped["ring-full"]);
     assert_eq!(trace.len() as u64 + missing, rig.produced());
-    rig.is_all_in(&trace, 0);
-    verified(&trace);
 }
 
 #[test]
@@ -119,7 +101,7 @@ fn a_collector_that_is_killed_and_started_again_has_the_rest() {
     for transport in [Transport::Udp, Transport::Tcp] {
         let (before, after) = (Folder::new("ships-killed"), Folder::new("ships-again"));
         let collector = Collector::to_disk(before.path(), &[]);
-        let to = if transport == Transport::Udp { collector.udp() } else { collector.tcp() };
+        let to = collector.address(transport);
         let mut rig = Rig::new(settings(to, transport), 2, 1 << 20);
         rig.work(2_000);
         rig.settle(LONG);
@@ -138,8 +120,8 @@ fn a_collector_that_is_killed_and_started_again_has_the_rest() {
         }
         rig.work(2_000);
         rig.turn();
-        let sink = disk(after.path());
-        let collector = Collector::start(&["--listen", &to.to_string(), "--sink", &sink, "--reorder-time", "500ms"]);
+        let arguments = ["--listen", &to.to_string(), "--sink", &disk(after.path()), "--reorder-time", "500ms"];
+        let collector = Collector::start(&arguments, Stdout::Collect);
         rig.work(2_000);
         let report = rig.finish(EndReason::Exited(0), LONG);
         collector.stop().success();
@@ -147,12 +129,12 @@ fn a_collector_that_is_killed_and_started_again_has_the_rest() {
         run_on("repair", before.path(), &[]).success();
         let (before, after) = (Trace::only(before.path()), Trace::only(after.path()));
         assert_eq!((before.len() as u64, first), (2_000, 2_000));
-        rig.is_all_in(&before, 0);
+        rig.is_all_in(&before);
         // The second has been told who it is and what there was, but not what the first one had.
         assert_eq!((after.len(), after.missing("network").len()), (6_000, 2_000), "{transport}");
-        rig.is_all_in(&after, 0);
+        rig.is_all_in(&after);
         assert_eq!(after.manifest.threads.len(), 2);
-        verified(&after);
+        verified(&after.folder);
     }
 }
 
@@ -160,10 +142,9 @@ fn a_collector_that_is_killed_and_started_again_has_the_rest() {
 fn a_collector_that_is_kept_waiting_costs_only_what_is_said() {
     for transport in [Transport::Udp, Transport::Tcp] {
         let folder = Folder::new("ships-stuck");
-        let sink = disk(folder.path());
-        let arguments = ["--listen", "127.0.0.1:0", "--sink", &sink, "--sink", "stdout:events,on-full=block"];
-        let mut collector = Collector::start_with(&[&arguments[..], &["--memory", "64MiB"]].concat(), Stdout::Hold);
-        let to = if transport == Transport::Udp { collector.udp() } else { collector.tcp() };
+        let arguments = ["--sink", "stdout:events,on-full=block", "--memory", "64MiB"];
+        let mut collector = Collector::held(folder.path(), &arguments);
+        let to = collector.address(transport);
         let mut rig = Rig::new(Settings { replay_bytes: 1 << 20, ..settings(to, transport) }, 2, 1 << 15);
         // Nobody reads what it prints, so that in the end nothing fits anywhere.
         let deadline = Instant::now() + LONG;
@@ -175,15 +156,10 @@ fn a_collector_that_is_kept_waiting_costs_only_what_is_said() {
         let mut stdout = collector.process().take_stdout().expect("it was held");
         let reading = thread::spawn(move || stdout.read_to_end(&mut Vec::new()));
         rig.work(1_000);
-        let report = rig.finish(EndReason::Exited(0), LONG);
-        collector.stop().success();
+        let (_, trace) = delivered(&mut rig, EndReason::Exited(0), collector, &folder);
         reading.join().expect("a reader").expect("readable");
-        assert!(report.complete, "{transport}: {report}");
-        let trace = Trace::only(folder.path());
         let missing = trace.missing("agent:ring-full").len() as u64;
         assert_eq!((trace.len() as u64 + missing, missing), (rig.produced(), rig.dropped()), "{transport}");
-        rig.is_all_in(&trace, 0);
-        verified(&trace);
     }
 }
 
@@ -197,11 +173,6 @@ fn threads_come_and_go() {
         rig.replace_threads(LONG);
     }
     rig.work(1_000);
-    let report = rig.finish(EndReason::Exited(0), LONG);
-    collector.stop().success();
-    assert!(report.complete, "{report}");
-    let trace = Trace::only(folder.path());
+    let (_, trace) = delivered(&mut rig, EndReason::Exited(0), collector, &folder);
     assert_eq!(trace.manifest.threads.len(), 24);
-    rig.is_all_in(&trace, 0);
-    verified(&trace);
 }

@@ -212,9 +212,9 @@ impl Rig {
     }
 
     /// Fails the test unless every event of the trace is the one that was produced at its position, and every one that
-    /// was kept, from a position on, is there or among those that the network is said to have lost.
+    /// was kept is there or among those that the network is said to have lost.
     #[track_caller]
-    pub(crate) fn is_all_in(&self, trace: &Trace, from: u64) {
+    pub(crate) fn is_all_in(&self, trace: &Trace) {
         let network = trace.missing("network");
         for (stream, events) in &trace.threads {
             let made = &self.made[stream];
@@ -225,7 +225,7 @@ impl Rig {
                 there[at] = true;
             }
             assert!(events.is_sorted_by_key(|event| event.time_ns), "stream {stream}: time goes back");
-            for (position, (made, there)) in (0..).zip(made.iter().zip(there)).skip(from as usize) {
+            for (position, (made, there)) in (0..).zip(made.iter().zip(there)) {
                 let known = there || !made.kept || network.contains(&(*stream, position));
                 let beyond = trace.manifest.threads.iter().any(|t| t.id == *stream && t.produced <= Some(position));
                 assert!(known || beyond, "stream {stream}: position {position} is missing");

@@ -41,14 +41,12 @@ fn besieged(
     let folder = Folder::new(name);
     let out = folder.join("out");
     let mut collector = Collector::to_disk(&out, &[&["--metrics", "127.0.0.1:0"], arguments].concat());
-    let settings = transports.iter().zip(1..).map(|(transport, seed)| match transport {
-        Transport::Udp => Settings::udp(collector.udp(), seed),
-        Transport::Tcp => Settings::tcp(collector.tcp(), seed),
-    });
-    let agents: Vec<_> = settings
-        .map(|settings| {
+    let agents: Vec<_> = transports
+        .iter()
+        .zip(1..)
+        .map(|(transport, seed)| {
             let (end, ended) = channel();
-            let agent = Agent::start(settings).expect("it is heard");
+            let agent = Agent::start(Settings::new(&collector, *transport, seed)).expect("it is heard");
             (end, thread::spawn(move || behave(agent, &ended)))
         })
         .collect();

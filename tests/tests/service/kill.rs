@@ -1,12 +1,16 @@
 //! The collector is killed in the middle of a capture. What was in its files is there after a repair.
 
 use std::{
-    path::{Path, PathBuf},
+    path::PathBuf,
     thread,
     time::{Duration, Instant},
 };
 
-use tests::{Agent, Collector, Folder, Random, Settings, Trace, collector::run_on, trace};
+use tests::{
+    Agent, Collector, Folder, Random, Settings, Trace, Transport,
+    collector::run_on,
+    trace::{self, indexed},
+};
 
 use crate::{machine, verified};
 
@@ -33,29 +37,20 @@ fn survivors(seed: u64) -> u64 {
     let mut random = Random::new(seed);
     let folder = Folder::new("kill");
     let collector = Collector::to_disk(folder.path(), &[]);
-    let settings = match random.chance(0.5) {
-        true => Settings::udp(collector.udp(), seed),
-        false => Settings::tcp(collector.tcp(), seed),
-    };
-    let mut agent = Agent::start(settings).expect("it is heard");
+    let transport = if random.chance(0.5) { Transport::Udp } else { Transport::Tcp };
+    let mut agent = Agent::start(Settings::new(&collector, transport, seed)).expect("it is heard");
     let moment = Instant::now() + CAPTURE + Duration::from_millis(random.below(250));
     while Instant::now() < moment {
         agent.work(100).expect("it is taken");
     }
     let session = only_folder(&folder);
-    let flushed: Vec<u64> = (0..agent.program().streams()).map(|stream| on_disk(&session, stream)).collect();
+    let flushed: Vec<u64> = (0..agent.program().streams()).map(|stream| indexed(&session, stream)).collect();
     collector.kill();
     run_on("repair", &session, &[]).success();
     verified(&session);
     let trace = Trace::of(folder.path(), agent.session());
     assert_eq!(trace.manifest.end.as_ref().map(|end| end.how.as_str()), Some("killed"));
     (0..).zip(flushed).map(|(stream, flushed)| survived(&agent, &trace, stream, flushed)).sum()
-}
-
-/// The whole events in the index of a stream.
-fn on_disk(session: &Path, stream: u32) -> u64 {
-    let index = session.join(format!("thread_{stream}/index.atf"));
-    index.metadata().map_or(0, |data| data.len().saturating_sub(64) / 32)
 }
 
 /// How many events of a stream had to be there, and are.
@@ -79,7 +74,7 @@ fn what_is_acknowledged_is_flushed_soon() {
     let settled = Instant::now();
     let session = only_folder(&folder);
     let events: u64 = (0..agent.program().streams()).map(|stream| agent.program().made(stream).len() as u64).sum();
-    let flushed = || (0..agent.program().streams()).map(|stream| on_disk(&session, stream)).sum::<u64>();
+    let flushed = || (0..agent.program().streams()).map(|stream| indexed(&session, stream)).sum::<u64>();
     // Far more than the 200 ms that are promised, for a machine that has much else to do.
     while flushed() < events && settled.elapsed() < Duration::from_secs(5) {
         thread::yield_now();

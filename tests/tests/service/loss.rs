@@ -23,31 +23,8 @@ use crate::{
 /// Gives up soon, so that a test of losses does not take long, but not before a delayed datagram has arrived.
 const HASTY: [&str; 2] = ["--reorder-time", "1500ms"];
 
-/// A network as bad as any.
-const BAD: Faults = Faults {
-    lose: 0.1,
-    burst: 0.01,
-    burst_datagrams: 5,
-    double: 0.05,
-    delay: 0.1,
-    delay_at_most: Duration::from_millis(20),
-    spare_options: false,
-    lose_answers: 0.1,
-    lose_for_good: false,
-};
-
 /// A network that loses nothing until it is told to, and then for good.
-const LOST_FOR_GOOD: Faults = Faults {
-    lose: 0.0,
-    burst: 0.0,
-    burst_datagrams: 0,
-    double: 0.0,
-    delay: 0.0,
-    delay_at_most: Duration::ZERO,
-    spare_options: true,
-    lose_answers: 0.0,
-    lose_for_good: true,
-};
+const LOST_FOR_GOOD: Faults = Faults { spare_options: true, lose_for_good: true, ..Faults::NONE };
 
 /// Makes calls on a stream that the network loses for good.
 #[track_caller]
@@ -55,7 +32,7 @@ fn lose(agent: &mut Agent, relay: &Relay, stream: u32, count: usize) {
     agent.settle(LONG).expect("it is acknowledged");
     let before = relay.lost().len();
     relay.set(Faults { lose: 1.0, ..LOST_FOR_GOOD });
-    (0..count).for_each(|_| agent.call(stream, 0, false).expect("there is room"));
+    (0..count).for_each(|_| agent.call(stream).expect("there is room"));
     agent.listen_until(LONG, |_| relay.lost().len() == before + count).expect("it is all lost");
     relay.set(LOST_FOR_GOOD);
 }
@@ -69,7 +46,7 @@ fn lost(relay: &Relay) -> BTreeSet<(u32, u64)> {
 fn the_gaps_are_exactly_what_the_network_lost_for_good() {
     let folder = Folder::new("gaps");
     let collector = Collector::to_disk(folder.path(), &[&HASTY[..], &["--metrics", "127.0.0.1:0"]].concat());
-    let relay = Relay::start(collector.udp(), 1, Faults { lose_for_good: true, ..BAD }).expect("a socket");
+    let relay = Relay::start(collector.udp(), 1, Faults { lose_for_good: true, ..Faults::BAD }).expect("a socket");
     let settings = Settings { streams: 3, ..Settings::udp(relay.address(), 1) };
     let mut agent = Agent::start(settings).expect("it is heard");
     for _ in 0..20 {
@@ -93,20 +70,6 @@ fn the_gaps_are_exactly_what_the_network_lost_for_good() {
 }
 
 #[test]
-fn with_replay_nothing_is_lost() {
-    let folder = Folder::new("replay");
-    let collector = Collector::to_disk(folder.path(), &["--reorder-time", "5s"]);
-    let relay = Relay::start(collector.udp(), 2, BAD).expect("a socket");
-    let mut agent = Agent::start(Settings::udp(relay.address(), 2)).expect("it is heard");
-    agent.work(10_000).expect("it is taken");
-    finish(&mut agent);
-    collector.stop().success();
-    assert!(relay.datagrams().1 > 10, "the network lost {:?}", relay.datagrams());
-    assert!(agent.report().again > 0);
-    is_complete(folder.path(), &agent);
-}
-
-#[test]
 fn what_the_agent_drops_is_told_with_its_reason() {
     let folder = Folder::new("drops");
     let collector = Collector::to_disk(folder.path(), &HASTY);
@@ -121,6 +84,7 @@ fn what_the_agent_drops_is_told_with_its_reason() {
     agent.work(200).expect("it is taken");
     // The last that is heard of a stream may be that there was more.
     agent.drop_events(0, 10, "ring-full");
+    // And the end of a stream may be lost.
     lose(&mut agent, &relay, 1, 10);
     finish(&mut agent);
     collector.stop().success();
@@ -133,38 +97,22 @@ fn what_the_agent_drops_is_told_with_its_reason() {
 }
 
 #[test]
-fn a_lost_tail_does_not_stay_unseen() {
-    let folder = Folder::new("tail");
-    let collector = Collector::to_disk(folder.path(), &HASTY);
-    let relay = Relay::start(collector.udp(), 4, LOST_FOR_GOOD).expect("a socket");
-    let mut agent = Agent::start(Settings::udp(relay.address(), 4)).expect("it is heard");
-    agent.work(300).expect("it is taken");
-    agent.settle(LONG).expect("it is acknowledged");
-    lose(&mut agent, &relay, 0, 120);
-    lose(&mut agent, &relay, 1, 80);
-    finish(&mut agent);
-    collector.stop().success();
-    let trace = Trace::of(folder.path(), agent.session());
-    account::all_but(&trace, agent.program(), &lost(&relay));
-    assert_eq!(trace.missing("network").len(), 200);
-    verified(&trace.folder);
-}
-
-#[test]
 fn counters_may_wrap() {
     let folder = Folder::new("wrap");
     let collector = Collector::to_disk(folder.path(), &["--reorder-time", "5s"]);
-    let relay = Relay::start(collector.udp(), 5, Faults::default()).expect("a socket");
+    let relay = Relay::start(collector.udp(), 5, Faults::NONE).expect("a socket");
     let first_position = (1 << 32) - 1_000;
     let settings = Settings { first_position, ..Settings::udp(relay.address(), 5) };
     let mut agent = Agent::start(settings).expect("it is heard");
     // The collector comes to a stream in the middle: what it gets first is where the stream starts for it.
     agent.work(100).expect("it is taken");
     agent.settle(LONG).expect("it is acknowledged");
-    relay.set(BAD);
+    relay.set(Faults::BAD);
     agent.work(4_000).expect("it is taken");
     finish(&mut agent);
     collector.stop().success();
+    // What the network lost was sent again.
+    assert!(relay.datagrams().1 > 10 && agent.report().again > 0, "the network lost {:?}", relay.datagrams());
     assert!(agent.program().made(0).len() > 1_500, "it went past the wrap");
     is_complete(folder.path(), &agent);
 }

@@ -16,15 +16,14 @@ mod transport;
 use std::{
     path::Path,
     sync::{Mutex, MutexGuard, PoisonError},
-    thread,
-    time::{Duration, Instant},
 };
 
 use codec::profile::EndReason;
-use tests::{Agent, Settings, Trace, account, collector::run_on};
-
-/// Longer than anything takes, even on a machine that is busy with other tests.
-const LONG: Duration = Duration::from_secs(30);
+use tests::{
+    Agent, Settings, Trace, account,
+    collector::verified,
+    wait::{LONG, eventually},
+};
 
 /// Taken by tests that keep the whole machine busy, and by those that must not be kept waiting.
 static MACHINE: Mutex<()> = Mutex::new(());
@@ -57,21 +56,4 @@ fn is_complete(below: &Path, agent: &Agent) -> Trace {
     account::complete(&trace, agent.program());
     verified(&trace.folder);
     trace
-}
-
-/// Fails the test unless the collector's own check finds a session sound.
-#[track_caller]
-fn verified(session: &Path) {
-    run_on("verify", session, &[]).success();
-}
-
-/// Asks until the answer is yes. Fails the test where it never is.
-#[track_caller]
-fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
-    let deadline = Instant::now() + LONG;
-    while !holds() {
-        assert!(Instant::now() < deadline, "{what}: not within {LONG:?}");
-        // Others get the processor between two looks.
-        thread::park_timeout(Duration::from_millis(20));
-    }
 }

@@ -1,7 +1,6 @@
 //! The commands that work on what was recorded.
 
 use std::{
-    collections::BTreeMap,
     fs,
     path::{Path, PathBuf},
 };
@@ -11,6 +10,7 @@ use tests::{
     Agent, Collector, Folder, Settings, Trace, account,
     agent::CLOCK_ZERO_NS,
     collector::{disk, run, run_on},
+    trace::{folders, indexed},
 };
 
 use crate::{LONG, eventually, trace, verified};
@@ -31,12 +31,6 @@ fn events(session: &Path, arguments: &[&str]) -> Vec<Value> {
     let exit = run_on("events", session, &[&["--json"], arguments].concat()).success();
     let lines = exit.text().lines().map(|line| serde_json::from_str::<Value>(line).expect("every line is JSON"));
     lines.filter(|line| line["type"].is_null() || line["type"] == "event").collect()
-}
-
-/// Every file below a folder and what is in it.
-fn contents(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
-    let files = Folder::tree(folder).into_iter().filter(|path| folder.join(path).is_file());
-    files.map(|path| (path.clone(), fs::read(folder.join(path)).expect("a file"))).collect()
 }
 
 /// Changes one byte of a file.
@@ -124,12 +118,8 @@ fn killed(name: &str, events: u64) -> (Folder, PathBuf, Agent) {
     let mut agent = Agent::start(Settings::tcp(collector.tcp(), 2)).expect("it is heard");
     agent.work(events).expect("it is taken");
     agent.settle(LONG).expect("it is acknowledged");
-    let session = tests::trace::folders(folder.path()).remove(0);
-    // Every event has 32 bytes in the index, behind a header of 64.
-    let flushed = |stream: u32| {
-        let index = fs::metadata(session.join(format!("thread_{stream}/index.atf")));
-        index.is_ok_and(|index| index.len() >= 64 + 32 * agent.program().made(stream).len() as u64)
-    };
+    let session = folders(folder.path()).remove(0);
+    let flushed = |stream: u32| indexed(&session, stream) >= agent.program().made(stream).len() as u64;
     eventually("all is flushed", || flushed(0) && flushed(1));
     collector.kill();
     (folder, session, agent)
@@ -144,9 +134,9 @@ fn repair_finishes_what_was_killed_and_changes_nothing_after_that() {
     let trace = Trace::read(&session);
     account::complete(&trace, agent.program());
     assert_eq!(trace.manifest.session, Some(agent.session().to_string()));
-    let repaired = contents(&session);
+    let repaired = Folder::contents(&session);
     run_on("repair", &session, &[]).success();
-    assert_eq!(contents(&session), repaired, "repaired once and for all");
+    assert_eq!(Folder::contents(&session), repaired, "repaired once and for all");
 }
 
 #[test]
@@ -180,9 +170,9 @@ fn repair_does_not_hide_damage() {
 #[test]
 fn repair_does_not_call_good_what_verify_refuses() {
     let (_folder, session, _agent) = recorded("finished", 1_000);
-    let before = contents(&session);
+    let before = Folder::contents(&session);
     run_on("repair", &session, &[]).success();
-    assert_eq!(contents(&session), before, "there was nothing to repair");
+    assert_eq!(Folder::contents(&session), before, "there was nothing to repair");
     // A machine that lost its power may lose the end of a file that was finished.
     let path = session.join("thread_0/index.atf");
     let mut index = fs::read(&path).expect("an index");
@@ -236,10 +226,15 @@ fn an_address_that_is_taken_is_a_failure_with_advice() {
 fn help_man_page_and_completions_print() {
     let help = run(&["--help"]).success();
     assert!(help.text().contains("--listen") && help.text().contains("--sink"));
+    for command in ["spans", "top", "tree", "stats", "export"] {
+        assert!(help.text().contains(&format!("\n  {command} ")), "{command} in {}", help.text());
+        run(&[command, "--help"]).success();
+    }
     let version = run(&["--version"]).success();
     assert!(version.text().contains(env!("CARGO_PKG_VERSION")));
     let man = run(&["man"]).success();
     assert!(man.text().starts_with(".") && man.text().contains("listen"), "it is a man page");
+    assert!(man.text().contains("COLLECTOR EXPORT"));
     for shell in ["bash", "zsh", "fish"] {
         let completions = run(&["completions", shell]).success();
         assert!(completions.text().contains("--listen") || completions.text().contains("-l listen"), "{shell}");

@@ -90,30 +90,17 @@ fn is_whole(trace: &Trace) {
 }
 
 #[test]
-fn a_plain_trace_over_tcp_is_kept() {
-    let folder = Folder::new("plain-tcp");
-    let collector = Collector::to_disk(folder.path(), &["--once"]);
-    send_tcp(collector.tcp(), &packets(true));
-    collector.exit(LONG).success();
-    is_whole(&Trace::only(folder.path()));
-}
-
-#[test]
-fn a_plain_trace_over_udp_is_kept() {
-    let folder = Folder::new("plain-udp");
-    let collector = Collector::to_disk(folder.path(), &["--once", "--session-timeout", "500ms"]);
-    send_udp(collector.udp(), &packets(true));
-    collector.exit(LONG).success();
-    is_whole(&Trace::only(folder.path()));
-}
-
-#[test]
-fn a_trace_without_counters_is_kept_as_it_comes() {
-    let folder = Folder::new("uncounted");
-    let collector = Collector::to_disk(folder.path(), &["--once"]);
-    send_tcp(collector.tcp(), &packets(false));
-    collector.exit(LONG).success();
-    is_whole(&Trace::only(folder.path()));
+fn a_plain_trace_is_kept_as_it_comes() {
+    type Send = fn(&Collector, &[Vec<u8>]);
+    let tcp: Send = |collector, packets| send_tcp(collector.tcp(), packets);
+    let udp: Send = |collector, packets| send_udp(collector.udp(), packets);
+    for (send, counted) in [(tcp, true), (udp, true), (tcp, false)] {
+        let folder = Folder::new("plain");
+        let collector = Collector::to_disk(folder.path(), &["--once", "--session-timeout", "500ms"]);
+        send(&collector, &packets(counted));
+        collector.exit(LONG).success();
+        is_whole(&Trace::only(folder.path()));
+    }
 }
 
 #[test]

@@ -16,17 +16,14 @@ use std::{
 use tests::{
     Agent, Collector, Folder, Settings, Trace,
     collector::{disk, run},
-    process::Stdout,
 };
 
 use crate::{LONG, eventually, finish, is_complete, machine, plain, verified};
 
 /// A collector with a small queue for each of two sinks, whose stdout nobody reads.
 fn with_stuck_stdout(folder: &Folder, on_full: &str) -> Collector {
-    let (to_disk, stuck) = (disk(folder.path()), format!("stdout:events,on-full={on_full}"));
-    let arguments = ["--listen", "127.0.0.1:0", "--sink", &to_disk, "--sink", &stuck];
-    let small = ["--memory", "64MiB", "--metrics", "127.0.0.1:0"];
-    Collector::start_with(&[&arguments[..], &small].concat(), Stdout::Hold)
+    let stuck = format!("stdout:events,on-full={on_full}");
+    Collector::held(folder.path(), &["--sink", &stuck, "--memory", "64MiB", "--metrics", "127.0.0.1:0"])
 }
 
 fn pass(time: Duration) {
@@ -162,9 +159,7 @@ fn sessions_that_took_turns_in_a_heph_file_are_told_apart_again() {
     let folder = Folder::new("turns");
     let file = folder.path().join("both.heph");
     let sink = format!("heph:{}", file.display());
-    let to_disk = disk(&folder.path().join("first"));
-    let collector =
-        Collector::start(&["--listen", "127.0.0.1:0", "--sink", &to_disk, "--sink", &sink, "--on-full", "block"]);
+    let collector = Collector::to_disk(&folder.join("first"), &["--sink", &sink, "--on-full", "block"]);
     let mut plain: Vec<_> = (0..2).map(|_| TcpStream::connect(collector.tcp()).expect("a connection")).collect();
     let packets = plain::packets(true);
     for packet in &packets {
@@ -179,8 +174,7 @@ fn sessions_that_took_turns_in_a_heph_file_are_told_apart_again() {
     run(&["ingest", file.to_str().expect("UTF-8"), "--sink", &disk(&again)]).success();
     is_complete(&again, &agent);
     let sizes = |below: &Path| {
-        let mut sizes: Vec<_> =
-            Trace::all(below).iter().map(|trace| trace.threads.values().map(Vec::len).sum::<usize>()).collect();
+        let mut sizes: Vec<_> = Trace::all(below).iter().map(Trace::len).collect();
         sizes.sort_unstable();
         sizes
     };

@@ -10,14 +10,13 @@ use serde_json::Value;
 use tests::{
     Agent, Collector, Folder, Settings, Trace, account,
     collector::{disk, run},
-    process::Stdout,
 };
 
 use crate::{LONG, eventually, finish, is_complete, trace, verified};
 
-/// The events in a file of Heph packets, by stream and counter.
+/// The events in a file of Heph packets, by stream and counter, which is their position.
 #[track_caller]
-fn heph_events(bytes: &[u8]) -> Vec<(u32, u32)> {
+fn heph_events(bytes: &[u8]) -> Vec<(u32, u64)> {
     let mut decoder = StreamDecoder::new(MAX_PACKET_BYTES);
     let mut events = Vec::new();
     let mut at = 0;
@@ -26,7 +25,7 @@ fn heph_events(bytes: &[u8]) -> Vec<(u32, u32)> {
             Step::Packet { packet, bytes } => {
                 at += bytes.len();
                 if let Message::Function(event) = packet {
-                    events.push((event.stamp.stream.0, event.stamp.counter.0));
+                    events.push((event.stamp.stream.0, event.stamp.counter.0.into()));
                 }
             }
             Step::Skip { cause, .. } => panic!("not a packet at {at}: {cause}"),
@@ -44,31 +43,31 @@ fn printed_events(text: &str) -> Vec<(u32, u64)> {
     events.map(|line| place(line).expect("an event says where it is")).collect()
 }
 
-/// The events of an agent in no order.
-fn made(agent: &Agent) -> BTreeSet<(u32, u64)> {
-    agent.program().all_made().map(|(stream, position, _)| (stream, position)).collect()
-}
-
 /// Fails the test unless these are all events of the agent, each once and in order within its stream.
 #[track_caller]
 fn are_all_of(agent: &Agent, events: &[(u32, u64)]) {
-    assert_eq!(events.iter().copied().collect::<BTreeSet<_>>(), made(agent));
-    assert_eq!(events.len(), made(agent).len(), "each once");
+    let made: BTreeSet<_> = agent.program().all_made().map(|(stream, position, _)| (stream, position)).collect();
+    assert_eq!(events.iter().copied().collect::<BTreeSet<_>>(), made);
+    assert_eq!(events.len(), made.len(), "each once");
     for stream in 0..agent.program().streams() {
         let of_stream = events.iter().filter(|(id, _)| *id == stream);
         assert!(of_stream.map(|(_, position)| *position).is_sorted(), "stream {stream} is in order");
     }
 }
 
-/// Produces events that all have detail, and so take much room: about six thousand of them a MiB.
+/// An agent whose events all have detail, and so take much room: about six thousand of them a MiB.
 #[track_caller]
-fn fill(agent: &mut Agent, events: u64) {
-    for number in 0..events / 2 {
-        let stream = (number % 2) as u32;
-        agent.call(stream, (number % 40) as u32, true).expect("it is taken");
-        agent.return_(stream, true).expect("it is taken");
-    }
-    agent.settle(LONG).expect("it is acknowledged");
+fn detailed(collector: &Collector, seed: u64) -> Agent {
+    Agent::start(Settings { detail_every: 1, ..Settings::tcp(collector.tcp(), seed) }).expect("it is heard")
+}
+
+/// The parts of an agent's session, in order, each of which is sound.
+#[track_caller]
+fn parts(folder: &Folder, agent: &Agent) -> Vec<Trace> {
+    let mut parts = Trace::parts(folder.path(), agent.session());
+    parts.sort_by_key(|part| part.manifest.part.unwrap_or(1));
+    parts.iter().for_each(|part| verified(&part.folder));
+    parts
 }
 
 /// How many bytes the files in a folder have.
@@ -82,15 +81,13 @@ fn bytes_below(folder: &Path) -> u64 {
 fn all_sinks_get_the_same() {
     let folder = Folder::new("tee");
     let (out, file) = (folder.join("out"), folder.join("copy.heph"));
-    let (to_disk, to_file) = (disk(&out), format!("heph:{}", file.display()));
-    let arguments = ["--listen", "127.0.0.1:0", "--sink", &to_disk, "--sink", "stdout:events", "--sink", &to_file];
-    let collector = Collector::start(&arguments);
+    let to_file = format!("heph:{}", file.display());
+    let collector = Collector::to_disk(&out, &["--sink", "stdout:events", "--sink", &to_file]);
     let agent = trace(Settings::udp(collector.udp(), 1), 3_000);
     let exit = collector.stop().success();
     is_complete(&out, &agent);
     are_all_of(&agent, &printed_events(exit.text()));
-    let copied = heph_events(&fs::read(&file).expect("the file is there"));
-    are_all_of(&agent, &copied.iter().map(|(stream, counter)| (*stream, (*counter).into())).collect::<Vec<_>>());
+    are_all_of(&agent, &heph_events(&fs::read(&file).expect("the file is there")));
 
     // The copy is as good as the network was.
     let again = folder.join("again");
@@ -101,22 +98,17 @@ fn all_sinks_get_the_same() {
 #[test]
 fn packets_can_be_piped_on() {
     let folder = Folder::new("pipe");
-    let to_disk = disk(folder.path());
-    let arguments = ["--listen", "127.0.0.1:0", "--sink", &to_disk, "--sink", "stdout:heph"];
-    let collector = Collector::start(&arguments);
+    let collector = Collector::to_disk(folder.path(), &["--sink", "stdout:heph"]);
     let agent = trace(Settings::tcp(collector.tcp(), 2), 1_000);
     let exit = collector.stop().success();
-    let piped = heph_events(&exit.stdout);
-    are_all_of(&agent, &piped.iter().map(|(stream, counter)| (*stream, (*counter).into())).collect::<Vec<_>>());
+    are_all_of(&agent, &heph_events(&exit.stdout));
     is_complete(folder.path(), &agent);
 }
 
 #[test]
 fn a_broken_pipe_stops_nobody_else() {
     let folder = Folder::new("broken");
-    let to_disk = disk(folder.path());
-    let arguments = ["--listen", "127.0.0.1:0", "--sink", &to_disk, "--sink", "stdout:events"];
-    let mut collector = Collector::start_with(&arguments, Stdout::Hold);
+    let mut collector = Collector::held(folder.path(), &["--sink", "stdout:events"]);
     let mut agent = Agent::start(Settings::tcp(collector.tcp(), 3)).expect("it is heard");
     agent.work(1_000).expect("it is taken");
     drop(collector.process().take_stdout());
@@ -129,10 +121,7 @@ fn a_broken_pipe_stops_nobody_else() {
 #[test]
 fn a_reader_that_stops_reading_stops_nobody_else() {
     let folder = Folder::new("stuck");
-    let to_disk = disk(folder.path());
-    let stuck = "stdout:events,on-full=drop";
-    let arguments = ["--listen", "127.0.0.1:0", "--sink", &to_disk, "--sink", stuck];
-    let collector = Collector::start_with(&arguments, Stdout::Hold);
+    let collector = Collector::held(folder.path(), &["--sink", "stdout:events,on-full=drop"]);
     // Far more than a pipe holds.
     let agent = trace(Settings { streams: 4, ..Settings::tcp(collector.tcp(), 4) }, 40_000);
     let exit = collector.stop();
@@ -144,10 +133,8 @@ fn a_reader_that_stops_reading_stops_nobody_else() {
 #[test]
 fn a_full_device_is_reported_once_and_stops_nobody_else() {
     let folder = Folder::new("device-full");
-    let to_disk = disk(folder.path());
-    let arguments =
-        ["--listen", "127.0.0.1:0", "--sink", "heph:/dev/full", "--sink", &to_disk, "--metrics", "127.0.0.1:0"];
-    let collector = Collector::start(&arguments);
+    let arguments = ["--sink", "heph:/dev/full", "--metrics", "127.0.0.1:0"];
+    let collector = Collector::to_disk(folder.path(), &arguments);
     let agent = trace(Settings { streams: 4, ..Settings::tcp(collector.tcp(), 7) }, 20_000);
     eventually("what it lost is counted", || {
         collector.metrics().labelled("spoor_sink_errors_total", "sink", "heph:/dev/full") > Some(0.0)
@@ -163,22 +150,19 @@ fn a_full_device_is_reported_once_and_stops_nobody_else() {
 fn a_long_session_is_split_into_parts() {
     let folder = Folder::new("rotate");
     let collector = Collector::to_disk(folder.path(), &["--rotate-bytes", "1MiB"]);
-    let mut agent = Agent::start(Settings::tcp(collector.tcp(), 5)).expect("it is heard");
+    let mut agent = detailed(&collector, 5);
     for _ in 0..15 {
-        fill(&mut agent, 2_000);
+        agent.work(2_000).expect("it is taken");
+        agent.settle(LONG).expect("it is acknowledged");
     }
     finish(&mut agent);
     collector.stop().success();
-    let mut parts = Trace::parts(folder.path(), agent.session());
-    parts.sort_by_key(|part| part.manifest.part.unwrap_or(1));
+    let parts = parts(&folder, &agent);
     assert!(parts.len() >= 3, "only {} parts", parts.len());
     account::parts_hold(&parts, agent.program(), &BTreeSet::new());
     let positions = parts.iter().flat_map(|part| part.threads.get(&0)).flatten().map(|event| event.position);
     assert!(positions.eq(0..agent.program().made(0).len() as u64), "positions go on from part to part");
-    for part in &parts {
-        assert!(part.manifest.gaps.is_empty());
-        verified(&part.folder);
-    }
+    assert!(parts.iter().all(|part| part.manifest.gaps.is_empty()));
     let ends = parts.iter().map(|part| part.manifest.end.as_ref().map_or("", |end| end.how.as_str()));
     let ends: Vec<_> = ends.collect();
     assert_eq!(ends.last(), Some(&"exited"));
@@ -196,11 +180,9 @@ fn a_session_is_split_by_time_too() {
     }
     finish(&mut agent);
     collector.stop().success();
-    let mut parts = Trace::parts(folder.path(), agent.session());
-    parts.sort_by_key(|part| part.manifest.part.unwrap_or(1));
+    let parts = parts(&folder, &agent);
     assert!(parts.len() >= 2);
     account::parts_hold(&parts, agent.program(), &BTreeSet::new());
-    parts.iter().for_each(|part| verified(&part.folder));
 }
 
 #[test]
@@ -208,9 +190,10 @@ fn the_oldest_makes_room_for_the_newest() {
     const MAX_BYTES: u64 = 4 << 20;
     let folder = Folder::new("room");
     let collector = Collector::to_disk(folder.path(), &["--max-bytes", "4MiB", "--rotate-bytes", "1MiB"]);
-    let mut agent = Agent::start(Settings::tcp(collector.tcp(), 7)).expect("it is heard");
+    let mut agent = detailed(&collector, 7);
     for _ in 0..25 {
-        fill(&mut agent, 2_000);
+        agent.work(2_000).expect("it is taken");
+        agent.settle(LONG).expect("it is acknowledged");
         let bytes = bytes_below(folder.path());
         assert!(bytes < MAX_BYTES + MAX_BYTES / 2, "{bytes} bytes on disk");
     }
@@ -218,9 +201,7 @@ fn the_oldest_makes_room_for_the_newest() {
     collector.stop().success();
     let bytes = bytes_below(folder.path());
     assert!((MAX_BYTES / 4..=MAX_BYTES).contains(&bytes), "{bytes} bytes on disk");
-    let mut parts = Trace::parts(folder.path(), agent.session());
-    parts.sort_by_key(|part| part.manifest.part.unwrap_or(1));
-    parts.iter().for_each(|part| verified(&part.folder));
+    let parts = parts(&folder, &agent);
     assert!(parts.first().is_some_and(|part| part.manifest.part.unwrap_or(1) > 1), "the oldest is gone");
     let last = parts.iter().filter_map(|part| part.threads.get(&0)?.last()).next_back();
     assert_eq!(last.map(|event| event.position + 1), Some(agent.program().made(0).len() as u64), "the newest is there");

@@ -2,7 +2,7 @@
 
 use std::{net::TcpStream, thread};
 
-use tests::{Agent, Cable, Collector, Faults, Folder, Relay, Settings, Trace, account, collector::disk};
+use tests::{Agent, Cable, Collector, Faults, Folder, Relay, Settings, Trace, Transport, account};
 
 use crate::{LONG, eventually, finish, is_complete, trace};
 
@@ -51,8 +51,7 @@ fn one_transport_can_be_had_without_the_other() {
 #[test]
 fn several_addresses_of_both_families() {
     let folder = Folder::new("addresses");
-    let sink = disk(folder.path());
-    let collector = Collector::start(&["--listen", "127.0.0.1:0", "--listen", "[::1]:0", "--sink", &sink]);
+    let collector = Collector::to_disk(folder.path(), &["--listen", "[::1]:0"]);
     assert_eq!((collector.all_udp().len(), collector.all_tcp().len()), (2, 2));
     assert_eq!(collector.all_udp().iter().filter(|address| address.is_ipv6()).count(), 1);
     let udp = collector.all_udp().iter().zip(10..).map(|(address, seed)| Settings::udp(*address, seed));
@@ -68,11 +67,11 @@ fn eight_agents_at_once() {
     let folder = Folder::new("eight");
     let collector = Collector::to_disk(folder.path(), &["--metrics", "127.0.0.1:0"]);
     let agents: Vec<_> = (0..8)
-        .map(|seed| match seed % 2 {
-            0 => Settings { streams: 3, ..Settings::udp(collector.udp(), 30 + seed) },
-            _ => Settings { streams: 3, ..Settings::tcp(collector.tcp(), 30 + seed) },
+        .map(|seed| {
+            let transport = if seed % 2 == 0 { Transport::Udp } else { Transport::Tcp };
+            let settings = Settings { streams: 3, ..Settings::new(&collector, transport, 30 + seed) };
+            thread::spawn(move || trace(settings, 3_000))
         })
-        .map(|settings| thread::spawn(move || trace(settings, 3_000)))
         .collect();
     let agents: Vec<_> = agents.into_iter().map(|agent| agent.join().expect("the agent ends well")).collect();
     let written = || collector.metrics().sum("spoor_events_written_total");
@@ -113,15 +112,15 @@ fn a_udp_agent_may_move_to_another_port() {
     let folder = Folder::new("move");
     // What is lost while nothing gets through is waited for.
     let collector = Collector::to_disk(folder.path(), &["--reorder-time", "20s"]);
-    let relay = Relay::start(collector.udp(), 41, Faults::default()).expect("a socket");
+    let relay = Relay::start(collector.udp(), 41, Faults::NONE).expect("a socket");
     let mut agent = Agent::start(Settings::udp(relay.address(), 41)).expect("it is heard");
     for _ in 0..2 {
         // Nothing gets through for a while, and then from another port.
-        relay.set(Faults { lose: 1.0, ..Faults::default() });
+        relay.set(Faults { lose: 1.0, ..Faults::NONE });
         agent.work(1_000).expect("it is kept");
         agent.listen_until(LONG, |agent| !agent.is_connected()).expect("it notices that nobody answers");
         relay.move_agents();
-        relay.set(Faults::default());
+        relay.set(Faults::NONE);
         agent.listen_until(LONG, |agent| agent.is_connected()).expect("the collector knows it again");
         agent.flush();
         agent.listen_until(LONG, |agent| agent.report().unsettled == 0).expect("what was lost is sent again");
@@ -130,20 +129,6 @@ fn a_udp_agent_may_move_to_another_port() {
     finish(&mut agent);
     collector.stop().success();
     is_complete(folder.path(), &agent);
-}
-
-#[test]
-fn datagrams_of_any_size_are_taken() {
-    let folder = Folder::new("sizes");
-    let collector = Collector::to_disk(folder.path(), &[]);
-    let sizes = [1_200, 1_400, 9_000, 60_000];
-    let settings = sizes
-        .iter()
-        .zip(50..)
-        .map(|(&datagram_bytes, seed)| Settings { datagram_bytes, ..Settings::udp(collector.udp(), seed) });
-    let agents: Vec<_> = settings.map(|settings| trace(settings, 1_500)).collect();
-    collector.stop().success();
-    agents.iter().for_each(|agent| drop(is_complete(folder.path(), agent)));
 }
 
 #[test]

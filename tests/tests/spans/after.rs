@@ -9,7 +9,9 @@ use codec::atf::Manifest;
 use sinks::disk::verify;
 use tests::{
     Collector, Folder, Trace,
-    collector::{disk, run_on},
+    collector::{disk, run_on, verified},
+    trace::{folders, indexed},
+    wait::eventually,
 };
 
 use crate::offline::Packets;
@@ -29,9 +31,7 @@ fn ingest_packets(folder: &Folder, traces: &Path, choice: &str, packets: &[u8], 
     fs::write(&file, packets).expect("room on disk");
     let sink = disk(traces) + choice;
     run_on("ingest", &file, &[&["--sink", &sink], arguments].concat()).success();
-    let mut parts: Vec<_> = fs::read_dir(traces).expect("it is there").map(|part| part.expect("one").path()).collect();
-    parts.sort();
-    parts
+    folders(traces)
 }
 
 fn choice(session: &Path) -> Option<String> {
@@ -46,7 +46,7 @@ fn a_session_has_its_table_when_the_command_ends_unless_nobody_wants_it() {
         assert_eq!(choice(&parts[0]).as_deref(), Some(expected));
         assert_eq!(parts[0].join(TABLE).exists(), expected != "no", "{name}");
         assert!(!parts[0].join(PARTIAL).exists());
-        run_on("verify", &parts[0], &[]).success();
+        verified(&parts[0]);
     }
 }
 
@@ -107,12 +107,12 @@ fn each_part_of_a_session_has_the_spans_that_are_made_of_it() {
     assert!(parts.len() > 2, "{parts:?}");
     let mut rows = 0;
     for part in &parts {
-        let verified = verify(part).expect("it is there");
-        assert_eq!(verified[0].problems, [""; 0]);
+        let found = verify(part).expect("it is there");
+        assert_eq!(found[0].problems, [""; 0]);
         let printed = run_on("spans", part, &["--json"]).success().text().lines().count();
-        assert_eq!(verified[0].spans, printed as u64);
+        assert_eq!(found[0].spans, printed as u64);
         assert!(part.join(TABLE).exists());
-        rows += verified[0].spans;
+        rows += found[0].spans;
     }
     assert!(rows >= 60_000, "{rows}");
 }
@@ -127,20 +127,12 @@ fn a_repaired_session_gets_its_table() {
     // All but the end of the session.
     std::io::Write::write_all(&mut connection, &packets[..packets.len() - 100]).expect("it reads");
     collector.wait_for("session ");
-    let index = || {
-        let session = fs::read_dir(&traces).ok()?.next()?.ok()?.path();
-        Some(session.join("thread_1/index.atf").metadata().ok()?.len())
-    };
-    let started = std::time::Instant::now();
-    while index().is_none_or(|bytes| bytes <= 64) {
-        assert!(started.elapsed() < std::time::Duration::from_secs(30), "nothing is written");
-        std::thread::sleep(std::time::Duration::from_millis(10));
-    }
+    eventually("something is written", || folders(&traces).first().is_some_and(|session| indexed(session, 1) > 0));
     collector.kill();
     run_on("repair", &traces, &[]).success();
     let session = Trace::only(&traces).folder;
     assert!(!session.join(TABLE).exists());
     Collector::to_disk(&traces, &[]).stop();
     assert!(session.join(TABLE).exists());
-    run_on("verify", &session, &[]).success();
+    verified(&session);
 }

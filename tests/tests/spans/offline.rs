@@ -22,8 +22,10 @@ use codec::{
 use serde_json::Value as Json;
 use tests::{
     Collector, Folder, Trace,
-    collector::{binary, disk, run, run_on},
+    collector::{binary, disk, run_on, verified},
     python::python_with,
+    trace::{folders, indexed},
+    wait::answer,
 };
 
 /// A function whose name would break lines, columns and terminals.
@@ -336,12 +338,6 @@ fn stats_tell_how_spans_fit_together() {
     }
 }
 
-/// What a session directory holds, but for what depends on when it was written.
-fn contents(session: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
-    let files = Folder::tree(session).into_iter().filter(|path| session.join(path).is_file());
-    files.map(|path| (path.clone(), fs::read(session.join(path)).expect("a file"))).collect()
-}
-
 #[test]
 fn heph_that_was_exported_makes_the_same_trace_again() {
     let (folder, session) = ingested("offline-heph", &Packets::program(50_000));
@@ -359,8 +355,8 @@ fn exported_again(folder: &Folder, session: &Path, wire: &str) -> usize {
     let again = folder.join(&format!("again-{wire}"));
     run_on("ingest", &file, &["--sink", &disk(&again)]).success();
     let copy = Trace::only(&again).folder;
-    run_on("verify", &copy, &[]).success();
-    let (first, second) = (contents(session), contents(&copy));
+    verified(&copy);
+    let (first, second) = (Folder::contents(session), Folder::contents(&copy));
     assert_eq!(first.keys().collect::<Vec<_>>(), second.keys().collect::<Vec<_>>());
     for (path, bytes) in first.iter().filter(|(path, _)| path.extension().is_some_and(|end| end == "atf")) {
         assert!(*bytes == second[path], "{} is the same", path.display());
@@ -450,19 +446,8 @@ fn what_is_still_open_in_a_trace_without_end_is_told_once() {
     to.frame((0, 1, 1), 4_000, 60_000_000_000, |_| {});
     let mut connection = std::net::TcpStream::connect(collector.tcp()).expect("a connection");
     connection.write_all(&to.bytes).expect("it is taken");
-    let index = || {
-        let session = tests::trace::folders(folder.path()).pop()?;
-        let length = fs::metadata(session.join("thread_0/index.atf")).ok()?.len();
-        (length >= 64 + 32 * 5).then_some(session)
-    };
-    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(30);
-    let session = loop {
-        if let Some(session) = index() {
-            break session;
-        }
-        assert!(std::time::Instant::now() < deadline, "the events are written");
-        std::thread::park_timeout(std::time::Duration::from_millis(20));
-    };
+    let session =
+        answer("the events are written", || folders(folder.path()).pop().filter(|session| indexed(session, 0) >= 5));
     let spans = json("spans", &session, &["--sort", "start"]);
     let found: Vec<_> = spans.iter().map(|span| span["status"].as_str().expect("one")).collect();
     assert_eq!(found, ["open", "matched", "matched"], "{spans:?}");
@@ -556,14 +541,4 @@ fn a_trace_that_is_larger_than_the_memory_is_read_all_the_same() {
     assert!(limited(kib, &session, "tree --min-percent 1").lines().count() >= 8);
     let events = limited(kib, &session, "events --to 50us");
     assert_eq!(events.lines().count(), 10_000);
-}
-
-#[test]
-fn help_names_every_command() {
-    let help = run(&["--help"]).success();
-    for command in ["spans", "top", "tree", "stats", "export"] {
-        assert!(help.text().contains(&format!("\n  {command} ")), "{command} in {}", help.text());
-        run(&[command, "--help"]).success();
-    }
-    assert!(run(&["man"]).success().text().contains("COLLECTOR EXPORT"));
 }

@@ -1,72 +1,57 @@
 //! A session with spans of every kind, as the sinks that make pictures are told of it.
 
-use std::sync::{Arc, atomic::AtomicU64};
+use std::sync::Arc;
 
 use codec::{
-    Arch, ClockKind, FunctionId, ModuleId, Os, Position, SessionId, SessionNs, StreamId, SubstreamId,
-    heph::Encode,
-    profile::{
-        Clock, Epoch, FunctionName, Functions, Message, Module, PROFILE_VERSION, ProfileOption, Queue,
-        Session as SessionOption, Thread,
-    },
+    FunctionId, ModuleId, Position, SessionNs, StreamId, SubstreamId,
+    atf::{FunctionEntry, Manifest, ModuleEntry, ProcessEntry, QueueEntry, ThreadEntry},
     span::{More, Reason, Span, SpanFlags, SpanId, SpanKind, SpanStatus, What},
 };
-use sinks::{Catalog, CatalogLimits, Ended, Session, Sink};
+use sinks::{Catalog, Ended, Session, Sink};
 
 /// The session's zero by its clock.
 pub(crate) const ZERO_NS: u64 = 1_000_000_000_000;
 
 /// The main thread, one that it creates, and one of a pool.
-pub(crate) const MAIN: u32 = 0;
-pub(crate) const WORKER: u32 = 1;
-pub(crate) const POOL: u32 = 2;
+const MAIN: u32 = 0;
+const WORKER: u32 = 1;
+const POOL: u32 = 2;
 
 /// The functions, by their index in the table.
 const FUNCTIONS: &[&str] = &["main", "_ZN4demo4workEi", "leaf", "coroutine", "routine", "run \"quoted\""];
 
-pub(crate) fn session() -> Arc<Session> {
-    let mut catalog = Catalog::new(CatalogLimits::default(), Arc::new(AtomicU64::new(0)));
-    let arguments = ["--fast"];
-    let process = SessionOption {
-        id: SessionId([7; 16]),
-        profile: PROFILE_VERSION,
-        arch: Arch::X86_64,
-        os: Os::Linux,
+fn session() -> Arc<Session> {
+    let process = ProcessEntry {
         pid: 4242,
-        agent_version: "1",
-        host: "here",
-        executable: "/usr/bin/demo",
+        executable: "/usr/bin/demo".into(),
+        arguments: vec!["--fast".into()],
         argument_count: 1,
-        arguments: arguments.as_slice().into(),
+        ..ProcessEntry::default()
     };
-    catalog.apply(&process.into());
-    catalog.apply(&Clock { clock: ClockKind::Boottime, zero_ns: ZERO_NS }.into());
-    catalog.apply(&Epoch { unix_ns: 1_700_000_000_000_000_000 }.into());
-    for (stream, name) in [(MAIN, "main"), (WORKER, "worker"), (POOL, "pool")] {
-        let (os_id, start) = (4242 + u64::from(stream), SessionNs(0));
-        catalog.apply(&Thread { stream: StreamId(stream), os_id, start, end: None, creator: None, name }.into());
-    }
-    catalog.apply(&Queue { id: 0x77, label: "com.demo.queue" }.into());
-    let module = Module {
-        id: ModuleId(1),
-        base: 0x1000,
-        size: 0x1000,
-        loaded: SessionNs(0),
-        unloaded: None,
-        function_count: 6,
-        table_hash: 0,
-        build_id: b"",
-        path: "/usr/bin/demo",
+    let threads = [(MAIN, "main"), (WORKER, "worker"), (POOL, "pool")].map(|(id, name)| ThreadEntry {
+        id,
+        os_id: Some(4242 + u64::from(id)),
+        name: Some(name.into()),
+        ..ThreadEntry::default()
+    });
+    let functions = (0..).zip(FUNCTIONS).map(|(index, name)| FunctionEntry {
+        id: FunctionId::new(ModuleId(1), index).0,
+        offset: 8,
+        name: (*name).into(),
+        ..FunctionEntry::default()
+    });
+    let manifest = Manifest {
+        process: Some(process),
+        clock: Some("boottime".into()),
+        clock_zero_ns: Some(ZERO_NS),
+        epoch_unix_ns: Some(1_700_000_000_000_000_000),
+        threads: threads.into(),
+        modules: vec![ModuleEntry { id: 1, base: 0x1000, size: 0x1000, ..ModuleEntry::default() }],
+        functions: functions.collect(),
+        queues: vec![QueueEntry { id: 0x77, label: "com.demo.queue".into(), ..QueueEntry::default() }],
+        ..Manifest::default()
     };
-    catalog.apply(&module.into());
-    let names: Vec<_> = FUNCTIONS.iter().map(|name| FunctionName { offset: 8, name }).collect();
-    let part = Functions { module: ModuleId(1), first_index: 0, functions: names.as_slice().into() };
-    let mut packet = Vec::new();
-    ProfileOption::from(part).encode(&mut packet).expect("it can be written");
-    match Message::decode(&packet) {
-        Ok(Message::Option(known)) => drop(catalog.apply(&known.option)),
-        other => panic!("not an option: {other:?}"),
-    }
+    let catalog = Catalog::from_manifest(&manifest);
     Arc::new(Session::new("demo".into(), None, String::new(), 0, catalog))
 }
 
@@ -122,7 +107,7 @@ fn with(mut span: Span, change: impl FnOnce(&mut Span, &mut More)) -> Span {
 }
 
 /// All spans, in the order in which they close.
-pub(crate) fn spans() -> Vec<Span> {
+fn spans() -> Vec<Span> {
     let (main, work, leaf, coroutine, routine) = (0, 1, 2, 3, 4);
     let task = id(MAIN, 20);
     let in_task = |span: Span| Span { parent: Some(task), substream: SubstreamId(0xabc), ..span };

@@ -6,7 +6,6 @@
 
 use std::{
     env, fs,
-    io::{self, Write},
     path::{Path, PathBuf},
     process::Command,
     sync::OnceLock,
@@ -14,7 +13,10 @@ use std::{
 
 use serde_json::{Value, json};
 use sinks::{ChromeSink, FoldedSink, PerfettoSink};
-use tests::{Folder, python::python_with};
+use tests::{
+    Folder,
+    python::{python_with, say_skipped, skip},
+};
 
 use crate::picture::{self, ZERO_NS};
 
@@ -31,23 +33,11 @@ const ERRORS: &str = "select name, value from stats where severity in ('error', 
 const GAPS: &str = "select slice.name, slice.dur, args.key, args.display_value from slice \
     join args using (arg_set_id) where slice.category = 'gap' order by args.key";
 
-/// Says why a test is over, unless it must not be.
-fn skip(why: &str) {
-    let required = env::var_os("SPOOR_REQUIRE_PROGRAMS").is_some_and(|value| value == "1");
-    assert!(!required, "{why}");
-    say_skipped(why);
-}
-
-/// What a test prints with the macros is shown only if it fails; this is to be seen.
-fn say_skipped(why: &str) {
-    let _ = writeln!(io::stderr(), "SKIPPED a test of a viewer: {why}");
-}
-
 fn has_browser() -> bool {
     let paths = env::var_os("PATH").unwrap_or_default();
     let found = env::split_paths(&paths).any(|path| path.join("chromium").exists());
     if !found {
-        skip("there is no chromium (Debian: apt-get install chromium)");
+        skip("chromium (Debian: apt-get install chromium)");
     }
     found
 }
@@ -89,15 +79,14 @@ fn get_speedscope() -> Option<PathBuf> {
         let packed = Command::new("npm").args(["pack", "--silent", SPEEDSCOPE]).current_dir(&place).output();
         let Ok(packed) = packed else {
             // Nobody has to install npm for this: there is another viewer.
-            say_skipped("there is no npm to get speedscope with");
+            say_skipped("speedscope: there is no npm to get it with");
             return None;
         };
         if !packed.status.success() {
-            skip("npm cannot get speedscope");
+            skip("speedscope, which npm cannot get");
             return None;
         }
-        let name = packed;
-        let name = String::from_utf8_lossy(&name.stdout).trim().to_owned();
+        let name = String::from_utf8_lossy(&packed.stdout).trim().to_owned();
         let unpacked = Command::new("tar").args(["xzf", &name]).current_dir(&place).status();
         assert!(unpacked.is_ok_and(|status| status.success()), "{name} is not packed");
     }

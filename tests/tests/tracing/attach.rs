@@ -3,6 +3,7 @@
 use std::{
     fs,
     io::{BufRead, BufReader, Read},
+    path::{Path, PathBuf},
     process::ChildStdout,
     thread::{self, JoinHandle},
     time::Duration,
@@ -58,10 +59,12 @@ fn read_rest(mut stdout: BufReader<ChildStdout>) -> String {
 }
 
 /// The events that are in the files below a folder.
-fn on_disk(below: &std::path::Path) -> u64 {
-    let indices = trace::folders(below).into_iter().flat_map(|session| trace::folders(&session));
-    let bytes = indices.filter_map(|thread| fs::metadata(thread.join("index.atf")).ok()).map(|data| data.len());
-    bytes.map(|bytes| bytes.saturating_sub(64) / 32).sum()
+fn on_disk(below: &Path) -> u64 {
+    let of_session = |session: &PathBuf| {
+        let threads = trace::folders(session).len() as u32;
+        (0..threads).map(|thread| trace::indexed(session, thread)).sum::<u64>()
+    };
+    trace::folders(below).iter().map(of_session).sum()
 }
 
 /// Attaches to a process until enough has been seen, leaves it, and tells what was traced.
@@ -70,11 +73,11 @@ fn watch(pid: u32, transport: Transport) -> (Folder, Trace) {
     agent_command::prepare();
     let folder = Folder::new("attached");
     let collector = Collector::to_disk(folder.path(), &[]);
-    let address = if transport == Transport::Udp { collector.udp() } else { collector.tcp() };
-    let mut agent = Process::start(agent_command::attach_to(address, transport, LOSSLESS, pid), Stdout::Collect);
+    let command = agent_command::attach_to(collector.address(transport), transport, LOSSLESS, pid);
+    let mut agent = Process::start(command, Stdout::Collect);
     eventually("enough is traced", || {
-        assert!(agent.is_running(), "the agent gave up: {}", agent.stderr().join("\n"));
-        (on_disk(folder.path()) > 20_000).then_some(())
+        assert!(agent.is_running(), "the agent gave up: {}", agent.said());
+        on_disk(folder.path()) > 20_000
     });
     agent.signal("INT");
     let exit = agent.exit(LONG);
@@ -91,11 +94,9 @@ fn watch(pid: u32, transport: Transport) -> (Folder, Trace) {
 #[track_caller]
 fn is_steady(trace: &Trace) {
     depths::consistent(trace, Stacks::One);
-    let calls = counts::of_trace(trace);
     for name in ["tick", "dives", "jumps", "compares", "round_of"] {
-        let function = trace.manifest.functions.iter().find(|function| function.name == name);
-        let count = function.and_then(|function| calls.get(&codec::FunctionId(function.id)).copied());
-        let count = count.unwrap_or_else(|| panic!("{name} was called"));
+        let count = counts::of_functions(trace, name);
+        assert!(count.calls > 0, "{name} was called");
         let ended = count.returns + count.unwound;
         // What was open when the agent came or went has only one of the two; `dives` was up to 51 times on each stack.
         assert!(count.calls.abs_diff(ended) <= 51 * 4, "{name}: {count:?}");
@@ -135,8 +136,8 @@ fn an_agent_ends_with_the_program_that_it_is_attached_to() {
     let command = agent_command::attach_to(collector.tcp(), Transport::Tcp, LOSSLESS, steady.process.pid());
     let mut agent = Process::start(command, Stdout::Collect);
     eventually("something is traced", || {
-        assert!(agent.is_running(), "the agent gave up: {}", agent.stderr().join("\n"));
-        (on_disk(folder.path()) > 1000).then_some(())
+        assert!(agent.is_running(), "the agent gave up: {}", agent.said());
+        on_disk(folder.path()) > 1000
     });
     let counted = steady.finish();
     let exit = agent.exit(LONG);
@@ -146,8 +147,7 @@ fn an_agent_ends_with_the_program_that_it_is_attached_to() {
     is_steady(&trace);
     assert_eq!(trace.manifest.end.as_ref().map(|end| end.how.as_str()), Some("exited"));
     // The last 200 rounds of each thread were made while it was watched.
-    let function = trace.manifest.functions.iter().find(|function| function.name == "round_of").expect("it is known");
-    let recorded = counts::of_trace(&trace)[&codec::FunctionId(function.id)];
+    let recorded = counts::of_functions(&trace, "round_of");
     assert!(recorded.calls >= 800 && recorded.calls <= counted["round_of"].calls, "{recorded:?} of {counted:?}");
 }
 

@@ -3,9 +3,7 @@
 use std::io::{BufRead, BufReader};
 
 use tests::{
-    Collector, Exit, Folder, Process, Target, Trace, Transport, agent_command,
-    counts::{self, Count},
-    process::Stdout,
+    Collector, Exit, Folder, Process, Target, Trace, Transport, agent_command, counts, process::Stdout,
     traced::LOSSLESS,
 };
 
@@ -26,14 +24,13 @@ impl Waiting {
         agent_command::prepare();
         let folder = Folder::new("waiting");
         let collector = Collector::to_disk(&folder.join("traces"), &[]);
-        let address = if transport == Transport::Udp { collector.udp() } else { collector.tcp() };
         let program = Target::named("ends").program();
-        let mut command = agent_command::run_to(address, transport, LOSSLESS);
+        let mut command = agent_command::run_to(collector.address(transport), transport, LOSSLESS);
         command.arg(&program).arg("wait").env("SPOOR_COUNTS", folder.join("counts"));
         let mut agent = Process::start(command, Stdout::Hold);
         let mut lines = BufReader::new(agent.take_stdout().expect("it is held")).lines();
         let ready = lines.any(|line| line.is_ok_and(|line| line == "waiting"));
-        assert!(ready, "it ended before: {}", agent.stderr().join("\n"));
+        assert!(ready, "it ended before: {}", agent.said());
         let program = child(agent.pid(), &program);
         Self { folder, collector, agent, program }
     }
@@ -45,12 +42,8 @@ impl Waiting {
         self.collector.stop().success();
         let trace = Trace::only(&self.folder.join("traces"));
         let counted = std::fs::read_to_string(self.folder.join("counts")).expect("the program has counted");
-        let recorded = counts::of_trace(&trace);
         for (name, counted) in counts::parse(&counted) {
-            let of_name = trace.manifest.functions.iter().filter(|function| function.name == name);
-            let recorded: Count =
-                of_name.filter_map(|function| recorded.get(&codec::FunctionId(function.id)).copied()).sum();
-            assert_eq!(recorded, counted, "{name} in {}", trace.folder.display());
+            assert_eq!(counts::of_functions(&trace, &name), counted, "{name} in {}", trace.folder.display());
         }
         assert!(trace.manifest.gaps.is_empty(), "{:?}", trace.manifest.gaps);
         (exit, trace)
@@ -90,7 +83,7 @@ fn signals_to_the_agent_reach_the_program() {
 fn a_program_does_not_end_with_an_agent_that_is_killed() {
     let Waiting { folder: _folder, collector: _collector, mut agent, program } = Waiting::start(Transport::Udp);
     agent.signal("KILL");
-    eventually("the agent is gone", || (!agent.is_running()).then_some(()));
+    eventually("the agent is gone", || !agent.is_running());
     let state = std::fs::read_to_string(format!("/proc/{program}/stat")).expect("the program is there");
     assert!(state.contains(" S "), "it waits on: {state}");
     kill("KILL", program);

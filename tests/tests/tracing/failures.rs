@@ -69,7 +69,7 @@ fn what_a_full_ring_does_not_take_is_counted_and_told() {
         let run = Run::target("hot_loop").arguments(&["300000", "2"]).over(transport).lossy(&options);
         let traced = run.trace();
         traced.same_behaviour().times_rise().ended_as_it_did();
-        tests::collector::run_on("verify", &traced.trace.folder, &[]).success();
+        tests::collector::verified(&traced.trace.folder);
         let manifest = &traced.trace.manifest;
         assert!(!manifest.gaps.is_empty(), "so small a ring cannot hold it all");
         for gap in &manifest.gaps {

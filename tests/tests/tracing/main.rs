@@ -18,41 +18,22 @@ mod spans;
 mod targets;
 mod threads;
 
-use std::{
-    fs,
-    path::Path,
-    thread,
-    time::{Duration, Instant},
+use std::{fs, path::Path};
+
+use tests::{
+    Transport,
+    wait::{LONG, answer, eventually},
 };
-
-use tests::Transport;
-
-/// Longer than anything takes, even on a machine that is busy with other tests.
-const LONG: Duration = Duration::from_secs(60);
 
 /// Both ways to the collector.
 const BOTH: [Transport; 2] = [Transport::Udp, Transport::Tcp];
-
-/// Asks until there is an answer. Fails the test where there never is one.
-#[track_caller]
-fn eventually<T>(what: &str, mut answer: impl FnMut() -> Option<T>) -> T {
-    let deadline = Instant::now() + LONG;
-    loop {
-        if let Some(answer) = answer() {
-            return answer;
-        }
-        assert!(Instant::now() < deadline, "{what}: not within {LONG:?}");
-        // Others get the processor between two looks.
-        thread::park_timeout(Duration::from_millis(10));
-    }
-}
 
 /// The process that another one has started from this file. Fails the test where it does not come.
 #[track_caller]
 fn child(parent: u32, program: &Path) -> u32 {
     let program = fs::canonicalize(program).expect("the program is there");
     let is_it = |pid: &u32| fs::read_link(format!("/proc/{pid}/exe")).is_ok_and(|path| path == program);
-    eventually("the program runs", || {
+    answer("the program runs", || {
         let tasks = fs::read_dir(format!("/proc/{parent}/task")).ok()?.flatten();
         let children = tasks.filter_map(|task| fs::read_to_string(task.path().join("children")).ok());
         let pids: Vec<u32> =

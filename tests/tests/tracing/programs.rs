@@ -6,7 +6,7 @@ use std::{
     process::Command,
 };
 
-use tests::{Run, Traced, Transport, depths::Stacks};
+use tests::{Run, Traced, Transport, depths::Stacks, python::skip};
 
 use crate::local_server;
 
@@ -18,12 +18,7 @@ pub(crate) fn installed(program: &str, package: &str) -> Option<PathBuf> {
     let mut places = ["/usr/bin", "/bin"].into_iter().map(PathBuf::from).chain(env::split_paths(&path));
     let found = places.find_map(|folder| Some(folder.join(program)).filter(|path| path.is_file()));
     if found.is_none() {
-        let required = env::var_os("SPOOR_REQUIRE_PROGRAMS").is_some_and(|value| value == "1");
-        assert!(!required, "{program} is not installed: apt-get install {package}");
-        println!("SKIPPED: {program} is not installed, so it is not known whether it can be traced.");
-        println!("To find out: apt-get install {package}");
-        // What a test prints is shown only if it fails; this is to be seen.
-        eprintln!("SKIPPED a test of {program}: it is not installed (apt-get install {package})");
+        skip(&format!("{program} (apt-get install {package})"));
     }
     found
 }

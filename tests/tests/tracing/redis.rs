@@ -12,7 +12,7 @@ use tests::{
     traced::LOSSLESS,
 };
 
-use crate::{LONG, eventually, programs::installed};
+use crate::{LONG, answer, programs::installed};
 
 /// What is asked of it, and how often.
 const REQUESTS: u32 = 2000;
@@ -33,8 +33,8 @@ fn a_server_answers_all_that_its_benchmark_asks() {
     command.arg(server).args(["--port", &port, "--bind", "127.0.0.1", "--save", ""]);
     command.args(["--dir"]).arg(folder.path());
     let mut server = Process::start(command, Stdout::Collect);
-    eventually("the server listens", || {
-        assert!(server.is_running(), "the server ended: {}", server.stderr().join("\n"));
+    answer("the server listens", || {
+        assert!(server.is_running(), "the server ended: {}", server.said());
         TcpStream::connect(address).ok()
     });
 

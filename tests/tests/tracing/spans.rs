@@ -4,11 +4,11 @@ use std::{collections::BTreeMap, fs};
 
 use tests::{
     Collector, Folder, Process, Run, Target, Traced, Transport, agent_command,
-    collector::disk,
     counts::Count,
     process::Stdout,
     spans::{self, SpanLine, by_id, count_by},
     trace,
+    traced::LOSSLESS,
 };
 
 /// Every counted function: a frame for each call in the trace, matched for each return, and for whatever left it
@@ -129,11 +129,8 @@ fn what_is_made_live_is_what_is_made_from_disk() {
         [(Transport::Tcp, "pthreads"), (Transport::Udp, "contexts"), (Transport::Tcp, "exceptions")]
     {
         let folder = Folder::new("live");
-        let sink = disk(&folder.join("traces"));
-        let arguments = ["--listen", "127.0.0.1:0", "--sink", &sink, "--sink", "stdout:spans,on-full=block"];
-        let collector = Collector::start_with(&arguments, Stdout::Collect);
-        let address = if transport == Transport::Udp { collector.udp() } else { collector.tcp() };
-        let mut command = agent_command::run_to(address, transport, &["--on-full", "block"]);
+        let collector = Collector::to_disk(&folder.join("traces"), &["--sink", "stdout:spans,on-full=block"]);
+        let mut command = agent_command::run_to(collector.address(transport), transport, LOSSLESS);
         command.arg(Target::named(name).program()).current_dir(folder.path());
         agent_command::private(&mut command);
         let traced = Process::start(command, Stdout::Collect).exit(agent_command::PATIENCE);

@@ -1,6 +1,6 @@
 //! A sender of datagrams, for the tests.
 
-use std::net::SocketAddr;
+use std::{cell::Cell, net::SocketAddr};
 
 use codec::{
     Arch, ClockKind, EventKind, FunctionId, Os, Position, SessionId, SessionNs, StreamId, SubstreamId,
@@ -16,12 +16,13 @@ use collector_core::Peer;
 pub(crate) struct Agent {
     pub(crate) id: SessionId,
     pub(crate) peer: Peer,
-    clock: u64,
+    /// Each event is a nanosecond later than the one before.
+    clock: Cell<u64>,
 }
 
 impl Agent {
     pub(crate) fn new(number: u8, port: u16) -> Self {
-        Self { id: SessionId([number; 16]), peer: peer(port), clock: 0 }
+        Self { id: SessionId([number; 16]), peer: peer(port), clock: Cell::new(0) }
     }
 
     pub(crate) fn session(&self) -> Vec<u8> {
@@ -44,17 +45,17 @@ impl Agent {
     }
 
     /// The event at a position of a stream. Its function is its position, so that it can be told from others.
-    pub(crate) fn event(&mut self, stream: u32, position: u64) -> Vec<u8> {
+    pub(crate) fn event(&self, stream: u32, position: u64) -> Vec<u8> {
         self.event_with_counter(stream, position, position)
     }
 
     /// An event with a counter of its own.
-    pub(crate) fn event_with_counter(&mut self, stream: u32, counter: u64, mark: u64) -> Vec<u8> {
+    pub(crate) fn event_with_counter(&self, stream: u32, counter: u64, mark: u64) -> Vec<u8> {
         encode(&self.call(stream, counter, mark))
     }
 
     /// The events from a position of a stream on, in one packet.
-    pub(crate) fn run(&mut self, stream: u32, first: u64, count: u64) -> Vec<u8> {
+    pub(crate) fn run(&self, stream: u32, first: u64, count: u64) -> Vec<u8> {
         let mut packet = Vec::new();
         let mut run: Option<RunEncoder> = None;
         for position in first..first + count {
@@ -67,9 +68,9 @@ impl Agent {
         packet
     }
 
-    fn call(&mut self, stream: u32, counter: u64, mark: u64) -> FunctionEvent<'static> {
-        self.clock += 1;
-        let time = SessionNs(self.clock);
+    fn call(&self, stream: u32, counter: u64, mark: u64) -> FunctionEvent<'static> {
+        self.clock.set(self.clock.get() + 1);
+        let time = SessionNs(self.clock.get());
         FunctionEvent {
             stamp: Stamp {
                 stream: StreamId(stream),
@@ -89,14 +90,14 @@ impl Agent {
 
     pub(crate) fn progress(&self, positions: &[(u32, u64)]) -> Vec<u8> {
         let streams = stream_positions(positions);
-        packet(Progress { now: SessionNs(self.clock), streams: streams.as_slice().into() })
+        packet(Progress { now: SessionNs(self.clock.get()), streams: streams.as_slice().into() })
     }
 
     pub(crate) fn end(&self, positions: &[(u32, u64)]) -> Vec<u8> {
         let streams = stream_positions(positions);
         packet(End {
             reason: EndReason::Exited(0),
-            at: SessionNs(self.clock),
+            at: SessionNs(self.clock.get()),
             stream_count: u32::try_from(streams.len()).expect("few streams"),
             streams: streams.as_slice().into(),
         })

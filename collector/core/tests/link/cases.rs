@@ -4,48 +4,41 @@ use std::time::Duration;
 
 use collector_core::{Config, How};
 
-use crate::{agent::Agent, ledger::Ledger};
+use crate::{
+    agent::Agent,
+    ledger::{Ledger, link},
+};
 
-fn begun(agent: &Agent, config: Config) -> Ledger {
-    let mut ledger = Ledger::new(config);
-    ledger.collector.datagram(ledger.now, agent.peer, &[agent.session(), agent.clock()].concat());
-    ledger.take();
-    ledger
-}
-
-fn send(ledger: &mut Ledger, agent: &Agent, bytes: &[u8]) {
-    ledger.collector.datagram(ledger.now, agent.peer, bytes);
-    ledger.take();
+/// The same with a session that has begun.
+fn begun(config: Config) -> (Agent, Ledger) {
+    let (agent, mut ledger) = link(config);
+    ledger.send(&agent, &[agent.session(), agent.clock()].concat());
+    (agent, ledger)
 }
 
 const WAIT: Duration = Duration::from_millis(600);
 
 #[test]
 fn a_lost_tail_is_found_by_progress() {
-    let mut agent = Agent::new(1, 5000);
-    let mut ledger = begun(&agent, Config::default());
-    let event = agent.event(0, 0);
-    send(&mut ledger, &agent, &event);
-    send(&mut ledger, &agent, &agent.progress(&[(0, 4), (1, 2)]));
+    let (agent, mut ledger) = begun(Config::default());
+    ledger.send(&agent, &agent.event(0, 0));
+    ledger.send(&agent, &agent.progress(&[(0, 4), (1, 2)]));
     assert_eq!(ledger.only().streams[&0].gaps, [], "it may still come");
     ledger.pass(WAIT);
     assert_eq!(ledger.only().streams[&0].gaps, [(1, 3, "network".into())]);
     assert_eq!(ledger.only().streams[&1].gaps, [(0, 2, "network".into())], "a stream of which nothing arrived");
-    let event = agent.event(0, 2);
-    send(&mut ledger, &agent, &event);
+    ledger.send(&agent, &agent.event(0, 2));
     assert_eq!(ledger.collector.counts().late, 1);
     ledger.balance();
 }
 
 #[test]
 fn a_tail_that_keeps_coming_is_waited_for() {
-    let mut agent = Agent::new(1, 5000);
-    let mut ledger = begun(&agent, Config::default());
-    send(&mut ledger, &agent, &agent.progress(&[(0, 10)]));
+    let (agent, mut ledger) = begun(Config::default());
+    ledger.send(&agent, &agent.progress(&[(0, 10)]));
     for position in 0..10 {
         ledger.pass(Duration::from_millis(300));
-        let event = agent.event(0, position);
-        send(&mut ledger, &agent, &event);
+        ledger.send(&agent, &agent.event(0, position));
     }
     assert_eq!(ledger.only().streams[&0].positions(), (0..10).collect::<Vec<_>>());
     assert_eq!(ledger.only().streams[&0].gaps, []);
@@ -53,14 +46,12 @@ fn a_tail_that_keeps_coming_is_waited_for() {
 
 #[test]
 fn what_the_agent_dropped_is_told_by_its_reason() {
-    let mut agent = Agent::new(1, 5000);
-    let mut ledger = begun(&agent, Config::default());
-    let first = [agent.event(0, 0), agent.event(0, 5)].concat();
-    send(&mut ledger, &agent, &first);
+    let (agent, mut ledger) = begun(Config::default());
+    ledger.send(&agent, &[agent.event(0, 0), agent.event(0, 5)].concat());
     assert_eq!(ledger.only().streams[&0].positions(), [0]);
     // Overlapping, repeated and partly settled ranges mean what they mean once.
     for (first, count) in [(0, 3), (1, 2), (2, 3), (1, 4)] {
-        send(&mut ledger, &agent, &agent.drops(0, first, count));
+        ledger.send(&agent, &agent.drops(0, first, count));
     }
     let story = &ledger.only().streams[&0];
     assert_eq!(story.positions(), [0, 5]);
@@ -71,48 +62,40 @@ fn what_the_agent_dropped_is_told_by_its_reason() {
 
 #[test]
 fn drops_told_ahead_of_the_stream_wait_for_it() {
-    let mut agent = Agent::new(1, 5000);
-    let mut ledger = begun(&agent, Config::default());
-    send(&mut ledger, &agent, &agent.drops(0, 2, 3));
+    let (agent, mut ledger) = begun(Config::default());
+    ledger.send(&agent, &agent.drops(0, 2, 3));
     for position in [0, 1, 5] {
-        let event = agent.event(0, position);
-        send(&mut ledger, &agent, &event);
+        ledger.send(&agent, &agent.event(0, position));
     }
     let story = &ledger.only().streams[&0];
     assert_eq!((story.positions(), story.gaps.clone()), (vec![0, 1, 5], vec![(2, 3, "agent:ring-full".into())]));
     // An event that was called dropped and came all the same is an event.
-    send(&mut ledger, &agent, &agent.drops(0, 6, 2));
-    let event = agent.event(0, 7);
-    send(&mut ledger, &agent, &event);
+    ledger.send(&agent, &agent.drops(0, 6, 2));
+    ledger.send(&agent, &agent.event(0, 7));
     assert_eq!(ledger.collector.counts().duplicates + ledger.collector.counts().late, 1, "too late for that one");
     ledger.balance();
 }
 
 #[test]
 fn events_before_the_name_belong_to_the_session() {
-    let mut agent = Agent::new(1, 5000);
-    let mut ledger = Ledger::new(Config::default());
+    let (agent, mut ledger) = link(Config::default());
     for position in 0..3 {
-        let event = agent.event(0, position);
-        send(&mut ledger, &agent, &event);
+        ledger.send(&agent, &agent.event(0, position));
     }
     assert!(ledger.sessions.is_empty(), "it may say who it is");
-    send(&mut ledger, &agent, &agent.session());
+    ledger.send(&agent, &agent.session());
     assert_eq!(ledger.only().streams[&0].positions(), [0, 1, 2]);
     assert_eq!(ledger.only().options, ["session"]);
 }
 
 #[test]
 fn a_name_that_comes_too_late_is_taken_on() {
-    let mut agent = Agent::new(1, 5000);
-    let mut ledger = Ledger::new(Config::default());
-    let event = agent.event(0, 0);
-    send(&mut ledger, &agent, &event);
+    let (agent, mut ledger) = link(Config::default());
+    ledger.send(&agent, &agent.event(0, 0));
     ledger.pass(WAIT);
-    let named = [agent.session(), agent.event(0, 1)].concat();
-    send(&mut ledger, &agent, &named);
+    ledger.send(&agent, &[agent.session(), agent.event(0, 1)].concat());
     assert_eq!(ledger.only().streams[&0].positions(), [0, 1]);
-    send(&mut ledger, &agent, &agent.end(&[(0, 2)]));
+    ledger.send(&agent, &agent.end(&[(0, 2)]));
     ledger.pass(WAIT);
     assert_eq!(ledger.only().ended.as_ref().map(|summary| summary.id), Some(Some(agent.id)));
 }
@@ -120,12 +103,11 @@ fn a_name_that_comes_too_late_is_taken_on() {
 #[test]
 fn two_agents_behind_one_address_are_two_sessions() {
     // A relay may forward both from one socket: what follows a `session` in a datagram is of that session.
-    let (mut one, mut two) = (Agent::new(1, 5000), Agent::new(2, 5000));
+    let (one, two) = (Agent::new(1, 5000), Agent::new(2, 5000));
     let mut ledger = Ledger::new(Config::default());
     for position in 0..3 {
-        for agent in [&mut one, &mut two] {
-            let bytes = [agent.session(), agent.event(0, position)].concat();
-            send(&mut ledger, agent, &bytes);
+        for agent in [&one, &two] {
+            ledger.send(agent, &[agent.session(), agent.event(0, position)].concat());
         }
     }
     assert_eq!(ledger.sessions.len(), 2);
@@ -136,15 +118,11 @@ fn two_agents_behind_one_address_are_two_sessions() {
 
 #[test]
 fn an_agent_that_restarts_on_the_same_port_is_another_session() {
-    let mut one = Agent::new(1, 5000);
-    let mut ledger = begun(&one, Config::default());
-    let events = [one.event(0, 0), one.event(0, 1)].concat();
-    send(&mut ledger, &one, &events);
-    let mut two = Agent::new(2, 5000);
-    let events = [two.session(), two.event(0, 0)].concat();
-    send(&mut ledger, &two, &events);
-    let event = two.event(0, 1);
-    send(&mut ledger, &two, &event);
+    let (one, mut ledger) = begun(Config::default());
+    ledger.send(&one, &[one.event(0, 0), one.event(0, 1)].concat());
+    let two = Agent::new(2, 5000);
+    ledger.send(&two, &[two.session(), two.event(0, 0)].concat());
+    ledger.send(&two, &two.event(0, 1));
     let stories: Vec<_> = ledger.sessions.values().map(|entry| entry.streams[&0].positions()).collect();
     assert_eq!(stories, [[0, 1], [0, 1]]);
     for _ in 0..40 {
@@ -156,14 +134,12 @@ fn an_agent_that_restarts_on_the_same_port_is_another_session() {
 
 #[test]
 fn an_agent_that_moves_to_another_port_stays_one_session() {
-    let mut agent = Agent::new(1, 5000);
-    let mut ledger = begun(&agent, Config::default());
-    let event = agent.event(0, 0);
-    send(&mut ledger, &agent, &event);
+    let (mut agent, mut ledger) = begun(Config::default());
+    ledger.send(&agent, &agent.event(0, 0));
     agent.peer = crate::agent::peer(5001);
     // The event overtakes the name; it is kept until it is known whose it is.
     for bytes in [agent.event(0, 1), agent.session(), agent.event(0, 2)] {
-        send(&mut ledger, &agent, &bytes);
+        ledger.send(&agent, &bytes);
     }
     assert_eq!(ledger.only().streams[&0].positions(), [0, 1, 2]);
     ledger.pass(Duration::from_millis(50));
@@ -172,14 +148,11 @@ fn an_agent_that_moves_to_another_port_stays_one_session() {
 
 #[test]
 fn a_session_that_comes_back_goes_on_where_it_was() {
-    let mut agent = Agent::new(1, 5000);
-    let mut ledger = begun(&agent, Config::default());
-    let events = [agent.event(0, 0), agent.event(0, 1)].concat();
-    send(&mut ledger, &agent, &events);
+    let (agent, mut ledger) = begun(Config::default());
+    ledger.send(&agent, &[agent.event(0, 0), agent.event(0, 1)].concat());
     ledger.pass(Duration::from_secs(31));
     assert!(ledger.only().ended.is_some());
-    let bytes = [agent.session(), agent.event(0, 2)].concat();
-    send(&mut ledger, &agent, &bytes);
+    ledger.send(&agent, &[agent.session(), agent.event(0, 2)].concat());
     assert_eq!(ledger.sessions.len(), 2);
     let story = &ledger.sessions.values().last().expect("the second").streams[&0];
     assert_eq!((story.positions(), story.gaps.len()), (vec![2], 0), "what it had before is not missing");
@@ -187,21 +160,19 @@ fn a_session_that_comes_back_goes_on_where_it_was() {
 
 #[test]
 fn an_end_that_is_repeated_is_acknowledged_again_and_nothing_more() {
-    let mut agent = Agent::new(1, 5000);
-    let mut ledger = begun(&agent, Config::default());
-    let event = agent.event(0, 0);
-    send(&mut ledger, &agent, &event);
+    let (agent, mut ledger) = begun(Config::default());
+    ledger.send(&agent, &agent.event(0, 0));
     let end = agent.end(&[(0, 1)]);
-    send(&mut ledger, &agent, &end);
+    ledger.send(&agent, &end);
     // An option may have been overtaken by the end: it still applies.
-    send(&mut ledger, &agent, &agent.clock());
+    ledger.send(&agent, &agent.clock());
     ledger.pass(WAIT);
     assert!(ledger.only().ended.is_some());
     let before = ledger.transmits.len();
-    send(&mut ledger, &agent, &end);
+    ledger.send(&agent, &end);
     ledger.pass(Duration::from_millis(20));
     assert_eq!(ledger.transmits.len(), before + 1);
-    send(&mut ledger, &agent, &event);
+    ledger.send(&agent, &agent.event(0, 0));
     assert_eq!(ledger.collector.counts().late, 1);
     assert_eq!(ledger.sessions.len(), 1);
     assert_eq!(ledger.only().options, ["session", "clock", "clock", "end"], "the sinks get it once, at the end");
@@ -209,10 +180,8 @@ fn an_end_that_is_repeated_is_acknowledged_again_and_nothing_more() {
 
 #[test]
 fn what_the_collector_had_not_got_when_it_was_stopped_is_its_own_gap() {
-    let mut agent = Agent::new(1, 5000);
-    let mut ledger = begun(&agent, Config::default());
-    let events = [agent.event(0, 0), agent.event(0, 2)].concat();
-    send(&mut ledger, &agent, &events);
+    let (agent, mut ledger) = begun(Config::default());
+    ledger.send(&agent, &[agent.event(0, 0), agent.event(0, 2)].concat());
     ledger.collector.finish(ledger.now, How::Stopped);
     ledger.take();
     assert_eq!(ledger.only().streams[&0].gaps, [(1, 1, "collector:stopped".into())]);
@@ -222,28 +191,26 @@ fn what_the_collector_had_not_got_when_it_was_stopped_is_its_own_gap() {
 #[test]
 fn too_many_streams_and_sessions_are_refused_and_counted() {
     let config = Config { max_streams: 10, max_sessions: 3, ..Config::default() };
-    let mut agent = Agent::new(1, 5000);
-    let mut ledger = begun(&agent, config);
+    let (agent, mut ledger) = begun(config);
     for stream in 0..50 {
-        let event = agent.event(stream, 0);
-        send(&mut ledger, &agent, &event);
+        ledger.send(&agent, &agent.event(stream, 0));
     }
     assert_eq!(ledger.only().streams.len(), 10);
     assert_eq!(ledger.collector.counts().refused_stream_events, 40);
     for number in 2..100 {
         let other = Agent::new(number, 5000 + u16::from(number));
-        send(&mut ledger, &other, &other.session());
+        ledger.send(&other, &other.session());
     }
     assert_eq!(ledger.collector.counts().sessions_open, 3);
     assert_eq!(ledger.collector.counts().refused_sessions, 96);
     // Those that fall silent make room for others; the one that goes on sending stays.
     for _ in 0..30 {
         ledger.pass(Duration::from_millis(100));
-        send(&mut ledger, &agent, &agent.progress(&[]));
+        ledger.send(&agent, &agent.progress(&[]));
     }
     for number in 101..103 {
         let other = Agent::new(number, 5000 + u16::from(number));
-        send(&mut ledger, &other, &other.session());
+        ledger.send(&other, &other.session());
     }
     let open: Vec<_> = ledger.sessions.values().map(|entry| entry.ended.is_none()).collect();
     assert_eq!(open, [true, false, false, true, true]);
@@ -252,11 +219,9 @@ fn too_many_streams_and_sessions_are_refused_and_counted() {
 #[test]
 fn memory_for_waiting_events_is_bounded() {
     let config = Config { held_bytes: 10_000, ..Config::default() };
-    let mut agent = Agent::new(1, 5000);
-    let mut ledger = begun(&agent, config);
+    let (agent, mut ledger) = begun(config);
     for position in 1..1000 {
-        let event = agent.event(0, 2 * position);
-        send(&mut ledger, &agent, &event);
+        ledger.send(&agent, &agent.event(0, 2 * position));
         assert!(ledger.collector.counts().held_bytes_now <= 10_000);
     }
     ledger.pass(WAIT);
@@ -269,10 +234,8 @@ fn memory_for_waiting_events_is_bounded() {
 
 #[test]
 fn an_announced_end_is_how_a_session_ended() {
-    let mut agent = Agent::new(1, 5000);
-    let mut ledger = begun(&agent, Config::default());
-    let bytes = [agent.event(0, 0), agent.event(0, 2), agent.end(&[(0, 3)])].concat();
-    send(&mut ledger, &agent, &bytes);
+    let (agent, mut ledger) = begun(Config::default());
+    ledger.send(&agent, &[agent.event(0, 0), agent.event(0, 2), agent.end(&[(0, 3)])].concat());
     ledger.collector.finish(ledger.now, How::Stopped);
     ledger.take();
     assert!(matches!(ledger.only().ended.as_ref().map(|summary| summary.how), Some(How::Told(_))));
@@ -281,14 +244,11 @@ fn an_announced_end_is_how_a_session_ended() {
 
 #[test]
 fn positions_survive_contact_that_is_lost_twice() {
-    let mut agent = Agent::new(1, 5000);
-    let mut ledger = begun(&agent, Config::default());
-    let bytes = [agent.event(0, 0), agent.event(1, 0)].concat();
-    send(&mut ledger, &agent, &bytes);
+    let (agent, mut ledger) = begun(Config::default());
+    ledger.send(&agent, &[agent.event(0, 0), agent.event(1, 0)].concat());
     for stream in [0, 1] {
         ledger.pass(Duration::from_secs(31));
-        let bytes = [agent.session(), agent.event(stream, 1)].concat();
-        send(&mut ledger, &agent, &bytes);
+        ledger.send(&agent, &[agent.session(), agent.event(stream, 1)].concat());
     }
     ledger.pass(Duration::from_secs(31));
     assert_eq!(ledger.sessions.len(), 3);
@@ -297,12 +257,10 @@ fn positions_survive_contact_that_is_lost_twice() {
 
 #[test]
 fn positions_that_cannot_be_are_not_believed() {
-    let mut agent = Agent::new(1, 5000);
-    let mut ledger = begun(&agent, Config::default());
-    send(&mut ledger, &agent, &agent.progress(&[(0, u64::MAX), (1, 1 << 60)]));
-    send(&mut ledger, &agent, &agent.drops(0, u64::MAX - 1, u64::MAX));
-    let event = agent.event(0, 0);
-    send(&mut ledger, &agent, &event);
+    let (agent, mut ledger) = begun(Config::default());
+    ledger.send(&agent, &agent.progress(&[(0, u64::MAX), (1, 1 << 60)]));
+    ledger.send(&agent, &agent.drops(0, u64::MAX - 1, u64::MAX));
+    ledger.send(&agent, &agent.event(0, 0));
     ledger.pass(WAIT);
     assert_eq!(ledger.only().streams[&0].positions(), [0]);
     assert_eq!(ledger.collector.counts().missing(), 0);
@@ -312,14 +270,12 @@ fn positions_that_cannot_be_are_not_believed() {
 #[test]
 fn runs_that_overlap_are_written_once() {
     fn written_once(pieces: Vec<(u8, u8)>) -> bool {
-        let mut agent = Agent::new(1, 5000);
-        let mut ledger = begun(&agent, Config::default());
+        let (agent, mut ledger) = begun(Config::default());
         let mut all = std::collections::BTreeSet::new();
         let mut copies = 0;
         for (first, count) in pieces {
             let (first, count) = (u64::from(first), 1 + u64::from(count % 32));
-            let run = agent.run(0, first, count);
-            send(&mut ledger, &agent, &run);
+            ledger.send(&agent, &agent.run(0, first, count));
             all.extend(first..first + count);
             copies += count;
         }

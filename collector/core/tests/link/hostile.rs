@@ -6,17 +6,12 @@ use collector_core::{Config, Peer};
 
 use crate::{
     agent::{Agent, epoch, peer},
-    ledger::Ledger,
+    ledger::{Ledger, link},
 };
 
 fn address(number: u32) -> Peer {
     let [a, b, c, d] = number.to_be_bytes();
     Peer::Datagram { socket: 0, address: ([10 | a, b, c, d], 7).into() }
-}
-
-fn send(ledger: &mut Ledger, agent: &Agent, bytes: &[u8]) {
-    ledger.collector.datagram(ledger.now, agent.peer, bytes);
-    ledger.take();
 }
 
 /// What is sent in reply to so many options of a session that has ended.
@@ -48,9 +43,8 @@ fn the_past_does_not_answer_more_than_it_is_asked() {
 
 #[test]
 fn forged_addresses_are_not_remembered_without_bound() {
-    let agent = Agent::new(1, 5000);
-    let mut ledger = Ledger::new(Config { max_sessions: 64, ..Config::default() });
-    send(&mut ledger, &agent, &agent.session());
+    let (agent, mut ledger) = link(Config { max_sessions: 64, ..Config::default() });
+    ledger.send(&agent, &agent.session());
     let started = Instant::now();
     for number in 0..200_000 {
         ledger.collector.datagram(ledger.now, address(number), &agent.session());
@@ -59,23 +53,19 @@ fn forged_addresses_are_not_remembered_without_bound() {
     assert_eq!(ledger.sessions.len(), 1);
     // Each would have to look through all others otherwise.
     assert!(started.elapsed() < Duration::from_secs(20));
-    let mut other = Agent::new(2, 6000);
+    let other = Agent::new(2, 6000);
     ledger.pass(Duration::from_millis(200));
-    let bytes = [other.session(), other.event(0, 0)].concat();
-    send(&mut ledger, &other, &bytes);
+    ledger.send(&other, &[other.session(), other.event(0, 0)].concat());
     assert_eq!(ledger.sessions.len(), 2, "others are served");
 }
 
 #[test]
 fn what_waits_does_not_wait_for_ever_because_something_trickles_in() {
-    let mut agent = Agent::new(1, 5000);
-    let mut ledger = Ledger::new(Config::default());
-    let bytes = [agent.session(), agent.event(0, 1000)].concat();
-    send(&mut ledger, &agent, &bytes);
+    let (agent, mut ledger) = link(Config::default());
+    ledger.send(&agent, &[agent.session(), agent.event(0, 1000)].concat());
     for position in 0..10 {
         ledger.pass(Duration::from_millis(200));
-        let event = agent.event(0, position);
-        send(&mut ledger, &agent, &event);
+        ledger.send(&agent, &agent.event(0, position));
     }
     assert!(ledger.only().streams[&0].positions().contains(&1000), "after two seconds it has been passed on");
 }
@@ -83,18 +73,16 @@ fn what_waits_does_not_wait_for_ever_because_something_trickles_in() {
 #[test]
 fn one_session_cannot_take_all_the_room_to_wait() {
     let config = Config { held_bytes: 100_000, ..Config::default() };
-    let (mut greedy, mut modest) = (Agent::new(1, 5000), Agent::new(2, 5001));
+    let (greedy, modest) = (Agent::new(1, 5000), Agent::new(2, 5001));
     let mut ledger = Ledger::new(config);
     for agent in [&greedy, &modest] {
-        send(&mut ledger, agent, &agent.session());
+        ledger.send(agent, &agent.session());
     }
     for position in 1..5000 {
-        let event = greedy.event(0, position);
-        send(&mut ledger, &greedy, &event);
+        ledger.send(&greedy, &greedy.event(0, position));
     }
     for position in [1, 0] {
-        let event = modest.event(0, position);
-        send(&mut ledger, &modest, &event);
+        ledger.send(&modest, &modest.event(0, position));
     }
     let story = &ledger.sessions.values().last().expect("the modest one").streams[&0];
     assert_eq!((story.positions(), story.gaps.len()), (vec![0, 1], 0));
@@ -103,17 +91,16 @@ fn one_session_cannot_take_all_the_room_to_wait() {
 #[test]
 fn streams_that_one_takes_are_not_missing_to_others() {
     let config = Config { max_streams: 1000, max_streams_in_all: 1000, ..Config::default() };
-    let (greedy, mut modest) = (Agent::new(1, 5000), Agent::new(2, 5001));
+    let (greedy, modest) = (Agent::new(1, 5000), Agent::new(2, 5001));
     let mut ledger = Ledger::new(config);
     let all: Vec<(u32, u64)> = (0..5000).map(|stream| (stream, 1)).collect();
-    send(&mut ledger, &greedy, &[greedy.session(), greedy.progress(&all)].concat());
-    let bytes = [modest.session(), modest.event(0, 0), modest.event(1, 0)].concat();
-    send(&mut ledger, &modest, &bytes);
+    ledger.send(&greedy, &[greedy.session(), greedy.progress(&all)].concat());
+    ledger.send(&modest, &[modest.session(), modest.event(0, 0), modest.event(1, 0)].concat());
     assert_eq!(ledger.collector.counts().refused_stream_events, 0);
     // A stream that nothing is known of need not be remembered.
     let idle: Vec<(u32, u64)> = (0..5000).map(|stream| (stream, 0)).collect();
     let before = ledger.collector.counts().streams_now;
-    send(&mut ledger, &modest, &modest.progress(&idle));
+    ledger.send(&modest, &modest.progress(&idle));
     assert_eq!(ledger.collector.counts().streams_now, before);
 }
 
@@ -122,10 +109,9 @@ fn causes_from_the_wire_are_not_counted_apart_without_bound() {
     let mut ledger = Ledger::new(Config::default());
     for number in 1..=40 {
         let agent = Agent::new(number, 5000 + u16::from(number));
-        send(&mut ledger, &agent, &agent.session());
+        ledger.send(&agent, &agent.session());
         for reason in 0..50 {
-            let told = agent.drops_because(0, reason, 1, &format!("{number}-{reason}"));
-            send(&mut ledger, &agent, &told);
+            ledger.send(&agent, &agent.drops_because(0, reason, 1, &format!("{number}-{reason}")));
         }
     }
     let counts = ledger.collector.counts();
@@ -156,15 +142,14 @@ fn one_that_has_most_sessions_makes_room_for_another() {
     for _ in 0..20 {
         // They never fall silent.
         for agent in &greedy {
-            send(&mut ledger, agent, &agent.session());
+            ledger.send(agent, &agent.session());
         }
         ledger.pass(Duration::from_millis(50));
     }
-    send(&mut ledger, &modest, &modest.session());
+    ledger.send(&modest, &modest.session());
     let open = ledger.sessions.values().filter(|entry| entry.ended.is_none()).count();
     assert_eq!((ledger.sessions.len(), open), (21, 20));
-    let event = modest.event(0, 0);
-    send(&mut ledger, &modest, &event);
+    ledger.send(&modest, &modest.event(0, 0));
     assert_eq!(ledger.collector.counts().written, 1);
 }
 
@@ -179,12 +164,11 @@ fn what_cannot_be_read_is_nobodys_session() {
 
 #[test]
 fn an_end_that_is_never_reached_is_an_end() {
-    let agent = Agent::new(1, 5000);
-    let mut ledger = Ledger::new(Config::default());
-    send(&mut ledger, &agent, &[agent.session(), agent.end(&[(0, 1)])].concat());
+    let (agent, mut ledger) = link(Config::default());
+    ledger.send(&agent, &[agent.session(), agent.end(&[(0, 1)])].concat());
     for next in 2..200 {
         ledger.pass(Duration::from_millis(100));
-        send(&mut ledger, &agent, &agent.progress(&[(0, next)]));
+        ledger.send(&agent, &agent.progress(&[(0, next)]));
     }
     assert!(ledger.sessions.values().next().is_some_and(|entry| entry.ended.is_some()));
 }
@@ -195,9 +179,9 @@ fn what_sessions_say_at_their_end_is_bounded() {
     let room = ledger.collector.counts().ending_room_now;
     for number in 1..=100 {
         let agent = Agent::new(number, 5000 + u16::from(number));
-        send(&mut ledger, &agent, &agent.session());
+        ledger.send(&agent, &agent.session());
         for stream in 0..100 {
-            send(&mut ledger, &agent, &agent.end(&[(stream, 1), (stream + 1, 1)]));
+            ledger.send(&agent, &agent.end(&[(stream, 1), (stream + 1, 1)]));
         }
     }
     assert!(ledger.collector.counts().ending_room_now < room / 10, "it is used, and not more");

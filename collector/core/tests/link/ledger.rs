@@ -10,6 +10,13 @@ use collector_core::{
     CatalogLimits, Collector, Config, Output, Peer, Session, SessionName, SessionNames, Summary, Transmit,
 };
 
+use crate::agent::Agent;
+
+/// An agent, and a collector that has not heard of it.
+pub(crate) fn link(config: Config) -> (Agent, Ledger) {
+    (Agent::new(1, 5000), Ledger::new(config))
+}
+
 /// A collector, and all that it has told.
 pub(crate) struct Ledger {
     pub(crate) collector: Collector,
@@ -73,6 +80,12 @@ impl Ledger {
     pub(crate) fn pass(&mut self, time: Duration) {
         self.now += time;
         self.collector.tick(self.now);
+        self.take();
+    }
+
+    /// A datagram of this agent's arrives.
+    pub(crate) fn send(&mut self, agent: &Agent, packets: &[u8]) {
+        self.collector.datagram(self.now, agent.peer, packets);
         self.take();
     }
 

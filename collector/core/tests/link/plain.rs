@@ -7,7 +7,7 @@ use quickcheck::QuickCheck;
 
 use crate::{
     agent::{Agent, epoch},
-    ledger::Ledger,
+    ledger::{Ledger, link},
 };
 
 /// Sends packets in a connection, cut at every 100 bytes.
@@ -29,15 +29,14 @@ fn deliver(ledger: &mut Ledger, agent: &Agent, events: &[Vec<u8>], datagrams: bo
         return connection(ledger, 1, &events.concat());
     }
     for event in events {
-        ledger.collector.datagram(ledger.now, agent.peer, event);
+        ledger.send(agent, event);
     }
     ledger.pass(Duration::from_secs(1));
 }
 
 #[test]
 fn a_connection_is_a_session() {
-    let mut agent = Agent::new(1, 5000);
-    let mut ledger = Ledger::new(Config::default());
+    let (agent, mut ledger) = link(Config::default());
     let bytes = [epoch(1), agent.event(0, 0), agent.event(0, 1), agent.event(1, 0)].concat();
     connection(&mut ledger, 1, &bytes);
     let session = ledger.only();
@@ -48,8 +47,7 @@ fn a_connection_is_a_session() {
 
 #[test]
 fn a_connection_that_skips_numbers_has_a_gap_at_once() {
-    let mut agent = Agent::new(1, 5000);
-    let mut ledger = Ledger::new(Config::default());
+    let (agent, mut ledger) = link(Config::default());
     let bytes = [agent.event(0, 0), agent.event(0, 4)].concat();
     connection(&mut ledger, 1, &bytes);
     assert_eq!(ledger.only().streams[&0].gaps, [(1, 3, "network".into())]);
@@ -57,8 +55,7 @@ fn a_connection_that_skips_numbers_has_a_gap_at_once() {
 
 #[test]
 fn bytes_that_are_no_packets_are_skipped_and_counted() {
-    let mut agent = Agent::new(1, 5000);
-    let mut ledger = Ledger::new(Config::default());
+    let (agent, mut ledger) = link(Config::default());
     let bytes = [agent.event(0, 0), b"garbage".to_vec(), agent.event(0, 1)].concat();
     connection(&mut ledger, 1, &bytes);
     assert_eq!(ledger.only().streams[&0].positions(), [0, 1]);
@@ -67,10 +64,8 @@ fn bytes_that_are_no_packets_are_skipped_and_counted() {
 
 #[test]
 fn an_address_is_a_session_until_it_is_silent() {
-    let mut agent = Agent::new(1, 5000);
-    let mut ledger = Ledger::new(Config::default());
-    let event = agent.event(0, 0);
-    ledger.collector.datagram(ledger.now, agent.peer, &event);
+    let (agent, mut ledger) = link(Config::default());
+    ledger.send(&agent, &agent.event(0, 0));
     ledger.pass(Duration::from_secs(1));
     assert_eq!(ledger.only().streams[&0].positions(), [0]);
     ledger.pass(Duration::from_secs(40));
@@ -79,11 +74,9 @@ fn an_address_is_a_session_until_it_is_silent() {
 
 #[test]
 fn another_epoch_is_another_session() {
-    let mut agent = Agent::new(1, 5000);
-    let mut ledger = Ledger::new(Config::default());
+    let (agent, mut ledger) = link(Config::default());
     for zero in [1, 1, 2] {
-        let bytes = [epoch(zero), agent.event(0, 0)].concat();
-        ledger.collector.datagram(ledger.now, agent.peer, &bytes);
+        ledger.send(&agent, &[epoch(zero), agent.event(0, 0)].concat());
     }
     ledger.pass(Duration::from_secs(1));
     assert_eq!(ledger.sessions.len(), 2);
@@ -92,8 +85,7 @@ fn another_epoch_is_another_session() {
 #[test]
 fn a_sender_that_does_not_count_misses_nothing() {
     for datagrams in [false, true] {
-        let mut agent = Agent::new(1, 5000);
-        let mut ledger = Ledger::new(Config::default());
+        let (agent, mut ledger) = link(Config::default());
         let events: Vec<_> = (0..20).map(|mark| agent.event_with_counter(0, 0, mark)).collect();
         deliver(&mut ledger, &agent, &events, datagrams);
         let story = &ledger.only().streams[&0];
@@ -104,8 +96,7 @@ fn a_sender_that_does_not_count_misses_nothing() {
 
 #[test]
 fn a_stream_that_is_joined_in_the_middle_has_no_billions_of_losses() {
-    let mut agent = Agent::new(1, 5000);
-    let mut ledger = Ledger::new(Config::default());
+    let (agent, mut ledger) = link(Config::default());
     let bytes: Vec<_> = (0..3).map(|number| agent.event_with_counter(0, 3_000_000_000 + number, number)).collect();
     connection(&mut ledger, 1, &bytes.concat());
     assert_eq!(ledger.only().streams[&0].events, [(0, 0), (1, 1), (2, 2)]);
@@ -114,8 +105,7 @@ fn a_stream_that_is_joined_in_the_middle_has_no_billions_of_losses() {
 
 #[test]
 fn a_name_in_a_connection_is_another_session() {
-    let mut agent = Agent::new(1, 5000);
-    let mut ledger = Ledger::new(Config::default());
+    let (agent, mut ledger) = link(Config::default());
     let bytes = [agent.event(0, 0), agent.event(0, 1), agent.session(), agent.event(0, 0)].concat();
     connection(&mut ledger, 1, &bytes);
     let ended: Vec<_> = ledger.sessions.values().map(|entry| entry.ended.is_some()).collect();
@@ -129,16 +119,14 @@ fn a_name_in_a_connection_is_another_session() {
 fn a_sender_that_starts_anew_with_a_younger_clock_is_heard() {
     let config = Config { reorder_packets: 100, ..Config::default() };
     let mut ledger = Ledger::new(config);
-    let mut old = Agent::new(1, 5000);
+    let old = Agent::new(1, 5000);
     for position in 0..1000 {
-        let event = old.event(0, position);
-        ledger.collector.datagram(ledger.now, old.peer, &event);
+        ledger.send(&old, &old.event(0, position));
     }
     ledger.pass(Duration::from_secs(1));
-    let mut new = Agent::new(1, 5000);
+    let new = Agent::new(1, 5000);
     for counter in 0..500 {
-        let event = new.event_with_counter(0, counter, 1000 + counter);
-        ledger.collector.datagram(ledger.now, new.peer, &event);
+        ledger.send(&new, &new.event_with_counter(0, counter, 1000 + counter));
     }
     ledger.pass(Duration::from_secs(1));
     assert_eq!(ledger.only().streams[&0].positions(), (0..1500).collect::<Vec<_>>());
@@ -146,8 +134,7 @@ fn a_sender_that_starts_anew_with_a_younger_clock_is_heard() {
 
 /// Generations of a stream: each counts from zero. Whatever their lengths, nothing is lost at the seams.
 fn restarts(lengths: Vec<u8>, datagrams: bool) -> bool {
-    let mut agent = Agent::new(1, 5000);
-    let mut ledger = Ledger::new(Config::default());
+    let (agent, mut ledger) = link(Config::default());
     let mut mark = 0;
     let mut events = Vec::new();
     // One event alone may as well be of a sender that does not count.
@@ -178,18 +165,16 @@ fn a_counter_that_restarts_is_a_restart() {
 /// Datagrams of two generations, some late and some twice: what is old stays out of the new generation.
 fn old_datagrams(first: u8, late: Vec<u8>) -> bool {
     let first = 5 + u64::from(first % 40);
-    let mut agent = Agent::new(1, 5000);
-    let mut ledger = Ledger::new(Config::default());
+    let (agent, mut ledger) = link(Config::default());
     let old: Vec<_> = (0..first).map(|counter| agent.event_with_counter(0, counter, counter)).collect();
     for event in &old {
-        ledger.collector.datagram(ledger.now, agent.peer, event);
+        ledger.send(&agent, event);
     }
     for counter in 0..5 {
-        let event = agent.event_with_counter(0, counter, first + counter);
-        ledger.collector.datagram(ledger.now, agent.peer, &event);
+        ledger.send(&agent, &agent.event_with_counter(0, counter, first + counter));
         for index in &late {
             let index = usize::from(*index) % old.len();
-            ledger.collector.datagram(ledger.now, agent.peer, &old[index]);
+            ledger.send(&agent, &old[index]);
         }
     }
     ledger.pass(Duration::from_secs(1));

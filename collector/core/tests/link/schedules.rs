@@ -5,7 +5,10 @@ use std::{collections::BTreeSet, time::Duration};
 use collector_core::Config;
 use quickcheck::{Arbitrary, Gen, QuickCheck};
 
-use crate::{agent::Agent, ledger::Ledger};
+use crate::{
+    agent::Agent,
+    ledger::{Ledger, link},
+};
 
 /// What a link does to one datagram: how many copies come through, each after how many others.
 #[derive(Debug, Clone)]
@@ -63,13 +66,8 @@ struct Datagram {
     events: Vec<Place>,
 }
 
-/// What a schedule comes to: the datagrams in the order they arrive, and where the streams ended.
-struct Played {
-    arrivals: Vec<Datagram>,
-    ends: Vec<Place>,
-}
-
-fn play(schedule: &Schedule, agent: &mut Agent) -> Played {
+/// The datagrams of a schedule in the order they arrive, and where the streams ended.
+fn play(schedule: &Schedule, agent: &Agent) -> (Vec<Datagram>, Vec<Place>) {
     let mut next = schedule.starts.clone();
     let mut arrivals: Vec<(usize, Datagram)> = Vec::new();
     let (burst, length) = (usize::from(schedule.burst.0), usize::from(schedule.burst.1 % 16));
@@ -97,43 +95,51 @@ fn play(schedule: &Schedule, agent: &mut Agent) -> Played {
     }
     arrivals.sort_by_key(|(at, _)| *at);
     let ends = (0..).zip(next).collect();
-    Played { arrivals: arrivals.into_iter().map(|(_, datagram)| datagram).collect(), ends }
+    (arrivals.into_iter().map(|(_, datagram)| datagram).collect(), ends)
 }
 
-/// Begins the session, with the streams where they start.
-fn begin(ledger: &mut Ledger, agent: &Agent, starts: &[u64]) {
-    let mut first = agent.session();
-    first.extend(agent.clock());
-    for (stream, start) in (0..).zip(starts) {
-        if *start > 0 {
-            first.extend(agent.drops(stream, 0, *start));
-        }
+/// What came of a schedule.
+struct Delivered {
+    ledger: Ledger,
+    /// Every event that arrived, as often as it did.
+    copies: Vec<Place>,
+    arrived: BTreeSet<Place>,
+    ends: Vec<Place>,
+}
+
+/// Delivers all datagrams, with so much time between them, and waits two seconds.
+fn deliver(schedule: &Schedule, config: Config, step: Duration, end_arrives: bool) -> Delivered {
+    let (agent, mut ledger) = link(config);
+    let mut first = [agent.session(), agent.clock()].concat();
+    for (stream, start) in (0..).zip(&schedule.starts).filter(|(_, start)| **start > 0) {
+        first.extend(agent.drops(stream, 0, *start));
     }
-    ledger.collector.datagram(ledger.now, agent.peer, &first);
-    ledger.take();
+    ledger.send(&agent, &first);
+    let (arrivals, ends) = play(schedule, &agent);
+    for Datagram { bytes, .. } in &arrivals {
+        ledger.send(&agent, bytes);
+        ledger.pass(step);
+    }
+    if end_arrives {
+        ledger.send(&agent, &agent.end(&ends));
+    }
+    for _ in 0..10 {
+        ledger.pass(Duration::from_millis(200));
+    }
+    let copies: Vec<Place> = arrivals.into_iter().flat_map(|datagram| datagram.events).collect();
+    Delivered { ledger, arrived: copies.iter().copied().collect(), copies, ends }
 }
 
 /// With room to wait, exactly what never arrived is missing.
 fn exact(schedule: Schedule) -> bool {
-    let mut agent = Agent::new(1, 5000);
-    let mut ledger = Ledger::new(Config::default());
-    begin(&mut ledger, &agent, &schedule.starts);
-    let played = play(&schedule, &mut agent);
-    for Datagram { bytes, .. } in &played.arrivals {
-        ledger.collector.datagram(ledger.now, agent.peer, bytes);
-        ledger.pass(Duration::from_micros(100));
-    }
-    let arrived: BTreeSet<Place> =
-        played.arrivals.iter().flat_map(|datagram| datagram.events.iter().copied()).collect();
-    if schedule.end_arrives {
-        ledger.collector.datagram(ledger.now, agent.peer, &agent.end(&played.ends));
-    }
+    let delivered = deliver(&schedule, Config::default(), Duration::from_micros(100), schedule.end_arrives);
+    let Delivered { mut ledger, arrived, ends, .. } = delivered;
     for _ in 0..35 {
         ledger.pass(Duration::from_secs(1));
     }
     let session = ledger.only();
     assert!(session.ended.is_some(), "it ends, told or not");
-    for (stream, end) in &played.ends {
+    for (stream, end) in &ends {
         let start = schedule.starts[*stream as usize];
         let expected: Vec<u64> = (start..*end).filter(|position| arrived.contains(&(*stream, *position))).collect();
         let last = expected.last().map_or(start, |last| last + 1);
@@ -155,26 +161,13 @@ fn exact(schedule: Schedule) -> bool {
 /// With hardly any room to wait, every copy of an event is still written, late, or a duplicate.
 fn accounted(schedule: Schedule, window: u8, step_ms: u8) -> bool {
     let config = Config { reorder_packets: 1 + u64::from(window % 8), ..Config::default() };
-    let mut agent = Agent::new(1, 5000);
-    let mut ledger = Ledger::new(config);
-    begin(&mut ledger, &agent, &schedule.starts);
-    let played = play(&schedule, &mut agent);
-    for Datagram { bytes, .. } in &played.arrivals {
-        ledger.collector.datagram(ledger.now, agent.peer, bytes);
-        ledger.pass(Duration::from_millis(step_ms.into()));
-    }
-    ledger.collector.datagram(ledger.now, agent.peer, &agent.end(&played.ends));
-    for _ in 0..10 {
-        ledger.pass(Duration::from_millis(200));
-    }
-    let copies: u64 = played.arrivals.iter().map(|datagram| datagram.events.len() as u64).sum();
-    let arrived: BTreeSet<Place> =
-        played.arrivals.iter().flat_map(|datagram| datagram.events.iter().copied()).collect();
+    let step = Duration::from_millis(step_ms.into());
+    let Delivered { ledger, copies, arrived, ends } = deliver(&schedule, config, step, true);
     let counts = ledger.collector.counts();
-    assert_eq!(copies, counts.written + counts.late + counts.duplicates);
+    assert_eq!(copies.len() as u64, counts.written + counts.late + counts.duplicates);
     let session = ledger.only();
     assert!(session.ended.is_some());
-    for (stream, end) in &played.ends {
+    for (stream, end) in &ends {
         let Some(story) = session.streams.get(stream) else {
             assert_eq!(*end, 0);
             continue;

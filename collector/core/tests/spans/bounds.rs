@@ -7,7 +7,7 @@ use codec::{
 };
 use collector_core::spans::{Finish, SpanConfig};
 
-use crate::script::{Script, Spans};
+use crate::script::{Script, Spans, Step};
 
 const MOST: usize = 100;
 const MANY: u64 = 20_000;
@@ -61,7 +61,7 @@ fn a_loop_of_tail_calls_keeps_few_frames() {
 fn blocks_that_never_run_are_evicted_the_oldest_first() {
     let mut script = Script::default();
     for at in 0..MANY {
-        script.tells(0, 10 * at, "dispatch_async_f", &[(Key::Block, 0), (Key::Invoke, 1), (Key::Queue, 1)]);
+        script.submits(0, 10 * at, "dispatch_async_f", 0, 1);
     }
     let spans = bounded(&script);
     let pending = spans.of(SpanKind::Block).into_iter().filter(|span| span.reason == Some(Reason::Pending));
@@ -71,13 +71,11 @@ fn blocks_that_never_run_are_evicted_the_oldest_first() {
 #[test]
 fn many_submissions_of_one_function_are_matched_in_good_time() {
     let mut script = Script::default();
-    let keys = [(Key::Block, 0), (Key::Invoke, 1)];
     for at in 0..MANY {
-        script.tells(0, 10 * at, "dispatch_async_f", &[keys[0], keys[1], (Key::Queue, 1)]);
+        script.submits(0, 10 * at, "dispatch_async_f", 0, 1);
     }
     for at in MANY..2 * MANY {
-        script.runs(1, 10 * at, "f", "_dispatch_client_callout", &keys);
-        script.ran(1, 10 * at + 5, "_dispatch_client_callout", EventKind::Return, &keys);
+        script.block_runs(1, (10 * at, 10 * at + 5), 0);
     }
     let spans = script.play(Finish::Exited);
     let blocks = spans.of(SpanKind::Block);
@@ -164,7 +162,7 @@ fn many_returns_without_calls_in_a_deep_stack_are_told_in_good_time() {
 fn limits_that_say_the_same_again_and_again_are_read_in_good_time() {
     let mut script = Script::default();
     let all = "0-1048000,".repeat(MANY as usize);
-    script.steps.push(crate::script::Step::EntryOnly { detail: format!("functions {all}0") });
+    script.steps.push(Step::EntryOnly { detail: format!("functions {all}0") });
     script.call(0, 1, "f");
     assert_eq!(script.play(Finish::Exited).all.len(), 1);
 }

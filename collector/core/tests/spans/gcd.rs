@@ -7,7 +7,7 @@ use codec::{
 };
 use collector_core::spans::Finish;
 
-use crate::script::{Script, has, times};
+use crate::script::{Script, Step, has, more, times};
 
 const CALLOUT: &str = "_dispatch_client_callout";
 const INVOKE: u64 = 0x900;
@@ -26,6 +26,12 @@ impl Script {
         self.runs(stream, at, "block_invoke", CALLOUT, &[(Key::Block, block), (Key::Invoke, INVOKE)])
     }
 
+    pub(crate) fn block_runs(&mut self, stream: u32, (start, end): (u64, u64), block: u64) -> SpanId {
+        let id = self.executes(stream, start, block);
+        self.completes(stream, end, block);
+        id
+    }
+
     pub(crate) fn completes(&mut self, stream: u32, at: u64, block: u64) {
         self.ran(stream, at, CALLOUT, EventKind::Return, &[(Key::Block, block), (Key::Invoke, INVOKE)]);
     }
@@ -34,8 +40,7 @@ impl Script {
 fn flags_of(function: &'static str) -> SpanFlags {
     let mut script = Script::default();
     let id = script.submits(0, 10, function, 1, 1);
-    script.executes(1, 20, 1);
-    script.completes(1, 30, 1);
+    script.block_runs(1, (20, 30), 1);
     script.play(Finish::Exited).get(id).flags
 }
 
@@ -74,7 +79,7 @@ fn a_block_joins_its_submission_to_its_execution() {
     script.completes(1, 45, 0xB0);
     let spans = script.play(Finish::Exited);
     let block = spans.one(SpanKind::Block);
-    let more = block.more.as_ref().expect("more");
+    let more = more(block);
     assert_eq!((block.id, block.status, block.key()), (id, SpanStatus::Matched, Some(0xB0)));
     assert_eq!((more.queue, more.creator.map(|stream| stream.0), block.stream.0), (Some(4), Some(0), 1));
     assert_eq!((block.twin, more.ending), (Some(spans.frame("block_invoke").id), Some(Ending::Returned)));
@@ -85,11 +90,10 @@ fn a_block_joins_its_submission_to_its_execution() {
 fn latency_execution_and_total_are_measured() {
     let mut script = Script::default();
     let id = script.submits(0, 10, "dispatch_async", 1, 1);
-    script.executes(1, 25, 1);
-    script.completes(1, 45, 1);
+    script.block_runs(1, (25, 45), 1);
     let spans = script.play(Finish::Exited);
     let block = spans.get(id);
-    let more = block.more.as_ref().expect("more");
+    let more = more(block);
     assert_eq!((more.latency, block.duration()), (Some(15), Some(20)));
     let total = block.end.expect("its end").0 - more.created.expect("its creation").0;
     assert_eq!(total, 35);
@@ -102,13 +106,12 @@ fn how_many_wait_on_a_queue_can_be_told_from_the_spans() {
         script.submits(0, 10 + 2 * block, "dispatch_async", block, 7);
     }
     for block in 0..4 {
-        script.executes(1, 30 + 10 * block, block);
-        script.completes(1, 35 + 10 * block, block);
+        script.block_runs(1, (30 + 10 * block, 35 + 10 * block), block);
     }
     let spans = script.play(Finish::Exited);
     let waits = |at: u64| {
         let is = |span: &&&codec::span::Span| {
-            let more = span.more.as_ref().expect("more");
+            let more = more(span);
             more.queue == Some(7) && more.created.is_some_and(|created| created.0 <= at) && span.start.0 > at
         };
         spans.of(SpanKind::Block).iter().filter(is).count()
@@ -138,8 +141,7 @@ fn what_is_submitted_synchronously_may_run_on_the_callers_own_thread() {
     script.call(0, 5, "main");
     script.call(0, 10, "dispatch_sync");
     let id = script.runtime(0, 10, "dispatch_sync", &[(Key::Block, 1), (Key::Invoke, INVOKE), (Key::Queue, 1)]);
-    script.executes(0, 12, 1);
-    script.completes(0, 20, 1);
+    script.block_runs(0, (12, 20), 1);
     script.ret(0, 25);
     let spans = script.play(Finish::Exited);
     let block = spans.get(id);
@@ -154,10 +156,8 @@ fn what_a_caller_waits_for_is_taken_before_what_is_older() {
     let later = script.submits(0, 10, "dispatch_async", 1, 1);
     script.call(2, 15, "dispatch_sync");
     let now = script.runtime(2, 15, "dispatch_sync", &[(Key::Block, 1), (Key::Invoke, INVOKE), (Key::Queue, 1)]);
-    script.executes(2, 16, 1);
-    script.completes(2, 17, 1);
-    script.executes(1, 18, 1);
-    script.completes(1, 19, 1);
+    script.block_runs(2, (16, 17), 1);
+    script.block_runs(1, (18, 19), 1);
     let spans = script.play(Finish::Exited);
     assert_eq!((times(spans.get(now)), times(spans.get(later))), ((16, Some(17)), (18, Some(19))));
 }
@@ -175,8 +175,7 @@ fn a_block_that_submits_another_is_its_parent() {
     script.executes(1, 20, 1);
     let inner = script.submits(1, 22, "dispatch_async", 2, 1);
     script.completes(1, 30, 1);
-    script.executes(1, 40, 2);
-    script.completes(1, 50, 2);
+    script.block_runs(1, (40, 50), 2);
     let spans = script.play(Finish::Exited);
     assert_eq!(spans.of(SpanKind::Block).len(), 2, "each has its own span");
     assert_eq!(spans.get(inner).parent, Some(outer));
@@ -191,8 +190,7 @@ fn blocks_that_run_within_one_another_are_told_apart() {
     script.executes(1, 20, 1);
     script.call(1, 22, "dispatch_sync");
     let inner = script.runtime(1, 22, "dispatch_sync", &[(Key::Block, 2), (Key::Invoke, INVOKE), (Key::Queue, 2)]);
-    script.executes(1, 24, 2);
-    script.completes(1, 26, 2);
+    script.block_runs(1, (24, 26), 2);
     script.ret(1, 28);
     script.completes(1, 30, 1);
     let spans = script.play(Finish::Exited);
@@ -207,14 +205,13 @@ fn blocks_of_a_group_enter_and_leave_it() {
     script.submits_to_group(12, "dispatch_group_async", 2, 0xA);
     let notify = script.submits_to_group(14, "dispatch_group_notify", 3, 0xA);
     for (block, at) in [(1, 20), (2, 30), (3, 40)] {
-        script.executes(1, at, block);
-        script.completes(1, at + 5, block);
+        script.block_runs(1, (at, at + 5), block);
     }
     let spans = script.play(Finish::Exited);
     assert_eq!(times(spans.one(SpanKind::Group)), (10, Some(35)), "the count reaches zero with the second block");
     let notified = spans.get(notify);
     assert!(has(notified, SpanFlags::NOTIFY) && notified.start > spans.one(SpanKind::Group).end.expect("its end"));
-    assert_eq!(notified.more.as_ref().and_then(|more| more.group), Some(0xA));
+    assert_eq!(more(notified).group, Some(0xA));
 }
 
 #[test]
@@ -224,8 +221,7 @@ fn a_notification_that_never_fires_is_pending() {
     let notify = script.submits_to_group(14, "dispatch_group_notify", 3, 0xA);
     // Something else runs, so executions are seen.
     script.submits(0, 20, "dispatch_async", 1, 1);
-    script.executes(1, 30, 1);
-    script.completes(1, 35, 1);
+    script.block_runs(1, (30, 35), 1);
     let spans = script.play(Finish::Exited);
     let notify = spans.get(notify);
     assert_eq!((notify.status, notify.reason, notify.end), (SpanStatus::Unmatched, Some(Reason::Pending), None));
@@ -241,7 +237,7 @@ fn without_executions_there_are_submissions_without_latency() {
     let spans = script.play(Finish::Exited);
     assert_eq!(spans.of(SpanKind::Block).len(), 2);
     let block = spans.get(id);
-    assert_eq!(block.more.as_ref().and_then(|more| more.latency), None);
+    assert_eq!(more(block).latency, None);
     assert!(has(block, SpanFlags::PLACEHOLDER), "no execution was ever seen");
     assert_eq!((block.reason, block.end), (Some(Reason::Pending), None));
 }
@@ -253,15 +249,13 @@ fn a_block_that_is_used_again_is_matched_to_the_nearest_later_execution() {
     for round in 0..3 {
         let at = 100 * round;
         ids.push(script.submits(0, at, "dispatch_async", 1, 1));
-        script.executes(1, at + 10, 1);
-        script.completes(1, at + 20, 1);
+        script.block_runs(1, (at + 10, at + 20), 1);
     }
     // Two that wait on one queue run in their order.
     ids.push(script.submits(0, 300, "dispatch_async", 1, 1));
     ids.push(script.submits(0, 302, "dispatch_async", 1, 1));
     for at in [310, 330] {
-        script.executes(1, at, 1);
-        script.completes(1, at + 10, 1);
+        script.block_runs(1, (at, at + 10), 1);
     }
     let spans = script.play(Finish::Exited);
     let starts: Vec<_> = ids.iter().map(|id| spans.get(*id).start.0).collect();
@@ -274,10 +268,8 @@ fn what_waits_on_two_queues_is_uncertain() {
     let mut script = Script::default();
     let first = script.submits(0, 10, "dispatch_async", 1, 1);
     let second = script.submits(0, 20, "dispatch_async", 1, 2);
-    script.executes(1, 30, 1);
-    script.completes(1, 35, 1);
-    script.executes(2, 40, 1);
-    script.completes(2, 45, 1);
+    script.block_runs(1, (30, 35), 1);
+    script.block_runs(2, (40, 45), 1);
     let spans = script.play(Finish::Exited);
     assert_eq!((spans.get(first).start.0, spans.get(second).start.0), (30, 40));
     assert!(has(spans.get(first), SpanFlags::UNCERTAIN));
@@ -287,9 +279,8 @@ fn what_waits_on_two_queues_is_uncertain() {
 fn the_return_of_a_submission_closes_nothing() {
     let mut script = Script::default();
     let id = script.submits(0, 10, "dispatch_async", 1, 1);
-    script.steps.push(crate::script::Step::Settle(20));
-    script.executes(1, 30, 1);
-    script.completes(1, 40, 1);
+    script.steps.push(Step::Settle(20));
+    script.block_runs(1, (30, 40), 1);
     let spans = script.play(Finish::Exited);
     assert_eq!(times(spans.frame("dispatch_async")), (10, Some(11)));
     assert_eq!(times(spans.get(id)), (30, Some(40)));
@@ -298,8 +289,7 @@ fn the_return_of_a_submission_closes_nothing() {
 #[test]
 fn a_block_that_nobody_was_seen_to_submit_is_an_orphan() {
     let mut script = Script::default();
-    let id = script.executes(1, 30, 1);
-    script.completes(1, 40, 1);
+    let id = script.block_runs(1, (30, 40), 1);
     let spans = script.play(Finish::Exited);
     assert!(has(spans.get(id), SpanFlags::ORPHAN));
     assert_eq!(spans.get(id).status, SpanStatus::Matched);
@@ -316,7 +306,7 @@ fn a_block_that_is_left_by_an_exception_says_so() {
     let spans = script.play(Finish::Exited);
     let block = spans.get(id);
     assert_eq!((block.status, block.reason), (SpanStatus::Unmatched, Some(Reason::Exception)));
-    assert_eq!(block.more.as_ref().and_then(|more| more.ending), Some(Ending::Unwound));
+    assert_eq!(more(block).ending, Some(Ending::Unwound));
 }
 
 #[test]
@@ -330,7 +320,7 @@ fn every_run_of_dispatch_apply_is_a_span() {
     for (stream, at) in [(2, 30), (1, 31), (0, 32)] {
         script.completes(stream, at, 1);
     }
-    script.steps.push(crate::script::Step::Settle(6_000_000_000));
+    script.steps.push(Step::Settle(6_000_000_000));
     script.ret(0, 6_000_000_001);
     let spans = script.play(Finish::Exited);
     let blocks: Vec<_> = spans.of(SpanKind::Block).into_iter().map(times).collect();
@@ -351,7 +341,7 @@ fn an_execution_whose_start_was_lost_is_known_from_its_end() {
     let block = spans.one(SpanKind::Block);
     assert_eq!((block.id, times(block)), (id, (20, Some(30))));
     assert!(has(block, SpanFlags::NO_CALL));
-    assert_eq!(block.more.as_ref().and_then(|more| more.latency), Some(10));
+    assert_eq!(more(block).latency, Some(10));
 }
 
 #[test]
@@ -381,11 +371,10 @@ fn a_submission_that_is_told_from_within_is_still_of_its_own_function() {
     script.runtime_left(0, (10, 14), "dispatch_async", EventKind::Call, &keys);
     script.ret(0, 14);
     script.ret(0, 16);
-    script.executes(1, 30, 0xC0);
-    script.completes(1, 40, 0xC0);
+    script.block_runs(1, (30, 40), 0xC0);
     let spans = script.play(Finish::Exited);
     let block = spans.one(SpanKind::Block);
-    let more = block.more.as_ref().expect("more");
+    let more = more(block);
     assert_eq!((more.created.map(|at| at.0), more.latency), (Some(10), Some(20)));
     assert_eq!((more.origin, block.parent), (Some(spans.frame("dispatch_async").id), Some(spans.frame("main").id)));
 }
@@ -394,8 +383,7 @@ fn a_submission_that_is_told_from_within_is_still_of_its_own_function() {
 fn a_submission_whose_function_is_not_known_is_matched_by_the_block() {
     let mut script = Script::default();
     let id = script.tells(0, 10, "dispatch_async", &[(Key::Block, 0xC0), (Key::Queue, 1)]);
-    script.executes(1, 30, 0xC0);
-    script.completes(1, 40, 0xC0);
+    script.block_runs(1, (30, 40), 0xC0);
     assert_eq!(times(script.play(Finish::Exited).get(id)), (30, Some(40)));
 }
 

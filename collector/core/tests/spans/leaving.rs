@@ -3,7 +3,7 @@
 use codec::span::Reason;
 use collector_core::spans::Finish;
 
-use crate::script::{Script, Step};
+use crate::script::Script;
 
 /// `main` calls two functions; the innermost calls what leaves them, of which only the entry is watched.
 fn left_by_probe(inner: &'static str, leaver: &'static str) -> Script {
@@ -12,8 +12,7 @@ fn left_by_probe(inner: &'static str, leaver: &'static str) -> Script {
     script.call(0, 20, "outer");
     script.call(0, 30, inner);
     script.probe(0, 40, leaver);
-    let detail = format!("functions {}", script.functions.id(leaver).index());
-    script.steps.insert(0, Step::EntryOnly { detail });
+    script.entry_only(leaver);
     for _ in 0..2 {
         script.unwind(0, 50);
     }

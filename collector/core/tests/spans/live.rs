@@ -1,23 +1,17 @@
 //! What the agent says of its progress decides when spans of several threads are made.
 
-use codec::{
-    EventKind,
-    profile::Key,
-    span::{SpanKind, SpanStatus},
-};
+use codec::span::{SpanKind, SpanStatus};
 use collector_core::spans::{Engine, Finish, SpanConfig};
 
-use crate::script::{Script, Step, tell};
+use crate::script::{Script, Step, more, tell};
 
 const SECOND: u64 = 1_000_000_000;
 
 /// A block that one thread submits and another runs; what follows says how far the streams are.
 fn submitted() -> Script {
     let mut script = Script::default();
-    let keys = [(Key::Block, 1), (Key::Invoke, 2)];
-    script.tells(0, 10, "dispatch_async", &[(Key::Block, 1), (Key::Invoke, 2), (Key::Queue, 1)]);
-    script.runs(1, 20, "block", "_dispatch_client_callout", &keys);
-    script.ran(1, 30, "_dispatch_client_callout", EventKind::Return, &keys);
+    script.submits(0, 10, "dispatch_async", 1, 1);
+    script.block_runs(1, (20, 30), 1);
     script
 }
 
@@ -59,7 +53,7 @@ fn a_stream_that_is_late_is_waited_for() {
     assert!(ready[..ready.len() - 1].iter().all(|ready| *ready == 0), "{ready:?}");
     let spans = script.play(Finish::Exited);
     assert_eq!(spans.one(SpanKind::Block).status, SpanStatus::Matched);
-    assert_eq!(spans.one(SpanKind::Block).more.as_ref().and_then(|more| more.latency), Some(10));
+    assert_eq!(more(spans.one(SpanKind::Block)).latency, Some(10));
 }
 
 #[test]

@@ -67,8 +67,7 @@ impl Model {
     /// Runs a program that does what these bytes say.
     pub(crate) fn run(choices: &[(u8, u8)]) -> Self {
         let mut model = Self { streams: 2, ..Self::default() };
-        let probe = model.script.functions.id("probe").index();
-        model.script.steps.push(Step::EntryOnly { detail: format!("functions {probe}") });
+        model.script.entry_only("probe");
         for (what, who) in choices {
             let stream = u32::from(*who) % model.streams;
             if !model.ended.contains(&stream) {

@@ -7,7 +7,7 @@ use codec::{
 };
 use collector_core::spans::Finish;
 
-use crate::script::{Script, Step, has, times};
+use crate::script::{Script, Step, has, more, times};
 
 const HANDLE: u64 = 0x7F00;
 
@@ -82,7 +82,7 @@ fn a_thread_that_is_created_is_recorded_with_its_creator_handle_routine_and_time
     script.created(0, 40, HANDLE);
     let spans = script.play(Finish::Cut);
     let thread = spans.one(SpanKind::Thread);
-    let more = thread.more.as_ref().expect("more");
+    let more = more(thread);
     assert_eq!((thread.id, thread.status, thread.end), (id, SpanStatus::Open, None), "it has not run yet");
     assert_eq!((more.created.map(|at| at.0), more.creator.map(|stream| stream.0)), (Some(20), Some(0)));
     assert_eq!((more.key, more.argument), (Some(HANDLE), Some(7)));
@@ -105,7 +105,7 @@ fn the_entry_of_a_start_routine_belongs_to_the_creation_and_tells_the_latency() 
     let (mut script, id) = created();
     script.ends(1, 90, HANDLE, 3);
     let spans = script.play(Finish::Exited);
-    let more = spans.get(id).more.as_ref().expect("more");
+    let more = more(spans.get(id));
     assert_eq!(more.latency, Some(30));
     assert_eq!((more.key, more.threads.len()), (Some(HANDLE), 1));
     assert!(has(spans.get(id), SpanFlags::CROSS_THREAD));
@@ -121,7 +121,7 @@ fn a_thread_may_start_before_its_creator_knows_its_handle() {
     let spans = script.play(Finish::Exited);
     let thread = spans.one(SpanKind::Thread);
     assert_eq!((thread.id, times(thread)), (first, (30, Some(50))));
-    assert_eq!(thread.more.as_ref().and_then(|more| more.latency), Some(10));
+    assert_eq!(more(thread).latency, Some(10));
     assert!(!has(thread, SpanFlags::UNCERTAIN));
 }
 
@@ -131,7 +131,7 @@ fn a_return_of_the_start_routine_ends_the_thread_with_its_value() {
     script.ends(1, 90, HANDLE, 3);
     let spans = script.play(Finish::Exited);
     let thread = spans.get(id);
-    let more = thread.more.as_ref().expect("more");
+    let more = more(thread);
     assert_eq!((thread.duration(), more.ending, more.result), (Some(40), Some(Ending::Returned), Some(3)));
 }
 
@@ -146,7 +146,7 @@ fn pthread_exit_ends_the_thread_before_its_routine_returns() {
     script.ran(1, 80, "pthread_start_routine", EventKind::Exception, &[(Key::Pthread, HANDLE)]);
     let spans = script.play(Finish::Exited);
     let thread = spans.get(id);
-    let more = thread.more.as_ref().expect("more");
+    let more = more(thread);
     assert_eq!((thread.status, times(thread)), (SpanStatus::Matched, (50, Some(70))));
     assert_eq!((more.ending, more.result), (Some(Ending::Exited), Some(9)));
     assert_eq!(spans.of(SpanKind::Thread).len(), 1);
@@ -181,7 +181,7 @@ fn a_join_is_recorded_with_the_time_that_its_caller_waited() {
     let left = [(Key::Result, 0), (Key::Pthread, HANDLE), (Key::ExitValue, 3)];
     script.ran(0, 95, "pthread_join", EventKind::Return, &left);
     let spans = script.play(Finish::Exited);
-    let more = spans.get(id).more.as_ref().expect("more");
+    let more = more(spans.get(id));
     assert!(has(spans.get(id), SpanFlags::JOINED));
     assert_eq!((more.joiner.map(|stream| stream.0), more.join_latency), (Some(0), Some(35)));
     assert_eq!(times(spans.get(id)), (50, Some(90)), "the join does not change its life");
@@ -211,7 +211,7 @@ fn a_canceled_thread_is_closed_as_canceled() {
     let thread = spans.get(id);
     assert_eq!((thread.status, thread.reason), (SpanStatus::Canceled, Some(Reason::Canceled)));
     assert_eq!(thread.end.map(|end| end.0), Some(80));
-    assert_eq!(thread.more.as_ref().and_then(|more| more.ending), Some(Ending::Canceled));
+    assert_eq!(more(thread).ending, Some(Ending::Canceled));
 }
 
 #[test]
@@ -277,7 +277,7 @@ fn a_thread_that_creates_another_is_its_parent() {
     let spans = script.play(Finish::Exited);
     let levels = |id| spans.get(id).more.as_ref().map(|more| more.level);
     assert_eq!((spans.get(child).parent, levels(id), levels(child)), (Some(id), Some(0), Some(1)));
-    assert_eq!(spans.get(child).more.as_ref().and_then(|more| more.creator).map(|stream| stream.0), Some(1));
+    assert_eq!(more(spans.get(child)).creator.map(|stream| stream.0), Some(1));
     assert!(!has(spans.get(child), SpanFlags::OUTSIDE_PARENT));
 }
 
@@ -311,7 +311,7 @@ fn handles_that_are_used_again_are_told_apart_by_time() {
         let thread = spans.get(id);
         assert_eq!((thread.stream.0, times(thread)), (stream, (at + 20, Some(at + 30))));
         assert!(has(thread, SpanFlags::JOINED) && !has(thread, SpanFlags::UNCERTAIN));
-        assert_eq!(thread.more.as_ref().and_then(|more| more.result), Some(at));
+        assert_eq!(more(thread).result, Some(at));
     }
 }
 
@@ -354,7 +354,7 @@ fn a_creation_whose_call_was_lost_is_known_from_its_return() {
     script.ends(1, 60, HANDLE, 0);
     let spans = script.play(Finish::Exited);
     let thread = spans.one(SpanKind::Thread);
-    let more = thread.more.as_ref().expect("more");
+    let more = more(thread);
     assert_eq!((more.created.map(|at| at.0), more.latency, times(thread)), (Some(20), Some(30), (50, Some(60))));
 }
 

@@ -24,18 +24,7 @@ fn check<P: quickcheck::Testable>(property: P) {
 }
 
 /// What a program does, and on which thread.
-#[derive(Debug, Clone)]
-struct Choices(Vec<(u8, u8)>);
-
-impl Arbitrary for Choices {
-    fn arbitrary(gen_: &mut Gen) -> Self {
-        Self(Arbitrary::arbitrary(gen_))
-    }
-
-    fn shrink(&self) -> Box<dyn Iterator<Item = Self>> {
-        Box::new(self.0.shrink().map(Self))
-    }
-}
+type Choices = Vec<(u8, u8)>;
 
 fn final_ids_are_unique(spans: &Spans) {
     let ids: HashSet<SpanId> = spans.all.iter().map(|span| span.id).collect();
@@ -81,7 +70,7 @@ fn summary(span: &Span, expected: &Expected) -> Expected {
 }
 
 fn nothing_is_lost(choices: Choices) {
-    let model = Model::run(&choices.0);
+    let model = Model::run(&choices);
     let spans = model.script.play(Finish::Exited);
     final_ids_are_unique(&spans);
     parents_enclose(&spans);
@@ -98,24 +87,13 @@ fn without_loss_every_span_is_just_what_ran() {
     check(nothing_is_lost as fn(Choices));
 }
 
-/// Which events are missing: from where on, and how many, of which stream.
-#[derive(Debug, Clone)]
-struct Losses(Vec<(u8, u8, u8)>);
-
-impl Arbitrary for Losses {
-    fn arbitrary(gen_: &mut Gen) -> Self {
-        Self((0..u8::arbitrary(gen_) % 6).map(|_| Arbitrary::arbitrary(gen_)).collect())
-    }
-
-    fn shrink(&self) -> Box<dyn Iterator<Item = Self>> {
-        Box::new(self.0.shrink().map(Self))
-    }
-}
+/// Which events are missing: of which stream, from where on, and how many. A few of them are meant.
+type Losses = Vec<(u8, u8, u8)>;
 
 /// Leaves events out, and tells so.
-fn lose(steps: &[Step], losses: &Losses) -> (Vec<Step>, HashSet<(u32, u64)>) {
+fn lose(steps: &[Step], losses: &[(u8, u8, u8)]) -> (Vec<Step>, HashSet<(u32, u64)>) {
     let mut lost = HashSet::new();
-    for (stream, first, count) in &losses.0 {
+    for (stream, first, count) in losses.iter().take(losses.len() % 6) {
         for position in 0..u64::from(*count % 8) {
             lost.insert((u32::from(*stream % 7), u64::from(*first) % 60 + position));
         }
@@ -141,7 +119,7 @@ fn lose(steps: &[Step], losses: &Losses) -> (Vec<Step>, HashSet<(u32, u64)>) {
 }
 
 fn what_is_missing_is_named(choices: Choices, losses: Losses) {
-    let model = Model::run(&choices.0);
+    let model = Model::run(&choices);
     let (steps, lost) = lose(&model.script.steps, &losses);
     let spans = play(&steps, &model.script.functions, SpanConfig::default(), Finish::Exited);
     final_ids_are_unique(&spans);
@@ -295,7 +273,7 @@ fn sorted(mut spans: Vec<Span>) -> Vec<Span> {
 }
 
 fn mixing_changes_nothing(choices: Choices, losses: Losses, order: Vec<u8>, timeout: u8) {
-    let model = Model::run(&choices.0);
+    let model = Model::run(&choices);
     let (steps, _) = lose(&model.script.steps, &losses);
     let config = SpanConfig { timeout_ns: 20 * u64::from(timeout) + 1, ..SpanConfig::default() };
     let merged = {
@@ -325,7 +303,7 @@ fn the_spans_are_the_same_however_the_streams_are_mixed() {
 }
 
 fn memory_is_bounded(choices: Choices, most: u8) {
-    let model = Model::run(&choices.0);
+    let model = Model::run(&choices);
     let most = usize::from(most % 20) + 2;
     let config = SpanConfig { max_open: most, ..SpanConfig::default() };
     let spans = model.script.play_with(config, Finish::Exited);

@@ -9,7 +9,7 @@ use codec::{
         Detail, FunctionEvent, Key, Limit, Limits, Message, ProfileOption, Progress, Runtime, RuntimeEvent,
         StreamPosition, Thread,
     },
-    span::{Span, SpanFlags, SpanId, SpanKind, SpanStatus, What},
+    span::{More, Span, SpanFlags, SpanId, SpanKind, SpanStatus, What},
 };
 use collector_core::spans::{Engine, Finish, Names, SpanConfig, SpanCounts};
 
@@ -159,6 +159,12 @@ impl Script {
         let id = self.call(stream, at, name);
         self.stack(stream).pop();
         id
+    }
+
+    /// From the start it is known that only the entry of this function is watched.
+    pub(crate) fn entry_only(&mut self, name: &'static str) {
+        let detail = format!("functions {}", self.functions.id(name).index());
+        self.steps.insert(0, Step::EntryOnly { detail });
     }
 
     /// The innermost function jumps to another.
@@ -415,6 +421,12 @@ impl Spans {
 /// Start and end.
 pub(crate) fn times(span: &Span) -> (u64, Option<u64>) {
     (span.start.0, span.end.map(|end| end.0))
+}
+
+/// What is known of it beside what is known of every span.
+#[track_caller]
+pub(crate) fn more(span: &Span) -> &More {
+    span.more.as_ref().expect("more")
 }
 
 pub(crate) fn has(span: &Span, flags: SpanFlags) -> bool {

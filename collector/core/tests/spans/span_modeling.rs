@@ -1,13 +1,12 @@
 //! Span modeling and pairing rules, clause by clause.
 
 use codec::{
-    EventKind,
     profile::Key,
     span::{Reason, SpanFlags, SpanKind, SpanStatus},
 };
 use collector_core::spans::{CallbackRule, Finish, SpanConfig};
 
-use crate::script::{Script, has, times};
+use crate::script::{Script, Step, has, more, times};
 
 const SECOND: u64 = 1_000_000_000;
 
@@ -15,16 +14,12 @@ const SECOND: u64 = 1_000_000_000;
 fn with_a_thread() -> Script {
     let mut script = Script::default();
     script.call(0, 10, "main");
-    let routine = script.functions.address("worker");
-    let keys = [(Key::StartRoutine, routine), (Key::Argument, 7), (Key::Detached, 0)];
-    let created = [(Key::Result, 0), (Key::Pthread, 0xAB)];
-    script.tells_both(0, (20, 30), "pthread_create", &keys, &created);
-    let started = [(Key::Pthread, 0xAB), (Key::StartRoutine, routine), (Key::Argument, 7)];
-    script.runs(1, 40, "worker", "pthread_start_routine", &started);
+    script.creates(0, 20, "worker", 7, false);
+    script.created(0, 30, 0xAB);
+    script.starts(1, 40, "worker", 7, 0xAB);
     script.call(1, 50, "work");
     script.ret(1, 60);
-    let left = [(Key::Pthread, 0xAB), (Key::ExitValue, 3)];
-    script.ran(1, 70, "pthread_start_routine", EventKind::Return, &left);
+    script.ends(1, 70, 0xAB, 3);
     script.ret(0, 100);
     script
 }
@@ -154,7 +149,7 @@ fn what_is_watched_at_its_entry_only_says_so() {
     script.call(0, 5, "main");
     let probe = script.functions.id("probe");
     let detail = format!("functions {0},{0}-{0}", probe.index());
-    script.steps.insert(0, crate::script::Step::EntryOnly { detail });
+    script.steps.insert(0, Step::EntryOnly { detail });
     script.probe(0, 10, "probe");
     script.probe(0, 20, "probe");
     script.call(0, 30, "f");
@@ -176,7 +171,7 @@ fn what_is_watched_at_its_entry_only_says_so() {
 #[test]
 fn a_module_can_be_watched_at_its_entries_only() {
     let mut script = Script::default();
-    script.steps.push(crate::script::Step::EntryOnly { detail: "all functions".into() });
+    script.steps.push(Step::EntryOnly { detail: "all functions".into() });
     script.probe(0, 10, "a");
     script.probe(0, 20, "b");
     let spans = script.play(Finish::Exited);
@@ -186,15 +181,15 @@ fn a_module_can_be_watched_at_its_entries_only() {
 #[test]
 fn cancellation_closes_a_span_at_once_and_says_so() {
     let mut script = Script::default();
-    script.tells(0, 10, "swift_task_create", &[(Key::Task, 5)]);
-    script.runs(1, 20, "body", "swift_job_run", &[(Key::Task, 5), (Key::Job, 0x50)]);
+    script.task(0, 10, 5, 0);
+    script.job(1, 20, 5, "body");
     script.tells(0, 30, "swift_task_cancel", &[(Key::Task, 5)]);
-    script.ran(1, 40, "swift_job_run", EventKind::Return, &[(Key::Task, 5)]);
+    script.job_ends(1, 40, 5);
     let spans = script.play(Finish::Exited);
     let task = spans.one(SpanKind::Task);
     assert_eq!((task.status, task.reason), (SpanStatus::Canceled, Some(Reason::Canceled)));
     assert_eq!(times(task), (20, Some(30)));
-    assert_eq!(task.more.as_ref().and_then(|more| more.end_stream).map(|stream| stream.0), Some(0), "who canceled it");
+    assert_eq!(more(task).end_stream.map(|stream| stream.0), Some(0), "who canceled it");
 }
 
 #[test]
@@ -202,7 +197,7 @@ fn a_span_that_is_open_for_longer_than_the_timeout_is_reported_open() {
     let mut script = Script::default();
     script.call(0, 0, "main");
     script.call(0, SECOND, "long");
-    script.steps.push(crate::script::Step::Settle(6 * SECOND + 1));
+    script.steps.push(Step::Settle(6 * SECOND + 1));
     script.call(0, 7 * SECOND, "short");
     script.ret(0, 8 * SECOND);
     script.ret(0, 9 * SECOND);
@@ -212,7 +207,7 @@ fn a_span_that_is_open_for_longer_than_the_timeout_is_reported_open() {
     let long = spans.frame("long");
     assert_eq!((long.status, times(long)), (SpanStatus::Matched, (SECOND, Some(9 * SECOND))), "it is not closed early");
     assert!(has(long, SpanFlags::TIMED_OUT));
-    assert_eq!(long.more.as_ref().and_then(|more| more.resumed).map(|at| at.0), Some(9 * SECOND));
+    assert_eq!(more(long).resumed.map(|at| at.0), Some(9 * SECOND));
     assert!(!has(spans.frame("short"), SpanFlags::TIMED_OUT));
     let main = spans.frame("main");
     assert_eq!((main.status, main.reason), (SpanStatus::Open, Some(Reason::Timeout)), "the trace ends without it");
@@ -224,10 +219,10 @@ fn a_function_that_is_called_where_a_reported_one_was_is_reported_too() {
     let mut script = Script::default();
     script.call(0, 0, "main");
     script.call(0, 1, "first");
-    script.steps.push(crate::script::Step::Settle(6 * SECOND));
+    script.steps.push(Step::Settle(6 * SECOND));
     script.ret(0, 7 * SECOND);
     script.call(0, 8 * SECOND, "second");
-    script.steps.push(crate::script::Step::Settle(20 * SECOND));
+    script.steps.push(Step::Settle(20 * SECOND));
     let spans = script.play(Finish::Cut);
     let notices: Vec<_> = spans.notices.iter().map(|span| spans.name(span)).collect();
     assert_eq!(notices, ["main", "first", "second"]);
@@ -238,7 +233,7 @@ fn the_timeout_can_be_set() {
     assert_eq!(SpanConfig::default().timeout_ns, 5 * SECOND);
     let mut script = Script::default();
     script.call(0, 0, "f");
-    script.steps.push(crate::script::Step::Settle(1000));
+    script.steps.push(Step::Settle(1000));
     script.ret(0, 2000);
     let spans = script.play_with(SpanConfig { timeout_ns: 500, ..SpanConfig::default() }, Finish::Exited);
     assert_eq!(spans.notices.len(), 1);
@@ -249,15 +244,14 @@ fn the_timeout_can_be_set() {
 #[test]
 fn a_logical_span_that_is_heard_of_again_says_when_it_resumed() {
     let mut script = Script::default();
-    script.tells(0, 0, "dispatch_async", &[(Key::Block, 1), (Key::Invoke, 2), (Key::Queue, 1)]);
-    script.steps.push(crate::script::Step::Settle(6 * SECOND));
-    script.runs(1, 7 * SECOND, "block", "_dispatch_client_callout", &[(Key::Block, 1), (Key::Invoke, 2)]);
-    script.ran(1, 8 * SECOND, "_dispatch_client_callout", EventKind::Return, &[(Key::Block, 1), (Key::Invoke, 2)]);
+    script.submits(0, 0, "dispatch_async", 1, 1);
+    script.steps.push(Step::Settle(6 * SECOND));
+    script.block_runs(1, (7 * SECOND, 8 * SECOND), 1);
     let spans = script.play(Finish::Exited);
     assert_eq!(spans.notices.iter().filter(|span| span.kind == SpanKind::Block).count(), 1);
     let block = spans.one(SpanKind::Block);
     assert_eq!(block.status, SpanStatus::Matched);
-    assert_eq!(block.more.as_ref().and_then(|more| more.resumed).map(|at| at.0), Some(7 * SECOND));
+    assert_eq!(more(block).resumed.map(|at| at.0), Some(7 * SECOND));
 }
 
 #[test]
@@ -284,8 +278,7 @@ fn a_tail_call_ends_its_caller_which_has_no_return() {
 #[test]
 fn a_tail_call_to_what_has_no_return_ends_both() {
     let mut script = Script::default();
-    let index = script.functions.id("probe").index();
-    script.steps.push(crate::script::Step::EntryOnly { detail: format!("functions {index}") });
+    script.entry_only("probe");
     script.call(0, 5, "main");
     script.call(0, 10, "first");
     script.stack(0).pop();
@@ -347,7 +340,7 @@ fn an_unwinding_by_nobody_knows_whom_is_an_unwind() {
 fn at_the_end_of_the_process_all_that_is_open_is_unmatched() {
     let mut script = with_a_thread();
     script.call(2, 200, "loop");
-    script.tells(2, 210, "dispatch_async", &[(Key::Block, 1), (Key::Invoke, 2), (Key::Queue, 1)]);
+    script.submits(2, 210, "dispatch_async", 1, 1);
     let spans = script.play(Finish::Exited);
     let open = spans.frame("loop");
     assert_eq!((open.status, open.reason), (SpanStatus::Unmatched, Some(Reason::ProcessExit)));
@@ -360,7 +353,7 @@ fn at_the_end_of_the_process_all_that_is_open_is_unmatched() {
 fn functions_of_a_thread_that_has_ended_were_left_with_it() {
     let mut script = Script::default();
     script.call(1, 10, "f");
-    script.steps.push(crate::script::Step::Thread { stream: 1, start: 5, end: Some(20), creator: None });
+    script.steps.push(Step::Thread { stream: 1, start: 5, end: Some(20), creator: None });
     script.call(0, 30, "main");
     script.ret(0, 1_000_000_000);
     let spans = script.play(Finish::Cut);
@@ -371,20 +364,16 @@ fn functions_of_a_thread_that_has_ended_were_left_with_it() {
 fn spans_that_cross_threads_are_matched_by_keys_alone() {
     let mut script = Script::default();
     // Two blocks submitted by one thread, run by two others in the other order.
-    for (at, block) in [(10, 1), (20, 2)] {
-        script.tells(0, at, "dispatch_async", &[(Key::Block, block), (Key::Invoke, 9), (Key::Queue, 1)]);
-    }
-    for (stream, at, block) in [(1, 30, 2), (2, 31, 1)] {
-        let keys = [(Key::Block, block), (Key::Invoke, 9)];
-        script.runs(stream, at, "block", "_dispatch_client_callout", &keys);
-        script.ran(stream, at + 10, "_dispatch_client_callout", EventKind::Return, &keys);
-    }
+    script.submits(0, 10, "dispatch_async", 1, 1);
+    script.submits(0, 20, "dispatch_async", 2, 1);
+    script.block_runs(1, (30, 40), 2);
+    script.block_runs(2, (31, 41), 1);
     let spans = script.play(Finish::Exited);
     let blocks: Vec<_> = spans.of(SpanKind::Block).into_iter().map(|span| (span.key(), span.stream.0)).collect();
     assert_eq!(blocks, [(Some(2), 1), (Some(1), 2)]);
     for block in spans.of(SpanKind::Block) {
         assert!(has(block, SpanFlags::CROSS_THREAD));
-        let created = block.more.as_ref().and_then(|more| more.created).expect("its creation");
+        let created = more(block).created.expect("its creation");
         assert!(created < block.start, "in the order of time");
     }
 }
@@ -404,7 +393,7 @@ fn a_callback_is_joined_to_the_call_that_was_given_it() {
     let config = SpanConfig { callbacks: vec![rule], ..SpanConfig::default() };
     let spans = script.play_with(config, Finish::Exited);
     let span = spans.one(SpanKind::Callback);
-    let more = span.more.as_ref().expect("more");
+    let more = more(span);
     assert_eq!((times(span), span.status), ((40, Some(55)), SpanStatus::Matched));
     assert_eq!((more.created.map(|at| at.0), more.latency, more.argument), (Some(20), Some(20), Some(0xC0)));
     assert_eq!(more.origin, Some(spans.frame("register_cb").id));
@@ -480,11 +469,9 @@ fn a_span_outside_of_its_parent_says_so() {
     let mut script = Script::default();
     script.call(0, 5, "main");
     script.call(0, 8, "submits");
-    script.tells(0, 10, "dispatch_async", &[(Key::Block, 1), (Key::Invoke, 9), (Key::Queue, 1)]);
+    script.submits(0, 10, "dispatch_async", 1, 1);
     script.ret(0, 15);
-    let keys = [(Key::Block, 1), (Key::Invoke, 9)];
-    script.runs(1, 30, "block", "_dispatch_client_callout", &keys);
-    script.ran(1, 40, "_dispatch_client_callout", EventKind::Return, &keys);
+    script.block_runs(1, (30, 40), 1);
     script.ret(0, 50);
     let spans = script.play(Finish::Exited);
     let block = spans.one(SpanKind::Block);

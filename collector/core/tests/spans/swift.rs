@@ -7,7 +7,7 @@ use codec::{
 };
 use collector_core::spans::Finish;
 
-use crate::script::{Script, has, times};
+use crate::script::{Script, has, more, times};
 
 impl Script {
     pub(crate) fn task(&mut self, stream: u32, at: u64, task: u64, parent: u64) -> SpanId {
@@ -34,6 +34,12 @@ impl Script {
         self.tells(stream, at, "swift_continuation_resume", &keys)
     }
 
+    /// A task ends, and then the job that it ends in.
+    pub(crate) fn completes_task(&mut self, stream: u32, (end, job_end): (u64, u64), task: u64) {
+        self.task_ends(stream, end, task, 0);
+        self.job_ends(stream, job_end, task);
+    }
+
     pub(crate) fn task_ends(&mut self, stream: u32, at: u64, task: u64, error: u64) {
         self.tells(stream, at, "swift_task_future_complete", &[(Key::Task, task), (Key::Error, error)]);
     }
@@ -50,8 +56,7 @@ fn suspended() -> (Script, SpanId) {
     script.job_ends(1, 30, 1);
     script.resumes(0, 50, 1, 0xC);
     script.job(2, 60, 1, "rest");
-    script.task_ends(2, 80, 1, 0);
-    script.job_ends(2, 90, 1);
+    script.completes_task(2, (80, 90), 1);
     (script, id)
 }
 
@@ -62,7 +67,7 @@ fn a_task_is_a_span_of_its_own_beside_the_frames_of_its_code() {
     let task = spans.one(SpanKind::Task);
     assert_eq!((task.id, task.status, times(task)), (id, SpanStatus::Matched, (20, Some(80))));
     assert_eq!((times(spans.frame("body")), times(spans.frame("rest"))), ((20, Some(30)), (60, Some(90))));
-    assert_eq!(task.more.as_ref().and_then(|more| more.latency), Some(10));
+    assert_eq!(more(task).latency, Some(10));
 }
 
 #[test]
@@ -100,8 +105,7 @@ fn functions_of_the_runtime_do_not_name_a_task() {
     script.ret(1, 27);
     script.ret(1, 28);
     script.ret(1, 29);
-    script.task_ends(1, 30, 1, 0);
-    script.job_ends(1, 40, 1);
+    script.completes_task(1, (30, 40), 1);
     let spans = script.play(Finish::Exited);
     assert_eq!(spans.name(spans.get(id)), "async_function");
     assert_eq!(spans.name(spans.one(SpanKind::Job)), "async_function");
@@ -112,8 +116,7 @@ fn a_task_that_nothing_names_has_a_placeholder() {
     let mut script = Script::default();
     let id = script.task(0, 10, 1, 0);
     script.job(1, 20, 1, "lib:run_job");
-    script.task_ends(1, 30, 1, 0);
-    script.job_ends(1, 40, 1);
+    script.completes_task(1, (30, 40), 1);
     let spans = script.play(Finish::Exited);
     assert_eq!(spans.name(spans.get(id)), "swift_task");
     assert!(has(spans.get(id), SpanFlags::PLACEHOLDER));
@@ -139,9 +142,9 @@ fn a_resumption_is_matched_by_its_continuation_and_tells_for_how_long() {
     let spans = script.play(Finish::Exited);
     let suspension = spans.one(SpanKind::Suspension);
     assert_eq!((suspension.status, times(suspension)), (SpanStatus::Matched, (25, Some(50))));
-    let more = spans.get(id).more.as_ref().expect("more");
-    assert_eq!((more.suspended, more.suspensions), (25, 1));
-    assert_eq!(suspension.more.as_ref().and_then(|more| more.end_stream).map(|stream| stream.0), Some(0));
+    let task = more(spans.get(id));
+    assert_eq!((task.suspended, task.suspensions), (25, 1));
+    assert_eq!(more(suspension).end_stream.map(|stream| stream.0), Some(0));
 }
 
 #[test]
@@ -161,7 +164,7 @@ fn a_task_ends_with_its_completion() {
     let (script, id) = suspended();
     let spans = script.play(Finish::Exited);
     let task = spans.get(id);
-    let more = task.more.as_ref().expect("more");
+    let more = more(task);
     assert_eq!((task.duration(), more.ending, more.result), (Some(60), Some(Ending::Returned), None));
     assert_eq!(more.end_stream.map(|stream| stream.0), Some(2));
 }
@@ -174,7 +177,7 @@ fn a_task_may_end_with_an_error() {
     script.task_ends(1, 30, 1, 0xE);
     script.job_ends(1, 40, 1);
     let spans = script.play(Finish::Exited);
-    let more = spans.get(id).more.as_ref().expect("more");
+    let more = more(spans.get(id));
     assert_eq!((more.ending, more.result), (Some(Ending::Failed), Some(0xE)));
 }
 
@@ -183,7 +186,7 @@ fn a_task_keeps_its_id_on_every_thread_that_it_runs_on() {
     let (script, id) = suspended();
     let spans = script.play(Finish::Exited);
     let task = spans.get(id);
-    let threads: Vec<_> = task.more.as_ref().expect("more").threads.iter().map(|stream| stream.0).collect();
+    let threads: Vec<_> = more(task).threads.iter().map(|stream| stream.0).collect();
     assert_eq!((spans.of(SpanKind::Task).len(), threads), (1, vec![1, 2]));
     assert!(has(task, SpanFlags::CROSS_THREAD));
     let jobs: Vec<_> = spans.of(SpanKind::Job).into_iter().map(|job| job.stream.0).collect();
@@ -199,11 +202,9 @@ fn a_task_that_creates_others_is_their_parent() {
     let by_thread = script.task(1, 24, 3, 0);
     for task in [2, 3] {
         script.job(2, 30 * task, task, "child");
-        script.task_ends(2, 30 * task + 10, task, 0);
-        script.job_ends(2, 30 * task + 12, task);
+        script.completes_task(2, (30 * task + 10, 30 * task + 12), task);
     }
-    script.task_ends(1, 200, 1, 0);
-    script.job_ends(1, 210, 1);
+    script.completes_task(1, (200, 210), 1);
     let spans = script.play(Finish::Exited);
     for child in [by_key, by_thread] {
         let span = spans.get(child);
@@ -225,13 +226,12 @@ fn a_task_may_suspend_many_times_and_all_times_are_summed() {
         script.resumes(0, at + 30 + round, 1, 0xC0 + round);
     }
     script.job(1, 500, 1, "body");
-    script.task_ends(1, 510, 1, 0);
-    script.job_ends(1, 520, 1);
+    script.completes_task(1, (510, 520), 1);
     let spans = script.play(Finish::Exited);
     let suspensions = spans.of(SpanKind::Suspension);
     assert_eq!(suspensions.iter().map(|span| span.key()).collect::<Vec<_>>(), [Some(0xC0), Some(0xC1), Some(0xC2)]);
     let sum: u64 = suspensions.iter().filter_map(|span| span.duration()).sum();
-    let more = spans.get(id).more.as_ref().expect("more");
+    let more = more(spans.get(id));
     assert_eq!((more.suspended, more.suspensions, sum), (63, 3, 63));
 }
 
@@ -246,8 +246,7 @@ fn waiting_for_another_task_is_a_suspension_if_it_takes_another_turn() {
     script.job(1, 50, 1, "body");
     // This one is there already: the task goes on.
     script.tells(1, 55, "swift_task_future_wait", &[(Key::Task, 1), (Key::Job, 0x103)]);
-    script.task_ends(1, 60, 1, 0);
-    script.job_ends(1, 70, 1);
+    script.completes_task(1, (60, 70), 1);
     let spans = script.play(Finish::Exited);
     let suspension = spans.one(SpanKind::Suspension);
     assert_eq!((times(suspension), suspension.key(), suspension.parent), ((25, Some(50)), Some(0x102), Some(id)));
@@ -288,8 +287,7 @@ fn what_a_canceled_task_still_does_lies_outside_of_it() {
     let id = script.task(0, 10, 1, 0);
     script.tells(0, 15, "swift_task_cancel", &[(Key::Task, 1)]);
     let job = script.job(1, 20, 1, "body");
-    script.task_ends(1, 25, 1, 0);
-    script.job_ends(1, 30, 1);
+    script.completes_task(1, (25, 30), 1);
     let spans = script.play(Finish::Exited);
     assert_eq!(spans.of(SpanKind::Task).len(), 1);
     assert_eq!(spans.get(job).parent, Some(id));
@@ -324,8 +322,7 @@ fn a_resumption_of_what_nobody_saw_suspended_is_kept_and_counted() {
 fn a_task_that_was_created_before_the_trace_is_an_orphan() {
     let mut script = Script::default();
     script.job(1, 20, 1, "body");
-    script.task_ends(1, 25, 1, 0);
-    script.job_ends(1, 30, 1);
+    script.completes_task(1, (25, 30), 1);
     let spans = script.play(Finish::Exited);
     let task = spans.one(SpanKind::Task);
     assert!(has(task, SpanFlags::ORPHAN));
@@ -353,8 +350,7 @@ fn a_task_whose_end_was_lost_says_so() {
     let id = script.task(0, 10, 1, 0);
     script.job(1, 20, 1, "body");
     script.lose(1, |script| {
-        script.task_ends(1, 25, 1, 0);
-        script.job_ends(1, 30, 1);
+        script.completes_task(1, (25, 30), 1);
     });
     script.call(1, 50, "next");
     script.ret(1, 60);
