@@ -20,7 +20,7 @@ pub use detail::{
 pub use index::{
     INDEX_EVENT_LAYOUT, INDEX_FOOTER_LAYOUT, INDEX_HEADER_LAYOUT, IndexEvent, IndexEvents, IndexReader, IndexWriter,
 };
-pub use integrity::{Corrupt, Corruption, Integrity, OpenError, Repair};
+pub use integrity::{Corrupt, Corruption, Integrity, OpenError};
 pub use manifest::{
     EndEntry, FunctionEntry, GapEntry, LimitEntry, Manifest, ManifestError, ModuleEntry, ProcessEntry, QueueEntry,
     ThreadEntry,

@@ -9,6 +9,8 @@ mod journal;
 mod ledger;
 mod name;
 mod part;
+mod removed;
+mod reopen;
 mod repair;
 mod room;
 mod session;

@@ -50,11 +50,20 @@ pub(crate) struct Section {
     hashed: usize,
     hasher: Hasher,
     events_bytes: u64,
+    /// How much of the file has been written.
+    written: u64,
 }
 
 impl Section {
     pub(crate) fn new(header: [u8; EDGE_BYTES]) -> Self {
-        Self { pending: header.to_vec(), hashed: EDGE_BYTES, hasher: Hasher::new(), events_bytes: 0 }
+        Self { pending: header.to_vec(), hashed: EDGE_BYTES, hasher: Hasher::new(), events_bytes: 0, written: 0 }
+    }
+
+    /// A file whose header and events are written already: so many bytes of events, with this checksum.
+    pub(crate) fn resume(events_bytes: u64, checksum: u32) -> Self {
+        let written = events_bytes.saturating_add(EDGE_BYTES as u64);
+        let hasher = Hasher::new_with_initial_len(checksum, events_bytes);
+        Self { pending: Vec::new(), hashed: 0, hasher, events_bytes, written }
     }
 
     /// Appends a piece of an event.
@@ -84,6 +93,10 @@ impl Section {
         self.pending.len()
     }
 
+    pub(crate) fn written_bytes(&self) -> u64 {
+        self.written
+    }
+
     /// Writes what is pending. After an error, what was not written is still pending, and the next call goes
     /// on at that very byte.
     pub(crate) fn flush_to(&mut self, out: &mut impl Write) -> io::Result<()> {
@@ -104,6 +117,7 @@ impl Section {
         let written = written.min(self.pending.len());
         self.pending.drain(..written);
         self.hashed = self.pending.len();
+        self.written = self.written.saturating_add(written as u64);
         result
     }
 
@@ -135,6 +149,11 @@ pub struct Sealed {
 }
 
 impl Sealed {
+    /// How many bytes of the file have been written.
+    pub fn written_bytes(&self) -> u64 {
+        self.section.written_bytes()
+    }
+
     /// Writes what is left of the file to the end of `out`, then the completed header over its start.
     ///
     /// After an error it can be called again; a file whose footer was not written to its end reads as unfinished.

@@ -2,7 +2,7 @@
 
 use std::{
     collections::HashMap,
-    io::{self, SeekFrom, Write},
+    io::{self, SeekFrom},
     path::Path,
 };
 
@@ -90,23 +90,5 @@ impl Handles {
             };
             self.open.remove(&oldest);
         }
-    }
-}
-
-/// Counts what passes through.
-pub(super) struct Counted<'a> {
-    pub(super) out: &'a mut dyn Out,
-    pub(super) bytes: &'a mut u64,
-}
-
-impl Write for Counted<'_> {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let written = self.out.write(bytes)?;
-        *self.bytes = self.bytes.saturating_add(written as u64);
-        Ok(written)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.out.flush()
     }
 }

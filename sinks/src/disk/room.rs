@@ -11,6 +11,7 @@ use codec::atf::Manifest;
 use super::{
     journal::JOURNAL,
     name::is_session_name,
+    removed::REMOVED,
     spans::{PARTIAL, SPANS},
 };
 
@@ -109,6 +110,11 @@ impl Room {
         if is_named_so(path) {
             self.unfinished.push(Held { bytes: part_bytes(path), path: path.into(), session: None });
         }
+    }
+
+    /// An unfinished part goes on: it is an open one again.
+    pub(super) fn reopen(&mut self, path: &Path) {
+        self.unfinished.retain(|part| part.path != path);
     }
 
     /// The files of a finished part have changed: its table of spans is being made. What cannot be removed for it is
@@ -258,6 +264,9 @@ fn part_files(dir: &Path) -> Vec<(PathBuf, u64)> {
             add(entry.path().join("index.atf"));
             add(entry.path().join("detail.atf"));
         }
+    }
+    for entry in fs::read_dir(dir.join(REMOVED)).into_iter().flatten().flatten() {
+        add(entry.path());
     }
     add(dir.join(MANIFEST));
     add(dir.join(JOURNAL));

@@ -57,9 +57,14 @@ impl OpenSession {
     /// A session of which nothing is on disk yet.
     pub(super) fn new(session: &Arc<Session>, volume: &mut Volume) -> Self {
         let part = Part::new(volume, 1, &session.catalog());
+        Self::with_part(session, inside(&session.name), volume, part)
+    }
+
+    /// A session that goes on in this part.
+    pub(super) fn with_part(session: &Arc<Session>, base: String, volume: &Volume, part: Part) -> Self {
         Self {
             session: Arc::clone(session),
-            base: inside(&session.name),
+            base,
             part,
             zero: None,
             stand_ins: StandIns::new(volume.shared.names.share()),
@@ -142,7 +147,7 @@ impl OpenSession {
             let before = thread.writer.pending_bytes();
             if let Some(failing) = volume.stuck(before) {
                 let (cause, answer) = (failing.cause(), failing.answer("events were lost"));
-                self.part.gap(stream, at, left, &cause.into());
+                self.part.gap(stream, at, left, cause);
                 volume.counters.lost(left);
                 return Err(answer);
             }
@@ -197,7 +202,7 @@ impl OpenSession {
         if self.thread(volume, gap.stream, gap.first.0).is_none() {
             return Err(self.unlisted(volume, 0));
         }
-        self.part.gap(gap.stream, gap.first.0, gap.count, &gap.cause);
+        self.part.gap(gap.stream, gap.first.0, gap.count, gap.cause.as_str());
         Ok(())
     }
 
@@ -206,14 +211,14 @@ impl OpenSession {
         if let Some(next) = self.thread(volume, stream, first).map(|thread| thread.next)
             && next < first
         {
-            self.part.gap(stream, next, first - next, &"collector:unaccounted".into());
+            self.part.gap(stream, next, first - next, "collector:unaccounted");
         }
     }
 
     /// Events of a thread are lost here.
     fn lose(&mut self, volume: &Volume, stream: StreamId, count: u64, cause: &str) {
         let next = self.part.threads.get(&stream.0).map_or(0, |thread| thread.next);
-        self.part.gap(stream, next, count, &cause.into());
+        self.part.gap(stream, next, count, cause);
         volume.counters.lost(count);
     }
 
@@ -227,7 +232,7 @@ impl OpenSession {
     }
 
     /// The thread of a stream; a new one starts at this position, or where an earlier part ended.
-    fn thread(&mut self, volume: &Volume, stream: StreamId, first: u64) -> Option<&mut OpenThread> {
+    pub(super) fn thread(&mut self, volume: &Volume, stream: StreamId, first: u64) -> Option<&mut OpenThread> {
         if !self.part.threads.contains_key(&stream.0) {
             let most = volume.limits.most_threads;
             let is_new = !self.positions.contains_key(&stream.0);
@@ -235,8 +240,8 @@ impl OpenSession {
                 return None;
             }
             let first = self.positions.get(&stream.0).copied().unwrap_or(first);
-            if first > 0 {
-                self.part.journal.note(&Note::First(stream.0, first));
+            if is_new && first > 0 {
+                self.part.journal.note(&Note::First { stream: stream.0, first });
             }
             let thread = OpenThread::new(self.origin(stream), first, Starts::new(volume.shared.depths.share()));
             self.part.threads.insert(stream.0, thread);
@@ -270,15 +275,15 @@ impl OpenSession {
     }
 
     fn note_zero(&mut self, zero: Zero) {
-        self.part.journal.note(&Note::Zero(zero.zero_ns, zero.clock.unwrap_or(ClockKind::from(0))));
+        self.part.journal.note(&Note::Zero { zero_ns: zero.zero_ns, clock: zero.clock.map_or(0, u8::from) });
     }
 
     /// Notes the functions of module 0 that this part's journal does not have. Those it has no room for come later.
     fn note_functions(&mut self) {
         let made = self.stand_ins.made();
         while let Some(function) = made.get(self.part.noted_functions) {
-            let note = Note::Function(self.part.noted_functions as u64, function.clone());
-            if !self.part.journal.note(&note) {
+            let entry = function.entry(self.part.noted_functions as u64);
+            if !self.part.journal.note(&Note::Function(entry)) {
                 return;
             }
             self.part.noted_functions += 1;
@@ -297,6 +302,10 @@ impl OpenSession {
         self.finish(volume, &Ended { end, ..Ended::default() }, false);
         let number = self.part.number.saturating_add(1);
         self.part = Part::new(volume, number, &self.session.catalog());
+        // From here on this part's journal can tell by itself where every stream goes on.
+        for (&stream, &first) in &self.positions {
+            self.part.journal.note(&Note::First { stream, first });
+        }
         if let Some(zero) = self.zero {
             self.note_zero(zero);
         }

@@ -20,6 +20,7 @@ use crate::{Catalog, CatalogLimits, Run};
 
 mod bounds;
 mod given_up;
+mod reopened;
 mod spans;
 
 /// How many bytes the disk takes before it is full, how often it refused, and whether it can keep room for a file.

@@ -144,6 +144,11 @@ impl Failing {
         Self { kind: error.kind(), text: format!("{what}: {error}"), progress }
     }
 
+    /// The error itself.
+    pub(super) fn error(&self) -> io::Error {
+        io::Error::new(self.kind, self.text.clone())
+    }
+
     /// The cause of gaps that come of it.
     pub(super) fn cause(&self) -> &'static str {
         cause_of(self.kind)
@@ -151,7 +156,7 @@ impl Failing {
 
     /// The answer to a call that failed over it.
     pub(super) fn answer(&self, what: &str) -> SinkError {
-        SinkError::Failed { what: what.into(), source: io::Error::new(self.kind, self.text.clone()) }
+        SinkError::Failed { what: what.into(), source: self.error() }
     }
 }
 
@@ -239,6 +244,13 @@ impl Volume {
     pub(super) fn wrote(&mut self, bytes: u64) {
         add(&self.usage.open, bytes);
         self.count(bytes);
+    }
+
+    /// An unfinished part, which has this many bytes, is an open one again.
+    pub(super) fn reopened(&mut self, dir: &Path, bytes: u64, journal_bytes: u64) {
+        add(&self.usage.open, bytes);
+        add(&self.usage.journals, journal_bytes);
+        self.with_room(|room| room.reopen(dir));
     }
 
     /// Counts bytes that were written.

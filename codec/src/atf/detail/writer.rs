@@ -7,7 +7,7 @@ use super::{
     KeysRecord, MAX_STACK_BYTES, RETURN, Totals, footer, header, max_length,
 };
 use crate::atf::{
-    AppendError, Origin, Sealed,
+    AppendError, EDGE_BYTES, Origin, Sealed,
     section::{MAX_EVENTS, Section},
 };
 
@@ -26,6 +26,16 @@ impl DetailWriter {
     pub fn new(origin: Origin) -> Self {
         let section = Section::new(header(&origin, &Totals::default()).to_bytes());
         Self { origin, section, totals: Totals::default(), attributes: Vec::new() }
+    }
+
+    /// Goes on with a file that has these events and no footer.
+    pub(super) fn resume(origin: Origin, totals: Totals, checksum: u32) -> Self {
+        Self { origin, section: Section::resume(totals.bytes, checksum), totals, attributes: Vec::new() }
+    }
+
+    /// What the file starts with until it is sealed.
+    pub fn start(&self) -> [u8; EDGE_BYTES] {
+        header(&self.origin, &Totals::default()).to_bytes()
     }
 
     /// Appends an event and returns its position.
@@ -154,6 +164,11 @@ impl DetailWriter {
     /// How many bytes wait to be written.
     pub fn pending_bytes(&self) -> usize {
         self.section.pending_bytes()
+    }
+
+    /// How many bytes of the file have been written.
+    pub fn written_bytes(&self) -> u64 {
+        self.section.written_bytes()
     }
 
     /// Writes what waits to the end of the file, as [`IndexWriter::flush_to`](super::super::IndexWriter::flush_to).

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use super::{IndexEvent, NO_DETAIL, Totals, footer, header};
 use crate::atf::{
-    AppendError, Origin, Sealed,
+    AppendError, EDGE_BYTES, Origin, Sealed,
     section::{MAX_EVENTS, Section},
 };
 
@@ -21,6 +21,16 @@ impl IndexWriter {
     pub fn new(origin: Origin) -> Self {
         let section = Section::new(header(&origin, None).to_bytes());
         Self { origin, section, totals: Totals::default() }
+    }
+
+    /// Goes on with a file that has these events and no footer.
+    pub(super) fn resume(origin: Origin, totals: Totals, checksum: u32) -> Self {
+        Self { origin, section: Section::resume(totals.events_bytes(), checksum), totals }
+    }
+
+    /// What the file starts with until it is sealed.
+    pub fn start(&self) -> [u8; EDGE_BYTES] {
+        header(&self.origin, None).to_bytes()
     }
 
     /// Appends an event and returns its sequence number.
@@ -53,6 +63,11 @@ impl IndexWriter {
     /// How many bytes wait to be written.
     pub fn pending_bytes(&self) -> usize {
         self.section.pending_bytes()
+    }
+
+    /// How many bytes of the file have been written.
+    pub fn written_bytes(&self) -> u64 {
+        self.section.written_bytes()
     }
 
     /// Writes what waits to the end of the file.
