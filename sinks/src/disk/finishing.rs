@@ -5,8 +5,7 @@ use std::{cmp::Reverse, collections::VecDeque, fs, io, path::PathBuf};
 use codec::atf::{EDGE_BYTES, Manifest, Sealed};
 
 use super::{
-    files::{is_full, replace},
-    handles::Handles,
+    files::{Handles, is_full, replace},
     journal::{JOURNAL, Journal, ROOM_BYTES, StreamEnd},
     room::MANIFEST,
     spans::{LIMIT, PARTIAL, SealedSpans},
@@ -171,7 +170,7 @@ impl Finishing {
     pub(super) fn give_up_spans(&mut self, volume: &mut Volume) -> bool {
         let Some(spans) = self.spans.take() else { return false };
         spans.remove(&*volume.handles.files, &self.dir);
-        volume.counters.lose_spans(spans.rows);
+        volume.counters.lost_spans.add(spans.rows);
         let manifest = self.manifest.as_deref().and_then(|json| Manifest::parse(json).ok());
         if let Some(mut manifest) = manifest {
             match manifest.limits.iter_mut().find(|limit| limit.reason == LIMIT) {

@@ -6,7 +6,7 @@
 use std::{
     collections::{BTreeMap, HashSet},
     fs::File,
-    io::{self, Seek, SeekFrom, Write},
+    io::{self, Seek, SeekFrom},
     path::Path,
 };
 
@@ -23,7 +23,7 @@ use super::{
     files::{Files, Out, is_full},
     ledger::absorb,
 };
-use crate::Budget;
+use crate::{Budget, output::write_some};
 
 /// The name of the file.
 pub(super) const JOURNAL: &str = "journal.heph";
@@ -258,24 +258,13 @@ impl Journal {
 
     fn flush_pending(&mut self) -> io::Result<()> {
         let Some(out) = self.out.as_mut().filter(|_| !self.pending.is_empty()) else { return Ok(()) };
-        let mut written = 0;
-        let result = loop {
-            match self.pending.get(written..) {
-                None | Some([]) => break Ok(()),
-                Some(rest) => match out.write(rest) {
-                    Ok(0) => break Err(io::ErrorKind::WriteZero.into()),
-                    Ok(count) => written += count,
-                    Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                    Err(error) => break Err(error),
-                },
-            }
-        };
+        let (written, result) = write_some(&mut **out, &self.pending);
         if result.is_err() {
             self.torn = packet_end(&self.pending, self.torn, written).saturating_sub(written);
         } else {
             self.torn = 0;
         }
-        self.pending.drain(..written.min(self.pending.len()));
+        self.pending.drain(..written);
         self.pending.shrink_to(IDLE_BYTES);
         self.room.release(written as u64);
         self.bytes = self.bytes.saturating_add(written as u64);

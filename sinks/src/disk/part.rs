@@ -9,10 +9,10 @@ use codec::{
 };
 
 use super::{
+    directory::{another, part_name},
     files::replace,
     journal::{Journal, Note, ROOM_BYTES},
     ledger::Ledger,
-    name::{another, part_name},
     room::MANIFEST,
     spans::PartSpans,
     thread::OpenThread,
@@ -195,7 +195,7 @@ impl Part {
         self.bytes = self.bytes.saturating_sub(bytes);
         self.thread_bytes = self.thread_bytes.saturating_sub(bytes);
         volume.gave_back(bytes);
-        volume.counters.lose_spans(self.spans.lost.saturating_sub(before));
+        volume.counters.lost_spans.add(self.spans.lost.saturating_sub(before));
     }
 
     /// How many bytes of events wait.

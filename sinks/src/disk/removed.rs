@@ -6,7 +6,7 @@ use std::{
     path::Path,
 };
 
-use super::{directory::read_if_there, name::another};
+use super::directory::{another, read_if_there};
 
 /// The folder for it, in the directory of the part.
 pub(super) const REMOVED: &str = "removed";

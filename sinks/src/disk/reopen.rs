@@ -115,7 +115,8 @@ impl Unfinished {
         let Self { dir, manifest, journal: file } = self;
         let number = manifest.part.unwrap_or(1);
         let name = dir.file_name().unwrap_or_default().to_string_lossy();
-        let base = name.rsplit_once(&format!(".{number}")).map_or(&*name, |(base, _)| base).to_owned();
+        let behind = name.rsplit_once(&format!(".{number}")).filter(|_| number > 1);
+        let base = behind.map_or(&*name, |(base, _)| base).to_owned();
         let part = Part::with_journal(volume, number, Some(dir.clone()));
         let mut open = OpenSession::with_part(session, base, volume, part);
         let mut told = Told::default();

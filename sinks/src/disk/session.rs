@@ -13,18 +13,17 @@ use codec::{
 };
 
 use super::{
+    directory::inside,
     files::is_full,
     finishing::{Finishing, SealedThread},
     journal::Note,
-    name::inside,
     part::Part,
-    spans::Notices,
     standin::StandIns,
     starts::Starts,
     thread::{Appending, OpenThread, Stop},
     volume::Volume,
 };
-use crate::{Ended, Gap, RunEvents, Session, SinkError};
+use crate::{Ended, Gap, RunEvents, Session, SinkError, open_spans::OpenSpans};
 
 /// A session that goes on.
 pub(super) struct OpenSession {
@@ -36,7 +35,7 @@ pub(super) struct OpenSession {
     pub(super) zero: Option<Zero>,
     pub(super) stand_ins: StandIns,
     /// Spans that were told to be open.
-    pub(super) notices: Notices,
+    pub(super) open_spans: OpenSpans,
     stack: Box<[u8; MAX_STACK_BYTES]>,
     /// Where the streams of earlier parts have come to.
     pub(super) positions: HashMap<u32, u64>,
@@ -68,7 +67,7 @@ impl OpenSession {
             part,
             zero: None,
             stand_ins: StandIns::new(volume.shared.names.share()),
-            notices: Notices::new(volume.shared.open_spans.share()),
+            open_spans: OpenSpans::within(volume.shared.open_spans.share()),
             stack: Box::new([0; MAX_STACK_BYTES]),
             positions: HashMap::new(),
         }
@@ -105,13 +104,13 @@ impl OpenSession {
             let catalog = session.catalog();
             for span in some {
                 let kept = match span.status {
-                    SpanStatus::Open if self.notices.keep(span) => true,
+                    SpanStatus::Open if self.open_spans.open(span) => true,
                     SpanStatus::Open => {
                         self.part.spans.refuse();
                         false
                     }
                     _ => {
-                        self.notices.forget(span.id);
+                        self.open_spans.close(span);
                         self.part.spans.push(&catalog, span)
                     }
                 };
@@ -126,7 +125,7 @@ impl OpenSession {
         if lost == 0 {
             return Ok(());
         }
-        volume.counters.lose_spans(lost);
+        volume.counters.lost_spans.add(lost);
         let what = format!("{}: {lost} spans were not kept", volume.dir.join(&self.base).display());
         Err(SinkError::Failed { what, source: self.part.spans.why() })
     }
@@ -148,7 +147,7 @@ impl OpenSession {
             if let Some(failing) = volume.stuck(before) {
                 let (cause, answer) = (failing.cause(), failing.answer("events were lost"));
                 self.part.gap(stream, at, left, cause);
-                volume.counters.lost(left);
+                volume.counters.lost_events.add(left);
                 return Err(answer);
             }
             let mut appending = Appending {
@@ -219,13 +218,13 @@ impl OpenSession {
     fn lose(&mut self, volume: &Volume, stream: StreamId, count: u64, cause: &str) {
         let next = self.part.threads.get(&stream.0).map_or(0, |thread| thread.next);
         self.part.gap(stream, next, count, cause);
-        volume.counters.lost(count);
+        volume.counters.lost_events.add(count);
     }
 
     /// Events are lost of a stream that there is no room for.
     fn unlisted(&mut self, volume: &Volume, events: u64) -> SinkError {
         self.part.unlisted = self.part.unlisted.saturating_add(events);
-        volume.counters.lost(events);
+        volume.counters.lost_events.add(events);
         let most = volume.limits.most_threads;
         let what = format!("{}: it has more than {most} streams", self.session.name);
         SinkError::Failed { what, source: io::ErrorKind::QuotaExceeded.into() }
@@ -324,7 +323,7 @@ impl OpenSession {
         }
         let before = self.part.spans.lost;
         let spans = self.part.spans.seal(&self.session);
-        volume.counters.lose_spans(self.part.spans.lost.saturating_sub(before));
+        volume.counters.lost_spans.add(self.part.spans.lost.saturating_sub(before));
         let manifest = self.manifest(volume, ended);
         let Some(dir) = self.part.dir.clone() else {
             let what = format!("cannot make {}", volume.dir.join(&self.base).display());
@@ -332,8 +331,8 @@ impl OpenSession {
             let lost = self.part.threads.values().map(|thread| u64::from(thread.writer.len()));
             let lost = lost.fold(0, u64::saturating_add);
             volume.pending = volume.pending.saturating_sub(self.part.pending_bytes());
-            volume.counters.lost(lost);
-            volume.counters.lose_spans(spans.map_or(0, |spans| spans.rows));
+            volume.counters.lost_events.add(lost);
+            volume.counters.lost_spans.add(spans.map_or(0, |spans| spans.rows));
             return;
         };
         let mut threads: Vec<_> = std::mem::take(&mut self.part.threads).into_iter().collect();
@@ -367,10 +366,10 @@ impl OpenSession {
     fn keep_open_spans(&mut self, volume: &Volume) {
         let catalog = self.session.catalog();
         let mut lost = 0_u64;
-        for span in self.notices.take() {
+        for span in self.open_spans.take() {
             lost += u64::from(!self.part.spans.push(&catalog, &span));
         }
-        volume.counters.lose_spans(lost);
+        volume.counters.lost_spans.add(lost);
     }
 
     /// Threads that were announced and never had an event are in the list of the last part, with an empty index.

@@ -10,7 +10,7 @@ use codec::{
 };
 
 use super::{
-    handles::{HandleKey, Handles},
+    files::{HandleKey, Handles},
     standin::StandIns,
     starts::Starts,
 };

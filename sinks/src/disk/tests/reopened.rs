@@ -30,10 +30,6 @@ impl Scene {
         self.sink.gap(&Arc::clone(&self.session), &gap).expect("it takes gaps");
         self.next += count;
     }
-
-    fn manifest(&self, name: &str) -> Manifest {
-        Manifest::parse(&fs::read(self.dir.join(name).join(room::MANIFEST)).expect("it is there")).expect("one")
-    }
 }
 
 #[test]
@@ -71,7 +67,6 @@ fn a_part_goes_on_where_its_collector_was_killed() {
     assert_eq!(gaps[0], (101, 7, Some(101)));
     assert_eq!(gaps[1..], again.map(|first| (first, 2, Some(first - 7 - (first - flushed) / 33 * 2))));
     assert_eq!(fs::read_dir(scene.dir.join(NAME).join(removed::REMOVED)).expect("torn ends").count(), 3);
-    fs::remove_dir_all(&scene.dir).expect("it is there");
 }
 
 #[test]
@@ -97,7 +92,6 @@ fn a_gap_behind_events_that_were_lost_counts_once() {
     let found = verify(&scene.dir).expect("it is there").remove(0);
     assert_eq!((found.problems, found.events, found.missing), (vec![], 4 * 11, 5));
     assert_eq!(scene.manifest(NAME).threads[0].produced, Some(scene.next));
-    fs::remove_dir_all(&scene.dir).expect("it is there");
 }
 
 #[test]
@@ -126,7 +120,6 @@ fn a_part_that_was_given_up_or_just_begun_goes_on() {
     let threads = parts.each_ref().map(|part| (part.part, part.threads[0].first, part.threads[0].produced));
     assert_eq!(threads, [(Some(1), None, Some(scene.next - 11)), (Some(2), Some(scene.next - 11), Some(11))]);
     assert!(verify(&scene.dir).expect("they are there").iter().all(|part| part.problems.is_empty()));
-    fs::remove_dir_all(&scene.dir).expect("it is there");
 }
 
 #[test]
@@ -156,7 +149,6 @@ fn a_call_before_and_its_return_behind_are_read_as_they_were() {
     let (index, detail) = (IndexReader::open(&index).expect("one"), DetailReader::open(&detail).expect("one"));
     let thread = ThreadReader { index, detail: Some(detail) };
     assert_eq!([0, 1].map(|sequence| thread.details_of(sequence).count()), [1, 1], "each says its substream");
-    fs::remove_dir_all(&scene.dir).expect("it is there");
 }
 
 #[test]
@@ -190,7 +182,6 @@ fn details_whose_index_is_gone_are_put_aside_and_counted() {
         assert!(verify(&scene.dir).expect("it is there")[0].problems.is_empty());
         assert!(room::part_bytes(&scene.dir.join(NAME)) > removed_bytes, "it counts, and goes with the rest");
         assert_eq!(repair(&scene.dir, false).expect("it is there")[0].outcome, RepairOutcome::Finished);
-        fs::remove_dir_all(&scene.dir).expect("it is there");
     }
 }
 
@@ -214,5 +205,4 @@ fn a_journal_that_cannot_be_read_is_told_and_nothing_is_touched() {
     assert_eq!((fs::read(&path).expect("it is there"), index()), (packets, before));
     let outcome = repair(&scene.dir, true).expect("it is there").remove(0).outcome;
     assert!(matches!(outcome, RepairOutcome::Repaired { events: 11, .. }), "{outcome:?}");
-    fs::remove_dir_all(&scene.dir).expect("it is there");
 }
