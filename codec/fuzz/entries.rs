@@ -3,7 +3,7 @@
 //! Each panics where something that users rely on does not hold.
 
 use codec::{
-    atf::{DetailReader, EDGE_BYTES, IndexReader, Integrity, Manifest, Repair, ThreadReader},
+    atf::{DetailReader, EDGE_BYTES, IndexReader, Integrity, Manifest, Sealed, ThreadReader},
     heph::{Encode, MAX_PACKET_BYTES, Packet, Packets, Step, StreamDecoder},
     profile::{Message, RunEncoder, RunEvent},
 };
@@ -102,9 +102,9 @@ pub(crate) fn index(data: &[u8]) {
     };
     assert_eq!(reader.events().count(), reader.len() as usize);
     assert!(reader.get(reader.len()).is_none());
-    match reader.repair() {
-        Ok(repair) => {
-            let repaired = apply(&repair, data);
+    match reader.resume() {
+        Ok(writer) => {
+            let repaired = finish(data, writer.written_bytes(), writer.seal());
             assert_eq!(IndexReader::check_file(&repaired), Integrity::Intact);
             assert!(IndexReader::open(&repaired).expect("intact").events().eq(reader.events()));
         }
@@ -123,9 +123,9 @@ pub(crate) fn detail(data: &[u8]) {
     for (position, event) in (0..).zip(reader.events()) {
         assert_eq!(reader.get(position), Some(event));
     }
-    match reader.repair(u64::MAX) {
-        Ok(repair) => {
-            let repaired = apply(&repair, data);
+    match reader.resume(u64::MAX) {
+        Ok(writer) => {
+            let repaired = finish(data, writer.written_bytes(), writer.seal());
             assert_eq!(DetailReader::check_file(&repaired), Integrity::Intact);
             assert!(DetailReader::open(&repaired).expect("intact").events().eq(reader.events()));
         }
@@ -149,9 +149,8 @@ pub(crate) fn manifest(data: &[u8]) {
     }
 }
 
-fn apply(repair: &Repair, data: &[u8]) -> Vec<u8> {
-    let mut file = data[..repair.length as usize].to_vec();
-    file.extend(repair.footer);
-    file[..EDGE_BYTES].copy_from_slice(&repair.header);
-    file
+fn finish(data: &[u8], written_bytes: u64, mut sealed: Sealed) -> Vec<u8> {
+    let mut file = std::io::Cursor::new(data[..written_bytes as usize].to_vec());
+    sealed.write_to(&mut file).expect("memory");
+    file.into_inner()
 }

@@ -222,7 +222,7 @@ pub(crate) struct InfoArgs {
 pub(crate) struct RepairArgs {
     #[command(flatten)]
     pub(crate) dir: DirArgs,
-    /// Also truncate a thread at the first event whose details are lost
+    /// Also truncate a thread at the first event whose details are lost, and skip what cannot be read of the journal
     #[arg(long)]
     pub(crate) force: bool,
 }

@@ -147,15 +147,15 @@ fn sinks(text: &mut Text, receiver: &Receiver) {
     let disks = &receiver.ledger.disks;
     text.family("disk_written_bytes_total", "counter", "Bytes written to files.");
     for (sink, disk) in disks {
-        text.sample("disk_written_bytes_total", &[("sink", sink)], disk.bytes_written());
+        text.sample("disk_written_bytes_total", &[("sink", sink)], disk.bytes_written.get());
     }
     text.family("disk_lost_events_total", "counter", "Events that could not be written to disk.");
     for (sink, disk) in disks {
-        text.sample("disk_lost_events_total", &[("sink", sink)], disk.lost_events());
+        text.sample("disk_lost_events_total", &[("sink", sink)], disk.lost_events.get());
     }
     text.family("disk_removed_bytes_total", "counter", "Bytes of sessions removed to keep within --max-bytes.");
     for (sink, disk) in disks {
-        text.sample("disk_removed_bytes_total", &[("sink", sink)], disk.removed_bytes());
+        text.sample("disk_removed_bytes_total", &[("sink", sink)], disk.removed_bytes.get());
     }
 }
 

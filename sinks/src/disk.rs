@@ -4,15 +4,14 @@ mod counters;
 mod directory;
 mod files;
 mod finishing;
-mod handles;
 mod journal;
 mod ledger;
-mod name;
 mod part;
+mod removed;
+mod reopen;
 mod repair;
 mod room;
 mod session;
-mod shared;
 mod spans;
 mod standin;
 mod starts;
@@ -26,7 +25,7 @@ use std::{collections::HashMap, fs, path::PathBuf, sync::Arc, time::Duration};
 
 use codec::{atf::EndEntry, span::Span};
 
-pub use counters::DiskCounters;
+pub use counters::{Count, DiskCounters};
 pub use directory::sessions_in;
 use files::{Files, OsFiles};
 use finishing::Finishing;

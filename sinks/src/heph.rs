@@ -128,10 +128,6 @@ impl<W: Write + Send> Sink for HephSink<W> {
         self.pay()?;
         self.out.flush()
     }
-
-    fn close(&mut self) -> Result<(), SinkError> {
-        self.flush()
-    }
 }
 
 /// Appends the events of a run: their packets, or where these hold others as well, new ones.

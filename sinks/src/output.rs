@@ -64,19 +64,8 @@ impl<W: Write> Output<W> {
         if self.closed {
             return Err(SinkError::Closed);
         }
-        let mut written = 0;
-        let result = loop {
-            match self.pending.get(written..) {
-                None | Some([]) => break self.out.flush(),
-                Some(rest) => match self.out.write(rest) {
-                    Ok(0) => break Err(io::ErrorKind::WriteZero.into()),
-                    Ok(count) => written += count,
-                    Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                    Err(error) => break Err(error),
-                },
-            }
-        };
-        self.pending.drain(..written.min(self.pending.len()));
+        let (written, result) = write_some(&mut self.out, &self.pending);
+        self.pending.drain(..written);
         let result = result.map_err(|error| SinkError::from_io("cannot write the trace", error));
         self.closed = matches!(result, Err(SinkError::Closed));
         result
@@ -114,6 +103,23 @@ impl<W: Write> Output<W> {
     pub(crate) fn put_back(&mut self, session: Arc<Session>, gap: Gap) {
         self.unreported.push_front((session, gap));
     }
+}
+
+/// Writes bytes as far as they are taken, and tells how many were and why not all.
+pub(crate) fn write_some(out: &mut (impl Write + ?Sized), bytes: &[u8]) -> (usize, io::Result<()>) {
+    let mut rest = bytes;
+    let result = loop {
+        if rest.is_empty() {
+            break out.flush();
+        }
+        match out.write(rest) {
+            Ok(0) => break Err(io::ErrorKind::WriteZero.into()),
+            Ok(count) => rest = rest.get(count..).unwrap_or_default(),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => break Err(error),
+        }
+    };
+    (bytes.len() - rest.len(), result)
 }
 
 #[cfg(test)]

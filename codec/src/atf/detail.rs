@@ -205,6 +205,10 @@ impl DetailTotals {
 }
 
 impl Totals for DetailTotals {
+    fn events_bytes(&self) -> u64 {
+        self.bytes
+    }
+
     fn header(origin: &Origin, totals: Option<&Self>) -> [u8; EDGE_BYTES] {
         let totals = totals.copied().unwrap_or_default();
         let head = DetailHead {

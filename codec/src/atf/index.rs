@@ -140,13 +140,13 @@ impl IndexTotals {
         self.has_detail |= event.detail.is_some();
         self.count = self.count.saturating_add(1);
     }
-
-    fn events_bytes(&self) -> u64 {
-        u64::from(self.count).saturating_mul(IndexRecord::LEN as u64)
-    }
 }
 
 impl Totals for IndexTotals {
+    fn events_bytes(&self) -> u64 {
+        u64::from(self.count).saturating_mul(IndexRecord::LEN as u64)
+    }
+
     fn header(origin: &Origin, totals: Option<&Self>) -> [u8; EDGE_BYTES] {
         let footer_offset = totals.map(|totals| totals.events_bytes().saturating_add(EDGE_BYTES as u64));
         let totals = totals.copied().unwrap_or_default();

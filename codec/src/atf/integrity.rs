@@ -100,18 +100,6 @@ pub enum Corruption {
     Attributes(DecodeError),
 }
 
-/// What turns an unfinished file into a finished one: cut it to `length`, append `footer`, and put `header`
-/// over its first bytes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Repair {
-    /// Where the events end that are kept.
-    pub length: u64,
-    /// The bytes to append there.
-    pub footer: [u8; EDGE_BYTES],
-    /// The bytes to start the file with.
-    pub header: [u8; EDGE_BYTES],
-}
-
 /// A footer as a file's shape tells it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Ending<F> {

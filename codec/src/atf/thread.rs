@@ -8,8 +8,8 @@ use std::{
 use thiserror::Error;
 
 use super::{
-    AppendError, Corrupt, DetailBody, DetailEvent, DetailEvents, DetailReader, DetailWriter, IndexEvent, IndexReader,
-    IndexWriter, Origin, Repair, Sealed, writer::MAX_EVENTS,
+    AppendError, Corrupt, DetailBody, DetailEvent, DetailEvents, DetailReader, DetailWriter, EDGE_BYTES, IndexEvent,
+    IndexReader, IndexWriter, Origin, Sealed, writer::MAX_EVENTS,
 };
 
 /// Writes the index and detail of one thread, and links them both ways.
@@ -83,6 +83,16 @@ impl ThreadWriter {
     pub fn pending_bytes(&self) -> usize {
         let detail = self.detail.as_ref().map_or(0, DetailWriter::pending_bytes);
         self.index.pending_bytes().saturating_add(detail)
+    }
+
+    /// How many bytes of the index have been written, and of the details where there are any.
+    pub fn written_bytes(&self) -> (u64, Option<u64>) {
+        (self.index.written_bytes(), self.detail.as_ref().map(DetailWriter::written_bytes))
+    }
+
+    /// What the two files start with until they are sealed.
+    pub fn starts(&self) -> ([u8; EDGE_BYTES], Option<[u8; EDGE_BYTES]>) {
+        (self.index.start(), self.detail.as_ref().map(DetailWriter::start))
     }
 
     /// Writes what waits to the ends of the two files. Nothing is written to `detail` while there are no details.
@@ -175,14 +185,16 @@ impl<'a> ThreadReader<'a> {
         }
     }
 
-    /// What finishes the two files together: every whole event of the index, and the details of those.
+    /// Goes on behind every whole event of the index, and the details of those. Where none has any, there is no detail
+    /// file any more.
     ///
-    /// Only files that lack their ends can be repaired, and only where every link leads somewhere.
-    pub fn repair(&self) -> Result<(Repair, Option<Repair>), BrokenLink> {
+    /// Only files that lack nothing but their ends can go on, and only where every link leads somewhere.
+    pub fn resume(&self) -> Result<ThreadWriter, BrokenLink> {
         let details = self.follow_links()?;
-        let index = self.index.repair().map_err(BrokenLink::Index)?;
-        let detail = self.detail.as_ref().map(|detail| detail.repair(details.into()));
-        Ok((index, detail.transpose().map_err(BrokenLink::Detail)?))
+        let index = self.index.resume().map_err(BrokenLink::Index)?;
+        let detail = self.detail.as_ref().filter(|_| details > 0).map(|detail| detail.resume(details.into()));
+        let detail = detail.transpose().map_err(BrokenLink::Detail)?;
+        Ok(ThreadWriter { origin: *self.index.origin(), index, detail })
     }
 }
 

@@ -37,6 +37,9 @@ pub trait Totals: Copy + Default {
 
     /// The footer behind these events.
     fn footer(&self, checksum: u32) -> [u8; EDGE_BYTES];
+
+    /// How many bytes these events take.
+    fn events_bytes(&self) -> u64;
 }
 
 /// Writes a file: collects events, and writes them where and when the caller says.
@@ -49,13 +52,33 @@ pub struct FileWriter<T> {
     /// How much of `pending` is in the checksum already, or does not belong in it.
     hashed: usize,
     hasher: Hasher,
+    /// How much of the file has been written.
+    written: u64,
 }
 
 impl<T: Totals> FileWriter<T> {
     /// A file without events.
     pub fn new(origin: Origin) -> Self {
         let pending = T::header(&origin, None).to_vec();
-        Self { origin, totals: T::default(), pending, hashed: EDGE_BYTES, hasher: Hasher::new() }
+        Self { origin, totals: T::default(), pending, hashed: EDGE_BYTES, hasher: Hasher::new(), written: 0 }
+    }
+
+    /// Goes on with a file that has these events and no footer.
+    pub(super) fn resume(origin: Origin, totals: T, checksum: u32) -> Self {
+        let events_bytes = totals.events_bytes();
+        let hasher = Hasher::new_with_initial_len(checksum, events_bytes);
+        let written = events_bytes.saturating_add(EDGE_BYTES as u64);
+        Self { origin, totals, pending: Vec::new(), hashed: 0, hasher, written }
+    }
+
+    /// What the file starts with until it is sealed.
+    pub fn start(&self) -> [u8; EDGE_BYTES] {
+        T::header(&self.origin, None)
+    }
+
+    /// How many bytes of the file have been written.
+    pub fn written_bytes(&self) -> u64 {
+        self.written
     }
 
     /// Gives back the memory that is kept for bytes to come: for a file that grows no more for a while.
@@ -73,7 +96,7 @@ impl<T: Totals> FileWriter<T> {
     /// After an error the rest still waits, and another call goes on at the very byte where this one stopped.
     pub fn flush_to(&mut self, out: &mut impl Write) -> io::Result<()> {
         self.hash();
-        let result = flush(&mut self.pending, out);
+        let result = flush(&mut self.pending, &mut self.written, out);
         self.hashed = self.pending.len();
         result
     }
@@ -82,7 +105,8 @@ impl<T: Totals> FileWriter<T> {
     pub fn seal(mut self) -> Sealed {
         self.hash();
         self.pending.extend_from_slice(&self.totals.footer(self.hasher.finalize()));
-        Sealed { pending: self.pending, header: T::header(&self.origin, Some(&self.totals)) }
+        let header = T::header(&self.origin, Some(&self.totals));
+        Sealed { pending: self.pending, header, written: self.written }
     }
 
     fn hash(&mut self) {
@@ -96,16 +120,22 @@ impl<T: Totals> FileWriter<T> {
 pub struct Sealed {
     pending: Vec<u8>,
     header: [u8; EDGE_BYTES],
+    written: u64,
 }
 
 impl Sealed {
+    /// How many bytes of the file have been written.
+    pub fn written_bytes(&self) -> u64 {
+        self.written
+    }
+
     /// Writes what is left of the file to the end of `out`, then the completed header over its start.
     ///
     /// After an error it can be called again; a file whose footer was not written to its end reads as unfinished.
     /// A file that was opened for appending only will not do: its start cannot be written.
     pub fn write_to(&mut self, out: &mut (impl Write + Seek)) -> io::Result<()> {
         out.seek(SeekFrom::End(0))?;
-        flush(&mut self.pending, out)?;
+        flush(&mut self.pending, &mut self.written, out)?;
         out.seek(SeekFrom::Start(0))?;
         out.write_all(&self.header)?;
         out.flush()
@@ -113,7 +143,7 @@ impl Sealed {
 }
 
 /// Writes what is pending. After an error, what was not written is still pending.
-fn flush(pending: &mut Vec<u8>, out: &mut impl Write) -> io::Result<()> {
+fn flush(pending: &mut Vec<u8>, all: &mut u64, out: &mut impl Write) -> io::Result<()> {
     let mut written = 0;
     let result = loop {
         let rest = pending.get(written..).unwrap_or_default();
@@ -128,5 +158,6 @@ fn flush(pending: &mut Vec<u8>, out: &mut impl Write) -> io::Result<()> {
         }
     };
     pending.drain(..written.min(pending.len()));
+    *all = all.saturating_add(written as u64);
     result
 }

@@ -6,8 +6,7 @@ use codec::{
     Arch, ClockKind, ClockNs, EventKind, FunctionId, Os, SubstreamId,
     atf::{
         AppendError, BrokenLink, DetailBody, DetailEvent, DetailReader, DetailWriter, EDGE_BYTES, FunctionDetail,
-        IndexEvent, IndexReader, IndexWriter, Integrity, Keys, OpenError, Origin, Repair, Sealed, ThreadReader,
-        ThreadWriter,
+        IndexEvent, IndexReader, IndexWriter, Integrity, Keys, OpenError, Origin, Sealed, ThreadReader, ThreadWriter,
     },
     heph::{Attribute, Value},
     profile::Registers,
@@ -63,11 +62,25 @@ fn finish(file: Vec<u8>, mut sealed: Sealed) -> Vec<u8> {
     file.into_inner()
 }
 
-fn apply(repair: &Repair, file: &[u8]) -> Vec<u8> {
-    let mut file = file[..repair.length as usize].to_vec();
-    file.extend(repair.footer);
-    file[..EDGE_BYTES].copy_from_slice(&repair.header);
-    file
+/// A file that goes on behind so many bytes, ended there.
+fn repaired(file: &[u8], written_bytes: u64, sealed: Sealed) -> Vec<u8> {
+    finish(file[..written_bytes as usize].to_vec(), sealed)
+}
+
+fn repaired_index(writer: IndexWriter, file: &[u8]) -> Vec<u8> {
+    repaired(file, writer.written_bytes(), writer.seal())
+}
+
+/// Both files of a thread, the details where there are any.
+fn repaired_thread(writer: ThreadWriter, index: &[u8], detail: &[u8]) -> (Vec<u8>, Option<Vec<u8>>) {
+    let (index_bytes, detail_bytes) = writer.written_bytes();
+    let (index_end, detail_end) = writer.seal();
+    let detail = detail_bytes.zip(detail_end).map(|(bytes, sealed)| repaired(detail, bytes, sealed));
+    (repaired(index, index_bytes, index_end), detail)
+}
+
+fn repaired_detail(writer: DetailWriter, file: &[u8]) -> Vec<u8> {
+    repaired(file, writer.written_bytes(), writer.seal())
 }
 
 /// A disk that takes a few bytes at a time and is often full.
@@ -147,7 +160,7 @@ fn abandoned_index(file: &[u8]) {
         return;
     };
     assert!(!reader.is_finished());
-    let repaired = apply(&reader.repair().expect("it only lacks its end"), file);
+    let repaired = repaired_index(reader.resume().expect("it only lacks its end"), file);
     assert_eq!(IndexReader::check_file(&repaired), Integrity::Intact);
     let repaired = IndexReader::open(&repaired).expect("intact");
     assert!(repaired.events().eq(reader.events()), "the events are the same");
@@ -161,7 +174,7 @@ fn abandoned_detail(file: &[u8]) {
     };
     assert_eq!(reader.check(), Integrity::Unfinished { events: reader.len() });
     for keep in [reader.len(), reader.len() / 2, 0] {
-        let repaired = apply(&reader.repair(keep).expect("it only lacks its end"), file);
+        let repaired = repaired_detail(reader.resume(keep).expect("it only lacks its end"), file);
         assert_eq!(DetailReader::check_file(&repaired), Integrity::Intact);
         let repaired = DetailReader::open(&repaired).expect("intact");
         assert!(repaired.events().eq(reader.events().take(keep as usize)), "the events kept are the same");
@@ -183,12 +196,11 @@ fn a_thread_abandoned_at_any_byte_is_repaired_with_its_links() {
         let cut = &index[..length];
         let reader = open(cut, Some(&detail));
         assert_eq!(reader.check_links(), Ok(()), "the details came further");
-        let (index_repair, detail_repair) = reader.repair().expect("they only lack their ends");
-        let index = apply(&index_repair, cut);
-        let detail = apply(&detail_repair.expect("there are details"), &detail);
-        let repaired = open(&index, Some(&detail));
+        let (index, detail) = repaired_thread(reader.resume().expect("they only lack their ends"), cut, &detail);
+        let repaired = open(&index, detail.as_deref());
         assert_eq!(repaired.index.check(), Integrity::Intact);
-        assert_eq!(repaired.detail.as_ref().map(DetailReader::check), Some(Integrity::Intact));
+        assert_eq!(repaired.detail.is_none(), repaired.index.is_empty());
+        assert!(repaired.detail.as_ref().is_none_or(|detail| detail.check() == Integrity::Intact));
         assert_eq!(repaired.check_links(), Ok(()), "index cut to {length}");
     }
 }
@@ -206,7 +218,7 @@ fn damage_in_an_unfinished_file_is_corruption() {
     let reader = IndexReader::open(&index).expect("a header");
     assert_eq!((reader.len(), reader.events().filter(Result::is_ok).count()), (100, 99));
     assert!(matches!(reader.check(), Integrity::Corrupt(_)));
-    assert!(reader.repair().is_err());
+    assert!(reader.resume().is_err());
 
     let told = |at: usize, byte: u8| {
         let mut file = detail.clone();
@@ -216,8 +228,8 @@ fn damage_in_an_unfinished_file_is_corruption() {
             Integrity::Corrupt(corrupt) => corrupt.to_string(),
             other => panic!("expected corruption, found {other:?}"),
         };
-        assert_eq!(reader.repair(u64::MAX).expect_err("it is damaged").to_string(), told);
-        assert!(reader.repair(5).is_ok() || at < 24, "before the damage it is sound");
+        assert_eq!(reader.resume(u64::MAX).expect_err("it is damaged").to_string(), told);
+        assert!(reader.resume(5).is_ok() || at < 24, "before the damage it is sound");
         told
     };
     assert_eq!(told(0, 5), "at byte 1464: expected a length from 24 to 636, found 5");
@@ -238,9 +250,9 @@ fn no_changed_bit_makes_a_repair_lose_an_event() {
             let mut changed = detail.clone();
             changed[at] ^= 1 << bit;
             let reader = open(&index, Some(&changed));
-            let Ok((index_repair, Some(detail_repair))) = reader.repair() else { continue };
-            let (index, detail) = (apply(&index_repair, &index), apply(&detail_repair, &changed));
-            let repaired = open(&index, Some(&detail));
+            let Ok(writer) = reader.resume() else { continue };
+            let (index, detail) = repaired_thread(writer, &index, &changed);
+            let repaired = open(&index, detail.as_deref());
             assert_eq!(repaired.check_links(), Ok(()), "bit {bit} of byte {at}");
             let left = (repaired.index.len(), repaired.detail.as_ref().map(DetailReader::len));
             assert_eq!(left, (6, Some(6)), "bit {bit} of byte {at}");
@@ -259,7 +271,7 @@ fn a_header_that_misplaces_the_footer_hides_nothing() {
         let reader = IndexReader::open(&file).expect("a header");
         assert_eq!(reader.len(), 5, "the footer is no event");
         assert!(matches!(reader.check(), Integrity::Corrupt(_)));
-        assert!(reader.repair().is_err(), "the event that was changed is not signed");
+        assert!(reader.resume().is_err(), "the event that was changed is not signed");
     }
 }
 
@@ -284,16 +296,16 @@ fn a_file_killed_while_it_is_finished_loses_nothing() {
         file[..EDGE_BYTES].copy_from_slice(&index_start);
         let expected = if lost == 0 { Integrity::Intact } else { Integrity::Unfinished { events: 5 } };
         assert_eq!(IndexReader::check_file(&file), expected, "{lost} bytes of the footer lost");
-        let repair = IndexReader::open(&file).expect("readable").repair().expect("it only lacks its end");
-        assert_eq!(apply(&repair, &file), index);
+        let writer = IndexReader::open(&file).expect("readable").resume().expect("it only lacks its end");
+        assert_eq!(repaired_index(writer, &file), index);
     }
     for lost in 0..=64 {
         let mut file = detail[..detail.len() - lost].to_vec();
         file[..EDGE_BYTES].copy_from_slice(&detail_start);
         let expected = if lost == 0 { Integrity::Intact } else { Integrity::Unfinished { events: 4 } };
         assert_eq!(DetailReader::check_file(&file), expected, "{lost} bytes of the footer lost");
-        let repair = DetailReader::open(&file).expect("readable").repair(u64::MAX).expect("it only lacks its end");
-        assert_eq!(apply(&repair, &file), detail);
+        let writer = DetailReader::open(&file).expect("readable").resume(u64::MAX).expect("it only lacks its end");
+        assert_eq!(repaired_detail(writer, &file), detail);
     }
 }
 
@@ -339,7 +351,7 @@ fn zeros_in_place_of_the_last_bytes_cost_one_event_at_most() {
                 let whole: Vec<_> = reader.events().map(|event| event.expect("whole")).collect();
                 assert!(whole.len() == 9, "{} events with {lost} bytes lost to {zeros} zeros", whole.len());
                 assert!(whole.iter().all(|event| event.body == body));
-                let repaired = apply(&reader.repair(u64::MAX).expect("it only lacks its end"), &file);
+                let repaired = repaired_detail(reader.resume(u64::MAX).expect("it only lacks its end"), &file);
                 assert_eq!(DetailReader::check_file(&repaired), Integrity::Intact);
             }
         }
@@ -356,11 +368,11 @@ fn a_half_completed_header_hides_nothing() {
         let file = torn(&index, &index_start);
         let reader = IndexReader::open(&file).expect("a header");
         assert!(!matches!(reader.check(), Integrity::Corrupt(_)), "{written} bytes of the header written");
-        assert_eq!(apply(&reader.repair().expect("all events are there"), &file), index);
+        assert_eq!(repaired_index(reader.resume().expect("all events are there"), &file), index);
         let file = torn(&detail, &detail_start);
         let reader = DetailReader::open(&file).expect("a header");
         assert!(!matches!(reader.check(), Integrity::Corrupt(_)), "{written} bytes of the header written");
-        assert_eq!(apply(&reader.repair(u64::MAX).expect("all events are there"), &file), detail);
+        assert_eq!(repaired_detail(reader.resume(u64::MAX).expect("all events are there"), &file), detail);
     }
 }
 
@@ -371,10 +383,10 @@ fn a_cut_footer_does_not_let_damage_be_signed() {
     for lost in 1..=56 {
         let mut file = index[..index.len() - lost].to_vec();
         file[64] ^= 1;
-        assert!(IndexReader::open(&file).expect("a header").repair().is_err(), "{lost} bytes of the footer lost");
+        assert!(IndexReader::open(&file).expect("a header").resume().is_err(), "{lost} bytes of the footer lost");
         let mut file = detail[..detail.len() - lost].to_vec();
         file[64 + 16] ^= 1;
-        assert!(DetailReader::open(&file).expect("a header").repair(u64::MAX).is_err(), "{lost} bytes lost");
+        assert!(DetailReader::open(&file).expect("a header").resume(u64::MAX).is_err(), "{lost} bytes lost");
     }
 }
 
@@ -406,11 +418,11 @@ fn corruption_is_told_with_its_place() {
 
     // What was finished and then cut can be finished again.
     let cut = &index[..100];
-    let repair = IndexReader::open(cut).expect("readable").repair().expect("it lacks its end");
-    assert_eq!(IndexReader::check_file(&apply(&repair, cut)), Integrity::Intact);
+    let writer = IndexReader::open(cut).expect("readable").resume().expect("it lacks its end");
+    assert_eq!(IndexReader::check_file(&repaired_index(writer, cut)), Integrity::Intact);
     // Damage is not repaired away.
     let damaged = with(64, 1);
-    assert!(IndexReader::open(&damaged).expect("readable").repair().is_err());
+    assert!(IndexReader::open(&damaged).expect("readable").resume().is_err());
 
     let detail = golden("atf/detail.hex");
     let told = |at: usize, byte: u8| {

@@ -27,11 +27,15 @@ pub(crate) fn run(args: &RepairArgs) -> Result<ExitCode> {
                     eprintln!("{name}: finished, and damaged since: {}", printable(&problems.join("; ")));
                 }
             },
-            RepairOutcome::Repaired { threads, events, missing, cut } => {
+            RepairOutcome::Repaired { threads, events, missing, cut, removed_bytes } => {
                 let (threads, events) = (counted(threads, "thread"), counted(events, "event"));
                 text += &format!("{name}: repaired: {threads}, {events}, {} missing", count(missing));
                 if cut > 0 {
                     text += &format!(", {} cut off", count(cut));
+                }
+                if removed_bytes > 0 {
+                    text +=
+                        &format!("; {} that belong to none of them are in removed/", counted(removed_bytes, "byte"));
                 }
                 if sinks::disk::lacks_table(&session.dir) {
                     text += "; the next collector makes spans.parquet, or export does";

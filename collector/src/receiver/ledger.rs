@@ -71,7 +71,7 @@ impl Ledger {
     /// A number that changes whenever a sink takes something.
     pub(crate) fn taken(&self) -> u64 {
         let sinks = self.sinks.iter().map(|(_, sink)| sink.taken.load(Relaxed));
-        let disks = self.disks.iter().map(|(_, disk)| disk.bytes_written());
+        let disks = self.disks.iter().map(|(_, disk)| disk.bytes_written.get());
         sinks.chain(disks).fold(0, u64::wrapping_add)
     }
 
@@ -83,7 +83,7 @@ impl Ledger {
 
     /// Events that a sink does not have. A disk knows exactly what of a batch it could not keep.
     pub(crate) fn lost_by(&self, sink: &str, counters: &SinkCounters) -> u64 {
-        let disk = self.disks.iter().find(|(name, _)| name == sink).map(|(_, disk)| disk.lost_events());
+        let disk = self.disks.iter().find(|(name, _)| name == sink).map(|(_, disk)| disk.lost_events.get());
         let not_kept = disk.unwrap_or_else(|| counters.not_kept.load(Relaxed));
         counters.not_given.load(Relaxed).saturating_add(not_kept)
     }
@@ -95,6 +95,6 @@ impl Ledger {
 
     /// Events that could not be written to disk.
     pub(crate) fn lost_by_disks(&self) -> u64 {
-        self.disks.iter().fold(0, |sum, (_, disk)| sum.saturating_add(disk.lost_events()))
+        self.disks.iter().fold(0, |sum, (_, disk)| sum.saturating_add(disk.lost_events.get()))
     }
 }

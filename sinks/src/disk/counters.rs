@@ -12,11 +12,16 @@ use std::{
 /// Numbers that a disk sink counts and others read, and where it has written what.
 #[derive(Debug, Default)]
 pub struct DiskCounters {
-    bytes_written: AtomicU64,
-    lost_events: AtomicU64,
-    lost_spans: AtomicU64,
-    removed_bytes: AtomicU64,
-    removed_sessions: AtomicU64,
+    /// Bytes written to files.
+    pub bytes_written: Count,
+    /// Events that could not be kept. Each is in a gap of its session too, where there is one for its stream.
+    pub lost_events: Count,
+    /// Spans that could not be kept. Each is counted in a limit of its session too, where its manifest could be written.
+    pub lost_spans: Count,
+    /// Bytes of sessions that were removed to make room.
+    pub removed_bytes: Count,
+    /// Sessions, or parts of them, that were removed to make room.
+    pub removed_sessions: Count,
     places: Mutex<BTreeMap<String, PathBuf>>,
 }
 
@@ -24,51 +29,14 @@ pub struct DiskCounters {
 const MOST_PLACES: usize = 4096;
 
 impl DiskCounters {
-    /// Bytes written to files.
-    pub fn bytes_written(&self) -> u64 {
-        read(&self.bytes_written)
-    }
-
-    /// Events that could not be kept. Each is in a gap of its session too, where there is one for its stream.
-    pub fn lost_events(&self) -> u64 {
-        read(&self.lost_events)
-    }
-
-    /// Spans that could not be kept. Each is counted in a limit of its session too, where its manifest could be written.
-    pub fn lost_spans(&self) -> u64 {
-        read(&self.lost_spans)
-    }
-
-    /// Bytes of sessions that were removed to make room.
-    pub fn removed_bytes(&self) -> u64 {
-        read(&self.removed_bytes)
-    }
-
-    /// Sessions, or parts of them, that were removed to make room.
-    pub fn removed_sessions(&self) -> u64 {
-        read(&self.removed_sessions)
-    }
-
     /// The directory that the session of this name was written to last.
     pub fn place(&self, session: &str) -> Option<PathBuf> {
         self.places.lock().unwrap_or_else(PoisonError::into_inner).get(session).cloned()
     }
 
-    pub(super) fn wrote(&self, bytes: u64) {
-        add(&self.bytes_written, bytes);
-    }
-
-    pub(super) fn lost(&self, events: u64) {
-        add(&self.lost_events, events);
-    }
-
-    pub(super) fn lose_spans(&self, spans: u64) {
-        add(&self.lost_spans, spans);
-    }
-
     pub(super) fn removed(&self, bytes: u64) {
-        add(&self.removed_bytes, bytes);
-        add(&self.removed_sessions, 1);
+        self.removed_bytes.add(bytes);
+        self.removed_sessions.add(1);
     }
 
     pub(super) fn set_place(&self, session: &str, dir: &Path) {
@@ -80,11 +48,23 @@ impl DiskCounters {
     }
 }
 
-// ORDERING: each number is read by itself; none says anything about other memory.
-fn read(counter: &AtomicU64) -> u64 {
-    counter.load(Ordering::Relaxed)
-}
+/// A number that many count.
+#[derive(Debug, Default)]
+pub struct Count(AtomicU64);
 
-fn add(counter: &AtomicU64, more: u64) {
-    counter.fetch_add(more, Ordering::Relaxed);
+// ORDERING: each number is read by itself; none says anything about other memory.
+impl Count {
+    /// What it has come to.
+    pub fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn add(&self, more: u64) {
+        self.0.fetch_add(more, Ordering::Relaxed);
+    }
+
+    pub(super) fn subtract(&self, less: u64) {
+        // ORDERING: as above.
+        _ = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |sum| Some(sum.saturating_sub(less)));
+    }
 }

@@ -5,8 +5,7 @@ use std::{cmp::Reverse, collections::VecDeque, fs, io, path::PathBuf};
 use codec::atf::{EDGE_BYTES, Manifest, Sealed};
 
 use super::{
-    files::{is_full, replace},
-    handles::Handles,
+    files::{Handles, is_full, replace},
     journal::{JOURNAL, Journal, ROOM_BYTES, StreamEnd},
     room::MANIFEST,
     spans::{LIMIT, PARTIAL, SealedSpans},
@@ -37,8 +36,6 @@ pub(super) struct SealedThread {
     stream: u32,
     index: Sealed,
     detail: Option<Sealed>,
-    index_bytes: u64,
-    detail_bytes: u64,
     pending: usize,
     events: u64,
     first: u64,
@@ -56,11 +53,10 @@ const EVENT_BYTES: u64 = 32;
 
 impl SealedThread {
     pub(super) fn new(stream: u32, thread: OpenThread) -> Self {
-        let (index_bytes, detail_bytes) = thread.file_bytes();
         let OpenThread { writer, first, missing, .. } = thread;
         let (pending, events) = (writer.pending_bytes(), writer.len().into());
         let (index, detail) = writer.seal();
-        Self { stream, index, detail, index_bytes, detail_bytes, pending, events, first, missing }
+        Self { stream, index, detail, pending, events, first, missing }
     }
 }
 
@@ -93,7 +89,7 @@ impl Finishing {
             let produced = thread.events.saturating_add(thread.missing);
             let (stream, first, next) = (thread.stream, thread.first, thread.first.saturating_add(produced));
             // Gaps may be lost too, where the journal takes nothing.
-            (unwritten, thread.missing, StreamEnd { stream, first, next })
+            (unwritten, thread.missing, (stream, first, next))
         };
         let mut ends: Vec<_> = self.threads.iter().map(end).collect();
         ends.sort_by_key(|(unwritten, missing, _)| Reverse((unwritten.saturating_add(*missing), *unwritten)));
@@ -135,8 +131,9 @@ impl Finishing {
     fn write_threads(&mut self, volume: &mut Volume) -> io::Result<()> {
         while let Some(thread) = self.threads.front_mut() {
             let key = (self.id, thread.stream);
-            let detail_bytes = thread.detail.as_ref().map(|_| thread.detail_bytes);
-            let result = volume.handles.get(key, &self.dir, thread.index_bytes, detail_bytes).and_then(|handle| {
+            let (index_bytes, detail_bytes) =
+                (thread.index.written_bytes(), thread.detail.as_ref().map(Sealed::written_bytes));
+            let result = volume.handles.get(key, &self.dir, index_bytes, detail_bytes).and_then(|handle| {
                 if let (Some(sealed), Some(out)) = (&mut thread.detail, &mut handle.detail) {
                     sealed.write_to(out)?;
                 }
@@ -173,7 +170,7 @@ impl Finishing {
     pub(super) fn give_up_spans(&mut self, volume: &mut Volume) -> bool {
         let Some(spans) = self.spans.take() else { return false };
         spans.remove(&*volume.handles.files, &self.dir);
-        volume.counters.lose_spans(spans.rows);
+        volume.counters.lost_spans.add(spans.rows);
         let manifest = self.manifest.as_deref().and_then(|json| Manifest::parse(json).ok());
         if let Some(mut manifest) = manifest {
             match manifest.limits.iter_mut().find(|limit| limit.reason == LIMIT) {

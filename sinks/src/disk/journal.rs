@@ -5,23 +5,25 @@
 
 use std::{
     collections::{BTreeMap, HashSet},
-    io,
-    io::Write,
+    fs::File,
+    io::{self, Seek, SeekFrom},
     path::Path,
 };
 
 use codec::{
-    ClockKind, StreamId,
-    heph::{Attribute, Encode, Event, MAX_PACKET_BYTES, Metadata, Packets, Stamp, Step, StreamDecoder, Value},
+    atf::{FunctionEntry, GapEntry},
+    heph::{
+        Attribute, DecodeError, Encode, Event, MAX_PACKET_BYTES, Metadata, Packets, Stamp, Step, StreamDecoder, Value,
+    },
     profile::{Fingerprint, Message, ProfileOption},
 };
+use serde::{Deserialize, Serialize};
 
 use super::{
     files::{Files, Out, is_full},
-    ledger::Missing,
-    standin::StandIn,
+    ledger::absorb,
 };
-use crate::{Budget, Cause, cut};
+use crate::{Budget, output::write_some};
 
 /// The name of the file.
 pub(super) const JOURNAL: &str = "journal.heph";
@@ -41,7 +43,7 @@ pub(super) struct Journal {
     option_bytes: u64,
     most_option_bytes: u64,
     /// Gaps that there was no room for, by stream.
-    unsaid: BTreeMap<u32, Missing>,
+    unsaid: BTreeMap<u32, GapEntry>,
     /// Up to which byte the disk has room for the file.
     reserved: u64,
     /// What is missing of a packet that was written in part.
@@ -63,49 +65,32 @@ const IDLE_BYTES: usize = 16 << 10;
 /// Options that say nothing about a trace that is over, or nothing that is not in a note.
 const PASSING: [&str; 4] = ["progress", "ack", "nack", "drops"];
 
-const GAP: &str = "gap";
-const ZERO: &str = "zero";
-const FUNCTION: &str = "function";
-const FIRST: &str = "first";
-const RANGES: &str = "ranges";
-const NEXT: &str = "next";
-const STREAMS: &str = "streams";
-const THREADS: &str = "threads";
+/// What notes are called, and the attribute that has them as JSON.
+const NOTE: &str = "note";
+const JSON: &str = "json";
 
 /// A note of our own.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub(super) enum Note {
     /// Events are missing.
-    Gap(Missing),
-    /// The session's zero, by which clock.
-    Zero(u64, ClockKind),
-    /// A function of module 0, and its index.
-    Function(u64, StandIn),
+    Gap(GapEntry),
+    /// The session's zero, and the number of its clock, 0 where it is not known.
+    Zero { zero_ns: u64, clock: u8 },
+    /// A function of module 0.
+    Function(FunctionEntry),
     /// The position of a stream's first event in this part.
-    First(u32, u64),
-    /// How far streams had come when the part was given up.
-    Next(Ends),
+    First { stream: u32, first: u64 },
+    /// The part was opened again with so many events of a stream. Gaps that were noted behind these are void.
+    Cut { stream: u32, at_index: u64 },
+    /// How far streams had come when the part was given up, and why it was. All such notes of the part tell of so many
+    /// `threads`.
+    Next { ends: Vec<StreamEnd>, cause: String, threads: u64 },
 }
 
-/// Streams of a part that was given up.
-#[derive(Debug, Clone, PartialEq)]
-pub(super) struct Ends {
-    pub(super) ends: Vec<StreamEnd>,
-    /// Why it was given up.
-    pub(super) cause: Cause,
-    /// How many streams all such notes of the part tell of.
-    pub(super) threads: u64,
-}
-
-/// How far a stream had come.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct StreamEnd {
-    pub(super) stream: u32,
-    /// The position of its first event or gap in this part.
-    pub(super) first: u64,
-    /// The position that would have come next.
-    pub(super) next: u64,
-}
+/// A stream, the position of its first event or gap in this part, and the one that would have come next. It is short
+/// in a note: there may be little room for it.
+pub(super) type StreamEnd = (u32, u64, u64);
 
 impl Journal {
     /// A journal whose options may come to this many bytes.
@@ -119,6 +104,13 @@ impl Journal {
         // Where there is no room, writing tells.
         let _ = self.reserve(ROOM_BYTES);
         Ok(())
+    }
+
+    /// Goes on with the file of a part that was not finished, behind its whole packets.
+    pub(super) fn reopen(self, mut file: File, bytes: u64) -> io::Result<Self> {
+        file.set_len(bytes)?;
+        file.seek(SeekFrom::Start(bytes))?;
+        Ok(Self { out: Some(Box::new(file)), bytes, ..self })
     }
 
     /// Takes option packets, but for those that only matter while the session lasts.
@@ -147,10 +139,15 @@ impl Journal {
         if sum > self.most_option_bytes || self.known.contains(&fingerprint) || !self.room.take_of_half(bytes) {
             return;
         }
-        self.option_bytes = sum;
         self.pending.extend_from_slice(packet);
+        self.has_option(packet);
+    }
+
+    /// An option is in the file, or will be.
+    pub(super) fn has_option(&mut self, packet: &[u8]) {
+        self.option_bytes = self.option_bytes.saturating_add(packet.len() as u64);
         if self.known.len() < MOST_KNOWN {
-            self.known.insert(fingerprint);
+            self.known.insert(Fingerprint::of(packet));
         }
     }
 
@@ -158,10 +155,10 @@ impl Journal {
     pub(super) fn note(&mut self, note: &Note) -> bool {
         let before = self.pending.len();
         if let Note::Gap(gap) = note
-            && let Some(unsaid) = self.unsaid.get_mut(&gap.stream)
+            && let Some(unsaid) = self.unsaid.get_mut(&gap.thread)
         {
             // The order of a stream's gaps stays as it is.
-            unsaid.absorb(gap);
+            absorb(unsaid, gap);
             return true;
         }
         self.encode(note);
@@ -171,61 +168,24 @@ impl Journal {
         match note {
             Note::Gap(gap) => {
                 self.pending.truncate(before);
-                self.unsaid.insert(gap.stream, gap.clone());
+                self.unsaid.insert(gap.thread, gap.clone());
             }
             Note::Function(..) => {
                 self.pending.truncate(before);
                 return false;
             }
             // They are small, and each thread has one.
-            Note::Zero(..) | Note::First(..) | Note::Next(..) => {}
+            Note::Zero { .. } | Note::First { .. } | Note::Cut { .. } | Note::Next { .. } => {}
         }
         true
     }
 
     fn encode(&mut self, note: &Note) {
-        let number = |name, value| Attribute { name, value: Value::U64(value) };
-        match note {
-            Note::Gap(gap) => {
-                let attributes = [
-                    number("first", gap.first),
-                    number("count", gap.count),
-                    Attribute { name: "cause", value: Value::Str(cut(gap.cause.as_str(), usize::from(u16::MAX))) },
-                    number("at_index", gap.at_index),
-                    number(RANGES, gap.ranges),
-                ];
-                let used = if gap.ranges > 1 { &attributes[..] } else { &attributes[..4] };
-                self.event(gap.stream, GAP, used);
-            }
-            Note::Zero(zero_ns, clock) => {
-                self.event(0, ZERO, &[number("zero_ns", *zero_ns), number("clock", u8::from(*clock).into())]);
-            }
-            Note::Function(index, made) => {
-                let name = Attribute { name: "name", value: Value::Str(&made.name) };
-                self.event(0, FUNCTION, &[number("index", *index), number("offset", made.offset), name]);
-            }
-            Note::First(stream, first) => self.event(*stream, FIRST, &[number("first", *first)]),
-            Note::Next(Ends { ends, cause, threads }) => {
-                let all = |value: fn(&StreamEnd) -> u64| ends.iter().map(value).collect::<Vec<u64>>();
-                let streams = all(|end| end.stream.into());
-                let (firsts, nexts) = (all(|end| end.first), all(|end| end.next));
-                let numbers = |name, values| Attribute { name, value: Value::U64s(values) };
-                let attributes = [
-                    numbers(STREAMS, streams.as_slice().into()),
-                    numbers(FIRST, firsts.as_slice().into()),
-                    numbers(NEXT, nexts.as_slice().into()),
-                    Attribute { name: "cause", value: Value::Str(cut(cause.as_str(), usize::from(u16::MAX))) },
-                    number(THREADS, *threads),
-                ];
-                self.event(0, NEXT, &attributes);
-            }
-        }
-    }
-
-    fn event(&mut self, stream: u32, description: &str, attributes: &[Attribute<'_>]) {
-        let stamp = Stamp { stream: StreamId(stream), ..Stamp::default() };
-        // Only a string of more than 65,535 bytes would be refused, and all of these were cut.
-        let _ = Event { stamp, description, attributes: attributes.into() }.encode(&mut self.pending);
+        // Maps with strings as keys, and far less than the 65,535 bytes that a string may have: neither fails.
+        let Ok(json) = serde_json::to_string(note) else { return };
+        let attributes = [Attribute { name: JSON, value: Value::Str(&json) }];
+        let event = Event { stamp: Stamp::default(), description: NOTE, attributes: (&attributes).into() };
+        let _ = event.encode(&mut self.pending);
     }
 
     /// How many bytes the file has.
@@ -279,7 +239,7 @@ impl Journal {
         self.pending.extend_from_slice(torn);
         let threads = ends.len() as u64;
         for ends in ends.chunks(ENDS_PER_NOTE) {
-            self.encode(&Note::Next(Ends { ends: ends.into(), cause: cause.into(), threads }));
+            self.encode(&Note::Next { ends: ends.into(), cause: cause.into(), threads });
         }
         let (mut notes, mut options) = (Packets::new(rest, MAX_PACKET_BYTES), Packets::new(rest, MAX_PACKET_BYTES));
         let is_note = |packet| Ok((packet, Event::decode(packet).is_ok()));
@@ -298,24 +258,13 @@ impl Journal {
 
     fn flush_pending(&mut self) -> io::Result<()> {
         let Some(out) = self.out.as_mut().filter(|_| !self.pending.is_empty()) else { return Ok(()) };
-        let mut written = 0;
-        let result = loop {
-            match self.pending.get(written..) {
-                None | Some([]) => break Ok(()),
-                Some(rest) => match out.write(rest) {
-                    Ok(0) => break Err(io::ErrorKind::WriteZero.into()),
-                    Ok(count) => written += count,
-                    Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                    Err(error) => break Err(error),
-                },
-            }
-        };
+        let (written, result) = write_some(&mut **out, &self.pending);
         if result.is_err() {
             self.torn = packet_end(&self.pending, self.torn, written).saturating_sub(written);
         } else {
             self.torn = 0;
         }
-        self.pending.drain(..written.min(self.pending.len()));
+        self.pending.drain(..written);
         self.pending.shrink_to(IDLE_BYTES);
         self.room.release(written as u64);
         self.bytes = self.bytes.saturating_add(written as u64);
@@ -336,62 +285,70 @@ fn packet_end(bytes: &[u8], start: usize, at: usize) -> usize {
     end
 }
 
-/// Goes through a journal, which may be cut anywhere in its last packet.
-pub(super) fn replay(bytes: &[u8], mut option: impl FnMut(&ProfileOption<'_>), mut note: impl FnMut(Note)) {
-    let mut decoder = StreamDecoder::new(MAX_PACKET_BYTES);
-    let mut rest = bytes;
-    loop {
-        let taken = match decoder.step_with(rest, true, Message::decode) {
-            Step::Packet { packet, bytes } => {
-                match packet {
-                    Message::Option(known) => option(&known.option),
-                    Message::Event(event) => {
-                        if let Some(found) = read_note(&event) {
-                            note(found);
-                        }
-                    }
-                    _ => {}
-                }
-                bytes.len()
-            }
-            Step::Skip { bytes, .. } => bytes,
-            Step::More { .. } => return,
-        };
-        rest = rest.get(taken..).unwrap_or_default();
-    }
+/// What a journal has.
+pub(super) enum Entry<'a> {
+    /// An option, and its packet.
+    Option(ProfileOption<'a>, &'a [u8]),
+    /// A note.
+    Note(Note),
 }
 
-fn read_note(event: &Event<'_>) -> Option<Note> {
-    let number = |name| event.attributes.find_u64(name);
-    let text = |name| match event.attributes.find(name)? {
-        Value::Str(text) => Some(text),
-        _ => None,
+/// Goes through a journal, which may be cut anywhere in its last packet, and tells where its whole packets end. With
+/// `force` it passes over what it cannot read.
+pub(super) fn replay(bytes: &[u8], force: bool, mut entry: impl FnMut(Entry<'_>)) -> Result<usize, String> {
+    let (mut decoder, mut at, mut end) = (StreamDecoder::new(MAX_PACKET_BYTES), 0, 0);
+    // What is no packet, since the last one.
+    let mut skipped: Option<(usize, DecodeError)> = None;
+    let damaged = |at: usize, what: &dyn std::fmt::Display| match force {
+        true => Ok(()),
+        false => Err(format!("{JOURNAL}, at byte {at}: {what}; with force, what cannot be read of it is passed over")),
     };
-    let stream = event.stamp.stream.0;
-    Some(match event.description {
-        GAP => Note::Gap(Missing {
-            stream,
-            first: number("first")?,
-            count: number("count")?,
-            cause: text("cause")?.into(),
-            at_index: number("at_index")?,
-            ranges: number(RANGES).unwrap_or(1),
-        }),
-        ZERO => Note::Zero(number("zero_ns")?, u8::try_from(number("clock")?).ok()?.into()),
-        FUNCTION => Note::Function(number("index")?, StandIn { offset: number("offset")?, name: text("name")?.into() }),
-        NEXT => {
-            let numbers = |name| match event.attributes.find(name)? {
-                Value::U64s(numbers) => Some(numbers.iter()),
-                _ => None,
-            };
-            let ends = numbers(STREAMS)?.zip(numbers(FIRST)?).zip(numbers(NEXT)?);
-            let end = |((stream, first), next)| Some(StreamEnd { stream: u32::try_from(stream).ok()?, first, next });
-            let ends = ends.filter_map(end).collect();
-            Note::Next(Ends { ends, cause: text("cause")?.into(), threads: number(THREADS)? })
+    loop {
+        let rest = bytes.get(at..).unwrap_or_default();
+        let taken = match decoder.step_with(rest, true, Message::decode) {
+            Step::Packet { packet, bytes } => {
+                if let Some((at, cause)) = skipped.take() {
+                    damaged(at, &cause)?;
+                }
+                match packet {
+                    Message::Option(known) => entry(Entry::Option(known.option, bytes)),
+                    Message::Event(event) => match read_note(&event) {
+                        Ok(note) => entry(Entry::Note(note)),
+                        Err(problem) => damaged(at, &problem)?,
+                    },
+                    _ => {}
+                }
+                end = at + bytes.len();
+                bytes.len()
+            }
+            Step::Skip { bytes, cause } => {
+                skipped.get_or_insert((at, cause));
+                bytes
+            }
+            Step::More { .. } => break,
+        };
+        at += taken;
+    }
+    match skipped {
+        // Zeros are what a machine may leave that stops.
+        Some((at, cause))
+            if !matches!(cause, DecodeError::Incomplete { .. })
+                && bytes.get(at..).is_some_and(|tail| tail.iter().any(|byte| *byte != 0)) =>
+        {
+            damaged(at, &cause)?;
         }
-        FIRST => Note::First(stream, number("first")?),
-        _ => return None,
-    })
+        _ => {}
+    }
+    Ok(end)
+}
+
+fn read_note(event: &Event<'_>) -> Result<Note, String> {
+    match event.attributes.find(JSON) {
+        Some(Value::Str(json)) if event.description == NOTE => {
+            serde_json::from_str(json).map_err(|error| format!("a note that is not known here: {error}"))
+        }
+        _ => Err(format!("expected a note, found an event {:?}", event.description)),
+    }
 }
 
 #[cfg(test)]
@@ -402,8 +359,16 @@ mod tests {
 
     fn read(bytes: &[u8]) -> Vec<Note> {
         let mut read = Vec::new();
-        replay(bytes, |_| {}, |note| read.push(note));
+        let note = |entry: Entry<'_>| match entry {
+            Entry::Note(note) => read.push(note),
+            Entry::Option(..) => {}
+        };
+        replay(bytes, false, note).expect("it can be read");
         read
+    }
+
+    fn gap(first: u64, count: u64) -> GapEntry {
+        GapEntry { thread: 3, first, count, cause: "network".into(), at_index: Some(first), ..GapEntry::default() }
     }
 
     fn queue(id: u64) -> Vec<u8> {
@@ -415,13 +380,14 @@ mod tests {
 
     #[test]
     fn what_is_noted_is_read_back_up_to_a_cut() {
-        let gap = Missing { stream: 3, first: 4, count: 5, cause: "network".into(), at_index: 6, ranges: 1 };
-        let merged = Missing { first: 9, ranges: 7, ..gap.clone() };
-        let function = StandIn { offset: 7, name: "pthread_create".into() };
-        let mut notes = vec![Note::First(3, 9), Note::Zero(8, ClockKind::Qpc), Note::Function(1, function)];
-        notes.extend([gap, merged].map(Note::Gap));
-        let ends = [1, 2].map(|stream| StreamEnd { stream, first: 3, next: u64::MAX }).into();
-        notes.push(Note::Next(Ends { ends, cause: "collector:disk-full".into(), threads: 7 }));
+        let merged = GapEntry { ranges: Some(7), ..gap(9, 5) };
+        let function = FunctionEntry { id: 1, offset: 7, name: "pthread_create".into(), ..FunctionEntry::default() };
+        let zero = Note::Zero { zero_ns: 8, clock: 2 };
+        let mut notes = vec![Note::First { stream: 3, first: 9 }, zero, Note::Function(function)];
+        notes.extend([gap(4, 5), merged].map(Note::Gap));
+        notes.push(Note::Cut { stream: 3, at_index: u64::MAX });
+        let ends = [1, 2].map(|stream| (stream, 3, u64::MAX)).into();
+        notes.push(Note::Next { ends, cause: "collector:disk-full".into(), threads: 7 });
         let mut journal = Journal::default();
         notes.iter().for_each(|note| assert!(journal.note(note)));
         assert_eq!(read(&journal.pending), notes);
@@ -431,6 +397,40 @@ mod tests {
             assert!(read.len() < notes.len());
         }
     }
+
+    #[test]
+    fn what_cannot_be_read_is_told_with_its_place_and_passed_over_by_force() {
+        let mut journal = Journal::default();
+        journal.note(&Note::Gap(gap(1, 1)));
+        let first = journal.pending.len();
+        journal.note(&Note::Gap(gap(2, 1)));
+        journal.note(&Note::Gap(gap(3, 1)));
+        let told = |bytes: &[u8]| {
+            let mut notes = 0;
+            let outcome = replay(bytes, false, |_| {});
+            assert!(replay(bytes, true, |_| notes += 1).is_ok());
+            (outcome, notes)
+        };
+        let whole = journal.pending;
+        assert_eq!(told(&whole), (Ok(whole.len()), 3));
+        let mut zeros = whole.clone();
+        zeros.extend([0; 4096]);
+        assert_eq!(told(&zeros), (Ok(whole.len()), 3), "what a machine left that stopped");
+        let mut unknown = whole.clone();
+        let json = whole[first..].windows(3).position(|word| word == b"gap").expect("its kind") + first;
+        unknown[json] = b'm';
+        let mut broken = whole.clone();
+        broken[first] ^= 1;
+        let mut garbage = whole.clone();
+        garbage.extend(b"what is this?");
+        for (bytes, at, notes) in [(unknown, first, 2), (broken, first, 2), (garbage, whole.len(), 3)] {
+            let (outcome, found) = told(&bytes);
+            let problem = outcome.expect_err("it is damaged");
+            assert!(problem.starts_with(&format!("journal.heph, at byte {at}: ")), "{problem}");
+            assert_eq!(found, notes, "{problem}");
+        }
+    }
+
     #[test]
     fn an_option_that_is_repeated_is_there_once() {
         let mut journal = Journal::new(Budget::default(), 1000);
@@ -438,9 +438,8 @@ mod tests {
         assert_eq!(journal.pending, queue(1));
         (0..1000).for_each(|id| journal.options(&queue(id)));
         assert!(journal.pending.len() <= 1000 && journal.pending.len() > 900, "there is a limit for all of them");
-        let gap = Missing { stream: 3, first: 4, count: 5, cause: "network".into(), at_index: 6, ranges: 1 };
-        journal.note(&Note::Gap(gap.clone()));
-        assert_eq!(read(&journal.pending), [Note::Gap(gap)], "gaps are noted all the same");
+        journal.note(&Note::Gap(gap(4, 5)));
+        assert_eq!(read(&journal.pending), [Note::Gap(gap(4, 5))], "gaps are noted all the same");
     }
 
     #[test]
@@ -449,14 +448,13 @@ mod tests {
         let mut journals = [(); 4].map(|()| Journal::new(budget.share(), u64::MAX));
         for journal in &mut journals {
             (0..1000).for_each(|id| journal.options(&queue(id)));
-            let gap = |at| Missing { stream: 3, first: at, count: 1, cause: "x".into(), at_index: at, ranges: 1 };
-            (0..1000).for_each(|at| assert!(journal.note(&Note::Gap(gap(2 * at)))));
-            assert!(journal.note(&Note::First(1, 1)), "positions hang on it");
+            (0..1000).for_each(|at| assert!(journal.note(&Note::Gap(gap(2 * at, 1)))));
+            assert!(journal.note(&Note::First { stream: 1, first: 1 }), "positions hang on it");
         }
         let waits: usize = journals.iter().map(Journal::pending_bytes).sum();
         assert!(waits < 20_500, "{waits}");
-        let function = Note::Function(0, StandIn { offset: 0, name: "f".repeat(100).into() });
-        assert!(!journals[3].note(&function), "it can be noted later");
+        let function = FunctionEntry { name: "f".repeat(100), ..FunctionEntry::default() };
+        assert!(!journals[3].note(&Note::Function(function)), "it can be noted later");
         for journal in &mut journals {
             // With the disk there again, all is told.
             let dir = std::env::temp_dir().join(format!("spoor-journal-{}", std::process::id()));
@@ -466,7 +464,7 @@ mod tests {
             let notes = read(&std::fs::read(dir.join(JOURNAL)).expect("it is there"));
             std::fs::remove_dir_all(&dir).expect("it is there");
             let gaps = notes.iter().filter_map(|note| match note {
-                Note::Gap(gap) => Some((gap.count, gap.ranges, gap.first)),
+                Note::Gap(gap) => Some((gap.count, gap.ranges.unwrap_or(1), gap.first)),
                 _ => None,
             });
             let gaps: Vec<_> = gaps.collect();

@@ -4,20 +4,21 @@ use std::{collections::HashMap, io, path::PathBuf, time::Instant};
 
 use codec::{
     StreamId,
+    atf::GapEntry,
     profile::{ProfileOption, Thread},
 };
 
 use super::{
+    directory::{another, part_name},
     files::replace,
     journal::{Journal, Note, ROOM_BYTES},
-    ledger::{Ledger, Missing, short_cause},
-    name::{another, part_name},
+    ledger::Ledger,
     room::MANIFEST,
     spans::PartSpans,
     thread::OpenThread,
     volume::Volume,
 };
-use crate::{Catalog, Cause, Session};
+use crate::{Catalog, Session, cut};
 
 /// A part that takes events.
 pub(super) struct Part {
@@ -35,7 +36,7 @@ pub(super) struct Part {
     pub(super) spans: PartSpans,
     /// Bytes on disk beside the journal, and how many of them are of threads and spans.
     pub(super) bytes: u64,
-    thread_bytes: u64,
+    pub(super) thread_bytes: u64,
     /// Events of streams that there was no room for.
     pub(super) unlisted: u64,
     /// How many functions of module 0 the journal knows.
@@ -45,26 +46,42 @@ pub(super) struct Part {
 /// How many directories of one name are tried.
 const MOST_ATTEMPTS: u32 = 10_000;
 
+/// A longer cause of a gap is cut.
+const MOST_CAUSE_BYTES: usize = 128;
+
 /// Gaps of one thread come to no more than this, so that no sum overflows.
 const MOST_MISSING: u64 = u64::MAX / 2;
 
 impl Part {
     /// A part of which nothing is on disk yet. Its journal starts with what is known of the threads.
     pub(super) fn new(volume: &mut Volume, number: u32, catalog: &Catalog) -> Self {
-        let mut journal = Journal::new(volume.shared.journals.share(), volume.limits.option_bytes);
+        let mut part = Self::with_journal(volume, number, None);
         for (stream, thread) in catalog.threads() {
             let (os_id, start, end, creator) = (thread.os_id, thread.start, thread.end, thread.creator);
-            journal.option(&ProfileOption::Thread(Thread { stream, os_id, start, end, creator, name: &thread.name }));
+            part.journal.option(&ProfileOption::Thread(Thread {
+                stream,
+                os_id,
+                start,
+                end,
+                creator,
+                name: &thread.name,
+            }));
         }
+        part
+    }
+
+    /// A part that has nothing; but it may have a directory, with a journal and a first manifest.
+    pub(super) fn with_journal(volume: &mut Volume, number: u32, dir: Option<PathBuf>) -> Self {
+        let opened = dir.is_some();
         Self {
             id: volume.part_id(),
             number,
-            dir: None,
+            dir,
             threads: HashMap::new(),
             gaps: Ledger::new(volume.shared.gaps.share()),
-            journal,
-            opened: false,
-            has_journal: false,
+            journal: Journal::new(volume.shared.journals.share(), volume.limits.option_bytes),
+            opened,
+            has_journal: opened,
             started: Instant::now(),
             spans: PartSpans::new(volume.shared.spans.share()),
             bytes: 0,
@@ -178,7 +195,7 @@ impl Part {
         self.bytes = self.bytes.saturating_sub(bytes);
         self.thread_bytes = self.thread_bytes.saturating_sub(bytes);
         volume.gave_back(bytes);
-        volume.counters.lose_spans(self.spans.lost.saturating_sub(before));
+        volume.counters.lost_spans.add(self.spans.lost.saturating_sub(before));
     }
 
     /// How many bytes of events wait.
@@ -187,16 +204,16 @@ impl Part {
     }
 
     /// Enters a gap of a thread that is there.
-    pub(super) fn gap(&mut self, stream: StreamId, first: u64, count: u64, cause: &Cause) {
-        let Some(thread) = self.threads.get_mut(&stream.0) else { return };
+    pub(super) fn gap(&mut self, StreamId(stream): StreamId, first: u64, count: u64, cause: &str) {
+        let Some(thread) = self.threads.get_mut(&stream) else { return };
         let count = count.min(MOST_MISSING.saturating_sub(thread.missing));
         if count == 0 {
             return;
         }
         thread.missing = thread.missing.saturating_add(count);
         thread.next = first.saturating_add(count);
-        let at_index = thread.writer.len().into();
-        let gap = Missing { stream: stream.0, first, count, cause: short_cause(cause), at_index, ranges: 1 };
+        let (at_index, cause) = (Some(thread.writer.len().into()), cut(cause, MOST_CAUSE_BYTES).into());
+        let gap = GapEntry { thread: stream, first, count, cause, at_index, ..GapEntry::default() };
         self.journal.note(&Note::Gap(gap.clone()));
         self.gaps.add(gap);
     }

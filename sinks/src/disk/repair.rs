@@ -1,28 +1,24 @@
 //! Finishing what a killed collector has left.
 
-mod rebuild;
-mod restore;
-
 use std::{
-    fs::OpenOptions,
-    io,
+    fs, io,
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
-use codec::{
-    Arch, ClockKind, Os,
-    atf::{Manifest, Origin},
-};
+use codec::atf::EndEntry;
 
 use super::{
-    directory::{read_if_there, sessions_in, threads_in},
-    files::{OsFiles, lock, replace},
+    SpansWhen,
+    directory::sessions_in,
+    files::OsFiles,
     journal::JOURNAL,
+    removed::removed_bytes,
+    reopen::{Found, Reopened, Unfinished},
     room::MANIFEST,
-    spans::PARTIAL,
+    volume::{Limits, Volume},
 };
-use rebuild::Rebuild;
-use restore::{Restored, restore, restore_empty};
+use crate::{Catalog, Ended, Session};
 
 /// What became of one session, or part of one.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -50,6 +46,8 @@ pub enum RepairOutcome {
         /// Events that were cut off although they were whole, because their details are gone. Only where that was
         /// asked for.
         cut: u64,
+        /// Bytes that were taken out of its files and put aside: torn ends, and details without events.
+        removed_bytes: u64,
     },
     /// Its directory was empty, and is gone: its collector was killed before it had written anything.
     Removed,
@@ -61,11 +59,12 @@ pub enum RepairOutcome {
 
 /// Repairs a session's directory, or all unfinished sessions in a directory.
 ///
-/// Each thread keeps every whole event of its index, and the details of those. The manifest is made of what the journal
-/// tells. A repair that is interrupted can be started again, and one that is done changes nothing.
+/// The part is opened again as if its collector went on with it, and finished. Each thread keeps every whole event of its
+/// index, and the details of those; what else is in the files is put aside in a folder. A repair that is interrupted can
+/// be started again, and one that is done changes nothing.
 ///
-/// `force` also cuts off events that are whole but whose details are gone, and all events behind them. Without it, such
-/// a session is left as it is.
+/// `force` also cuts off events that are whole but whose details are gone, and all events behind them, and passes over
+/// what cannot be read of the journal. Without it, such a session is left as it is.
 pub fn repair(dir: &Path, force: bool) -> io::Result<Vec<Repaired>> {
     let repaired = |dir: PathBuf| {
         let outcome = repair_session(&dir, force).unwrap_or_else(|error| RepairOutcome::Failed(error.to_string()));
@@ -75,84 +74,52 @@ pub fn repair(dir: &Path, force: bool) -> io::Result<Vec<Repaired>> {
 }
 
 fn repair_session(dir: &Path, force: bool) -> io::Result<RepairOutcome> {
-    let journal_path = dir.join(JOURNAL);
-    let journal_file = match OpenOptions::new().read(true).write(true).open(&journal_path) {
-        Ok(file) => file,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            return Ok(match read_if_there(&dir.join(MANIFEST))? {
-                Some(_) => RepairOutcome::Finished,
-                None => match std::fs::remove_dir(dir) {
-                    Ok(()) => RepairOutcome::Removed,
-                    Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => RepairOutcome::Failed(format!(
-                        "neither {MANIFEST} nor {JOURNAL} is there, but other things are"
-                    )),
-                    Err(error) => return Err(error),
-                },
-            });
+    let unfinished = match Unfinished::open(dir)? {
+        Found::Unfinished(unfinished) => unfinished,
+        Found::Finished => return Ok(RepairOutcome::Finished),
+        Found::Live => return Ok(RepairOutcome::Live),
+        Found::Nothing => {
+            return match fs::remove_dir(dir) {
+                Ok(()) => Ok(RepairOutcome::Removed),
+                Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => {
+                    let problem = format!("neither {MANIFEST} nor {JOURNAL} is there, but other things are");
+                    Ok(RepairOutcome::Failed(problem))
+                }
+                Err(error) => Err(error),
+            };
         }
-        Err(error) => return Err(error),
     };
-    match lock(&journal_file) {
-        Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(RepairOutcome::Live),
-        locked => locked?,
-    }
-    // Whoever held the lock until now may just have finished it.
-    let Some(journal) = read_if_there(&journal_path)? else { return Ok(RepairOutcome::Finished) };
-    let json = read_if_there(&dir.join(MANIFEST))?;
-    let base = match json.as_deref().map(Manifest::parse).transpose() {
-        Ok(base) => base.unwrap_or_default(),
-        Err(error) => return Ok(RepairOutcome::Failed(error.to_string())),
+    let manifest = &unfinished.manifest;
+    let spans = SpansWhen::ALL.into_iter().find(|when| manifest.spans.as_deref() == Some(when.name()));
+    // The collector had its limits when it wrote this.
+    let limits = Limits {
+        spans: spans.unwrap_or_default(),
+        most_threads: usize::MAX,
+        option_bytes: u64::MAX,
+        name_bytes: u64::MAX,
+        gap_bytes: u64::MAX,
+        journal_bytes: u64::MAX,
+        finishing_bytes: usize::MAX,
+        ..Limits::default()
     };
-    let mut outcome = RepairOutcome::Finished;
-    // A manifest with an end was written last of all: only the journal was still to go.
-    if base.end.is_none() {
-        let rebuild = Rebuild::new(base, &journal);
-        match repair_threads(dir, force, rebuild)? {
-            Ok((manifest, cut)) => {
-                let json = manifest.to_json().map_err(io::Error::other)?;
-                replace(&OsFiles, &dir.join(MANIFEST), &json)?;
-                let events = manifest.threads.iter().filter_map(|thread| thread.written);
-                let events = events.fold(0, u64::saturating_add);
-                let missing = manifest.missing().into_values().fold(0, u64::saturating_add);
-                outcome = RepairOutcome::Repaired { threads: manifest.threads.len() as u64, events, missing, cut };
-            }
-            Err(problem) => return Ok(RepairOutcome::Failed(problem)),
+    let parent = dir.parent().unwrap_or(Path::new("."));
+    let mut volume = Volume::new(parent.into(), limits, 1, Box::new(OsFiles), None);
+    let name = dir.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let session = Arc::new(Session::new(name, None, String::new(), 0, Catalog::from_manifest(manifest)));
+    let Reopened { mut open, cut, lost, limits } = unfinished.reopen(&mut volume, &session, force)?;
+    for (stream, count) in lost {
+        if let Some(next) = open.thread(&volume, stream, 0).map(|thread| thread.next) {
+            open.part.gap(stream, next, count, "collector:killed");
         }
     }
-    // Spans can be made again of the events; the beginning of a file of them is of no use.
-    match std::fs::remove_file(dir.join(PARTIAL)) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        _ => {}
+    let threads = open.part.threads.values();
+    let events = threads.clone().map(|thread| u64::from(thread.writer.len())).fold(0, u64::saturating_add);
+    let missing = threads.clone().map(|thread| thread.missing).fold(0, u64::saturating_add);
+    let threads = threads.len() as u64;
+    let end = EndEntry { how: "killed".into(), ..EndEntry::default() };
+    open.finish(&mut volume, &Ended { end, limits }, false);
+    match volume.failing {
+        Some(failing) => Err(failing.error()),
+        None => Ok(RepairOutcome::Repaired { threads, events, missing, cut, removed_bytes: removed_bytes(dir)? }),
     }
-    std::fs::remove_file(&journal_path)?;
-    Ok(outcome)
-}
-
-/// Repairs every thread. What is wrong with one of them is wrong with the session.
-fn repair_threads(dir: &Path, force: bool, mut rebuild: Rebuild) -> io::Result<Result<(Manifest, u64), String>> {
-    let mut cut = 0_u64;
-    for (stream, thread_dir) in threads_in(dir)? {
-        let restored = match restore(&thread_dir, origin(&rebuild, stream), force)? {
-            Ok(restored) => restored,
-            Err(problem) => return Ok(Err(format!("thread_{stream}: {problem}"))),
-        };
-        cut = cut.saturating_add(restored.cut);
-        rebuild.thread(stream, &restored);
-    }
-    // Threads of which only gaps were known yet.
-    for stream in rebuild.streams_without_files() {
-        let thread_dir = dir.join(format!("thread_{stream}"));
-        std::fs::create_dir(&thread_dir)?;
-        restore_empty(&thread_dir, origin(&rebuild, stream))?;
-        rebuild.thread(stream, &Restored::default());
-    }
-    Ok(Ok((rebuild.finish(), cut)))
-}
-
-/// What a new file of a thread is to say of where it comes from.
-fn origin(rebuild: &Rebuild, stream: u32) -> Origin {
-    let (arch, os) = rebuild.platform().unwrap_or((Arch::from(0), Os::from(0)));
-    #[allow(clippy::cast_possible_truncation)] // the format has room for the lower half
-    let thread = rebuild.os_id(stream).map_or(stream, |id| id as u32);
-    Origin { arch, os, clock: rebuild.clock().unwrap_or(ClockKind::from(0)), thread }
 }

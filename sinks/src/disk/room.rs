@@ -9,8 +9,9 @@ use std::{
 use codec::atf::Manifest;
 
 use super::{
+    directory::is_session_name,
     journal::JOURNAL,
-    name::is_session_name,
+    removed::REMOVED,
     spans::{PARTIAL, SPANS},
 };
 
@@ -19,24 +20,30 @@ use super::{
 pub(super) struct Room {
     dir: PathBuf,
     max_bytes: u64,
-    /// Finished parts, oldest first.
-    finished: VecDeque<Held>,
-    finished_bytes: u64,
-    /// Parts that a killed collector has left, or that another is writing: they count, but nobody removes them.
-    unfinished: Vec<Held>,
-    /// Parts that could not be removed to their end so far.
-    removing: Vec<Held>,
+    /// Finished parts in their order, the oldest first, and others among them.
+    parts: Vec<Held>,
     /// What was removed of sessions that go on, by the session's name.
     removed: HashMap<String, Removed>,
     /// What parts that are still open have, and their journals, as far as is known.
     open: (u64, u64),
 }
 
+/// A part that takes room.
 #[derive(Debug)]
 struct Held {
     path: PathBuf,
     session: Option<String>,
     bytes: u64,
+    state: State,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    Finished,
+    /// A killed collector has left it, or another is writing it: it counts, but nobody removes it.
+    Unfinished,
+    /// It could not be removed to its end so far.
+    Removing,
 }
 
 /// The parts of a session that are gone.
@@ -60,64 +67,61 @@ pub(super) const MANIFEST: &str = "manifest.json";
 impl Room {
     /// Looks at what there is. What a removal that was interrupted has left is removed now.
     pub(super) fn scan(dir: &Path, max_bytes: u64) -> io::Result<Self> {
-        let (mut found, mut unfinished, mut removing) = (Vec::new(), Vec::new(), Vec::new());
+        let mut parts = Vec::new();
         for entry in fs::read_dir(dir)? {
             let entry = entry?;
-            let Ok(name) = entry.file_name().into_string() else { continue };
+            let (path, Ok(name)) = (entry.path(), entry.file_name().into_string()) else { continue };
             // Not through a link: what it leads to is not ours.
             if !entry.file_type()?.is_dir() {
                 continue;
             }
-            let held = |path: PathBuf| Held { bytes: part_bytes(&path), path, session: None };
-            if name.strip_prefix(REMOVING).is_some_and(is_session_name) {
-                if remove_files(&entry.path()).is_err() {
-                    removing.push(held(entry.path()));
+            let state = if name.strip_prefix(REMOVING).is_some_and(is_session_name) {
+                match remove_files(&path) {
+                    Ok(()) => continue,
+                    Err(_) => State::Removing,
                 }
             } else if is_session_name(&name) {
-                match is_finished(&entry.path()) {
-                    true => {
-                        let modified = fs::metadata(entry.path().join(MANIFEST)).and_then(|data| data.modified())?;
-                        found.push((modified, held(entry.path())));
-                    }
-                    false => unfinished.push(held(entry.path())),
-                }
-            }
+                if is_finished(&path) { State::Finished } else { State::Unfinished }
+            } else {
+                continue;
+            };
+            let finished = fs::metadata(path.join(MANIFEST)).and_then(|data| data.modified()).ok();
+            parts.push((finished, Held { bytes: part_bytes(&path), path, session: None, state }));
         }
-        found.sort_by(|(a, x), (b, y)| (a, &x.path).cmp(&(b, &y.path)));
-        let finished: VecDeque<_> = found.into_iter().map(|(_, finished)| finished).collect();
-        let finished_bytes = sum(finished.iter());
+        parts.sort_by(|(a, x), (b, y)| (a, &x.path).cmp(&(b, &y.path)));
         // What has nothing of ours in it is somebody else's.
-        unfinished.retain(|part| part.bytes > 0);
-        removing.retain(|part| part.bytes > 0);
-        let removed = HashMap::new();
-        let open = (0, 0);
-        Ok(Self { dir: dir.into(), max_bytes, finished, finished_bytes, unfinished, removing, removed, open })
+        let parts = parts.into_iter().map(|(_, part)| part).filter(|part| part.bytes > 0).collect();
+        Ok(Self { dir: dir.into(), max_bytes, parts, removed: HashMap::new(), open: (0, 0) })
     }
 
     /// A part was finished. The session is told of what is removed of it as long as it goes on.
     pub(super) fn add(&mut self, path: &Path, session: Option<&str>) {
-        // Only what would be recognised later too may go.
-        if is_named_so(path) {
-            let bytes = part_bytes(path);
-            self.finished_bytes = self.finished_bytes.saturating_add(bytes);
-            self.finished.push_back(Held { path: path.into(), session: session.map(Into::into), bytes });
-        }
+        self.hold(path, session, State::Finished);
     }
 
     /// A part was left as it is.
     pub(super) fn add_unfinished(&mut self, path: &Path) {
-        if is_named_so(path) {
-            self.unfinished.push(Held { bytes: part_bytes(path), path: path.into(), session: None });
+        self.hold(path, None, State::Unfinished);
+    }
+
+    fn hold(&mut self, path: &Path, session: Option<&str>, state: State) {
+        // Only what would be recognised later too may go.
+        if path.file_name().and_then(|name| name.to_str()).is_some_and(is_session_name) {
+            let (bytes, session) = (part_bytes(path), session.map(Into::into));
+            self.parts.push(Held { path: path.into(), session, bytes, state });
         }
+    }
+
+    /// An unfinished part goes on: it is an open one again.
+    pub(super) fn reopen(&mut self, path: &Path) {
+        self.parts.retain(|part| part.path != path);
     }
 
     /// The files of a finished part have changed: its table of spans is being made. What cannot be removed for it is
     /// reported by the next flush.
     pub(super) fn measure(&mut self, path: &Path, removed: impl FnMut(u64)) {
-        if let Some(part) = self.finished.iter_mut().find(|part| part.path == path) {
-            let bytes = part_bytes(path);
-            self.finished_bytes = self.finished_bytes.saturating_sub(part.bytes).saturating_add(bytes);
-            part.bytes = bytes;
+        if let Some(part) = self.parts.iter_mut().find(|part| part.path == path) {
+            part.bytes = part_bytes(path);
         }
         let _ = self.enforce(self.open.0, self.open.1, removed);
     }
@@ -141,11 +145,15 @@ impl Room {
         let mut result = self.look_again(&mut removed);
         let mut at = 0;
         while self.held_bytes().saturating_add(open_bytes) > self.max_bytes {
-            let Some(oldest) = self.finished.get(at) else { break };
+            let Some(oldest) = self.parts.get(at) else { break };
+            if oldest.state != State::Finished {
+                at += 1;
+                continue;
+            }
             let name = oldest.path.file_name().and_then(|name| name.to_str()).unwrap_or_default().to_owned();
             // Somebody else may have removed it, or begun to use the name.
             if !fs::symlink_metadata(&oldest.path).is_ok_and(|data| data.is_dir()) || !is_finished(&oldest.path) {
-                self.take(at);
+                self.parts.remove(at);
                 continue;
             }
             let aside = self.dir.join(format!("{REMOVING}{name}"));
@@ -154,7 +162,7 @@ impl Room {
                 at += 1;
                 continue;
             }
-            let Some(oldest) = self.take(at) else { break };
+            let oldest = self.parts.remove(at);
             if let Some(session) = oldest.session {
                 self.removed.entry(session).or_default().add(name);
             }
@@ -162,7 +170,7 @@ impl Room {
                 Ok(()) => removed(oldest.bytes),
                 Err(error) => {
                     result = Err(error);
-                    self.removing.push(Held { path: aside, session: None, bytes: oldest.bytes });
+                    self.parts.push(Held { path: aside, session: None, bytes: oldest.bytes, state: State::Removing });
                 }
             }
         }
@@ -172,35 +180,32 @@ impl Room {
     /// Goes on with removals that failed, and looks whether somebody has finished or removed what was not finished.
     fn look_again(&mut self, removed: &mut impl FnMut(u64)) -> io::Result<()> {
         let mut result = Ok(());
-        self.removing.retain(|part| {
-            let outcome = remove_files(&part.path);
-            // What is left where nothing of ours is, is somebody else's.
-            let gone = part_bytes(&part.path) == 0;
-            if gone {
-                removed(part.bytes);
-            } else if let Err(error) = outcome {
-                result = Err(error);
-            }
-            !gone
-        });
-        for part in std::mem::take(&mut self.unfinished) {
-            if is_finished(&part.path) {
-                self.add(&part.path, None);
-            } else if part.path.exists() {
-                self.unfinished.push(part);
+        let (mut kept, mut finished) = (Vec::new(), Vec::new());
+        for part in std::mem::take(&mut self.parts) {
+            match part.state {
+                State::Finished => kept.push(part),
+                State::Removing => {
+                    let outcome = remove_files(&part.path);
+                    // What is left where nothing of ours is, is somebody else's.
+                    if part_bytes(&part.path) == 0 {
+                        removed(part.bytes);
+                        continue;
+                    }
+                    result = result.and(outcome);
+                    kept.push(part);
+                }
+                State::Unfinished if is_finished(&part.path) => finished.push(part.path),
+                State::Unfinished if part.path.exists() => kept.push(part),
+                State::Unfinished => {}
             }
         }
+        self.parts = kept;
+        finished.iter().for_each(|path| self.add(path, None));
         result
     }
 
     fn held_bytes(&self) -> u64 {
-        self.finished_bytes.saturating_add(sum(self.unfinished.iter().chain(&self.removing)))
-    }
-
-    fn take(&mut self, at: usize) -> Option<Held> {
-        let part = self.finished.remove(at)?;
-        self.finished_bytes = self.finished_bytes.saturating_sub(part.bytes);
-        Some(part)
+        self.parts.iter().map(|part| part.bytes).fold(0, u64::saturating_add)
     }
 
     /// The parts of a session that are gone.
@@ -211,7 +216,7 @@ impl Room {
     /// The session is over: nobody will ask for its parts again.
     pub(super) fn forget(&mut self, session: &str) {
         self.removed.remove(session);
-        for part in &mut self.finished {
+        for part in &mut self.parts {
             part.session.take_if(|name| name == session);
         }
     }
@@ -225,14 +230,6 @@ impl Removed {
             self.names.pop_front();
         }
     }
-}
-
-fn sum<'a>(parts: impl Iterator<Item = &'a Held>) -> u64 {
-    parts.map(|part| part.bytes).fold(0, u64::saturating_add)
-}
-
-fn is_named_so(path: &Path) -> bool {
-    path.file_name().and_then(|name| name.to_str()).is_some_and(is_session_name)
 }
 
 /// Whether a directory is a part that was finished: a journal or no end would say otherwise.
@@ -258,6 +255,9 @@ fn part_files(dir: &Path) -> Vec<(PathBuf, u64)> {
             add(entry.path().join("index.atf"));
             add(entry.path().join("detail.atf"));
         }
+    }
+    for entry in fs::read_dir(dir.join(REMOVED)).into_iter().flatten().flatten() {
+        add(entry.path());
     }
     add(dir.join(MANIFEST));
     add(dir.join(JOURNAL));

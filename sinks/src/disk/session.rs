@@ -13,18 +13,17 @@ use codec::{
 };
 
 use super::{
+    directory::inside,
     files::is_full,
     finishing::{Finishing, SealedThread},
     journal::Note,
-    name::inside,
     part::Part,
-    spans::Notices,
     standin::StandIns,
     starts::Starts,
     thread::{Appending, OpenThread, Stop},
     volume::Volume,
 };
-use crate::{Ended, Gap, RunEvents, Session, SinkError};
+use crate::{Ended, Gap, RunEvents, Session, SinkError, open_spans::OpenSpans};
 
 /// A session that goes on.
 pub(super) struct OpenSession {
@@ -36,7 +35,7 @@ pub(super) struct OpenSession {
     pub(super) zero: Option<Zero>,
     pub(super) stand_ins: StandIns,
     /// Spans that were told to be open.
-    pub(super) notices: Notices,
+    pub(super) open_spans: OpenSpans,
     stack: Box<[u8; MAX_STACK_BYTES]>,
     /// Where the streams of earlier parts have come to.
     pub(super) positions: HashMap<u32, u64>,
@@ -57,13 +56,18 @@ impl OpenSession {
     /// A session of which nothing is on disk yet.
     pub(super) fn new(session: &Arc<Session>, volume: &mut Volume) -> Self {
         let part = Part::new(volume, 1, &session.catalog());
+        Self::with_part(session, inside(&session.name), volume, part)
+    }
+
+    /// A session that goes on in this part.
+    pub(super) fn with_part(session: &Arc<Session>, base: String, volume: &Volume, part: Part) -> Self {
         Self {
             session: Arc::clone(session),
-            base: inside(&session.name),
+            base,
             part,
             zero: None,
             stand_ins: StandIns::new(volume.shared.names.share()),
-            notices: Notices::new(volume.shared.open_spans.share()),
+            open_spans: OpenSpans::within(volume.shared.open_spans.share()),
             stack: Box::new([0; MAX_STACK_BYTES]),
             positions: HashMap::new(),
         }
@@ -100,13 +104,13 @@ impl OpenSession {
             let catalog = session.catalog();
             for span in some {
                 let kept = match span.status {
-                    SpanStatus::Open if self.notices.keep(span) => true,
+                    SpanStatus::Open if self.open_spans.open(span) => true,
                     SpanStatus::Open => {
                         self.part.spans.refuse();
                         false
                     }
                     _ => {
-                        self.notices.forget(span.id);
+                        self.open_spans.close(span);
                         self.part.spans.push(&catalog, span)
                     }
                 };
@@ -121,7 +125,7 @@ impl OpenSession {
         if lost == 0 {
             return Ok(());
         }
-        volume.counters.lose_spans(lost);
+        volume.counters.lost_spans.add(lost);
         let what = format!("{}: {lost} spans were not kept", volume.dir.join(&self.base).display());
         Err(SinkError::Failed { what, source: self.part.spans.why() })
     }
@@ -142,8 +146,8 @@ impl OpenSession {
             let before = thread.writer.pending_bytes();
             if let Some(failing) = volume.stuck(before) {
                 let (cause, answer) = (failing.cause(), failing.answer("events were lost"));
-                self.part.gap(stream, at, left, &cause.into());
-                volume.counters.lost(left);
+                self.part.gap(stream, at, left, cause);
+                volume.counters.lost_events.add(left);
                 return Err(answer);
             }
             let mut appending = Appending {
@@ -197,7 +201,7 @@ impl OpenSession {
         if self.thread(volume, gap.stream, gap.first.0).is_none() {
             return Err(self.unlisted(volume, 0));
         }
-        self.part.gap(gap.stream, gap.first.0, gap.count, &gap.cause);
+        self.part.gap(gap.stream, gap.first.0, gap.count, gap.cause.as_str());
         Ok(())
     }
 
@@ -206,28 +210,28 @@ impl OpenSession {
         if let Some(next) = self.thread(volume, stream, first).map(|thread| thread.next)
             && next < first
         {
-            self.part.gap(stream, next, first - next, &"collector:unaccounted".into());
+            self.part.gap(stream, next, first - next, "collector:unaccounted");
         }
     }
 
     /// Events of a thread are lost here.
     fn lose(&mut self, volume: &Volume, stream: StreamId, count: u64, cause: &str) {
         let next = self.part.threads.get(&stream.0).map_or(0, |thread| thread.next);
-        self.part.gap(stream, next, count, &cause.into());
-        volume.counters.lost(count);
+        self.part.gap(stream, next, count, cause);
+        volume.counters.lost_events.add(count);
     }
 
     /// Events are lost of a stream that there is no room for.
     fn unlisted(&mut self, volume: &Volume, events: u64) -> SinkError {
         self.part.unlisted = self.part.unlisted.saturating_add(events);
-        volume.counters.lost(events);
+        volume.counters.lost_events.add(events);
         let most = volume.limits.most_threads;
         let what = format!("{}: it has more than {most} streams", self.session.name);
         SinkError::Failed { what, source: io::ErrorKind::QuotaExceeded.into() }
     }
 
     /// The thread of a stream; a new one starts at this position, or where an earlier part ended.
-    fn thread(&mut self, volume: &Volume, stream: StreamId, first: u64) -> Option<&mut OpenThread> {
+    pub(super) fn thread(&mut self, volume: &Volume, stream: StreamId, first: u64) -> Option<&mut OpenThread> {
         if !self.part.threads.contains_key(&stream.0) {
             let most = volume.limits.most_threads;
             let is_new = !self.positions.contains_key(&stream.0);
@@ -235,8 +239,8 @@ impl OpenSession {
                 return None;
             }
             let first = self.positions.get(&stream.0).copied().unwrap_or(first);
-            if first > 0 {
-                self.part.journal.note(&Note::First(stream.0, first));
+            if is_new && first > 0 {
+                self.part.journal.note(&Note::First { stream: stream.0, first });
             }
             let thread = OpenThread::new(self.origin(stream), first, Starts::new(volume.shared.depths.share()));
             self.part.threads.insert(stream.0, thread);
@@ -270,15 +274,15 @@ impl OpenSession {
     }
 
     fn note_zero(&mut self, zero: Zero) {
-        self.part.journal.note(&Note::Zero(zero.zero_ns, zero.clock.unwrap_or(ClockKind::from(0))));
+        self.part.journal.note(&Note::Zero { zero_ns: zero.zero_ns, clock: zero.clock.map_or(0, u8::from) });
     }
 
     /// Notes the functions of module 0 that this part's journal does not have. Those it has no room for come later.
     fn note_functions(&mut self) {
         let made = self.stand_ins.made();
         while let Some(function) = made.get(self.part.noted_functions) {
-            let note = Note::Function(self.part.noted_functions as u64, function.clone());
-            if !self.part.journal.note(&note) {
+            let entry = function.entry(self.part.noted_functions as u64);
+            if !self.part.journal.note(&Note::Function(entry)) {
                 return;
             }
             self.part.noted_functions += 1;
@@ -297,6 +301,10 @@ impl OpenSession {
         self.finish(volume, &Ended { end, ..Ended::default() }, false);
         let number = self.part.number.saturating_add(1);
         self.part = Part::new(volume, number, &self.session.catalog());
+        // From here on this part's journal can tell by itself where every stream goes on.
+        for (&stream, &first) in &self.positions {
+            self.part.journal.note(&Note::First { stream, first });
+        }
         if let Some(zero) = self.zero {
             self.note_zero(zero);
         }
@@ -315,7 +323,7 @@ impl OpenSession {
         }
         let before = self.part.spans.lost;
         let spans = self.part.spans.seal(&self.session);
-        volume.counters.lose_spans(self.part.spans.lost.saturating_sub(before));
+        volume.counters.lost_spans.add(self.part.spans.lost.saturating_sub(before));
         let manifest = self.manifest(volume, ended);
         let Some(dir) = self.part.dir.clone() else {
             let what = format!("cannot make {}", volume.dir.join(&self.base).display());
@@ -323,8 +331,8 @@ impl OpenSession {
             let lost = self.part.threads.values().map(|thread| u64::from(thread.writer.len()));
             let lost = lost.fold(0, u64::saturating_add);
             volume.pending = volume.pending.saturating_sub(self.part.pending_bytes());
-            volume.counters.lost(lost);
-            volume.counters.lose_spans(spans.map_or(0, |spans| spans.rows));
+            volume.counters.lost_events.add(lost);
+            volume.counters.lost_spans.add(spans.map_or(0, |spans| spans.rows));
             return;
         };
         let mut threads: Vec<_> = std::mem::take(&mut self.part.threads).into_iter().collect();
@@ -358,10 +366,10 @@ impl OpenSession {
     fn keep_open_spans(&mut self, volume: &Volume) {
         let catalog = self.session.catalog();
         let mut lost = 0_u64;
-        for span in self.notices.take() {
+        for span in self.open_spans.take() {
             lost += u64::from(!self.part.spans.push(&catalog, &span));
         }
-        volume.counters.lose_spans(lost);
+        volume.counters.lost_spans.add(lost);
     }
 
     /// Threads that were announced and never had an event are in the list of the last part, with an empty index.

@@ -3,19 +3,15 @@
 //! The file is of use only once all of it is there, so it has another name until then. Spans can be made again of the
 //! events, so they give way: whenever the disk is full, they go first.
 
-mod notices;
-
 use std::{
-    io::{self, Seek, SeekFrom, Write},
+    io::{self, Seek, SeekFrom},
     path::Path,
 };
 
 use codec::span::Span;
 
-pub(super) use notices::Notices;
-
 use super::files::Files;
-use crate::{Budget, Catalog, Session, parquet::SpanTable};
+use crate::{Budget, Catalog, Session, output::write_some, parquet::SpanTable};
 
 /// The file, once it is whole.
 pub(super) const SPANS: &str = "spans.parquet";
@@ -239,19 +235,8 @@ impl Tail {
         // It is not open in between: there may be many sessions, and they write seldom.
         let mut out = files.open(&dir.join(PARTIAL), true)?;
         out.seek(SeekFrom::Start(self.written))?;
-        let mut done = 0;
-        let result = loop {
-            match self.waiting.get(done..) {
-                None | Some([]) => break out.flush(),
-                Some(rest) => match out.write(rest) {
-                    Ok(0) => break Err(io::ErrorKind::WriteZero.into()),
-                    Ok(count) => done += count,
-                    Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                    Err(error) => break Err(error),
-                },
-            }
-        };
-        self.waiting.drain(..done.min(self.waiting.len()));
+        let (done, result) = write_some(&mut out, &self.waiting);
+        self.waiting.drain(..done);
         self.written = self.written.saturating_add(done as u64);
         result
     }

@@ -70,6 +70,30 @@ impl StandIns {
         FunctionId::new(ModuleId(0), index)
     }
 
+    /// A function that was made before, in the order in which they were. Of what is missing between, the name is lost.
+    pub(super) fn restore(&mut self, made: &FunctionEntry) {
+        let index = usize::try_from(made.id).unwrap_or(usize::MAX);
+        self.lose_names(index);
+        if index != self.made.len() || index > MOST {
+            return;
+        }
+        let name: Arc<str> = made.name.as_str().into();
+        let index = u32::try_from(index).unwrap_or(u32::MAX);
+        match made.offset {
+            0 if made.name == OTHER => self.other = Some(index),
+            0 => _ = self.by_name.insert(Arc::clone(&name), index),
+            address => _ = self.by_address.insert(address, index),
+        }
+        self.room.take(ENTRY_BYTES.saturating_add(name.len() as u64));
+        self.made.push(StandIn { offset: made.offset, name });
+    }
+
+    /// Events use this many functions: those that have no name here keep their places.
+    pub(super) fn lose_names(&mut self, count: usize) {
+        let lost = StandIn { offset: 0, name: OTHER.into() };
+        self.made.resize(self.made.len().max(count.min(MOST + 1)), lost);
+    }
+
     /// All of them; the place of each is its index in module 0.
     pub(super) fn made(&self) -> &[StandIn] {
         &self.made

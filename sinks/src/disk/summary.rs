@@ -61,28 +61,21 @@ pub(super) fn spans_limit(count: u64) -> LimitEntry {
     LimitEntry { reason: LIMIT.into(), count, ..LimitEntry::default() }
 }
 
-/// A thread with what the catalog knows of it.
-pub(super) fn describe(stream: u32, catalog: &Catalog, zero_ns: u64) -> ThreadEntry {
+fn entry(stream: u32, thread: &OpenThread, catalog: &Catalog, zero_ns: u64) -> ThreadEntry {
+    let written = thread.writer.len().into();
     let known = catalog.thread(StreamId(stream));
     let at = |time: codec::SessionNs| zero_ns.saturating_add(time.0);
     ThreadEntry {
         id: stream,
+        has_detail: thread.writer.has_detail(),
+        produced: Some(thread.missing.saturating_add(written)),
+        written: Some(written),
+        first: Some(thread.first).filter(|first| *first > 0),
         os_id: known.map(|thread| thread.os_id),
         name: known.map(|thread| thread.name.to_string()).filter(|name| !name.is_empty()),
         creator: known.and_then(|thread| thread.creator).map(|stream| stream.0),
         start_ns: known.map(|thread| at(thread.start)),
         end_ns: known.and_then(|thread| thread.end).map(at),
         ..ThreadEntry::default()
-    }
-}
-
-fn entry(stream: u32, thread: &OpenThread, catalog: &Catalog, zero_ns: u64) -> ThreadEntry {
-    let written = thread.writer.len().into();
-    ThreadEntry {
-        has_detail: thread.writer.has_detail(),
-        produced: Some(thread.missing.saturating_add(written)),
-        written: Some(written),
-        first: Some(thread.first).filter(|first| *first > 0),
-        ..describe(stream, catalog, zero_ns)
     }
 }

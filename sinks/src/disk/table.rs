@@ -225,7 +225,7 @@ mod tests {
         // It is as large as there is room for it alone.
         let rest = MOST - 50_000 - usize::try_from(manifest).expect("few");
         file.write_all(&vec![1; rest]).expect("room");
-        assert!(!first.dir.exists() && second.dir.exists() && sink.counters().removed_sessions() == 1);
+        assert!(!first.dir.exists() && second.dir.exists() && sink.counters().removed_sessions.get() == 1);
         // Now it is too large itself, and goes with its session.
         file.write_all(&[1]).expect("room");
         assert!(!second.dir.exists());

@@ -20,6 +20,7 @@ use crate::{Catalog, CatalogLimits, Run};
 
 mod bounds;
 mod given_up;
+mod reopened;
 mod spans;
 
 /// How many bytes the disk takes before it is full, how often it refused, and whether it can keep room for a file.
@@ -92,10 +93,6 @@ impl Files for Small {
     fn create_locked(&self, path: &Path) -> io::Result<Box<dyn Out>> {
         self.check()?;
         Ok(Box::new(SmallFile(OsFiles.create_locked(path)?, self.clone(), 0)))
-    }
-
-    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        OsFiles.rename(from, to)
     }
 
     /// Spans are what is removed for the room that it gives.
@@ -176,6 +173,10 @@ impl Scene {
         self.sink.events(&Arc::new(batch))
     }
 
+    fn manifest(&self, name: &str) -> Manifest {
+        Manifest::parse(&fs::read(self.dir.join(name).join(room::MANIFEST)).expect("it is there")).expect("one")
+    }
+
     /// Ends the session on a disk with room, and tells what its manifests say of the stream: written, missing.
     fn end(mut self) -> (u64, u64, Vec<String>) {
         self.set_room(FOREVER);
@@ -184,8 +185,7 @@ impl Scene {
         let (mut written, mut missing, mut causes) = (0, 0, Vec::new());
         for found in verify(&self.dir).expect("there is a session") {
             assert_eq!(found.problems, [""; 0], "{}", found.dir.display());
-            let manifest =
-                Manifest::parse(&fs::read(found.dir.join(room::MANIFEST)).expect("it is there")).expect("one");
+            let manifest = self.manifest(&found.dir.file_name().expect("a name").to_string_lossy());
             written += manifest.threads.iter().filter_map(|thread| thread.written).sum::<u64>();
             missing += manifest.missing().values().sum::<u64>();
             causes.extend(manifest.gaps.into_iter().map(|gap| gap.cause));
@@ -193,11 +193,16 @@ impl Scene {
         causes.sort();
         causes.dedup();
         assert_eq!(written + missing, self.next, "every event is accounted for");
-        assert_eq!(self.sink.counters().lost_events(), missing);
+        assert_eq!(self.sink.counters().lost_events.get(), missing);
         assert_eq!(self.sink.volume.pending, 0, "nothing waits any more");
         assert_eq!(self.sink.volume.handles.len(), 0);
-        fs::remove_dir_all(&self.dir).expect("it is there");
         (written, missing, causes)
+    }
+}
+
+impl Drop for Scene {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.dir);
     }
 }
 
@@ -258,7 +263,6 @@ fn a_session_that_ends_on_a_full_disk_is_finished_later() {
     assert!(!scene.dir.join(NAME).join(journal::JOURNAL).exists());
     let found = verify(&scene.dir).expect("it is there").remove(0);
     assert_eq!((found.events, found.problems), (501, vec![]));
-    fs::remove_dir_all(&scene.dir).expect("it is there");
 }
 
 #[test]
@@ -274,11 +278,9 @@ fn an_index_that_is_full_is_followed_by_another_part() {
 fn streams_that_there_is_no_room_for_are_counted() {
     let mut scene = Scene::new(FOREVER, Limits { most_threads: 0, ..Limits::default() });
     assert!(scene.events(4).is_err());
-    assert_eq!(scene.sink.counters().lost_events(), 5);
+    assert_eq!(scene.sink.counters().lost_events.get(), 5);
     scene.sink.end(&Arc::clone(&scene.session), &Ended::default()).expect("it ends");
-    let json = fs::read(scene.dir.join(NAME).join(room::MANIFEST)).expect("it is there");
-    assert_eq!(Manifest::parse(&json).expect("one").extra["unlisted_events"], 5);
-    fs::remove_dir_all(&scene.dir).expect("it is there");
+    assert_eq!(scene.manifest(NAME).extra["unlisted_events"], 5);
 }
 
 #[test]

@@ -10,7 +10,7 @@ use codec::{
 };
 
 use super::{
-    handles::{Counted, HandleKey, Handles},
+    files::{HandleKey, Handles},
     standin::StandIns,
     starts::Starts,
 };
@@ -22,12 +22,9 @@ pub(super) struct OpenThread {
     pub(super) writer: ThreadWriter,
     /// The id that all its events in this part have: what was known when it was started.
     thread: u32,
-    /// What a reader takes the thread to be busy with.
-    substream: SubstreamId,
+    /// What a reader takes the thread to be busy with, where that is known.
+    substream: Option<SubstreamId>,
     starts: Starts,
-    /// How far the files have come.
-    index_bytes: u64,
-    detail_bytes: u64,
     /// The position of its first event or gap in this part.
     pub(super) first: u64,
     /// The position that comes next.
@@ -75,15 +72,26 @@ impl OpenThread {
         Self {
             writer: ThreadWriter::new(origin),
             thread: origin.thread,
-            substream: SubstreamId(0),
+            substream: Some(SubstreamId(0)),
             starts,
-            index_bytes: 0,
-            detail_bytes: 0,
             first,
             next: first,
             missing: 0,
             times: None,
         }
+    }
+
+    /// A thread that goes on behind what is in its files. What a reader can tell from that is not looked up: the next
+    /// events say it again.
+    pub(super) fn resume(
+        writer: ThreadWriter,
+        thread: u32,
+        times: Option<(u64, u64)>,
+        first: u64,
+        starts: Starts,
+    ) -> Self {
+        let next = first.saturating_add(writer.len().into());
+        Self { writer, thread, substream: None, starts, first, next, missing: 0, times }
     }
 
     /// Appends up to `most` events, `held` before the others. Tells how many, and why it stopped.
@@ -145,7 +153,7 @@ impl OpenThread {
         let mut taken = 0_u32;
         let mut times = None;
         let (zero_ns, thread) = (to.zero_ns, self.thread);
-        let is_known = stamp.substream == self.substream;
+        let is_known = Some(stamp.substream) == self.substream;
         let stop = 'stop: {
             for event in run {
                 taken += 1;
@@ -207,7 +215,7 @@ impl OpenThread {
             self.append_details(event, &index, context, to)?
         };
         // Only now: what was not appended, no reader knows of.
-        self.substream = stamp.substream;
+        self.substream = Some(stamp.substream);
         if event.kind == EventKind::Call {
             self.starts.note(event.depth, stamp.start.0);
         }
@@ -223,7 +231,7 @@ impl OpenThread {
             EventKind::Call => Some(stamp.end.0),
             EventKind::Return | EventKind::Exception => self.starts.get(event.depth),
         };
-        stamp.substream != self.substream || start != Some(stamp.start.0)
+        Some(stamp.substream) != self.substream || start != Some(stamp.start.0)
     }
 
     #[inline(never)]
@@ -297,42 +305,31 @@ impl OpenThread {
 
     /// Writes what waits. Tells how many bytes that were, and what went wrong.
     pub(super) fn flush(&mut self, handles: &mut Handles, key: HandleKey, dir: &Path) -> (u64, io::Result<()>) {
-        if self.writer.pending_bytes() == 0 {
+        let waited = self.writer.pending_bytes();
+        if waited == 0 {
             return (0, Ok(()));
         }
-        let before = self.index_bytes.saturating_add(self.detail_bytes);
-        let detail_bytes = self.writer.has_detail().then_some(self.detail_bytes);
-        let result = handles.get(key, dir, self.index_bytes, detail_bytes).and_then(|handle| {
-            let mut index = Counted { out: &mut *handle.index, bytes: &mut self.index_bytes };
-            match &mut handle.detail {
-                Some(detail) => {
-                    let mut detail = Counted { out: &mut **detail, bytes: &mut self.detail_bytes };
-                    self.writer.flush_to(&mut index, &mut detail)
-                }
-                None => self.writer.flush_to(&mut index, &mut io::sink()),
-            }
+        let (index_bytes, detail_bytes) = self.writer.written_bytes();
+        let result = handles.get(key, dir, index_bytes, detail_bytes).and_then(|handle| match &mut handle.detail {
+            Some(detail) => self.writer.flush_to(&mut handle.index, detail),
+            None => self.writer.flush_to(&mut handle.index, &mut io::sink()),
         });
         if result.is_err() {
             // Where the files stand is known; where their handles stand may not be.
             handles.close(key);
         }
-        (self.index_bytes.saturating_add(self.detail_bytes).saturating_sub(before), result)
+        (waited.saturating_sub(self.writer.pending_bytes()) as u64, result)
     }
 
     /// Whether nothing was written of it, so that its header can still change.
     pub(super) fn is_new(&self) -> bool {
-        self.writer.is_empty() && self.index_bytes == 0
+        self.writer.is_empty() && self.writer.written_bytes().0 == 0
     }
 
     /// Says anew where it comes from: more may be known than when it was first heard of.
     pub(super) fn set_origin(&mut self, origin: Origin) {
         self.writer = ThreadWriter::new(origin);
         self.thread = origin.thread;
-    }
-
-    /// How many bytes its files have.
-    pub(super) fn file_bytes(&self) -> (u64, u64) {
-        (self.index_bytes, self.detail_bytes)
     }
 }
 

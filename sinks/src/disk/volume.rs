@@ -3,25 +3,20 @@
 use std::{
     io,
     path::{Path, PathBuf},
-    sync::{
-        Arc, Mutex, PoisonError,
-        atomic::{AtomicU64, Ordering},
-        mpsc::Sender,
-    },
+    sync::{Arc, Mutex, PoisonError, mpsc::Sender},
     time::Duration,
 };
 
 use super::{
     DiskCounters,
-    files::{Files, is_full},
+    counters::Count,
+    files::{Files, Handles, is_full},
     finishing::Finishing,
-    handles::Handles,
     journal::Journal,
     room::Room,
-    shared::Shared,
     table::{PendingTable, SpansWhen},
 };
-use crate::SinkError;
+use crate::{Budget, SinkError};
 
 /// The directory, what is open in it, and how it stands.
 pub(super) struct Volume {
@@ -29,8 +24,7 @@ pub(super) struct Volume {
     pub(super) limits: Limits,
     pub(super) handles: Handles,
     pub(super) counters: Arc<DiskCounters>,
-    /// Memory that all sessions share.
-    pub(super) shared: Shared,
+    pub(super) shared: Arc<Shared>,
     /// Parts that could not be finished so far.
     pub(super) finishing: Vec<Finishing>,
     /// How much the directory may take, where that is limited. All recorders share it.
@@ -52,18 +46,39 @@ pub(super) struct Volume {
 /// Bytes on disk of parts that are not finished, and those of their journals, which go. All recorders share them.
 #[derive(Debug, Default)]
 struct Usage {
-    open: AtomicU64,
-    journals: AtomicU64,
+    open: Count,
+    journals: Count,
 }
 
-// ORDERING: each number is read by itself; none says anything about other memory.
-fn add(counter: &AtomicU64, bytes: u64) {
-    counter.fetch_add(bytes, Ordering::Relaxed);
+/// Memory that all sessions share: a budget for each thing that grows with what comes from outside. Sessions and threads
+/// take shares of them.
+#[derive(Debug)]
+pub(super) struct Shared {
+    /// When the calls of threads were.
+    pub(super) depths: Budget,
+    /// Functions of module 0.
+    pub(super) names: Budget,
+    /// Gaps.
+    pub(super) gaps: Budget,
+    /// What waits in journals.
+    pub(super) journals: Budget,
+    /// Spans on their way to a file, and those that are open.
+    pub(super) spans: Budget,
+    pub(super) open_spans: Budget,
 }
 
-fn subtract(counter: &AtomicU64, bytes: u64) {
-    // ORDERING: as above.
-    _ = counter.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |sum| Some(sum.saturating_sub(bytes)));
+impl Shared {
+    fn new(limits: &Limits) -> Self {
+        let budget = |limit| Budget::new(limit, Arc::default());
+        Self {
+            depths: budget(limits.depth_bytes),
+            names: budget(limits.name_bytes),
+            gaps: budget(limits.gap_bytes),
+            journals: budget(limits.journal_bytes),
+            spans: budget(limits.span_bytes),
+            open_spans: budget(limits.open_span_bytes),
+        }
+    }
 }
 
 /// What is how large.
@@ -144,6 +159,11 @@ impl Failing {
         Self { kind: error.kind(), text: format!("{what}: {error}"), progress }
     }
 
+    /// The error itself.
+    pub(super) fn error(&self) -> io::Error {
+        io::Error::new(self.kind, self.text.clone())
+    }
+
     /// The cause of gaps that come of it.
     pub(super) fn cause(&self) -> &'static str {
         cause_of(self.kind)
@@ -151,7 +171,7 @@ impl Failing {
 
     /// The answer to a call that failed over it.
     pub(super) fn answer(&self, what: &str) -> SinkError {
-        SinkError::Failed { what: what.into(), source: io::Error::new(self.kind, self.text.clone()) }
+        SinkError::Failed { what: what.into(), source: self.error() }
     }
 }
 
@@ -162,7 +182,7 @@ impl Volume {
             limits,
             handles: Handles::new(files, handles),
             counters: Arc::default(),
-            shared: Shared::new(&limits),
+            shared: Arc::new(Shared::new(&limits)),
             finishing: Vec::new(),
             room: room.map(|room| Arc::new(Mutex::new(room))),
             pending_tables: None,
@@ -179,7 +199,7 @@ impl Volume {
     pub(super) fn sibling(&self, handles: usize, files: Box<dyn Files>) -> Self {
         Self {
             counters: Arc::clone(&self.counters),
-            shared: self.shared.share(),
+            shared: Arc::clone(&self.shared),
             room: self.room.clone(),
             usage: Arc::clone(&self.usage),
             ..Self::new(self.dir.clone(), self.limits, handles, files, None)
@@ -237,14 +257,21 @@ impl Volume {
     }
 
     pub(super) fn wrote(&mut self, bytes: u64) {
-        add(&self.usage.open, bytes);
+        self.usage.open.add(bytes);
         self.count(bytes);
+    }
+
+    /// An unfinished part, which has this many bytes, is an open one again.
+    pub(super) fn reopened(&mut self, dir: &Path, bytes: u64, journal_bytes: u64) {
+        self.usage.open.add(bytes);
+        self.usage.journals.add(journal_bytes);
+        self.with_room(|room| room.reopen(dir));
     }
 
     /// Counts bytes that were written.
     pub(super) fn count(&mut self, bytes: u64) {
         self.progress = self.progress.saturating_add(bytes);
-        self.counters.wrote(bytes);
+        self.counters.bytes_written.add(bytes);
     }
 
     /// Writes what waits in a journal, as long as room for this many bytes stays behind it.
@@ -256,14 +283,14 @@ impl Volume {
         let before = journal.bytes();
         let result = write(journal);
         let written = journal.bytes().saturating_sub(before);
-        add(&self.usage.journals, written);
-        self.counters.wrote(written);
+        self.usage.journals.add(written);
+        self.counters.bytes_written.add(written);
         result
     }
 
     /// Bytes of a file of a part that goes on are gone.
     pub(super) fn gave_back(&mut self, bytes: u64) {
-        subtract(&self.usage.open, bytes);
+        self.usage.open.subtract(bytes);
     }
 
     /// Finishes a part now, or keeps it until the disk lets it.
@@ -303,7 +330,7 @@ impl Volume {
         part.close_files(&mut self.handles);
         part.give_up_spans(self);
         let (ends, lost) = part.ends();
-        self.counters.lost(lost);
+        self.counters.lost_events.add(lost);
         self.write_journal(&mut part.journal, |journal| journal.give_up(&ends, cause));
         self.pending = self.pending.saturating_sub(part.pending_bytes());
         self.closed(part);
@@ -312,14 +339,12 @@ impl Volume {
 
     /// The bytes of a part are no longer those of an open one.
     pub(super) fn closed(&mut self, part: &Finishing) {
-        subtract(&self.usage.open, part.bytes);
-        subtract(&self.usage.journals, part.journal.bytes());
+        self.usage.open.subtract(part.bytes);
+        self.usage.journals.subtract(part.journal.bytes());
     }
 
     fn make_room(&mut self) {
-        // ORDERING: as above.
-        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        let (open_bytes, journal_bytes) = (read(&self.usage.open), read(&self.usage.journals));
+        let (open_bytes, journal_bytes) = (self.usage.open.get(), self.usage.journals.get());
         let enforced =
             self.with_room(|room| room.enforce(open_bytes, journal_bytes, |bytes| self.counters.removed(bytes)));
         let Some(result) = enforced else { return };

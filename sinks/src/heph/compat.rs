@@ -136,10 +136,6 @@ impl Sink for HephCompatSink {
     fn flush(&mut self) -> Result<(), SinkError> {
         self.outputs.values_mut().map(Output::flush).fold(Ok(()), Result::and)
     }
-
-    fn close(&mut self) -> Result<(), SinkError> {
-        self.flush()
-    }
 }
 
 /// Writes an event without its arrays. `packet` is there to be reused.

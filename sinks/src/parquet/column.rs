@@ -25,7 +25,7 @@ use parquet::{
 
 use super::{
     columns::{Shape, SpanColumn},
-    encode::{differences, runs},
+    encode::{differences, one_run, runs},
     texts::Texts,
 };
 
@@ -69,12 +69,21 @@ impl Column {
 
     /// Says which rows have values, and returns how many entries there are: rows, or elements of lists and empty ones.
     fn put_levels(&self, rows: usize, to: &mut Vec<u8>) -> Result<usize> {
-        let is_list = self.spec.shape == Shape::Ints;
+        let is_list = matches!(self.spec.shape, Shape::Ints);
         if self.spec.required {
             return Ok(rows);
         }
         // A list is nothing, or empty, or has elements.
         let there = if is_list { 2 } else { 1 };
+        // Most columns of most groups have all or nothing.
+        if self.rows.is_empty() || (self.rows.len() == rows && !is_list) {
+            let level = if self.rows.is_empty() { 0 } else { there };
+            if is_list {
+                put_levels(to, 1, |to, width| one_run(to, 0, rows, width))?;
+            }
+            put_levels(to, there, |to, width| one_run(to, level, rows, width))?;
+            return Ok(rows);
+        }
         let (mut levels, mut repeats) = (Vec::with_capacity(rows), Vec::new());
         let mut next = 0;
         for row in &self.rows {
@@ -92,9 +101,9 @@ impl Column {
         levels.extend(std::iter::repeat_n(0, behind));
         if is_list {
             repeats.resize(levels.len(), 0);
-            put_runs(to, &repeats, 1)?;
+            put_levels(to, 1, |to, width| runs(to, &repeats, width))?;
         }
-        put_runs(to, &levels, there)?;
+        put_levels(to, there, |to, width| runs(to, &levels, width))?;
         Ok(levels.len())
     }
 
@@ -145,7 +154,7 @@ impl Column {
             .set_total_uncompressed_size(uncompressed)
             .set_dictionary_page_offset(dictionary)
             .set_data_page_offset(data_at);
-        if self.spec.shape == Shape::Time {
+        if matches!(self.spec.shape, Shape::Time) {
             let ends = (self.values.iter().min().copied(), self.values.iter().max().copied());
             let (least, most) = (ends.0.map(u64::cast_signed), ends.1.map(u64::cast_signed));
             let nothing = Some(entries.saturating_sub(self.values.len()) as u64);
@@ -176,7 +185,7 @@ impl Column {
                     bytes.extend((*value as u32).to_le_bytes());
                     continue;
                 }
-                Shape::Word(words) => words.name(*value).into(),
+                Shape::Word(name) => name(*value as usize).unwrap_or_default().into(),
                 Shape::Flags => codec::span::SpanFlags(*value as u32).to_string().into(),
                 Shape::Text => texts.text(*value).into(),
             };
@@ -230,9 +239,9 @@ impl Pages {
 }
 
 /// Levels from 0 to `most`, with their length before them.
-fn put_runs(to: &mut Vec<u8>, levels: &[u32], most: u32) -> Result<()> {
+fn put_levels(to: &mut Vec<u8>, most: u32, put: impl FnOnce(&mut Vec<u8>, u32)) -> Result<()> {
     let mut bytes = Vec::new();
-    runs(&mut bytes, levels, u32::BITS - most.leading_zeros());
+    put(&mut bytes, u32::BITS - most.leading_zeros());
     to.extend(length(bytes.len())?);
     to.extend(bytes);
     Ok(())

@@ -13,7 +13,7 @@ use codec::span::{Ending, Reason, SpanKind, SpanRuntime, SpanStatus};
 use Shape::{Flags, Id, Int, Ints, Long, Text, Time, Word};
 
 /// A column of a table of spans.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy)]
 pub struct SpanColumn {
     /// Its name.
     pub name: &'static str,
@@ -37,7 +37,7 @@ impl SpanColumn {
 }
 
 /// What is in a column.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy)]
 pub(super) enum Shape {
     /// Ids of spans, as texts.
     Id,
@@ -49,36 +49,12 @@ pub(super) enum Shape {
     Int,
     /// Names.
     Text,
-    /// One of a few words.
-    Word(Words),
+    /// One of a few words, each known by its place among all of them.
+    Word(fn(usize) -> Option<&'static str>),
     /// The names of flags, with commas between them.
     Flags,
     /// A list of threads.
     Ints,
-}
-
-/// What the words of a column are, each known by its place among all of them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Words {
-    Kind,
-    Runtime,
-    Status,
-    Reason,
-    Ending,
-}
-
-impl Words {
-    pub(super) fn name(self, place: u64) -> &'static str {
-        let place = usize::try_from(place).unwrap_or(usize::MAX);
-        let name = match self {
-            Self::Kind => SpanKind::ALL.get(place).map(|kind| kind.name()),
-            Self::Runtime => SpanRuntime::ALL.get(place).map(|runtime| runtime.name()),
-            Self::Status => SpanStatus::ALL.get(place).map(|status| status.name()),
-            Self::Reason => Reason::ALL.get(place).map(|reason| reason.name()),
-            Self::Ending => Ending::ALL.get(place).map(|ending| ending.name()),
-        };
-        name.unwrap_or_default()
-    }
 }
 
 const fn every(name: &'static str, shape: Shape) -> SpanColumn {
@@ -92,10 +68,10 @@ const fn some(name: &'static str, shape: Shape) -> SpanColumn {
 /// The columns, in the order of the file. Those from `threads` on are empty where a span has nothing of the kind.
 pub const SPAN_COLUMNS: &[SpanColumn] = &[
     every("id", Id),
-    every("type", Word(Words::Kind)),
-    every("runtime", Word(Words::Runtime)),
-    every("status", Word(Words::Status)),
-    some("reason", Word(Words::Reason)),
+    every("type", Word(|place| SpanKind::ALL.get(place).map(|kind| kind.name()))),
+    every("runtime", Word(|place| SpanRuntime::ALL.get(place).map(|runtime| runtime.name()))),
+    every("status", Word(|place| SpanStatus::ALL.get(place).map(|status| status.name()))),
+    some("reason", Word(|place| Reason::ALL.get(place).map(|reason| reason.name()))),
     every("function", Text),
     some("symbol", Text),
     some("module", Text),
@@ -122,7 +98,7 @@ pub const SPAN_COLUMNS: &[SpanColumn] = &[
     some("group", Long),
     some("joiner", Int),
     some("join_latency_ns", Time),
-    some("ending", Word(Words::Ending)),
+    some("ending", Word(|place| Ending::ALL.get(place).map(|ending| ending.name()))),
     some("argument", Long),
     some("result", Long),
     some("level", Int),

@@ -46,8 +46,7 @@ pub(super) fn runs(to: &mut Vec<u8>, numbers: &[u32], width: u32) {
         // What follows a run starts a group of its own.
         let run = if same == rest.len() { same } else { same / GROUP * GROUP };
         if run >= GROUP {
-            put_varint(to, (run as u64) << 1);
-            to.extend(first.to_le_bytes().iter().take(width.div_ceil(8) as usize));
+            one_run(to, *first, run, width);
             rest = rest.get(run..).unwrap_or_default();
             continue;
         }
@@ -59,6 +58,12 @@ pub(super) fn runs(to: &mut Vec<u8>, numbers: &[u32], width: u32) {
         pack(to, packed.iter().map(|number| u64::from(*number)), width, groups * GROUP);
         rest = behind;
     }
+}
+
+/// One number as often as it comes, as [`runs`] encodes it.
+pub(super) fn one_run(to: &mut Vec<u8>, number: u32, count: usize, width: u32) {
+    put_varint(to, (count as u64) << 1);
+    to.extend(number.to_le_bytes().iter().take(width.div_ceil(8) as usize));
 }
 
 /// So many differences have their least one in common.

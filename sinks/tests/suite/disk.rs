@@ -104,11 +104,14 @@ fn the_oldest_finished_sessions_go_and_nothing_else() {
     assert!(dir.join("20200101-000000-9/notes").exists() && dir.join("mine").exists());
     assert!(elsewhere.join("20200101-000000-8/manifest.json").exists());
     let counters = sink.counters();
-    assert!(counters.removed_sessions() >= 9 && counters.removed_bytes() > 200_000);
+    assert!(counters.removed_sessions.get() >= 9 && counters.removed_bytes.get() > 200_000);
     sink.end(&session, &Ended::default()).expect("it ends");
     let last = counters.place(NAME).expect("it was written");
     let removed = read_manifest(&last).extra["removed_parts"].as_array().expect("a list").clone();
-    assert!(removed.contains(&NAME.into()) && removed.len() as u64 == counters.removed_sessions() - 1, "{removed:?}");
+    assert!(
+        removed.contains(&NAME.into()) && removed.len() as u64 == counters.removed_sessions.get() - 1,
+        "{removed:?}"
+    );
 }
 
 fn size(dir: &Path) -> u64 {

@@ -52,7 +52,7 @@ fn what_was_flushed_is_there_after_a_repair() {
     killed(&dir);
     assert!(!problems(&dir).is_empty());
     let outcome = only(disk::repair(&dir, false).expect("it is there"));
-    assert_eq!(outcome, RepairOutcome::Repaired { threads: 1, events: 90, missing: 10, cut: 0 });
+    assert_eq!(outcome, RepairOutcome::Repaired { threads: 1, events: 90, missing: 10, cut: 0, removed_bytes: 0 });
     assert_eq!(problems(&dir), [""; 0]);
     let manifest = read_manifest(&dir.join(NAME));
     assert_eq!(manifest.end.expect("it ended").how, "killed");

@@ -4,16 +4,15 @@ use crc32fast::Hasher;
 
 use super::{
     CALL, CONTEXT, Context, ContextRecord, DetailBody, DetailEvent, DetailFoot, DetailHead, DetailRecord, DetailTotals,
-    FOOTER_MAGIC, FunctionDetail, FunctionRecord, HEADER_MAGIC, KEYS, Keys, KeysRecord, MAX_STACK_BYTES, RETURN,
-    max_length,
+    DetailWriter, FOOTER_MAGIC, FunctionDetail, FunctionRecord, HEADER_MAGIC, KEYS, Keys, KeysRecord, MAX_STACK_BYTES,
+    RETURN, max_length,
 };
 use crate::{
     ClockKind, ClockNs, FunctionId, SubstreamId,
     atf::{
-        Corrupt, Corruption, EDGE_BYTES, Integrity, OpenError, Origin, Repair,
+        Corrupt, Corruption, EDGE_BYTES, Integrity, OpenError, Origin,
         integrity::{Completion, Ending, agree, agree_checksum, completion, cut_checksum, find_footer, short_file},
         origin::check_start,
-        writer::Totals,
     },
     heph::{Attributes, wire::Reader},
     profile::Registers,
@@ -172,19 +171,15 @@ impl<'a> DetailReader<'a> {
         Ok(Integrity::Intact)
     }
 
-    /// What finishes the file after its first `keep` events, or after all of them where it has no more.
+    /// Goes on behind the first `keep` events, or behind all of them where it has no more; as [`IndexReader::resume`].
     ///
-    /// Only a file that lacks its end can be repaired: a new checksum over damaged events would hide the damage.
-    pub fn repair(&self, keep: u64) -> Result<Repair, Corrupt> {
+    /// [`IndexReader::resume`]: crate::atf::IndexReader::resume
+    pub fn resume(&self, keep: u64) -> Result<DetailWriter, Corrupt> {
         if !self.ending.is_cut() {
             self.check_all()?;
         }
         let (totals, checksum) = self.survey(keep)?;
-        Ok(Repair {
-            length: (EDGE_BYTES as u64).saturating_add(totals.bytes),
-            footer: totals.footer(checksum),
-            header: DetailTotals::header(&self.origin(), Some(&totals)),
-        })
+        Ok(DetailWriter::resume(self.origin(), totals, checksum))
     }
 
     /// What the header says of where the events come from. It does not tell the clock.

@@ -4,9 +4,10 @@ use crc32fast::Hasher;
 
 use super::{
     EVENT_BYTES, FOOTER_MAGIC, HAS_DETAIL, HEADER_MAGIC, IndexEvent, IndexFoot, IndexHead, IndexRecord, IndexTotals,
+    IndexWriter,
 };
 use crate::atf::{
-    Corrupt, Corruption, EDGE_BYTES, Integrity, OpenError, Origin, Repair,
+    Corrupt, Corruption, EDGE_BYTES, Integrity, OpenError, Origin,
     integrity::{Completion, Ending, agree, agree_checksum, completion, cut_checksum, find_footer, short_file},
     origin::check_start,
     writer::{MAX_EVENTS, Totals},
@@ -158,19 +159,24 @@ impl<'a> IndexReader<'a> {
         Ok(Integrity::Intact)
     }
 
-    /// What finishes the file after its last readable event.
+    /// The same file, if it had no more than its first `events`, and no end.
+    pub fn cut(self, events: u32) -> Self {
+        let kept = usize::try_from(events).ok().and_then(|kept| self.events.get(..kept));
+        Self { events: kept.unwrap_or(self.events), ending: Ending::Unfinished, cut_checksum: None, ..self }
+    }
+
+    /// Goes on behind the last readable event, once the file has been cut to [`written_bytes`] and starts with [`start`].
     ///
-    /// Only a file that lacks its end can be repaired: a new checksum over damaged events would hide the damage.
-    pub fn repair(&self) -> Result<Repair, Corrupt> {
+    /// Not where it is damaged: a new checksum over damaged events would hide the damage.
+    ///
+    /// [`written_bytes`]: IndexWriter::written_bytes
+    /// [`start`]: IndexWriter::start
+    pub fn resume(&self) -> Result<IndexWriter, Corrupt> {
         if !self.ending.is_cut() {
             self.check_all()?;
         }
         let (totals, checksum) = self.totals()?;
-        Ok(Repair {
-            length: (EDGE_BYTES as u64).saturating_add(totals.events_bytes()),
-            footer: totals.footer(checksum),
-            header: IndexTotals::header(&self.origin, Some(&totals)),
-        })
+        Ok(IndexWriter::resume(self.origin, totals, checksum))
     }
 
     /// What the events come to, and their checksum, in one pass. Where a footer that was cut says another, they are
