@@ -1,4 +1,4 @@
-//! Text of a bounded length.
+//! Text of a bounded length, text for terminals, and patterns.
 
 use std::borrow::Cow;
 
@@ -18,6 +18,57 @@ pub fn shorten(text: &str, most: usize) -> Cow<'_, str> {
     }
 }
 
+/// A text from outside as a terminal may get it: what would move its cursor or turn its lines around is escaped.
+pub fn printable(text: &str) -> String {
+    let turns =
+        |c| matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    let mut clean = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c.is_control() || turns(c) {
+            true => clean.extend(c.escape_default()),
+            false => clean.push(c),
+        }
+    }
+    clean
+}
+
+/// A pattern for whole names, in which `*` stands for any characters and `?` for one.
+#[derive(Debug, Clone)]
+pub struct Glob(Vec<char>);
+
+impl Glob {
+    /// A pattern.
+    pub fn new(pattern: &str) -> Self {
+        Self(pattern.chars().collect())
+    }
+
+    /// Whether a name is of this form.
+    pub fn matches(&self, name: &str) -> bool {
+        let name: Vec<char> = name.chars().collect();
+        let (mut at, mut here) = (0_usize, 0_usize);
+        // Where the last star is, and where what it stands for ends.
+        let mut star: Option<(usize, usize)> = None;
+        while let Some(c) = name.get(here) {
+            match (self.0.get(at), star) {
+                (Some('*'), _) => {
+                    star = Some((at, here));
+                    at = at.saturating_add(1);
+                }
+                (Some(expected), _) if *expected == '?' || expected == c => {
+                    (at, here) = (at.saturating_add(1), here.saturating_add(1));
+                }
+                (_, Some((back, end))) => {
+                    let end = end.saturating_add(1);
+                    star = Some((back, end));
+                    (at, here) = (back.saturating_add(1), end);
+                }
+                (_, None) => return false,
+            }
+        }
+        self.0.iter().skip(at).all(|rest| *rest == '*')
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -28,5 +79,34 @@ mod tests {
         assert_eq!(shorten("äääää", 10), "äääää");
         assert_eq!(shorten("äääää", 9), "äää…");
         assert_eq!(shorten("äääää", 8), "ää…");
+    }
+
+    #[test]
+    fn no_control_character_reaches_a_terminal() {
+        assert_eq!(printable("grün – ok"), "grün – ok");
+        assert_eq!(printable("a\u{1b}[2J\u{9b}\n\u{7f}"), "a\\u{1b}[2J\\u{9b}\\n\\u{7f}");
+        assert_eq!(printable("\u{202e}x\u{200f}"), "\\u{202e}x\\u{200f}");
+    }
+
+    #[test]
+    fn globs_match_whole_names() {
+        for (glob, name, expected) in [
+            ("libc.so*", "libc.so.6", true),
+            ("libc.so*", "xlibc.so.6", false),
+            ("*alloc", "malloc", true),
+            ("*alloc", "mallocs", false),
+            ("m?lloc", "mälloc", true),
+            ("*a*b*c", "xxaxxbxxbc", true),
+            ("*a*b*c", "xxaxxbxxb", false),
+            ("*aab", "aaaab", true),
+            ("*aab", "aaba", false),
+            ("main", "mai", false),
+            ("*", "", true),
+            ("?", "", false),
+            ("", "", true),
+            ("", "x", false),
+        ] {
+            assert_eq!(Glob::new(glob).matches(name), expected, "{glob} {name}");
+        }
     }
 }

@@ -11,7 +11,6 @@ pub(crate) mod top;
 pub(crate) mod tree;
 pub(crate) mod verify;
 
-mod glob;
 mod histogram;
 mod options;
 mod scan;
@@ -19,6 +18,8 @@ mod spanning;
 mod trace;
 
 use std::io::{self, ErrorKind, Write};
+
+pub(crate) use codec::text::printable;
 
 /// Whoever reads our output may stop early: that is no failure.
 pub(crate) fn ended_early(result: io::Result<()>) -> io::Result<()> {
@@ -53,19 +54,6 @@ fn duration(ns: u64) -> String {
     format!("{}.{:03} {unit}", ns / factor, ns % factor / (factor / 1000))
 }
 
-/// A text from a trace as a terminal may get it: what would move its cursor or turn its lines around is escaped.
-fn printable(text: &str) -> String {
-    let turns = |c| matches!(c, '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-    let mut clean = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c.is_control() || turns(c) {
-            true => clean.extend(c.escape_default()),
-            false => clean.push(c),
-        }
-    }
-    clean
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -74,12 +62,5 @@ mod tests {
     fn durations_are_short() {
         let times = [0, 999, 1_000, 1_234_567, 999_999_999, 3_600_000_000_000].map(duration);
         assert_eq!(times, ["0 ns", "999 ns", "1.000 µs", "1.234 ms", "999.999 ms", "3600.000 s"]);
-    }
-
-    #[test]
-    fn no_control_character_reaches_a_terminal() {
-        assert_eq!(printable("grün – ok"), "grün – ok");
-        assert_eq!(printable("a\u{1b}[2J\u{9b}\n\u{7f}"), "a\\u{1b}[2J\\u{9b}\\n\\u{7f}");
-        assert_eq!(printable("\u{202e}x"), "\\u{202e}x");
     }
 }

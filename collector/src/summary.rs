@@ -2,7 +2,10 @@
 
 use std::{fmt::Write, path::PathBuf, time::Duration};
 
-use codec::atf::{EndEntry, LimitEntry};
+use codec::{
+    atf::{EndEntry, LimitEntry},
+    text::{printable, shorten},
+};
 use collector_core::{Ended, Session, Summary};
 
 use crate::quantity::{Period, count, counted};
@@ -69,8 +72,8 @@ fn who(session: &Session) -> String {
     let catalog = session.catalog();
     match catalog.session() {
         Some(process) => {
-            let printable = |text: &str| text.chars().filter(|c| !c.is_control()).take(200).collect::<String>();
-            let (executable, host) = (printable(&process.executable), printable(&process.host));
+            let text = |text| printable(&shorten(text, 200));
+            let (executable, host) = (text(&process.executable), text(&process.host));
             format!("{executable}, pid {} on {host}, {}", process.pid, session.source)
         }
         None => session.source.clone(),

@@ -200,7 +200,12 @@ impl Catalog {
 
     /// The name of a function, where its module's table has come that far.
     pub fn function_name(&self, function: FunctionId) -> Option<&str> {
-        self.functions.name(function)
+        self.function(function).map(|(name, _)| name)
+    }
+
+    /// The name of a function, and its offset in its module.
+    pub fn function(&self, function: FunctionId) -> Option<(&str, u64)> {
+        self.functions.function(function)
     }
 
     /// The function at an address of the program at this time: the last that starts at or before it in its module.
@@ -227,8 +232,7 @@ impl Catalog {
 
     /// The last function of a module that starts at or before this offset.
     pub fn function_in(&self, module: ModuleId, offset: u64) -> Option<FunctionId> {
-        let of_module = self.functions.of_module(module).filter(|(_, start)| *start <= offset);
-        of_module.max_by_key(|(id, start)| (*start, std::cmp::Reverse(*id))).map(|(id, _)| id)
+        self.functions.at(module, offset)
     }
 
     /// The label of a dispatch queue.

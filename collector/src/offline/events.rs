@@ -8,11 +8,13 @@ use std::{
 };
 
 use anyhow::{Result, bail};
-use codec::atf::{GapEntry, ThreadEntry};
+use codec::{
+    atf::{GapEntry, ThreadEntry},
+    text::Glob,
+};
 
 use self::line::Lines;
 use super::{
-    glob::Glob,
     quiet,
     scan::{Consumer, Raw, Scan},
     trace::Trace,
@@ -74,7 +76,7 @@ impl<W: Write> Consumer for Printer<'_, W> {
         if time < self.from || (time >= self.to && self.to != u64::MAX) {
             return Ok(());
         }
-        let name = self.line.trace.function_name(raw.event.function);
+        let name = self.line.trace.catalog.function_name(raw.event.function);
         if self.glob.as_ref().is_some_and(|glob| !name.is_some_and(|name| glob.matches(name))) {
             return Ok(());
         }

@@ -59,7 +59,7 @@ pub(crate) fn run(args: &ExportArgs) -> Result<ExitCode> {
 fn write_spans(trace: &Trace, args: &ExportArgs, sink: &mut impl Sink) -> Result<String> {
     let session = trace.session();
     sink.start(&session)?;
-    let engine = spanning::engine(trace, &session.catalog(), args.session.making.config());
+    let engine = spanning::engine(trace, args.session.making.config());
     let mut count = 0_u64;
     spanning::spans(trace, engine, |spans| {
         count = count.saturating_add(spans.len() as u64);

@@ -8,7 +8,6 @@ use codec::{
     heph::List,
     profile::{FunctionName, Functions, Limit, Limits, Module, PROFILE_VERSION, ProfileOption, Queue, Session, Thread},
 };
-use sinks::Catalog;
 
 use super::trace::Trace;
 
@@ -16,8 +15,8 @@ use super::trace::Trace;
 const LIST_BYTES: usize = 32 << 10;
 
 /// Tells of the session: who it is first, then its clock, threads, modules, functions, queues and limits.
-pub(super) fn each(trace: &Trace, catalog: &Catalog, tell: &mut dyn FnMut(&ProfileOption<'_>)) {
-    let manifest = &trace.manifest;
+pub(super) fn each(trace: &Trace, tell: &mut dyn FnMut(&ProfileOption<'_>)) {
+    let (manifest, catalog) = (&trace.manifest, &trace.catalog);
     if let Some(process) = catalog.session() {
         let arguments: Vec<&str> = process.arguments.iter().map(|argument| &**argument).collect();
         tell(&ProfileOption::Session(Session {

@@ -14,7 +14,6 @@ use codec::{
     span::{Span, SpanStatus},
 };
 use collector_core::spans::{Engine, Finish, SpanConfig};
-use sinks::Catalog;
 
 use super::{
     options,
@@ -30,9 +29,9 @@ const WAITING: usize = 4;
 const SLACK_NS: u64 = 1_000_000;
 
 /// What makes the spans of a session, having been told what is known of it.
-pub(super) fn engine(trace: &Trace, catalog: &Catalog, config: SpanConfig) -> Engine {
+pub(super) fn engine(trace: &Trace, config: SpanConfig) -> Engine {
     let mut engine = Engine::new(config);
-    options::each(trace, catalog, &mut |option| engine.option(option));
+    options::each(trace, &mut |option| engine.option(option));
     engine
 }
 
@@ -147,14 +146,14 @@ impl MessageConsumer for Spanning<'_> {
 
     fn message(&mut self, stream: StreamId, position: Position, message: &Message<'_>) -> Result<()> {
         self.events += 1;
-        self.engine.event(stream, position, message, self.trace);
+        self.engine.event(stream, position, message, &self.trace.catalog);
         self.hand_over_if_many()
     }
 
     #[inline]
     fn function(&mut self, stream: StreamId, position: Position, event: FunctionEvent<'_>) -> Result<()> {
         self.events += 1;
-        self.engine.function(stream, position, &event, self.trace);
+        self.engine.function(stream, position, &event, &self.trace.catalog);
         self.hand_over_if_many()
     }
 

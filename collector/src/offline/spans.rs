@@ -41,7 +41,7 @@ impl std::fmt::Display for Enough {
 impl std::error::Error for Enough {}
 
 fn print(trace: &Trace, args: &SpansArgs, out: &mut impl Write) -> Result<()> {
-    let catalog = Catalog::from_manifest(&trace.manifest);
+    let catalog = &trace.catalog;
     let start_ns = match trace.manifest.time_start_ns {
         // A session that is not finished says nothing of it yet, but its files do.
         0 => trace.start_ns(&Scan::open(trace, &trace.threads())?),
@@ -54,10 +54,10 @@ fn print(trace: &Trace, args: &SpansArgs, out: &mut impl Write) -> Result<()> {
     let mut left = args.limit.unwrap_or(usize::MAX);
     out.write_all(lines.head())?;
     let mut line = Vec::new();
-    let engine = spanning::engine(trace, &catalog, args.session.making.config());
+    let engine = spanning::engine(trace, args.session.making.config());
     let result = spanning::spans(trace, engine, |spans| {
         for span in spans {
-            if !filter.matches(&catalog, &mut lines.names, span) {
+            if !filter.matches(catalog, &mut lines.names, span) {
                 continue;
             }
             let (Some(sorter), Some(order)) = (&mut sorter, args.sort) else {
@@ -66,14 +66,14 @@ fn print(trace: &Trace, args: &SpansArgs, out: &mut impl Write) -> Result<()> {
                 }
                 left -= 1;
                 line.clear();
-                lines.line(&mut line, &catalog, span);
+                lines.line(&mut line, catalog, span);
                 out.write_all(&line)?;
                 continue;
             };
-            let key = key(order, &catalog, &mut lines.names, span);
+            let key = key(order, catalog, &mut lines.names, span);
             if sorter.wants(&key) {
                 line.clear();
-                lines.line(&mut line, &catalog, span);
+                lines.line(&mut line, catalog, span);
                 sorter.add(&key, &line)?;
             }
         }

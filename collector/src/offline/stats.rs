@@ -5,7 +5,6 @@ use std::{collections::BTreeMap, fmt::Write as _, io, process::ExitCode};
 use anyhow::{Context, Result};
 use codec::span::{Reason, Span, SpanFlags, SpanKind, SpanRuntime, SpanStatus};
 use serde_json::{Map, Value as Json, json};
-use sinks::Catalog;
 
 use super::{duration, histogram::Histogram, printable, spanning, tell, trace::Trace};
 use crate::{
@@ -15,9 +14,8 @@ use crate::{
 
 pub(crate) fn run(args: &StatsArgs) -> Result<ExitCode> {
     let trace = Trace::open(&args.session.dir)?;
-    let catalog = Catalog::from_manifest(&trace.manifest);
     let mut stats: BTreeMap<SpanRuntime, Stats> = BTreeMap::new();
-    let engine = spanning::engine(&trace, &catalog, args.session.making.config());
+    let engine = spanning::engine(&trace, args.session.making.config());
     spanning::spans(&trace, engine, |spans| {
         spans.iter().for_each(|span| stats.entry(span.kind.runtime()).or_default().add(span));
         Ok(())

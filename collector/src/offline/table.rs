@@ -30,7 +30,7 @@ pub(crate) fn make(table: &PendingTable, config: SpanConfig, progress: &Progress
 /// Writes the table of a session, and returns how many spans it has.
 pub(super) fn write(trace: &Trace, config: SpanConfig, progress: &Progress, mut out: impl Write) -> Result<u64> {
     let session = trace.session();
-    let engine = spanning::engine(trace, &session.catalog(), config);
+    let engine = spanning::engine(trace, config);
     let mut table = SpanTable::new()?;
     let written = |result: io::Result<()>| result.map_err(|error| SinkError::from_io("cannot write the table", error));
     progress.begin(trace.name(), trace.events());

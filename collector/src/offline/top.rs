@@ -11,12 +11,12 @@ use std::{
 };
 
 use anyhow::Result;
-use codec::StreamId;
+use codec::{StreamId, text::Glob};
 use serde_json::json;
 use sinks::{Catalog, NameCache};
 
 use self::ranking::{Function, Ranking};
-use super::{duration, events::wanted_threads, glob::Glob, printable, quiet, spanning, spans::field, trace::Trace};
+use super::{duration, events::wanted_threads, printable, quiet, spanning, spans::field, trace::Trace};
 use crate::{
     args::{TopArgs, TopOrder},
     quantity::count,
@@ -24,13 +24,13 @@ use crate::{
 
 pub(crate) fn run(args: &TopArgs) -> Result<ExitCode> {
     let trace = Trace::open(&args.session.dir)?;
-    let catalog = Catalog::from_manifest(&trace.manifest);
+    let catalog = &trace.catalog;
     let threads: Option<BTreeSet<StreamId>> = match &args.thread {
         Some(thread) => Some(wanted_threads(&trace, Some(thread))?.iter().map(|thread| StreamId(thread.id)).collect()),
         None => None,
     };
     let mut ranking = Ranking::default();
-    let engine = spanning::engine(&trace, &catalog, args.session.making.config());
+    let engine = spanning::engine(&trace, args.session.making.config());
     spanning::spans(&trace, engine, |spans| {
         let wanted = spans.iter().filter(|span| span.kind.runtime() == args.runtime);
         wanted
@@ -38,7 +38,7 @@ pub(crate) fn run(args: &TopArgs) -> Result<ExitCode> {
             .for_each(|span| ranking.add(span));
         Ok(())
     })?;
-    let rows = rows(args, &catalog, ranking);
+    let rows = rows(args, catalog, ranking);
     let mut out = BufWriter::new(io::stdout().lock());
     let printed = print(args, &rows, &mut out).and_then(|()| out.flush());
     quiet(printed.map_err(Into::into))?;

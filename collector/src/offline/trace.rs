@@ -4,15 +4,11 @@ use std::{
     collections::{HashMap, HashSet},
     fs,
     path::{Path, PathBuf},
-    sync::{Arc, OnceLock},
+    sync::Arc,
 };
 
 use anyhow::{Context, Result};
-use codec::{
-    FunctionId, ModuleId, SessionNs,
-    atf::{GapEntry, Manifest, ThreadEntry},
-};
-use collector_core::spans::Names;
+use codec::atf::{GapEntry, Manifest, ThreadEntry};
 use sinks::{Catalog, Session};
 
 use super::scan::Scan;
@@ -22,10 +18,7 @@ use super::scan::Scan;
 pub(super) struct Trace {
     pub(super) dir: PathBuf,
     pub(super) manifest: Manifest,
-    functions: HashMap<u64, usize>,
-    modules: HashMap<u32, usize>,
-    /// The offset and id of every function of each module, in order. Made when it is asked for.
-    places: OnceLock<HashMap<u32, Vec<(u64, u64)>>>,
+    pub(super) catalog: Catalog,
 }
 
 impl Trace {
@@ -34,9 +27,8 @@ impl Trace {
         let json = fs::read(&path)
             .with_context(|| format!("cannot read {} (is {} a session directory?)", path.display(), dir.display()))?;
         let manifest = Manifest::parse(&json).with_context(|| format!("cannot read {}", path.display()))?;
-        let functions = manifest.functions.iter().enumerate().map(|(index, function)| (function.id, index)).collect();
-        let modules = manifest.modules.iter().enumerate().map(|(index, module)| (module.id, index)).collect();
-        Ok(Self { dir: dir.into(), manifest, functions, modules, places: OnceLock::new() })
+        let catalog = Catalog::from_manifest(&manifest);
+        Ok(Self { dir: dir.into(), manifest, catalog })
     }
 
     /// The session as it was when it was recorded.
@@ -65,18 +57,6 @@ impl Trace {
         self.manifest.end.is_none() || self.dir.join("journal.heph").exists()
     }
 
-    /// The name of a function, where it is known.
-    pub(super) fn function_name(&self, function: FunctionId) -> Option<&str> {
-        let entry = self.manifest.functions.get(*self.functions.get(&function.0)?)?;
-        (!entry.name.is_empty()).then_some(entry.name.as_str())
-    }
-
-    /// The name and offset of a function of module 0, which stands for something else.
-    pub(super) fn stand_in(&self, function: FunctionId) -> Option<(&str, u64)> {
-        let entry = self.manifest.functions.get(*self.functions.get(&function.0)?)?;
-        Some((&entry.name, entry.offset))
-    }
-
     /// What the trace's clock showed at the session's zero: times in the files count from there on.
     pub(super) fn zero_ns(&self) -> u64 {
         self.manifest.clock_zero_ns.unwrap_or(0)
@@ -91,12 +71,6 @@ impl Trace {
     /// Where the files of a thread are.
     pub(super) fn thread_dir(&self, thread: u32) -> PathBuf {
         self.dir.join(format!("thread_{thread}"))
-    }
-
-    /// The path of a function's module, where it is known.
-    pub(super) fn module_path(&self, function: FunctionId) -> Option<&str> {
-        let entry = self.manifest.modules.get(*self.modules.get(&function.module().0)?)?;
-        Some(&entry.path)
     }
 
     /// The threads: those of the manifest, and in a session that is not finished those that have a directory.
@@ -121,44 +95,5 @@ impl Trace {
         }
         gaps.values_mut().for_each(|gaps| gaps.sort_by_key(|gap| (gap.at_index.unwrap_or(u64::MAX), gap.first)));
         gaps
-    }
-}
-
-/// Names as the options told them while the trace was made.
-impl Names for Trace {
-    fn function(&self, function: FunctionId) -> Option<&str> {
-        // What stands for something else is not called that.
-        self.function_name(function).filter(|_| function.module() != ModuleId(0))
-    }
-
-    fn module(&self, module: ModuleId) -> Option<&str> {
-        Some(&self.manifest.modules.get(*self.modules.get(&module.0)?)?.path)
-    }
-
-    fn function_at(&self, address: u64, at: SessionNs) -> Option<FunctionId> {
-        let at = self.zero_ns().saturating_add(at.0);
-        let holds = |base: u64, size: u64| address.checked_sub(base).is_some_and(|offset| offset < size);
-        let there = |loaded: Option<u64>, unloaded: Option<u64>| {
-            loaded.is_none_or(|loaded| loaded <= at) && unloaded.is_none_or(|unloaded| at <= unloaded)
-        };
-        let modules = self.manifest.modules.iter().filter(|module| holds(module.base, module.size));
-        let module = modules.max_by_key(|module| (there(module.loaded_ns, module.unloaded_ns), module.loaded_ns))?;
-        let functions = self.places.get_or_init(|| self.make_places()).get(&module.id)?;
-        let offset = address.checked_sub(module.base)?;
-        let behind = functions.partition_point(|(start, _)| *start <= offset);
-        let (start, _) = functions.get(behind.checked_sub(1)?)?;
-        let first = functions.partition_point(|(other, _)| other < start);
-        functions.get(first).map(|(_, id)| FunctionId(*id))
-    }
-}
-
-impl Trace {
-    fn make_places(&self) -> HashMap<u32, Vec<(u64, u64)>> {
-        let mut places: HashMap<u32, Vec<(u64, u64)>> = HashMap::new();
-        for function in &self.manifest.functions {
-            places.entry(FunctionId(function.id).module().0).or_default().push((function.offset, function.id));
-        }
-        places.values_mut().for_each(|functions| functions.sort_unstable());
-        places
     }
 }

@@ -26,9 +26,9 @@ pub(crate) fn run(args: &TreeArgs) -> Result<ExitCode> {
 }
 
 fn print(trace: &Trace, args: &TreeArgs, out: &mut impl Write) -> Result<()> {
-    let catalog = Catalog::from_manifest(&trace.manifest);
-    let engine = spanning::engine(trace, &catalog, args.session.making.config());
-    let mut printer = Printer { args, catalog: &catalog, names: NameCache::new(), next: 0, out };
+    let catalog = &trace.catalog;
+    let engine = spanning::engine(trace, args.session.making.config());
+    let mut printer = Printer { args, catalog, names: NameCache::new(), next: 0, out };
     let (grouping, owners) = match (&args.thread, args.task) {
         (Some(thread), _) => {
             let threads = wanted_threads(trace, Some(thread))?;

@@ -19,7 +19,6 @@ pub struct NameCache {
     functions: HashMap<FunctionId, usize, RandomState>,
     known: Vec<Known>,
     modules: HashMap<ModuleId, Arc<str>>,
-    addresses: HashMap<(ModuleId, u64), At>,
     /// The last one that is in no table.
     other: KnownName,
     /// About how many bytes the names take.
@@ -42,13 +41,6 @@ pub struct KnownName {
 struct Known {
     name: KnownName,
     until: Option<(usize, usize)>,
-}
-
-/// The function at an address, and how many functions were known when it was looked up.
-#[derive(Debug, Clone, Copy)]
-struct At {
-    function: Option<FunctionId>,
-    functions: usize,
 }
 
 /// How much a catalog knows: what it could not name it may name when that grows.
@@ -119,24 +111,13 @@ impl NameCache {
 
     fn address(&mut self, catalog: &Catalog, address: u64, at: SessionNs) -> &KnownName {
         let module = catalog.module_at(address, Some(at));
-        let place = module.and_then(|id| Some((id, address.wrapping_sub(catalog.module(id)?.base))));
-        let function = place.and_then(|place| self.function_in(catalog, place));
+        let offset = |id| Some(address.wrapping_sub(catalog.module(id)?.base));
+        let function = module.and_then(|id| catalog.function_in(id, offset(id)?));
         if let Some(function) = function {
             return self.function(catalog, function);
         }
         let path = module.and_then(|id| Some(self.module(id, catalog.module_path(id)?)));
         self.other(None, format!("{address:#x}").into(), path)
-    }
-
-    fn function_in(&mut self, catalog: &Catalog, place: (ModuleId, u64)) -> Option<FunctionId> {
-        let functions = catalog.function_count();
-        if let Some(found) = self.addresses.get(&place).filter(|found| found.functions == functions) {
-            return found.function;
-        }
-        let function = catalog.function_in(place.0, place.1);
-        self.make_room(0);
-        self.addresses.insert(place, At { function, functions });
-        function
     }
 
     fn module(&mut self, id: ModuleId, path: &str) -> Arc<str> {
@@ -163,7 +144,6 @@ impl NameCache {
             self.functions.clear();
             self.known.clear();
             self.modules.clear();
-            self.addresses.clear();
             self.bytes = bytes;
         }
     }

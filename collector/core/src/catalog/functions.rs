@@ -1,6 +1,6 @@
 //! The function tables of all modules.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::OnceLock};
 
 use codec::{FunctionId, ModuleId, profile::Functions};
 
@@ -14,6 +14,8 @@ use crate::budget::Budget;
 pub(super) struct FunctionTable {
     blocks: BTreeMap<u64, Box<Block>>,
     len: usize,
+    /// The functions of each module by offset, those of the same offset by id. Made when somebody asks.
+    by_offset: BTreeMap<ModuleId, OnceLock<Vec<(u64, FunctionId)>>>,
 }
 
 const BLOCK: usize = 64;
@@ -28,7 +30,7 @@ struct Function {
 
 /// What a block and a name are taken to need of memory beside their contents.
 const BLOCK_BYTES: u64 = size_of::<Block>() as u64 + 32;
-const NAME_BYTES: u64 = 16;
+const NAME_BYTES: u64 = 32;
 
 fn cost(function: &Function) -> u64 {
     NAME_BYTES.saturating_add(function.name.len() as u64)
@@ -73,6 +75,7 @@ impl FunctionTable {
         if let Some(slot) = block.get_mut(at) {
             *slot = Some(function);
             self.len += usize::from(before.is_none());
+            self.by_offset.insert(id.module(), OnceLock::new());
         }
         true
     }
@@ -82,13 +85,28 @@ impl FunctionTable {
         self.set(id, Function { offset, name: name.into() }, usize::MAX, budget);
     }
 
-    /// The functions of a module, each with its offset.
-    pub(super) fn of_module(&self, module: ModuleId) -> impl Iterator<Item = (FunctionId, u64)> {
+    /// The last function of a module that starts at or before this offset.
+    pub(super) fn at(&self, module: ModuleId, offset: u64) -> Option<FunctionId> {
+        let functions = self.by_offset.get(&module)?.get_or_init(|| self.of_module(module));
+        let behind = functions.partition_point(|(start, _)| *start <= offset);
+        let (start, _) = functions.get(behind.checked_sub(1)?)?;
+        let first = functions.partition_point(|(other, _)| other < start);
+        functions.get(first).map(|(_, id)| *id)
+    }
+
+    fn of_module(&self, module: ModuleId) -> Vec<(u64, FunctionId)> {
         let (first, last) = (FunctionId::new(module, 0), FunctionId::new(module, u32::MAX));
-        self.blocks.range(place(first).0..=place(last).0).flat_map(|(number, block)| {
-            let first = number.saturating_mul(BLOCK as u64);
-            (first..=u64::MAX).zip(block.iter()).filter_map(|(id, slot)| Some((FunctionId(id), slot.as_ref()?.offset)))
-        })
+        let blocks = self.blocks.range(place(first).0..=place(last).0);
+        let mut functions: Vec<_> = blocks
+            .flat_map(|(number, block)| {
+                let first = number.saturating_mul(BLOCK as u64);
+                (first..=u64::MAX)
+                    .zip(block.iter())
+                    .filter_map(|(id, slot)| Some((slot.as_ref()?.offset, FunctionId(id))))
+            })
+            .collect();
+        functions.sort_unstable();
+        functions
     }
 
     fn get(&self, id: FunctionId) -> Option<&Function> {
@@ -96,8 +114,9 @@ impl FunctionTable {
         self.blocks.get(&block)?.get(at)?.as_ref()
     }
 
-    pub(super) fn name(&self, id: FunctionId) -> Option<&str> {
-        self.get(id).map(|function| &*function.name)
+    /// The name and the offset of a function.
+    pub(super) fn function(&self, id: FunctionId) -> Option<(&str, u64)> {
+        self.get(id).map(|function| (&*function.name, function.offset))
     }
 
     pub(super) fn len(&self) -> usize {

@@ -23,7 +23,8 @@ pub struct NoNames;
 /// What a session's catalog knows of names.
 impl Names for Catalog {
     fn function(&self, function: FunctionId) -> Option<&str> {
-        self.function_name(function)
+        // What stands for something else is not called that.
+        self.function_name(function).filter(|_| function.module() != ModuleId(0))
     }
 
     fn module(&self, module: ModuleId) -> Option<&str> {

@@ -33,10 +33,10 @@ impl Lines<'_> {
         line.text("kind", event.kind.description());
         line.text("fn", &event.function.to_string());
         line.number("depth", event.depth.into());
-        if let Some(name) = self.trace.function_name(event.function) {
+        if let Some(name) = self.trace.catalog.function_name(event.function) {
             line.text("function", name);
         }
-        if let Some(path) = self.trace.module_path(event.function) {
+        if let Some(path) = self.trace.catalog.module_path(event.function.module()) {
             line.text("module", path);
         }
         for detail in details {
@@ -71,7 +71,7 @@ impl Lines<'_> {
         };
         let indent = usize::try_from(event.depth).unwrap_or(0).min(40) * 2;
         let id = event.function.to_string();
-        let name = printable(self.trace.function_name(event.function).unwrap_or(&id));
+        let name = printable(self.trace.catalog.function_name(event.function).unwrap_or(&id));
         let (seconds, nanoseconds) = (since / 1_000_000_000, since % 1_000_000_000);
         write!(out, "{seconds:>6}.{nanoseconds:09}  {stream:>4}  {:indent$}{arrow} {name}", "")?;
         for detail in details {

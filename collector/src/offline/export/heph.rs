@@ -34,7 +34,7 @@ pub(super) fn write(trace: &Trace, form: WireForm, out: impl Write + Send) -> Re
     let mut sink = HephSink::new(out);
     sink.start(&session)?;
     let mut packets = Vec::new();
-    options::each(trace, &session.catalog(), &mut |option| {
+    options::each(trace, &mut |option| {
         // What came in a packet fits into one.
         let _ = option.encode(&mut packets);
     });

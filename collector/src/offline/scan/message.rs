@@ -140,7 +140,7 @@ impl<'a, C> Messages<'a, C> {
     }
 
     fn stand_in(&self, event: &IndexEvent, parts: &Parts<'_>) -> StandIn<'a> {
-        let (name, offset) = self.trace.stand_in(event.function).unwrap_or(("", 0));
+        let (name, offset) = self.trace.catalog.function(event.function).unwrap_or(("", 0));
         let is_plain = parts.keys.is_some() && parts.captured.is_none() && parts.context.is_none() && event.depth == 0;
         let is_address = || name.strip_prefix("0x").is_some_and(|digits| u64::from_str_radix(digits, 16) == Ok(offset));
         match name.split_once(':') {

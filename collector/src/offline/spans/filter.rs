@@ -3,12 +3,12 @@
 use std::collections::BTreeSet;
 
 use anyhow::Result;
-use codec::{StreamId, span::Span};
+use codec::{StreamId, span::Span, text::Glob};
 use sinks::{Catalog, NameCache};
 
 use crate::{
     args::WhichArgs,
-    offline::{events::wanted_threads, glob::Glob, trace::Trace},
+    offline::{events::wanted_threads, trace::Trace},
 };
 
 /// Tells which spans are wanted.
