@@ -28,8 +28,7 @@ pub fn all_but(trace: &Trace, program: &Program, lost: &BTreeSet<(u32, u64)>) {
             assert!(first > 0 || position == event.position, "stream {stream}: {event:?} is at {position}");
         }
     }
-    let ours = trace.gaps("network").into_iter().filter(|(_, at, _)| *at >= first);
-    let missing: BTreeSet<_> = ours.flat_map(|(id, at, count)| (at..at + count).map(move |at| (id, at))).collect();
+    let missing: BTreeSet<_> = trace.missing("network").into_iter().filter(|(_, at)| *at >= first).collect();
     assert_eq!(missing, *lost, "missing for the network's sake");
     for reason in program.all_made().filter_map(|(_, _, made)| made.dropped).collect::<BTreeSet<_>>() {
         let dropped = program.all_made().filter(|(_, _, made)| made.dropped == Some(reason)).map(key).collect();

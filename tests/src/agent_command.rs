@@ -10,7 +10,7 @@ use std::{
 };
 
 use crate::{
-    Collector, Exit, Folder, Process, Transport,
+    Collector, Exit, Process, Transport,
     process::{Stdout, build},
     target::{Target, target_folder},
 };
@@ -61,8 +61,7 @@ pub fn private(command: &mut Command) {
 pub fn prepare() {
     static PREPARED: OnceLock<()> = OnceLock::new();
     PREPARED.get_or_init(|| {
-        let folder = Folder::new("prepare");
-        let collector = Collector::to_disk(folder.path(), &[]);
+        let (_folder, collector) = Collector::in_folder("prepare", &[]);
         let mut command = run_to(collector.tcp(), Transport::Tcp, &[]);
         command.arg(Target::named("plain").program());
         let exit = Process::start(command, Stdout::Collect).exit(Duration::from_secs(600));

@@ -10,7 +10,7 @@ use std::{
 };
 
 use crate::{
-    Transport,
+    Folder, Transport,
     metrics::Metrics,
     process::{Exit, Process, Stdout, build},
 };
@@ -32,6 +32,14 @@ impl Collector {
     #[track_caller]
     pub fn to_disk(folder: &Path, arguments: &[&str]) -> Self {
         Self::start(&[&["--listen", "127.0.0.1:0", "--sink", &disk(folder)], arguments].concat(), Stdout::Collect)
+    }
+
+    /// Starts a collector that writes to a folder of its own. `name` is for those who look at what a failed test left.
+    #[track_caller]
+    pub fn in_folder(name: &str, arguments: &[&str]) -> (Folder, Self) {
+        let folder = Folder::new(name);
+        let collector = Self::to_disk(folder.path(), arguments);
+        (folder, collector)
     }
 
     /// Like [`to_disk`](Self::to_disk), with a stdout that nobody reads.

@@ -35,9 +35,14 @@ impl Folder {
 
     /// Everything in a folder and below it, by path relative to it, in order.
     pub fn tree(of: &Path) -> Vec<PathBuf> {
-        let mut found = Vec::new();
-        walk(of, &mut found);
-        let mut tree: Vec<_> = found.iter().filter_map(|path| path.strip_prefix(of).ok()).map(PathBuf::from).collect();
+        let (mut tree, mut folders) = (Vec::new(), vec![of.to_path_buf()]);
+        while let Some(folder) = folders.pop() {
+            let Ok(entries) = fs::read_dir(&folder) else { continue };
+            for entry in entries.flatten() {
+                folders.extend(entry.file_type().is_ok_and(|kind| kind.is_dir()).then(|| entry.path()));
+                tree.extend(entry.path().strip_prefix(of).map(PathBuf::from));
+            }
+        }
         tree.sort();
         tree
     }
@@ -46,17 +51,6 @@ impl Folder {
     pub fn contents(of: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
         let files = Self::tree(of).into_iter().filter(|path| of.join(path).is_file());
         files.map(|path| (path.clone(), fs::read(of.join(path)).expect("a file"))).collect()
-    }
-}
-
-fn walk(folder: &Path, found: &mut Vec<PathBuf>) {
-    let Ok(entries) = fs::read_dir(folder) else { return };
-    for entry in entries.flatten() {
-        let path = entry.path();
-        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-            walk(&path, found);
-        }
-        found.push(path);
     }
 }
 

@@ -115,12 +115,6 @@ impl Trace {
         self.len() == 0
     }
 
-    /// The ranges that are missing for this cause: thread, first position and count.
-    pub fn gaps(&self, cause: &str) -> Vec<(u32, u64, u64)> {
-        let gaps = self.manifest.gaps.iter().filter(|gap| gap.cause == cause);
-        gaps.map(|gap| (gap.thread, gap.first, gap.count)).collect()
-    }
-
     /// The events that are missing for this cause, by thread and position.
     pub fn missing(&self, cause: &str) -> BTreeSet<(u32, u64)> {
         let gaps = self.manifest.gaps.iter().filter(|gap| gap.cause == cause);

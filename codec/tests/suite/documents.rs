@@ -7,14 +7,13 @@ use std::{
 };
 
 use codec::{
-    atf::{
-        EndEntry, FunctionEntry, GapEntry, LAYOUTS, LimitEntry, Manifest, ModuleEntry, ProcessEntry, QueueEntry,
-        ThreadEntry,
-    },
+    atf::{LAYOUTS, Manifest},
     layout::{Layout, RUN_KINDS, RUN_PREFIXES, RUN_WORD, WIRE},
     profile::{Key, ProfileOption},
 };
 use serde_json::Value;
+
+use crate::fixtures::golden;
 
 fn document(name: &str) -> String {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../docs").join(name);
@@ -99,37 +98,15 @@ fn the_words_of_runs_are_documented() {
     assert_eq!((bits.len(), codes.len()), (1, 2), "no other tables of words");
 }
 
-/// A manifest with every field it can have.
+/// A manifest with every field it can have: the golden one, and what that lacks.
 fn full_manifest() -> Manifest {
-    let text = String::from("x");
-    Manifest {
-        threads: vec![ThreadEntry {
-            os_id: Some(1),
-            name: Some(text.clone()),
-            creator: Some(1),
-            start_ns: Some(1),
-            end_ns: Some(1),
-            produced: Some(2),
-            written: Some(2),
-            first: Some(1),
-            ..ThreadEntry::default()
-        }],
-        session: Some(text.clone()),
-        process: Some(ProcessEntry::default()),
-        clock: Some(text.clone()),
-        clock_zero_ns: Some(1),
-        epoch_unix_ns: Some(1),
-        modules: vec![ModuleEntry { loaded_ns: Some(1), unloaded_ns: Some(1), ..ModuleEntry::default() }],
-        functions: vec![FunctionEntry::default()],
-        queues: vec![QueueEntry::default()],
-        gaps: vec![GapEntry { at_index: Some(1), ranges: Some(2), ..GapEntry::default() }],
-        drops: BTreeMap::from([(text.clone(), 1)]),
-        limits: vec![LimitEntry { detail: text, ..LimitEntry::default() }],
-        end: Some(EndEntry { code: Some(1), at_ns: Some(1), ..EndEntry::default() }),
-        part: Some(1),
-        spans: Some("after".into()),
-        ..Manifest::default()
-    }
+    let mut manifest = Manifest::parse(&golden("atf/manifest.json")).expect("a manifest");
+    manifest.threads[0].first = Some(1);
+    manifest.modules[0].unloaded_ns = Some(1);
+    manifest.gaps[0].ranges = Some(2);
+    (manifest.part, manifest.spans) = (Some(1), Some("after".into()));
+    manifest.extra.clear();
+    manifest
 }
 
 #[test]

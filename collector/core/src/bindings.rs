@@ -10,10 +10,7 @@ use codec::SessionId;
 use crate::{Peer, output::SessionKey};
 
 /// Which session the bytes of each peer belong to.
-#[derive(Debug, Default)]
-pub(crate) struct Bindings {
-    by_peer: HashMap<Peer, Binding>,
-}
+pub(crate) type Bindings = HashMap<Peer, Binding>;
 
 /// What is known of a peer.
 #[derive(Debug)]
@@ -34,59 +31,37 @@ pub(crate) struct Unknown {
     pub(crate) since: Duration,
 }
 
-impl Bindings {
-    pub(crate) fn get(&self, peer: &Peer) -> Option<&Binding> {
-        self.by_peer.get(peer)
+/// The open session that a peer belongs to.
+pub(crate) fn session(bindings: &Bindings, peer: &Peer) -> Option<SessionKey> {
+    match bindings.get(peer)? {
+        Binding::Open(key) => Some(*key),
+        Binding::Past(_) | Binding::Unknown(_) => None,
     }
+}
 
-    /// The open session that a peer belongs to.
-    pub(crate) fn session(&self, peer: &Peer) -> Option<SessionKey> {
-        match self.by_peer.get(peer)? {
-            Binding::Open(key) => Some(*key),
-            Binding::Past(_) | Binding::Unknown(_) => None,
+/// A session has ended: its peers are free, or lead to what is remembered of it.
+pub(crate) fn release(bindings: &mut Bindings, key: SessionKey, past: Option<SessionId>) {
+    bindings.retain(|_, binding| match (&*binding, past) {
+        (Binding::Open(bound), Some(id)) if *bound == key => {
+            *binding = Binding::Past(id);
+            true
         }
-    }
+        (Binding::Open(bound), None) => *bound != key,
+        _ => true,
+    });
+}
 
-    pub(crate) fn get_mut(&mut self, peer: &Peer) -> Option<&mut Binding> {
-        self.by_peer.get_mut(peer)
-    }
+/// Makes room: forgets peers of sessions that have ended, and those that sessions have left.
+pub(crate) fn purge(bindings: &mut Bindings, current: &HashSet<Peer>) {
+    bindings.retain(|peer, binding| match binding {
+        Binding::Open(_) => current.contains(peer),
+        Binding::Past(_) => false,
+        Binding::Unknown(_) => true,
+    });
+}
 
-    pub(crate) fn len(&self) -> usize {
-        self.by_peer.len()
-    }
-
-    pub(crate) fn bind(&mut self, peer: Peer, binding: Binding) {
-        self.by_peer.insert(peer, binding);
-    }
-
-    pub(crate) fn remove(&mut self, peer: &Peer) -> Option<Binding> {
-        self.by_peer.remove(peer)
-    }
-
-    /// A session has ended: its peers are free, or lead to what is remembered of it.
-    pub(crate) fn release(&mut self, key: SessionKey, past: Option<SessionId>) {
-        self.by_peer.retain(|_, binding| match (&*binding, past) {
-            (Binding::Open(bound), Some(id)) if *bound == key => {
-                *binding = Binding::Past(id);
-                true
-            }
-            (Binding::Open(bound), None) => *bound != key,
-            _ => true,
-        });
-    }
-
-    /// Makes room: forgets peers of sessions that have ended, and those that sessions have left.
-    pub(crate) fn purge(&mut self, current: &HashSet<Peer>) {
-        self.by_peer.retain(|peer, binding| match binding {
-            Binding::Open(_) => current.contains(peer),
-            Binding::Past(_) => false,
-            Binding::Unknown(_) => true,
-        });
-    }
-
-    /// The peers that have been unknown since this time or longer.
-    pub(crate) fn unknown_since(&self, time: Duration) -> Vec<Peer> {
-        let overdue = |binding: &Binding| matches!(binding, Binding::Unknown(unknown) if unknown.since <= time);
-        self.by_peer.iter().filter(|(_, binding)| overdue(binding)).map(|(peer, _)| *peer).collect()
-    }
+/// The peers that have been unknown since this time or longer.
+pub(crate) fn unknown_since(bindings: &Bindings, time: Duration) -> Vec<Peer> {
+    let overdue = |binding: &Binding| matches!(binding, Binding::Unknown(unknown) if unknown.since <= time);
+    bindings.iter().filter(|(_, binding)| overdue(binding)).map(|(peer, _)| *peer).collect()
 }

@@ -15,7 +15,7 @@ use codec::{SessionId, heph::StreamDecoder};
 use self::{incoming::Named, openings::Openings, past::Past};
 use crate::{
     Catalog, CatalogLimits, Config, Counts, How, Output, Peer, Session, SessionName, SessionNames, Transmit,
-    bindings::{Binding, Bindings, Unknown},
+    bindings::{self, Binding, Bindings, Unknown},
     output::{SessionKey, Source},
     session_state::{SessionState, Shared},
 };
@@ -125,7 +125,7 @@ impl Collector {
         let peer = Peer::Stream(stream);
         if let Some(Binding::Open(key)) = self.bindings.remove(&peer) {
             // One that has said who it is may come back.
-            let anonymous = self.sessions.get(&key).is_some_and(|session| session.id().is_none());
+            let anonymous = self.sessions.get(&key).is_some_and(|session| session.id.is_none());
             if anonymous {
                 self.finish_session(now, key, How::Closed);
             }
@@ -134,14 +134,14 @@ impl Collector {
 
     /// Time has passed. To be called every few milliseconds.
     pub fn tick(&mut self, now: Duration) {
-        for peer in self.bindings.unknown_since(now.saturating_sub(self.shared.config.identify_time)) {
+        for peer in bindings::unknown_since(&self.bindings, now.saturating_sub(self.shared.config.identify_time)) {
             self.give_no_name(now, peer);
         }
         let mut ended = Vec::new();
         for (key, session) in &mut self.sessions {
             let mut context = self.shared.context(now);
             let told = session.tick(&mut context);
-            let silent = now.saturating_sub(session.heard()) >= self.shared.config.session_timeout;
+            let silent = now.saturating_sub(session.heard) >= self.shared.config.session_timeout;
             if let Some(how) = told.or(silent.then_some(How::LostContact)) {
                 ended.push((*key, how));
             }
@@ -155,7 +155,7 @@ impl Collector {
 
     /// Ends all sessions.
     pub fn finish(&mut self, now: Duration, how: How) {
-        for peer in self.bindings.unknown_since(now) {
+        for peer in bindings::unknown_since(&self.bindings, now) {
             self.give_no_name(now, peer);
         }
         let keys: Vec<_> = self.sessions.keys().copied().collect();
@@ -207,17 +207,14 @@ impl Collector {
             self.shared.counts.skipped_bytes += datagram.len() as u64;
             return;
         }
-        if self.bindings.get(&peer).is_none() && !self.make_room_for_peer(now) {
+        if !self.bindings.contains_key(&peer) && !self.make_room_for_peer(now) {
             self.shared.counts.refused_datagrams += 1;
             return;
         }
         let bytes = datagram.len() + 64;
         let within = self.shared.counts.held_bytes_now.saturating_add(bytes) <= self.shared.config.held_bytes;
-        if self.bindings.get(&peer).is_none() {
-            let unknown = Unknown { datagrams: Vec::new(), bytes: 0, since: now };
-            self.bindings.bind(peer, Binding::Unknown(unknown));
-        }
-        let Some(Binding::Unknown(unknown)) = self.bindings.get_mut(&peer) else { return };
+        let first = || Binding::Unknown(Unknown { datagrams: Vec::new(), bytes: 0, since: now });
+        let Binding::Unknown(unknown) = self.bindings.entry(peer).or_insert_with(first) else { return };
         if within && unknown.bytes.saturating_add(bytes) <= self.shared.config.identify_bytes {
             unknown.datagrams.push(datagram.into());
             unknown.bytes += bytes;
@@ -225,7 +222,7 @@ impl Collector {
             return;
         }
         self.give_no_name(now, peer);
-        if let Some(key) = self.bindings.session(&peer) {
+        if let Some(key) = bindings::session(&self.bindings, &peer) {
             self.take_datagram(now, peer, Some(key), datagram);
         }
     }
@@ -236,8 +233,8 @@ impl Collector {
         // Looking through all of them takes a while, so it is not done for each that is refused.
         if self.bindings.len() >= limit && now >= self.purged + PURGE_TIME {
             self.purged = now;
-            let current: HashSet<_> = self.sessions.values().map(SessionState::peer).collect();
-            self.bindings.purge(&current);
+            let current: HashSet<_> = self.sessions.values().map(|session| session.peer).collect();
+            bindings::purge(&mut self.bindings, &current);
         }
         self.bindings.len() < limit
     }
@@ -278,22 +275,22 @@ impl Collector {
     /// there are too many.
     fn session_for(&mut self, now: Duration, peer: Peer, name: Named) -> Option<SessionKey> {
         let Named { id, plain } = name;
-        let can_bind = self.bindings.get(&peer).is_some() || self.make_room_for_peer(now);
+        let can_bind = self.bindings.contains_key(&peer) || self.make_room_for_peer(now);
         if let Some(key) = self.by_id.get(&id) {
             if can_bind {
-                self.bindings.bind(peer, Binding::Open(*key));
+                self.bindings.insert(peer, Binding::Open(*key));
             }
             return Some(*key);
         }
         if self.past.is_over(id) {
             if can_bind {
-                self.bindings.bind(peer, Binding::Past(id));
+                self.bindings.insert(peer, Binding::Past(id));
             }
             return None;
         }
-        if let Some(key) = self.bindings.session(&peer)
+        if let Some(key) = bindings::session(&self.bindings, &peer)
             && let Some(session) = self.sessions.get_mut(&key)
-            && session.name().is_none()
+            && session.name.is_none()
         {
             // One that was started without a name has one now. In a connection the name would have come first: there
             // another session follows, and nothing can lead back to the one before.
@@ -307,7 +304,7 @@ impl Collector {
         let key = self.open_session(now, peer, Some(id).filter(|_| !plain))?;
         self.by_id.insert(id, key);
         if let Some(session) = self.sessions.get_mut(&key) {
-            session.set_name(id);
+            session.name = Some(id);
             session.resume(self.past.resume(id).unwrap_or_default());
         }
         Some(key)
@@ -315,7 +312,7 @@ impl Collector {
 
     fn open_session(&mut self, now: Duration, peer: Peer, id: Option<SessionId>) -> Option<SessionKey> {
         let room = self.openings.take(now) && self.make_room_for_session(now, &peer);
-        if !room || (self.bindings.get(&peer).is_none() && !self.make_room_for_peer(now)) {
+        if !room || (!self.bindings.contains_key(&peer) && !self.make_room_for_peer(now)) {
             self.shared.counts.refused_sessions += 1;
             return None;
         }
@@ -326,7 +323,7 @@ impl Collector {
         let catalog = Catalog::new(self.limits, Arc::clone(&self.catalog_bytes));
         let session = Session::new(name, id, source, seen_unix_ns, catalog);
         self.sessions.insert(key, SessionState::new(session, peer, &mut context));
-        self.bindings.bind(peer, Binding::Open(key));
+        self.bindings.insert(peer, Binding::Open(key));
         self.touched.push(key);
         Some(key)
     }
@@ -340,7 +337,7 @@ impl Collector {
         if now < self.full_until {
             return false;
         }
-        let Some((key, heard)) = self.sessions.iter().map(|(key, session)| (*key, session.heard())).min_by_key(|s| s.1)
+        let Some((key, heard)) = self.sessions.iter().map(|(key, session)| (*key, session.heard)).min_by_key(|s| s.1)
         else {
             return false;
         };
@@ -358,11 +355,11 @@ impl Collector {
     fn session_of_the_greediest(&self, asking: &Peer) -> Option<SessionKey> {
         let mut sessions: HashMap<Source, usize> = HashMap::new();
         for session in self.sessions.values() {
-            *sessions.entry(session.peer().source()).or_default() += 1;
+            *sessions.entry(session.peer.source()).or_default() += 1;
         }
         let (greediest, _) = sessions.into_iter().find(|(_, count)| *count > self.shared.config.max_sessions / 2)?;
-        let theirs = self.sessions.iter().filter(|(_, session)| session.peer().source() == greediest);
-        let (key, _) = theirs.min_by_key(|(_, session)| session.heard())?;
+        let theirs = self.sessions.iter().filter(|(_, session)| session.peer.source() == greediest);
+        let (key, _) = theirs.min_by_key(|(_, session)| session.heard)?;
         (greediest != asking.source()).then_some(*key)
     }
 
@@ -373,13 +370,13 @@ impl Collector {
         session.out.drain_to(&mut self.outputs);
         // Nothing is left to wait for: what is to be told is told now.
         session.reply(0, &mut context, &mut self.transmits);
-        let (id, over) = (session.id(), session.has_ended());
-        if let Some(name) = session.name() {
+        let (id, over) = (session.id, session.has_ended());
+        if let Some(name) = session.name {
             self.by_id.remove(&name);
         }
         if let Some(id) = id {
             self.past.remember(id, session, over);
         }
-        self.bindings.release(key, id.filter(|_| over));
+        bindings::release(&mut self.bindings, key, id.filter(|_| over));
     }
 }

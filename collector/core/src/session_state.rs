@@ -1,6 +1,6 @@
 //! One session: its streams, its options, and how it ends.
 
-mod ending;
+mod end_state;
 
 use std::{
     collections::{BTreeSet, HashMap, VecDeque},
@@ -14,7 +14,7 @@ use codec::{
     profile::{Drops, End, Epoch, Fingerprint, ProfileOption, Progress, Range, StreamPosition},
 };
 
-use self::ending::Ending;
+use self::end_state::EndState;
 use crate::{
     Cause, Config, Counts, How, Output, Peer, Session, Summary, Transmit,
     buffers::Buffers,
@@ -42,13 +42,13 @@ pub(crate) struct SessionState {
     /// What others know of it.
     session: Arc<Session>,
     /// Its id, if it speaks the profile.
-    id: Option<SessionId>,
+    pub(crate) id: Option<SessionId>,
     /// What it is found by: its id, or what a collector called it in a file.
-    name: Option<SessionId>,
+    pub(crate) name: Option<SessionId>,
     /// Where it was last heard from.
-    peer: Peer,
+    pub(crate) peer: Peer,
     /// When it was last heard from.
-    heard: Duration,
+    pub(crate) heard: Duration,
     streams: Vec<Stream>,
     by_id: HashMap<StreamId, usize>,
     /// The stream of the last event: the next is most likely of the same.
@@ -59,7 +59,7 @@ pub(crate) struct SessionState {
     resumed: HashMap<StreamId, Position>,
     epoch: Option<Epoch>,
     causes: AgentCauses,
-    ending: Option<Ending>,
+    ending: Option<EndState>,
     pub(crate) out: Outbox,
     reply: Reply,
     /// When missing events are next looked for, to ask for them.
@@ -140,29 +140,9 @@ impl SessionState {
         self.resumed.extend(positions);
     }
 
-    pub(crate) fn id(&self) -> Option<SessionId> {
-        self.id
-    }
-
     /// The session says who it is, after it has been started without.
     pub(crate) fn adopt(&mut self, id: SessionId) {
         (self.id, self.name) = (Some(id), Some(id));
-    }
-
-    pub(crate) fn name(&self) -> Option<SessionId> {
-        self.name
-    }
-
-    pub(crate) fn set_name(&mut self, name: SessionId) {
-        self.name = Some(name);
-    }
-
-    pub(crate) fn peer(&self) -> Peer {
-        self.peer
-    }
-
-    pub(crate) fn heard(&self) -> Duration {
-        self.heard
     }
 
     /// Where each stream stands, and those that have not been heard of since contact was lost before.
@@ -302,7 +282,7 @@ impl SessionState {
         for StreamPosition { stream, next } in end.streams {
             self.reached(stream, next, context);
         }
-        let ending = self.ending.get_or_insert_with(|| Ending::new(end, context.now));
+        let ending = self.ending.get_or_insert_with(|| EndState::new(end, context.now));
         ending.add(end, packet, &mut context.counts.ending_room_now);
     }
 
@@ -369,7 +349,7 @@ impl SessionState {
         for index in waiting {
             self.with_index(index, context, |stream, context, now| stream.tick(now, context));
         }
-        self.is_over(context.now, context.config).then_some(How::Told(self.ending.as_ref()?.reason()))
+        self.is_over(context.now, context.config).then_some(How::Told(self.ending.as_ref()?.reason))
     }
 
     /// Whether the session has come to the end that it announced.
@@ -403,8 +383,8 @@ impl SessionState {
         context.counts.streams_now -= self.streams.len();
         let summary = Summary {
             id: self.id,
-            how: self.ending.as_ref().map_or(how, |ending| How::Told(ending.reason())),
-            at: self.ending.as_ref().map(Ending::at),
+            how: self.ending.as_ref().map_or(how, |ending| How::Told(ending.reason)),
+            at: self.ending.as_ref().map(|ending| ending.at),
             streams: self.streams.len(),
             written: self.out.written,
             missing: self.out.missing.clone(),

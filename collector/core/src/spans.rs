@@ -4,7 +4,7 @@
 //!
 //! ```text
 //! event ─▶ Frames (each thread's stacks) ─────────────────────────────────────────────▶ span
-//!    └───▶ Told (what concerns several threads) ─▶ Order (by time) ─▶ Logical ─────────▶ span
+//!    └───▶ OrderedEvent (of several threads) ─▶ Order (by time) ─▶ Logical ───────────▶ span
 //!                                                      Threads, Blocks, Tasks, Callbacks
 //! ```
 
@@ -23,7 +23,6 @@ mod pthread;
 mod stack;
 mod store;
 mod swift;
-mod told;
 
 pub use config::{CallbackRule, SpanConfig};
 pub use engine::{Engine, Finish, SpanCounts};

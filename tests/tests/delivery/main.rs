@@ -50,8 +50,7 @@ fn delivered(rig: &mut Rig, reason: EndReason, collector: Collector, folder: &Fo
 fn everything_arrives_over_both_transports_in_datagrams_of_any_size() {
     use Transport::{Tcp, Udp};
     for (transport, datagram_bytes) in [(Udp, 1_200), (Udp, 1_400), (Udp, 9_000), (Udp, 60_000), (Tcp, 65_536)] {
-        let folder = Folder::new("ships");
-        let collector = Collector::to_disk(folder.path(), &["--reorder-time", "5s"]);
+        let (folder, collector) = Collector::in_folder("ships", &["--reorder-time", "5s"]);
         let to = collector.address(transport);
         let mut rig = Rig::new(Settings { datagram_bytes, ..settings(to, transport) }, 4, 1 << 20);
         for _ in 0..40 {
@@ -66,8 +65,7 @@ fn everything_arrives_over_both_transports_in_datagrams_of_any_size() {
 
 #[test]
 fn a_network_that_loses_things_loses_nothing() {
-    let folder = Folder::new("ships-lossy");
-    let collector = Collector::to_disk(folder.path(), &["--reorder-time", "5s"]);
+    let (folder, collector) = Collector::in_folder("ships-lossy", &["--reorder-time", "5s"]);
     let relay = Relay::start(collector.udp(), 11, Faults::BAD).expect("a socket");
     let settings = Settings { datagram_bytes: 1_400, ..settings(relay.address(), Transport::Udp) };
     let mut rig = Rig::new(settings, 3, 1 << 16);
@@ -82,8 +80,7 @@ fn a_network_that_loses_things_loses_nothing() {
 
 #[test]
 fn what_does_not_fit_the_rings_is_missing_and_said_to_be() {
-    let folder = Folder::new("ships-full");
-    let collector = Collector::to_disk(folder.path(), &[]);
+    let (folder, collector) = Collector::in_folder("ships-full", &[]);
     let mut rig = Rig::new(settings(collector.udp(), Transport::Udp), 3, 1 << 13);
     for _ in 0..30 {
         rig.work(3_000);
@@ -165,8 +162,7 @@ fn a_collector_that_is_kept_waiting_costs_only_what_is_said() {
 
 #[test]
 fn threads_come_and_go() {
-    let folder = Folder::new("ships-threads");
-    let collector = Collector::to_disk(folder.path(), &[]);
+    let (folder, collector) = Collector::in_folder("ships-threads", &[]);
     let mut rig = Rig::new(settings(collector.udp(), Transport::Udp), 4, 1 << 14);
     for _ in 0..5 {
         rig.work(1_000);

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use tests::{Folder, Traced};
 
 use crate::{
-    did, program, stripped,
-    told::{Told, calls, told},
-    trace,
+    did, program,
+    runtime_event::{RuntimeEvent, calls, runtime_events},
+    stripped, trace,
 };
 
 const CALLOUT: &str = "_dispatch_client_callout";
@@ -37,7 +37,7 @@ fn it_needs_no_private_symbols() {
 
 #[track_caller]
 fn all_is_told(traced: &Traced) {
-    let (did, told) = (did(traced), told(traced, "*dispatch_*"));
+    let (did, told) = (did(traced), runtime_events(traced, "*dispatch_*"));
     let calls = calls(&told);
     let mut did_others = did.clone();
     let executed = did_others.remove("execute").expect("it says how much was executed");
@@ -51,14 +51,14 @@ fn all_is_told(traced: &Traced) {
     queues_have_labels(traced, &told);
 }
 
-fn is_execution(event: &Told) -> bool {
+fn is_execution(event: &RuntimeEvent) -> bool {
     event.function == CALLOUT || event.function == CALLOUT_OF_APPLY
 }
 
 /// What starts on a thread ends on it, the last first, and the thread is busy with it meanwhile.
 #[track_caller]
-fn executions_end(told: &[Told]) {
-    let mut running: BTreeMap<u64, Vec<&Told>> = BTreeMap::new();
+fn executions_end(told: &[RuntimeEvent]) {
+    let mut running: BTreeMap<u64, Vec<&RuntimeEvent>> = BTreeMap::new();
     for event in told.iter().filter(|event| is_execution(event)) {
         assert_eq!(event.substream, event.key("block"), "{event:?}");
         let running = running.entry(event.stream).or_default();
@@ -75,7 +75,7 @@ fn executions_end(told: &[Told]) {
 
 /// By block and function: as many executions as submissions, none before its submission.
 #[track_caller]
-fn executions_belong_to_submissions(told: &[Told]) {
+fn executions_belong_to_submissions(told: &[RuntimeEvent]) {
     let mut submitted: BTreeMap<(u64, u64), Vec<u64>> = BTreeMap::new();
     let mut executed: BTreeMap<(u64, u64), Vec<u64>> = BTreeMap::new();
     for event in told.iter().filter(|event| event.is_call() && event.keys.contains_key("block")) {
@@ -98,7 +98,7 @@ fn executions_belong_to_submissions(told: &[Told]) {
 }
 
 #[track_caller]
-fn queues_have_labels(traced: &Traced, told: &[Told]) {
+fn queues_have_labels(traced: &Traced, told: &[RuntimeEvent]) {
     let labels: BTreeMap<u64, &str> =
         traced.trace.manifest.queues.iter().map(|queue| (queue.id, queue.label.as_str())).collect();
     let mut used: Vec<_> = told.iter().filter_map(|event| labels.get(event.keys.get("queue")?).copied()).collect();

@@ -4,9 +4,9 @@
 //! The programs are in `fixtures/runtimes`, and `build.sh` there makes them and the runtimes. `SPOOR_RUNTIMES` says where.
 
 mod dispatch;
+mod runtime_event;
 mod spans;
 mod swift;
-mod told;
 
 use std::{
     collections::BTreeMap,

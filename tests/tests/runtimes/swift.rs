@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use tests::{Folder, Traced};
 
 use crate::{
-    did, program, stripped,
-    told::{Told, calls, told},
-    trace,
+    did, program,
+    runtime_event::{RuntimeEvent, calls, runtime_events},
+    stripped, trace,
 };
 
 /// Functions of the runtime that suspend a task jump to what comes next. If such jumps were taken for calls, depths would
@@ -35,7 +35,7 @@ fn it_needs_no_private_symbols() {
 
 #[track_caller]
 fn all_is_told(traced: &Traced) {
-    let (did, told) = (did(traced), told(traced, "swift_*"));
+    let (did, told) = (did(traced), runtime_events(traced, "swift_*"));
     let calls = calls(&told);
     let called = |name: &str| calls.get(name).copied().unwrap_or(0);
     tasks_live(&told, &did);
@@ -51,13 +51,13 @@ fn all_is_told(traced: &Traced) {
     assert!(deepest < Some(DEEPEST), "{deepest:?} deep");
 }
 
-fn of<'a>(told: &'a [Told], function: &str) -> impl Iterator<Item = &'a Told> {
+fn of<'a>(told: &'a [RuntimeEvent], function: &str) -> impl Iterator<Item = &'a RuntimeEvent> {
     told.iter().filter(move |event| event.is_call() && event.function == function)
 }
 
 /// Each is created once, by another, and completes once; the program ends in the first.
 #[track_caller]
-fn tasks_live(told: &[Told], did: &BTreeMap<String, u64>) {
+fn tasks_live(told: &[RuntimeEvent], did: &BTreeMap<String, u64>) {
     let created: Vec<_> = of(told, "swift_task_create").collect();
     // To sleep, a task creates another.
     let expected = 1 + did["task"] + did["async-let"] + did["group-child"] + did["sleep"];
@@ -78,7 +78,7 @@ fn tasks_live(told: &[Told], did: &BTreeMap<String, u64>) {
 }
 
 #[track_caller]
-fn tasks_run_as_often_as_they_are_enqueued(told: &[Told]) {
+fn tasks_run_as_often_as_they_are_enqueued(told: &[RuntimeEvent]) {
     let mut open: BTreeMap<u64, i64> = BTreeMap::new();
     for event in told.iter().filter(|event| event.is_call()) {
         let Some(task) = event.keys.get("task") else { continue };
@@ -96,8 +96,8 @@ fn tasks_run_as_often_as_they_are_enqueued(told: &[Told]) {
 
 /// What starts on a thread ends on it, the last first, and the thread is busy with the task meanwhile.
 #[track_caller]
-fn runs_end(traced: &Traced, told: &[Told]) {
-    let mut running: BTreeMap<u64, Vec<&Told>> = BTreeMap::new();
+fn runs_end(traced: &Traced, told: &[RuntimeEvent]) {
+    let mut running: BTreeMap<u64, Vec<&RuntimeEvent>> = BTreeMap::new();
     let mut ended = 0;
     for event in told.iter().filter(|event| event.function == "swift_job_run") {
         if let Some(task) = event.keys.get("task") {
@@ -108,7 +108,7 @@ fn runs_end(traced: &Traced, told: &[Told]) {
             running.push(event);
         } else {
             let start = running.pop().expect("it has started");
-            let key = |event: &Told| (event.start, event.key("job"), event.keys.get("task").copied());
+            let key = |event: &RuntimeEvent| (event.start, event.key("job"), event.keys.get("task").copied());
             assert_eq!(key(event), key(start));
             ended += 1;
         }
@@ -121,7 +121,7 @@ fn runs_end(traced: &Traced, told: &[Told]) {
 
 /// Each resumption is that of a suspension before it. There are others: who yields is resumed by nobody.
 #[track_caller]
-fn continuations_are_resumed(told: &[Told], expected: u64) {
+fn continuations_are_resumed(told: &[RuntimeEvent], expected: u64) {
     let mut suspended: BTreeMap<(u64, u64), u64> = BTreeMap::new();
     let mut resumed = 0;
     for event in told.iter().filter(|event| event.is_call() && event.keys.contains_key("continuation")) {

@@ -35,8 +35,7 @@ fn what_was_flushed_survives_a_kill() {
 /// Kills a collector at some moment, repairs what it left, and tells how many events had to be there, and were.
 fn survivors(seed: u64) -> u64 {
     let mut random = Random::new(seed);
-    let folder = Folder::new("kill");
-    let collector = Collector::to_disk(folder.path(), &[]);
+    let (folder, collector) = Collector::in_folder("kill", &[]);
     let transport = if random.chance(0.5) { Transport::Udp } else { Transport::Tcp };
     let mut agent = Agent::start(Settings::new(&collector, transport, seed)).expect("it is heard");
     let moment = Instant::now() + CAPTURE + Duration::from_millis(random.below(250));
@@ -66,8 +65,7 @@ fn survived(agent: &Agent, trace: &Trace, stream: u32, flushed: u64) -> u64 {
 
 #[test]
 fn what_is_acknowledged_is_flushed_soon() {
-    let folder = Folder::new("flush");
-    let collector = Collector::to_disk(folder.path(), &[]);
+    let (folder, collector) = Collector::in_folder("flush", &[]);
     let mut agent = Agent::start(Settings::tcp(collector.tcp(), 9)).expect("it is heard");
     agent.work(1000).expect("it is taken");
     agent.settle(Duration::from_secs(10)).expect("it is acknowledged");

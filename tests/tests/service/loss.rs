@@ -12,7 +12,7 @@ use codec::{
     heph::{Encode, MAX_PACKET_BYTES, Packets},
     profile::{End, EndReason, Known, Message, ProfileOption, Progress, StreamPosition},
 };
-use tests::{Agent, Collector, Faults, Folder, Relay, Settings, Trace, account, agent::Program};
+use tests::{Agent, Collector, Faults, Relay, Settings, Trace, account, agent::Program};
 
 use crate::{
     LONG, finish,
@@ -44,8 +44,7 @@ fn lost(relay: &Relay) -> BTreeSet<(u32, u64)> {
 
 #[test]
 fn the_gaps_are_exactly_what_the_network_lost_for_good() {
-    let folder = Folder::new("gaps");
-    let collector = Collector::to_disk(folder.path(), &[&HASTY[..], &["--metrics", "127.0.0.1:0"]].concat());
+    let (folder, collector) = Collector::in_folder("gaps", &[&HASTY[..], &["--metrics", "127.0.0.1:0"]].concat());
     let relay = Relay::start(collector.udp(), 1, Faults { lose_for_good: true, ..Faults::BAD }).expect("a socket");
     let settings = Settings { streams: 3, ..Settings::udp(relay.address(), 1) };
     let mut agent = Agent::start(settings).expect("it is heard");
@@ -71,8 +70,7 @@ fn the_gaps_are_exactly_what_the_network_lost_for_good() {
 
 #[test]
 fn what_the_agent_drops_is_told_with_its_reason() {
-    let folder = Folder::new("drops");
-    let collector = Collector::to_disk(folder.path(), &HASTY);
+    let (folder, collector) = Collector::in_folder("drops", &HASTY);
     let relay = Relay::start(collector.udp(), 3, LOST_FOR_GOOD).expect("a socket");
     let mut agent = Agent::start(Settings::udp(relay.address(), 3)).expect("it is heard");
     agent.work(200).expect("it is taken");
@@ -98,8 +96,7 @@ fn what_the_agent_drops_is_told_with_its_reason() {
 
 #[test]
 fn counters_may_wrap() {
-    let folder = Folder::new("wrap");
-    let collector = Collector::to_disk(folder.path(), &["--reorder-time", "5s"]);
+    let (folder, collector) = Collector::in_folder("wrap", &["--reorder-time", "5s"]);
     let relay = Relay::start(collector.udp(), 5, Faults::NONE).expect("a socket");
     let first_position = (1 << 32) - 1_000;
     let settings = Settings { first_position, ..Settings::udp(relay.address(), 5) };
@@ -120,8 +117,7 @@ fn counters_may_wrap() {
 /// An agent that cannot send again what it lost with a connection: the real one never does that.
 #[test]
 fn a_tcp_agent_that_cannot_replay_says_what_it_lost() {
-    let folder = Folder::new("no-replay");
-    let collector = Collector::to_disk(folder.path(), &HASTY);
+    let (folder, collector) = Collector::in_folder("no-replay", &HASTY);
     let (id, mut program) = ([6; 16], Program::new(1, 0, 8));
     let reached = |position| [StreamPosition { stream: StreamId(0), next: Position(position) }];
     let mut connection = |lost: u64| {

@@ -4,6 +4,7 @@ use std::{
     fs,
     io::Write,
     net::{SocketAddr, TcpStream, UdpSocket},
+    path::PathBuf,
     process::Command,
 };
 
@@ -14,7 +15,7 @@ use codec::{
 };
 use tests::{
     Collector, Folder, Process, Trace,
-    collector::{binary, disk, run},
+    collector::{binary, disk, run, run_on},
     process::Stdout,
 };
 
@@ -53,6 +54,13 @@ fn encoded(packet: &impl Encode) -> Vec<u8> {
     let mut bytes = Vec::new();
     packet.encode(&mut bytes).expect("it fits a packet");
     bytes
+}
+
+/// A file of the same packets.
+fn file(folder: &Folder) -> PathBuf {
+    let file = folder.join("trace.heph");
+    fs::write(&file, packets(true).concat()).expect("room on disk");
+    file
 }
 
 fn send_tcp(to: SocketAddr, packets: &[Vec<u8>]) {
@@ -95,8 +103,7 @@ fn a_plain_trace_is_kept_as_it_comes() {
     let tcp: Send = |collector, packets| send_tcp(collector.tcp(), packets);
     let udp: Send = |collector, packets| send_udp(collector.udp(), packets);
     for (send, counted) in [(tcp, true), (udp, true), (tcp, false)] {
-        let folder = Folder::new("plain");
-        let collector = Collector::to_disk(folder.path(), &["--once", "--session-timeout", "500ms"]);
+        let (folder, collector) = Collector::in_folder("plain", &["--once", "--session-timeout", "500ms"]);
         send(&collector, &packets(counted));
         collector.exit(LONG).success();
         is_whole(&Trace::only(folder.path()));
@@ -105,8 +112,7 @@ fn a_plain_trace_is_kept_as_it_comes() {
 
 #[test]
 fn senders_on_different_connections_are_different_sessions() {
-    let folder = Folder::new("two-plain");
-    let collector = Collector::to_disk(folder.path(), &["--metrics", "127.0.0.1:0"]);
+    let (folder, collector) = Collector::in_folder("two-plain", &["--metrics", "127.0.0.1:0"]);
     send_tcp(collector.tcp(), &packets(true));
     send_tcp(collector.tcp(), &packets(true));
     let events = f64::from(4 * EVENTS);
@@ -119,8 +125,7 @@ fn senders_on_different_connections_are_different_sessions() {
 
 #[test]
 fn bytes_between_packets_are_skipped_and_counted() {
-    let folder = Folder::new("noise");
-    let collector = Collector::to_disk(folder.path(), &["--metrics", "127.0.0.1:0"]);
+    let (folder, collector) = Collector::in_folder("noise", &["--metrics", "127.0.0.1:0"]);
     let mut noisy = packets(true);
     noisy.insert(7, b"no packet at all".to_vec());
     noisy.insert(99, vec![0xC1; 100]);
@@ -135,19 +140,15 @@ fn bytes_between_packets_are_skipped_and_counted() {
 #[test]
 fn a_file_of_the_same_bytes_gives_the_same_events() {
     let folder = Folder::new("ingest");
-    let bytes = packets(true).concat();
-    let file = folder.join("trace.heph");
-    fs::write(&file, &bytes).expect("room on disk");
     let (from_file, from_pipe) = (folder.join("from-file"), folder.join("from-pipe"));
-    let path = file.to_str().expect("a path");
-    run(&["ingest", path, "--sink", &disk(&from_file)]).success();
+    run_on("ingest", &file(&folder), &["--sink", &disk(&from_file)]).success();
     is_whole(&Trace::only(&from_file));
 
     let mut command = Command::new(binary());
     command.args(["ingest", "-", "--sink", &disk(&from_pipe)]);
     let mut process = Process::start(command, Stdout::Collect);
     let mut stdin = process.take_stdin().expect("a pipe");
-    stdin.write_all(&bytes).expect("the collector reads");
+    stdin.write_all(&packets(true).concat()).expect("the collector reads");
     drop(stdin);
     process.exit(LONG).success();
     assert_eq!(Trace::only(&from_pipe).contents(), Trace::only(&from_file).contents());
@@ -155,8 +156,7 @@ fn a_file_of_the_same_bytes_gives_the_same_events() {
 
 #[test]
 fn what_cannot_be_read_opens_no_session() {
-    let folder = Folder::new("garbage");
-    let collector = Collector::to_disk(folder.path(), &["--once", "--metrics", "127.0.0.1:0"]);
+    let (folder, collector) = Collector::in_folder("garbage", &["--once", "--metrics", "127.0.0.1:0"]);
     let socket = UdpSocket::bind("127.0.0.1:0").expect("a socket");
     socket.send_to(b"nonsense!", collector.udp()).expect("it is sent");
     eventually("it is counted", || collector.metrics().sum("spoor_bad_datagrams_total") == Some(1.0));
@@ -169,8 +169,7 @@ fn what_cannot_be_read_opens_no_session() {
 #[test]
 fn the_log_is_plain_lines_json_or_nothing() {
     let folder = Folder::new("log");
-    let file = folder.join("trace.heph");
-    fs::write(&file, packets(true).concat()).expect("room on disk");
+    let file = file(&folder);
     let path = file.to_str().expect("a path");
     let ingest = |name: &str, log: &[&str]| {
         let sink = disk(&folder.join(name));
@@ -196,8 +195,7 @@ fn the_log_is_plain_lines_json_or_nothing() {
 #[test]
 fn an_output_that_takes_nothing_is_a_failure_and_one_that_nobody_reads_is_none() {
     let folder = Folder::new("full-output");
-    let file = folder.join("trace.heph");
-    fs::write(&file, packets(true).concat()).expect("room on disk");
+    let file = file(&folder);
     let ingest = |stdout: std::process::Stdio| {
         let mut command = Command::new(binary());
         command.args(["ingest", file.to_str().expect("a path"), "--sink", "stdout:events"]);

@@ -92,8 +92,7 @@ fn a_signal_ends_it_although_a_sink_that_is_waited_for_is_stuck() {
 #[test]
 fn a_flood_does_not_keep_it_from_ending() {
     let _machine = machine();
-    let folder = Folder::new("flood-end");
-    let collector = Collector::to_disk(folder.path(), &[]);
+    let (folder, collector) = Collector::in_folder("flood-end", &[]);
     let agent = crate::trace(Settings::tcp(collector.tcp(), 4), 2000);
     let (to, done) = (collector.udp(), Arc::new(AtomicBool::new(false)));
     let floods: Vec<_> = (0..2)
@@ -120,8 +119,7 @@ fn a_flood_does_not_keep_it_from_ending() {
 
 #[test]
 fn a_connection_that_has_to_make_room_loses_nothing() {
-    let folder = Folder::new("room");
-    let collector = Collector::to_disk(folder.path(), &["--max-connections", "2"]);
+    let (folder, collector) = Collector::in_folder("room", &["--max-connections", "2"]);
     let mut agent = Agent::start(Settings::tcp(collector.tcp(), 5)).expect("it is heard");
     agent.work(5000).expect("it is taken");
     let _second = TcpStream::connect(collector.tcp()).expect("a connection");

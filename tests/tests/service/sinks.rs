@@ -97,8 +97,7 @@ fn all_sinks_get_the_same() {
 
 #[test]
 fn packets_can_be_piped_on() {
-    let folder = Folder::new("pipe");
-    let collector = Collector::to_disk(folder.path(), &["--sink", "stdout:heph"]);
+    let (folder, collector) = Collector::in_folder("pipe", &["--sink", "stdout:heph"]);
     let agent = trace(Settings::tcp(collector.tcp(), 2), 1_000);
     let exit = collector.stop().success();
     are_all_of(&agent, &heph_events(&exit.stdout));
@@ -148,8 +147,7 @@ fn a_full_device_is_reported_once_and_stops_nobody_else() {
 
 #[test]
 fn a_long_session_is_split_into_parts() {
-    let folder = Folder::new("rotate");
-    let collector = Collector::to_disk(folder.path(), &["--rotate-bytes", "1MiB"]);
+    let (folder, collector) = Collector::in_folder("rotate", &["--rotate-bytes", "1MiB"]);
     let mut agent = detailed(&collector, 5);
     for _ in 0..15 {
         agent.work(2_000).expect("it is taken");
@@ -171,8 +169,7 @@ fn a_long_session_is_split_into_parts() {
 
 #[test]
 fn a_session_is_split_by_time_too() {
-    let folder = Folder::new("rotate-time");
-    let collector = Collector::to_disk(folder.path(), &["--rotate-every", "1s"]);
+    let (folder, collector) = Collector::in_folder("rotate-time", &["--rotate-every", "1s"]);
     let mut agent = Agent::start(Settings::tcp(collector.tcp(), 6)).expect("it is heard");
     while !fs::read_dir(folder.path()).is_ok_and(|parts| parts.count() >= 2) {
         agent.work(50).expect("it is taken");
@@ -188,8 +185,7 @@ fn a_session_is_split_by_time_too() {
 #[test]
 fn the_oldest_makes_room_for_the_newest() {
     const MAX_BYTES: u64 = 4 << 20;
-    let folder = Folder::new("room");
-    let collector = Collector::to_disk(folder.path(), &["--max-bytes", "4MiB", "--rotate-bytes", "1MiB"]);
+    let (folder, collector) = Collector::in_folder("room", &["--max-bytes", "4MiB", "--rotate-bytes", "1MiB"]);
     let mut agent = detailed(&collector, 7);
     for _ in 0..25 {
         agent.work(2_000).expect("it is taken");
@@ -210,8 +206,7 @@ fn the_oldest_makes_room_for_the_newest() {
 #[test]
 fn being_told_to_stop_finishes_the_files() {
     for signal in ["TERM", "INT"] {
-        let folder = Folder::new("stop");
-        let collector = Collector::to_disk(folder.path(), &[]);
+        let (folder, collector) = Collector::in_folder("stop", &[]);
         let mut agent = Agent::start(Settings::udp(collector.udp(), 8)).expect("it is heard");
         agent.work(2_000).expect("it is taken");
         agent.settle(LONG).expect("it is acknowledged");
@@ -224,8 +219,7 @@ fn being_told_to_stop_finishes_the_files() {
 
 #[test]
 fn once_means_until_the_first_session_has_ended() {
-    let folder = Folder::new("once");
-    let collector = Collector::to_disk(folder.path(), &["--once"]);
+    let (folder, collector) = Collector::in_folder("once", &["--once"]);
     let agent = trace(Settings::udp(collector.udp(), 9), 800);
     collector.exit(LONG).success();
     is_complete(folder.path(), &agent);

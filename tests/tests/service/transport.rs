@@ -8,8 +8,7 @@ use crate::{LONG, eventually, finish, is_complete, trace};
 
 #[test]
 fn udp_and_tcp_work_side_by_side_on_one_port() {
-    let folder = Folder::new("side-by-side");
-    let collector = Collector::to_disk(folder.path(), &[]);
+    let (folder, collector) = Collector::in_folder("side-by-side", &[]);
     assert_eq!(collector.udp(), collector.tcp(), "one port for both");
     let agents = [Settings::udp(collector.udp(), 1), Settings::tcp(collector.tcp(), 2)]
         .map(|settings| thread::spawn(move || trace(settings, 4_000)));
@@ -50,8 +49,7 @@ fn one_transport_can_be_had_without_the_other() {
 
 #[test]
 fn several_addresses_of_both_families() {
-    let folder = Folder::new("addresses");
-    let collector = Collector::to_disk(folder.path(), &["--listen", "[::1]:0"]);
+    let (folder, collector) = Collector::in_folder("addresses", &["--listen", "[::1]:0"]);
     assert_eq!((collector.all_udp().len(), collector.all_tcp().len()), (2, 2));
     assert_eq!(collector.all_udp().iter().filter(|address| address.is_ipv6()).count(), 1);
     let udp = collector.all_udp().iter().zip(10..).map(|(address, seed)| Settings::udp(*address, seed));
@@ -64,8 +62,7 @@ fn several_addresses_of_both_families() {
 
 #[test]
 fn eight_agents_at_once() {
-    let folder = Folder::new("eight");
-    let collector = Collector::to_disk(folder.path(), &["--metrics", "127.0.0.1:0"]);
+    let (folder, collector) = Collector::in_folder("eight", &["--metrics", "127.0.0.1:0"]);
     let agents: Vec<_> = (0..8)
         .map(|seed| {
             let transport = if seed % 2 == 0 { Transport::Udp } else { Transport::Tcp };
@@ -89,8 +86,7 @@ fn eight_agents_at_once() {
 
 #[test]
 fn a_tcp_agent_resumes_after_its_connection_broke() {
-    let folder = Folder::new("reconnect");
-    let collector = Collector::to_disk(folder.path(), &[]);
+    let (folder, collector) = Collector::in_folder("reconnect", &[]);
     let cable = Cable::start(collector.tcp()).expect("a socket");
     let mut agent = Agent::start(Settings::tcp(cable.address(), 40)).expect("it is heard");
     for _ in 0..5 {
@@ -109,9 +105,8 @@ fn a_tcp_agent_resumes_after_its_connection_broke() {
 
 #[test]
 fn a_udp_agent_may_move_to_another_port() {
-    let folder = Folder::new("move");
     // What is lost while nothing gets through is waited for.
-    let collector = Collector::to_disk(folder.path(), &["--reorder-time", "20s"]);
+    let (folder, collector) = Collector::in_folder("move", &["--reorder-time", "20s"]);
     let relay = Relay::start(collector.udp(), 41, Faults::NONE).expect("a socket");
     let mut agent = Agent::start(Settings::udp(relay.address(), 41)).expect("it is heard");
     for _ in 0..2 {
@@ -133,8 +128,7 @@ fn a_udp_agent_may_move_to_another_port() {
 
 #[test]
 fn more_streams_than_fit_a_datagram() {
-    let folder = Folder::new("streams");
-    let collector = Collector::to_disk(folder.path(), &[]);
+    let (folder, collector) = Collector::in_folder("streams", &[]);
     let agent = trace(Settings { streams: 300, ..Settings::udp(collector.udp(), 60) }, 3_000);
     collector.stop().success();
     let trace = is_complete(folder.path(), &agent);
@@ -143,8 +137,7 @@ fn more_streams_than_fit_a_datagram() {
 
 #[test]
 fn an_agent_that_goes_silent_is_given_up() {
-    let folder = Folder::new("silent");
-    let collector = Collector::to_disk(folder.path(), &["--session-timeout", "500ms", "--once"]);
+    let (folder, collector) = Collector::in_folder("silent", &["--session-timeout", "500ms", "--once"]);
     let mut agent = Agent::start(Settings::udp(collector.udp(), 61)).expect("it is heard");
     agent.work(700).expect("it is taken");
     agent.settle(LONG).expect("it is acknowledged");

@@ -31,8 +31,7 @@ fn every_event_has_what_its_phase_needs() {
         let right = match event["ph"].as_str() {
             Some("M") => has(&["args"]),
             Some("X") => has(&["ts", "dur", "cat"]) && event["dur"].as_f64() >= Some(0.0),
-            Some("b" | "e") => has(&["ts", "cat", "id"]),
-            Some("s") => has(&["ts", "cat", "id"]),
+            Some("b" | "e" | "s") => has(&["ts", "cat", "id"]),
             Some("f") => has(&["ts", "cat", "id"]) && event["bp"] == "e",
             Some("i") => has(&["ts", "cat"]) && event["s"] == "t",
             _ => false,

@@ -436,8 +436,7 @@ fn a_trace_without_events_has_no_spans() {
 
 #[test]
 fn what_is_still_open_in_a_trace_without_end_is_told_once() {
-    let folder = Folder::new("offline-unfinished");
-    let collector = Collector::to_disk(folder.path(), &[]);
+    let (folder, collector) = Collector::in_folder("offline-unfinished", &[]);
     let mut to = Packets::default();
     to.describe();
     to.function(0, EventKind::Call, 0, 0, 0, 0);

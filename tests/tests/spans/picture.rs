@@ -180,3 +180,21 @@ pub(crate) fn tell(sink: &mut dyn Sink) {
     sink.end(&session, &Ended::default()).expect("it ends");
     sink.close().expect("it closes");
 }
+
+/// The frames and events of the threads, by the time they start: thread, name, start, duration and depth. The coroutine
+/// lies on a track of its own.
+pub(crate) const FRAMES: [(&str, &str, u64, u64, u32); 13] = [
+    ("main", "main", 1000, 99_000, 0),
+    ("main", "demo::work(int)", 1000, 49_000, 1),
+    ("main", "leaf", 1000, 0, 2),
+    ("main", "leaf", 1000, 0, 2),
+    ("main", "leaf", 2000, 1000, 2),
+    ("main", "leaf", 3000, 0, 2),
+    ("main", "leaf", 3000, 1000, 2),
+    ("worker", "routine", 6000, 84_000, 0),
+    ("pool", "an event", 48_000, 1000, 0),
+    ("main", "demo::work(int)", 50_000, 50_000, 1),
+    ("main", "coroutine", 60_500, 59_500, 0),
+    ("pool", "demo::work(int)", 105_000, 15_000, 0),
+    ("pool", "run \"quoted\"", 110_000, 5000, 1),
+];

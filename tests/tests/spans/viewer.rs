@@ -93,24 +93,10 @@ fn get_speedscope() -> Option<PathBuf> {
     Some(release)
 }
 
-/// The frames of the threads as they were; the coroutine lies on a track of its own.
+/// The frames as the trace processor lists them.
 fn frames() -> Vec<Value> {
-    let frames: [(&str, &str, u64, u64, u64); 13] = [
-        ("main", "main", 1000, 99_000, 0),
-        ("main", "demo::work(int)", 1000, 49_000, 1),
-        ("main", "leaf", 1000, 0, 2),
-        ("main", "leaf", 1000, 0, 2),
-        ("main", "leaf", 2000, 1000, 2),
-        ("main", "leaf", 3000, 0, 2),
-        ("main", "leaf", 3000, 1000, 2),
-        ("worker", "routine", 6000, 84_000, 0),
-        ("pool", "an event", 48_000, 1000, 0),
-        ("main", "demo::work(int)", 50_000, 50_000, 1),
-        ("main", "coroutine", 60_500, 59_500, 0),
-        ("pool", "demo::work(int)", 105_000, 15_000, 0),
-        ("pool", "run \"quoted\"", 110_000, 5000, 1),
-    ];
-    frames.map(|(thread, name, start, duration, depth)| json!([thread, name, ZERO_NS + start, duration, depth])).into()
+    let row = |(thread, name, start, duration, depth)| json!([thread, name, ZERO_NS + start, duration, depth]);
+    picture::FRAMES.into_iter().map(row).collect()
 }
 
 #[test]

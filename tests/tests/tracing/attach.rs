@@ -71,8 +71,7 @@ fn on_disk(below: &Path) -> u64 {
 #[track_caller]
 fn watch(pid: u32, transport: Transport) -> (Folder, Trace) {
     agent_command::prepare();
-    let folder = Folder::new("attached");
-    let collector = Collector::to_disk(folder.path(), &[]);
+    let (folder, collector) = Collector::in_folder("attached", &[]);
     let command = agent_command::attach_to(collector.address(transport), transport, LOSSLESS, pid);
     let mut agent = Process::start(command, Stdout::Collect);
     eventually("enough is traced", || {
@@ -131,8 +130,7 @@ fn a_program_can_be_attached_to_again_and_again() {
 fn an_agent_ends_with_the_program_that_it_is_attached_to() {
     agent_command::prepare();
     let steady = Steady::start();
-    let folder = Folder::new("ends");
-    let collector = Collector::to_disk(folder.path(), &[]);
+    let (folder, collector) = Collector::in_folder("ends", &[]);
     let command = agent_command::attach_to(collector.tcp(), Transport::Tcp, LOSSLESS, steady.process.pid());
     let mut agent = Process::start(command, Stdout::Collect);
     eventually("something is traced", || {
@@ -154,8 +152,7 @@ fn an_agent_ends_with_the_program_that_it_is_attached_to() {
 #[test]
 fn a_process_that_is_not_there_is_one_clear_line() {
     agent_command::prepare();
-    let folder = Folder::new("nobody");
-    let collector = Collector::to_disk(folder.path(), &[]);
+    let (_folder, collector) = Collector::in_folder("nobody", &[]);
     // The largest there can be on Linux, and just so never in use.
     let command = agent_command::attach_to(collector.udp(), Transport::Udp, &[], 4_194_304);
     let exit = Process::start(command, Stdout::Collect).exit(Duration::from_secs(30));

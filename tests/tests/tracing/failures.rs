@@ -51,8 +51,7 @@ fn a_static_program_is_refused_and_left_alone() {
 #[test]
 fn a_program_that_is_not_there_is_refused_as_a_shell_does() {
     agent_command::prepare();
-    let folder = Folder::new("missing");
-    let collector = Collector::to_disk(folder.path(), &[]);
+    let (_folder, collector) = Collector::in_folder("missing", &[]);
     for (program, code) in [("/nowhere/at/all", 127), ("no-such-program-anywhere", 127), ("/etc/passwd", 126)] {
         let mut command = agent_command::run_to(collector.udp(), Transport::Udp, &[]);
         command.arg(program);

@@ -33,6 +33,20 @@ fn thread(stream: u32, name: &str) -> Thread<'_> {
     Thread { stream: StreamId(stream), os_id: 7, start: SessionNs(5), end: None, creator: None, name }
 }
 
+fn module(id: u32) -> Module<'static> {
+    Module {
+        id: ModuleId(id),
+        base: 1,
+        size: 2,
+        loaded: SessionNs(3),
+        unloaded: Some(SessionNs(u64::MAX)),
+        function_count: 4,
+        table_hash: 5,
+        build_id: &[0xab, 0x01],
+        path: "/lib/a",
+    }
+}
+
 #[test]
 fn a_later_option_replaces_an_earlier_one_and_frees_its_bytes() {
     let (mut catalog, bytes) = catalog(CatalogLimits::default());
@@ -63,18 +77,7 @@ fn a_hostile_index_takes_one_block_and_does_not_run_past_the_last() {
 fn module_0_is_not_for_others() {
     let (mut catalog, _) = catalog(CatalogLimits::default());
     assert_eq!(apply(&mut catalog, &functions(0, 0, &["mine"])).functions, 1);
-    let module = Module {
-        id: ModuleId(0),
-        base: 0,
-        size: 0,
-        loaded: SessionNs(0),
-        unloaded: None,
-        function_count: 1,
-        table_hash: 0,
-        build_id: &[],
-        path: "",
-    };
-    assert_eq!(catalog.apply(&module.into()).modules, 1);
+    assert_eq!(catalog.apply(&module(0).into()).modules, 1);
     assert_eq!(catalog.manifest(), Manifest::default());
 }
 
@@ -126,18 +129,7 @@ fn the_manifest_tells_times_of_the_traces_clock() {
     catalog.apply(&session.into());
     catalog.apply(&Clock { clock: ClockKind::Boottime, zero_ns: 1000 }.into());
     catalog.apply(&Epoch { unix_ns: 9 }.into());
-    let module = Module {
-        id: ModuleId(1),
-        base: 1,
-        size: 2,
-        loaded: SessionNs(3),
-        unloaded: Some(SessionNs(u64::MAX)),
-        function_count: 4,
-        table_hash: 5,
-        build_id: &[0xab, 0x01],
-        path: "/lib/a",
-    };
-    catalog.apply(&module.into());
+    catalog.apply(&module(1).into());
     let manifest = catalog.manifest();
     let process = manifest.process.expect("it was announced");
     assert_eq!((process.arch.as_str(), process.arguments.len()), ("arm64", 2));

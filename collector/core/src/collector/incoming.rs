@@ -11,7 +11,7 @@ use codec::{
 use super::Collector;
 use crate::{
     How, Peer,
-    bindings::Binding,
+    bindings::{self, Binding},
     output::SessionKey,
     session_state::{SessionContext, SessionState},
 };
@@ -94,7 +94,7 @@ impl Collector {
         input: &[u8],
         ended: bool,
     ) -> usize {
-        let key = self.bindings.session(&peer);
+        let key = bindings::session(&self.bindings, &peer);
         let mut consumed = 0;
         let mut skipped = 0;
         let next = || loop {
@@ -212,7 +212,7 @@ impl Collector {
                 self.shared.counts.late_options += u64::from(!told_again);
                 session.hear(peer, bytes.len(), now);
                 session.acknowledge_again(option, bytes, now + self.shared.config.ack_time);
-                self.answering.extend(session.id());
+                self.answering.extend(session.id);
             }
             None => self.shared.counts.refused_session_events += events,
         }

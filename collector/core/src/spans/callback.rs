@@ -14,11 +14,11 @@ use codec::{
 
 use super::{
     CallbackRule, Names,
-    frames::Around,
+    frames::FrameContext,
+    order::{Body, OrderedEvent},
     out::Out,
     stack::Ran,
     store::{Store, begin, more},
-    told::{Body, Told},
 };
 
 /// How many registrations of one callback are remembered, and how many callbacks.
@@ -46,12 +46,12 @@ impl Watch {
         self.rules.is_empty()
     }
 
-    /// What a call has to tell: that it takes a callback, or that it is one. `around` links the frames.
+    /// What a call has to tell: that it takes a callback, or that it is one. `frames` links those around it.
     pub(super) fn call(
         &mut self,
         event: &FunctionEvent<'_>,
         frame: SpanId,
-        around: impl FnOnce() -> Around,
+        frames: impl FnOnce() -> FrameContext,
         names: &dyn Names,
     ) -> Option<Body> {
         let function = event.function?;
@@ -65,12 +65,12 @@ impl Watch {
             if self.callbacks.len() < MOST_CALLBACKS {
                 self.callbacks.insert(callback);
             }
-            let around = around();
-            return Some(Body::Registered { callback, address, context, own: Some(frame), caller: around.caller });
+            let (own, caller) = (Some(frame), frames().caller);
+            return Some(Body::Registered { callback, address, context, own, caller });
         }
         let callback = Ran::Function(function);
         self.callbacks.contains(&callback).then(|| {
-            around();
+            frames();
             let arguments = registers.and_then(|general| general.first_chunk().copied());
             Body::CallbackEntered { callback, frame, arguments }
         })
@@ -105,7 +105,7 @@ struct Registered {
 }
 
 impl Callbacks {
-    pub(super) fn registered(&mut self, told: &Told, store: &mut Store, out: &mut Out) {
+    pub(super) fn registered(&mut self, told: &OrderedEvent, store: &mut Store, out: &mut Out) {
         let Body::Registered { callback, address, context, own, caller } = &told.body else { return };
         let mut span = begin(told.second_id(), SpanKind::Callback, told.stream, told.at, Some(*address));
         let logical = store.running(told.stream);
@@ -129,7 +129,7 @@ impl Callbacks {
         store.open(span, out);
     }
 
-    pub(super) fn entered(&mut self, told: &Told, store: &mut Store, out: &mut Out) {
+    pub(super) fn entered(&mut self, told: &OrderedEvent, store: &mut Store, out: &mut Out) {
         let Body::CallbackEntered { callback, frame, arguments } = &told.body else { return };
         let Some(all) = self.registered.get_mut(callback) else { return };
         let fits = |one: &Registered| match (one.context, arguments) {

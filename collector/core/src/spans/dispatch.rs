@@ -13,9 +13,9 @@ use codec::{
 };
 
 use super::{
+    order::{OrderedEvent, Runtime},
     out::Out,
     store::{Store, begin, more, push_bounded},
-    told::{Runtime, Told},
 };
 
 /// What joins a submission to its execution.
@@ -133,7 +133,7 @@ struct Group {
 }
 
 impl Blocks {
-    pub(super) fn event(&mut self, told: &Told, event: &Runtime, store: &mut Store, out: &mut Out) {
+    pub(super) fn event(&mut self, told: &OrderedEvent, event: &Runtime, store: &mut Store, out: &mut Out) {
         match (&*event.function, event.phase) {
             ("_dispatch_client_callout" | "_dispatch_client_callout2", EventKind::Call) => {
                 self.execute(told, event, told.at, store, out);
@@ -148,7 +148,7 @@ impl Blocks {
         }
     }
 
-    fn submit(&mut self, told: &Told, event: &Runtime, store: &mut Store, out: &mut Out) {
+    fn submit(&mut self, told: &OrderedEvent, event: &Runtime, store: &mut Store, out: &mut Out) {
         let Some(block) = event.key(Key::Block) else { return };
         let name = event.function.trim_end_matches("_f");
         let invoke = event.key(Key::Invoke).unwrap_or(0);
@@ -184,7 +184,7 @@ impl Blocks {
     }
 
     /// A block has run since `at`.
-    fn execute(&mut self, told: &Told, event: &Runtime, at: SessionNs, store: &mut Store, out: &mut Out) {
+    fn execute(&mut self, told: &OrderedEvent, event: &Runtime, at: SessionNs, store: &mut Store, out: &mut Out) {
         self.has_executed = true;
         let (block, invoke) = (event.key(Key::Block).unwrap_or(0), event.key(Key::Invoke).unwrap_or(0));
         let mut which = self.which((block, invoke), told.stream);
@@ -238,7 +238,7 @@ impl Blocks {
         next.map_or((None, false), |(submitted, uncertain)| (Some(submitted), uncertain))
     }
 
-    fn complete(&mut self, told: &Told, event: &Runtime, phase: EventKind, store: &mut Store, out: &mut Out) {
+    fn complete(&mut self, told: &OrderedEvent, event: &Runtime, phase: EventKind, store: &mut Store, out: &mut Out) {
         let of = |executing: &Executing| executing.entered == event.entered;
         let place = self.executing.get(&told.stream).and_then(|all| all.iter().rposition(of));
         if place.is_none() {
@@ -282,7 +282,7 @@ impl Blocks {
         }
     }
 
-    fn enter(&mut self, told: &Told, group: Option<u64>, store: &mut Store, out: &mut Out) {
+    fn enter(&mut self, told: &OrderedEvent, group: Option<u64>, store: &mut Store, out: &mut Out) {
         let Some(key) = group else { return };
         if let Some(group) = self.groups.get_mut(&key) {
             group.inside = group.inside.saturating_add(1);
@@ -298,7 +298,7 @@ impl Blocks {
         store.open(span, out);
     }
 
-    fn leave(&mut self, told: &Told, group: Option<u64>, store: &mut Store, out: &mut Out) {
+    fn leave(&mut self, told: &OrderedEvent, group: Option<u64>, store: &mut Store, out: &mut Out) {
         let Some(key) = group else { return };
         let Some(group) = self.groups.get_mut(&key) else { return };
         if let Some(span) = store.get(group.id, told.at, out)

@@ -15,13 +15,13 @@ use super::{
     Names, SpanConfig,
     callback::Watch,
     frames::Frames,
-    logical::{Ending, Logical},
+    logical::{Logical, TraceEnd},
     order::Order,
+    order::{Body, OrderedEvent, Runtime},
     out::{MOST_ENTRY_ONLY, Out},
     plain::Plain,
     stack::{Frame, Ran},
     store::{begin, more},
-    told::{Body, Runtime, Told},
 };
 
 /// Makes spans of the events of one session.
@@ -167,7 +167,7 @@ impl Engine {
             }
             Message::Run(_) | Message::Option(_) | Message::Metadata(_) | Message::BadOption { .. } => return,
         };
-        if !self.out.told.is_empty() {
+        if !self.out.ordered.is_empty() {
             self.put_in_order(index);
         }
     }
@@ -185,7 +185,7 @@ impl Engine {
         } else {
             thread.frames.left(position, event, names, &mut self.out);
         }
-        if !self.out.told.is_empty() {
+        if !self.out.ordered.is_empty() {
             self.put_in_order(index);
         }
     }
@@ -223,13 +223,13 @@ impl Engine {
                 let is_thunk = is_thunk(function, names);
                 thread.naming = if is_thunk { left } else { 0 };
                 let body = Body::JobRuns { ran: Ran::Function(function), is_thunk };
-                self.out.told.push(Told { at, stream, position, rank: 0, body });
+                self.out.ordered.push(OrderedEvent { at, stream, position, rank: 0, body });
             }
         }
         if !self.watch.is_idle() {
-            let around = || thread.frames.around(at);
-            if let Some(body) = self.watch.call(event, frame, around, names) {
-                self.out.told.push(Told { at, stream, position, rank: 0, body });
+            let context = || thread.frames.context(at);
+            if let Some(body) = self.watch.call(event, frame, context, names) {
+                self.out.ordered.push(OrderedEvent { at, stream, position, rank: 0, body });
             }
         }
     }
@@ -238,9 +238,9 @@ impl Engine {
     fn runtime(&mut self, index: usize, position: Position, event: &RuntimeEvent<'_>, names: &dyn Names) {
         let Some(thread) = self.threads.get_mut(index) else { return };
         let mut runtime = Runtime::new(event);
-        let around = thread.frames.around(event.stamp.start);
-        (runtime.own, runtime.own_function) = (around.own.map(|own| own.0), around.own.map(|own| own.1));
-        runtime.caller = around.caller;
+        let context = thread.frames.context(event.stamp.start);
+        (runtime.own, runtime.own_function) = (context.own.map(|own| own.0), context.own.map(|own| own.1));
+        runtime.caller = context.caller;
         if event.phase == EventKind::Exception {
             runtime.why = Some(thread.frames.why_left(names));
         }
@@ -257,7 +257,7 @@ impl Engine {
         }
         let (at, stream) = (event.stamp.end, thread.stream);
         let body = Body::Runtime(Box::new(runtime));
-        self.out.told.push(Told { at, stream, position, rank: 0, body });
+        self.out.ordered.push(OrderedEvent { at, stream, position, rank: 0, body });
     }
 
     /// Events of a stream are missing, between those before this call and those behind it.
@@ -327,7 +327,7 @@ impl Engine {
     /// its clock says.
     fn put_in_order(&mut self, index: usize) {
         let Some(thread) = self.threads.get_mut(index) else { return };
-        for (rank, mut told) in (0..).zip(self.out.told.drain(..)) {
+        for (rank, mut told) in (0..).zip(self.out.ordered.drain(..)) {
             thread.told = thread.told.max(told.at);
             (told.at, told.rank) = (thread.told, rank);
             self.order.push(told);
@@ -382,8 +382,8 @@ impl Engine {
             thread.plain.finish(&mut self.out);
             thread.end_gaps(None, &mut self.out);
         }
-        for (rank, told) in (0..).zip(self.out.told.drain(..)) {
-            self.order.push(Told { rank, ..told });
+        for (rank, told) in (0..).zip(self.out.ordered.drain(..)) {
+            self.order.push(OrderedEvent { rank, ..told });
         }
         while let Some(told) = self.order.next_at_end() {
             self.logical.take(told, &mut self.out);
@@ -393,7 +393,7 @@ impl Engine {
             Some(stream) => by_stream.get(&stream).and_then(|index| threads.get(*index)).and_then(|at| at.gap_end),
             None => threads.iter().filter_map(|thread| thread.gap_end).max(),
         };
-        self.logical.finish(&Ending { at, why: &why, gap_end: &gap_end }, &mut self.out);
+        self.logical.finish(&TraceEnd { at, why: &why, gap_end: &gap_end }, &mut self.out);
         self.threads.clear();
         self.by_stream.clear();
     }

@@ -9,9 +9,9 @@
 //!   its stacks, unless events are missing, which then were the returns of those frames;
 //! - a return of something that is not open: its call is missing.
 
-mod around;
+mod context;
 
-pub(super) use around::Around;
+pub(super) use context::FrameContext;
 
 use codec::{
     EventKind, Position, SessionNs, StreamId,
@@ -91,7 +91,7 @@ impl Frames {
         if out.is_full() {
             self.evict(out);
         }
-        out.opened();
+        out.opened(1);
         self.stack().frames.push(frame);
         frame.id
     }
@@ -111,7 +111,7 @@ impl Frames {
         if !is_other {
             self.replaced_by(frame);
         }
-        out.opened();
+        out.opened(1);
         self.probe = Some((*frame, parent));
     }
 

@@ -9,11 +9,11 @@ use codec::{
 use super::{
     callback::Callbacks,
     dispatch::Blocks,
+    order::{Body, OrderedEvent},
     out::Out,
     pthread::Threads,
     store::{Store, more},
     swift::Tasks,
-    told::{Body, Told},
 };
 
 /// The logical spans of a session.
@@ -27,7 +27,7 @@ pub(super) struct Logical {
 }
 
 impl Logical {
-    pub(super) fn take(&mut self, told: Told, out: &mut Out) {
+    pub(super) fn take(&mut self, told: OrderedEvent, out: &mut Out) {
         let store = &mut self.store;
         match &told.body {
             Body::Runtime(event) => match Library::of(&event.function) {
@@ -97,7 +97,7 @@ impl Logical {
     }
 
     /// Nothing more comes: tells what is open, and why.
-    pub(super) fn finish(&mut self, ending: &Ending<'_>, out: &mut Out) {
+    pub(super) fn finish(&mut self, ending: &TraceEnd<'_>, out: &mut Out) {
         let at = ending.at;
         self.threads.finish(ending.at, &mut self.store, out);
         self.blocks.finish(&mut self.store, at, out);
@@ -113,7 +113,7 @@ impl Logical {
 }
 
 /// How the trace ends.
-pub(super) struct Ending<'a> {
+pub(super) struct TraceEnd<'a> {
     pub(super) at: SessionNs,
     /// Why what started then is still open.
     pub(super) why: &'a dyn Fn(SessionNs) -> (SpanStatus, Option<Reason>),
@@ -121,7 +121,7 @@ pub(super) struct Ending<'a> {
     pub(super) gap_end: &'a dyn Fn(Option<StreamId>) -> Option<SessionNs>,
 }
 
-impl Ending<'_> {
+impl TraceEnd<'_> {
     /// How a span stands that is open at the end. What has never run says so, however the trace ends.
     pub(super) fn why_open(&self, span: &Span) -> (SpanStatus, Option<Reason>) {
         if self.is_in_gap(span) {

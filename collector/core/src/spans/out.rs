@@ -10,8 +10,8 @@ use codec::{
 use super::{
     SpanCounts,
     engine::Interned,
+    order::{Body, OrderedEvent},
     stack::{Frame, Ran},
-    told::{Body, Told},
 };
 
 /// Of how many functions, and modules, it is known that only their entries are watched.
@@ -22,7 +22,7 @@ pub(super) const MOST_ENTRY_ONLY: usize = 1 << 20;
 pub(super) struct Out {
     pub(super) ready: Vec<Span>,
     /// What has to be put in order.
-    pub(super) told: Vec<Told>,
+    pub(super) ordered: Vec<OrderedEvent>,
     pub(super) counts: SpanCounts,
     timeout_ns: u64,
     most: u64,
@@ -41,7 +41,7 @@ impl Out {
     pub(super) fn new(timeout_ns: u64, most: usize) -> Self {
         Self {
             ready: Vec::new(),
-            told: Vec::new(),
+            ordered: Vec::new(),
             counts: SpanCounts::default(),
             timeout_ns,
             most: most.max(2) as u64,
@@ -83,34 +83,26 @@ impl Out {
         self.counts.open >= self.most
     }
 
-    #[inline]
-    pub(super) fn opened(&mut self) {
-        self.counts.open += 1;
-    }
-
     pub(super) fn set_most(&mut self, most: usize) {
         self.most = most.max(2) as u64;
     }
 
-    /// Events wait that take as much room as so many spans.
-    pub(super) fn keeps(&mut self, weight: u64) {
-        self.counts.open = self.counts.open.saturating_add(weight);
+    /// So many spans are open, or events wait that take as much room.
+    #[inline]
+    pub(super) fn opened(&mut self, spans: u64) {
+        self.counts.open = self.counts.open.saturating_add(spans);
     }
 
-    /// They wait no more.
-    pub(super) fn kept(&mut self, weight: u64) {
-        self.counts.open = self.counts.open.saturating_sub(weight);
-    }
-
-    /// Something that was open is no more.
-    pub(super) fn gone(&mut self) {
-        self.counts.open = self.counts.open.saturating_sub(1);
+    /// They are not any more.
+    #[inline]
+    pub(super) fn gone(&mut self, spans: u64) {
+        self.counts.open = self.counts.open.saturating_sub(spans);
     }
 
     /// A frame was left.
     #[inline]
     pub(super) fn closed(&mut self, frame: &Frame, mut span: Span) {
-        self.counts.open = self.counts.open.saturating_sub(1);
+        self.gone(1);
         if let Some(end) = span.end
             && end.0.saturating_sub(span.start.0) > self.timeout_ns
         {
@@ -143,7 +135,7 @@ impl Out {
     /// than it ended.
     fn tell(&mut self, span: Span) {
         let (at, stream, position) = (self.now, span.stream, self.position);
-        self.told.push(Told { at, stream, position, rank: 0, body: Body::Frame(Box::new(span)) });
+        self.ordered.push(OrderedEvent { at, stream, position, rank: 0, body: Body::Frame(Box::new(span)) });
     }
 
     /// A span is ready.

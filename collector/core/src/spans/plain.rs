@@ -53,7 +53,7 @@ impl Plain {
         let within = |other: &Span| other.start >= start && other.end <= Some(end);
         while let Some(mut inner) = waiting.pop_if(|last| within(last)) {
             inner.parent = Some(id);
-            out.kept(weight(&inner));
+            out.gone(weight(&inner));
             out.made(inner);
         }
         // What ended long ago is not kept from those who want to see it.
@@ -62,10 +62,10 @@ impl Plain {
         let old = waiting.iter().take_while(|span| is_old(span)).count();
         let crowded = if waiting.len() >= MOST_WAITING { MOST_WAITING / 2 } else { 0 };
         for span in waiting.drain(..old.max(crowded).min(waiting.len())) {
-            out.kept(weight(&span));
+            out.gone(weight(&span));
             out.made(span);
         }
-        out.keeps(weight(&span));
+        out.opened(weight(&span));
         waiting.push(span);
     }
 
@@ -74,7 +74,7 @@ impl Plain {
         let mut all: Vec<Span> = std::mem::take(&mut self.waiting).into_values().flatten().collect();
         all.sort_by_key(|span| span.id);
         for span in all {
-            out.kept(weight(&span));
+            out.gone(weight(&span));
             out.made(span);
         }
     }

@@ -13,9 +13,9 @@ use codec::{
 };
 
 use super::{
+    order::{OrderedEvent, Runtime},
     out::Out,
     store::{Store, begin, more, push_bounded},
-    told::{Runtime, Told},
 };
 
 /// What stands for a start routine that nobody saw.
@@ -101,7 +101,7 @@ impl Threads {
         self.left.contains(&stream) || self.end_of(stream, at).is_some()
     }
 
-    pub(super) fn event(&mut self, told: &Told, event: &Runtime, store: &mut Store, out: &mut Out) {
+    pub(super) fn event(&mut self, told: &OrderedEvent, event: &Runtime, store: &mut Store, out: &mut Out) {
         self.expire(told.at, out);
         match (&*event.function, event.phase) {
             ("pthread_create", EventKind::Call) => self.create(told, event, told.at, store, out),
@@ -130,7 +130,7 @@ impl Threads {
     }
 
     /// A thread is being created since `at`.
-    fn create(&mut self, told: &Told, event: &Runtime, at: SessionNs, store: &mut Store, out: &mut Out) {
+    fn create(&mut self, told: &OrderedEvent, event: &Runtime, at: SessionNs, store: &mut Store, out: &mut Out) {
         let mut span = begin(told.id(), SpanKind::Thread, told.stream, at, None);
         let logical = store.running(told.stream);
         span.parent = logical.or(event.caller);
@@ -147,7 +147,7 @@ impl Threads {
         store.open(span, out);
     }
 
-    fn created(&mut self, told: &Told, event: &Runtime, store: &mut Store, out: &mut Out) {
+    fn created(&mut self, told: &OrderedEvent, event: &Runtime, store: &mut Store, out: &mut Out) {
         let handle = event.key(Key::Pthread);
         let failed = event.phase != EventKind::Return || event.key(Key::Result).is_some_and(|result| result != 0);
         let of = |making: &Making| making.entered == event.entered;
@@ -206,7 +206,7 @@ impl Threads {
     }
 
     /// A thread has run since `at`.
-    fn start(&mut self, told: &Told, event: &Runtime, at: SessionNs, store: &mut Store, out: &mut Out) {
+    fn start(&mut self, told: &OrderedEvent, event: &Runtime, at: SessionNs, store: &mut Store, out: &mut Out) {
         let (routine, argument) = (event.key(Key::StartRoutine), event.key(Key::Argument));
         let handle = event.key(Key::Pthread).unwrap_or(0);
         let waiting = self.by_handle.get(&handle).filter(|known| !known.started).map(|known| known.id);
@@ -262,7 +262,7 @@ impl Threads {
     }
 
     /// The start routine was left.
-    fn leave(&mut self, told: &Told, event: &Runtime, phase: EventKind, store: &mut Store, out: &mut Out) {
+    fn leave(&mut self, told: &OrderedEvent, event: &Runtime, phase: EventKind, store: &mut Store, out: &mut Out) {
         if !self.seen.contains(&told.stream) {
             // It was not seen to start; its end tells when it did.
             self.start(told, event, event.entered.min(told.at), store, out);
@@ -286,7 +286,7 @@ impl Threads {
 
     fn end(
         &mut self,
-        told: &Told,
+        told: &OrderedEvent,
         result: Option<u64>,
         (ending, why): (Ending, Option<Reason>),
         store: &mut Store,
@@ -324,7 +324,7 @@ impl Threads {
         store.conclude(&mut span, out);
         self.by_end.insert((at, handle));
         self.ended.insert(handle, span);
-        out.opened();
+        out.opened(1);
     }
 
     fn detach(&mut self, handle: Option<u64>, at: SessionNs, store: &mut Store, out: &mut Out) {
@@ -339,7 +339,7 @@ impl Threads {
         }
     }
 
-    fn joined(&mut self, told: &Told, event: &Runtime, store: &mut Store, out: &mut Out) {
+    fn joined(&mut self, told: &OrderedEvent, event: &Runtime, store: &mut Store, out: &mut Out) {
         let called = self.joining.remove(&told.stream);
         let Some(handle) = event.key(Key::Pthread) else { return };
         if event.phase != EventKind::Return || event.key(Key::Result).is_some_and(|result| result != 0) {
@@ -399,7 +399,7 @@ impl Threads {
             if let Some(end) = span.end {
                 self.by_end.remove(&(end, handle));
             }
-            out.gone();
+            out.gone(1);
             out.made(span);
         }
     }
@@ -438,7 +438,7 @@ impl Threads {
         let mut rest: Vec<Span> = std::mem::take(&mut self.ended).into_values().collect();
         rest.sort_by_key(|span| span.id);
         for span in rest {
-            out.gone();
+            out.gone(1);
             out.made(span);
         }
         for known in self.by_handle.values().filter(|known| known.started) {

@@ -68,7 +68,7 @@ impl Store {
             *self.children.entry(parent).or_default() += 1;
         }
         self.by_age.insert((since(&span), span.id));
-        out.opened();
+        out.opened(1);
         self.spans.insert(span.id, span);
     }
 
@@ -115,7 +115,7 @@ impl Store {
         let span = self.spans.remove(&id)?;
         self.by_age.remove(&(since(&span), id));
         self.silent.remove(&id);
-        out.gone();
+        out.gone(1);
         Some(span)
     }
 

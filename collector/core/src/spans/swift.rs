@@ -11,11 +11,11 @@ use codec::{
 };
 
 use super::{
-    logical::Ending as TraceEnding,
+    logical::TraceEnd,
+    order::{OrderedEvent, Runtime},
     out::Out,
     stack::Ran,
     store::{Store, begin, more, push_bounded},
-    told::{Runtime, Told},
 };
 
 /// The tasks of a session.
@@ -73,7 +73,7 @@ struct Suspended {
 }
 
 impl Tasks {
-    pub(super) fn event(&mut self, told: &Told, event: &Runtime, store: &mut Store, out: &mut Out) {
+    pub(super) fn event(&mut self, told: &OrderedEvent, event: &Runtime, store: &mut Store, out: &mut Out) {
         let task = event.key(Key::Task);
         let name = &*event.function;
         match (name, event.phase) {
@@ -106,7 +106,7 @@ impl Tasks {
         }
     }
 
-    fn create(&mut self, told: &Told, event: &Runtime, store: &mut Store, out: &mut Out) {
+    fn create(&mut self, told: &OrderedEvent, event: &Runtime, store: &mut Store, out: &mut Out) {
         let Some(task) = event.key(Key::Task) else { return };
         let creator = store.running(told.stream);
         let by_key = event.key(Key::Parent).and_then(|parent| self.tasks.get(&parent)).map(|parent| parent.id);
@@ -149,7 +149,7 @@ impl Tasks {
     }
 
     /// A job has run since `at`.
-    fn run(&mut self, told: &Told, event: &Runtime, at: SessionNs, store: &mut Store, out: &mut Out) {
+    fn run(&mut self, told: &OrderedEvent, event: &Runtime, at: SessionNs, store: &mut Store, out: &mut Out) {
         let task = event.key(Key::Task);
         if let Some(task) = task {
             if !self.tasks.contains_key(&task) {
@@ -184,7 +184,7 @@ impl Tasks {
     }
 
     /// A task gets a turn.
-    fn started(&mut self, told: &Told, task: u64, at: SessionNs, store: &mut Store, out: &mut Out) {
+    fn started(&mut self, told: &OrderedEvent, task: u64, at: SessionNs, store: &mut Store, out: &mut Out) {
         let Some(known) = self.tasks.get_mut(&task) else { return };
         let first = !known.has_run;
         known.has_run = true;
@@ -228,7 +228,7 @@ impl Tasks {
         }
     }
 
-    fn stop(&mut self, told: &Told, event: &Runtime, phase: EventKind, store: &mut Store, out: &mut Out) {
+    fn stop(&mut self, told: &OrderedEvent, event: &Runtime, phase: EventKind, store: &mut Store, out: &mut Out) {
         let of = |job: &Job| job.entered == event.entered;
         let place = self.jobs.get(&told.stream).and_then(|all| all.iter().rposition(of));
         if place.is_none() {
@@ -266,7 +266,7 @@ impl Tasks {
     }
 
     /// The first function of the program that a job calls: the task is named by it, and the job.
-    pub(super) fn named(&mut self, told: &Told, ran: Ran, is_thunk: bool, store: &mut Store, out: &Out) {
+    pub(super) fn named(&mut self, told: &OrderedEvent, ran: Ran, is_thunk: bool, store: &mut Store, out: &Out) {
         let Some(job) = self.jobs.get(&told.stream).and_then(|jobs| jobs.last()).copied() else { return };
         if let Some(span) = store.get(job.id, told.at, out) {
             span.what = ran.into();
@@ -280,7 +280,7 @@ impl Tasks {
         }
     }
 
-    fn suspend(&mut self, told: &Told, event: &Runtime, store: &mut Store, out: &mut Out) {
+    fn suspend(&mut self, told: &OrderedEvent, event: &Runtime, store: &mut Store, out: &mut Out) {
         let Some(continuation) = event.key(Key::Continuation) else { return };
         let task = event.key(Key::Task);
         let mut span = begin(told.id(), SpanKind::Suspension, told.stream, told.at, Some(continuation));
@@ -303,7 +303,7 @@ impl Tasks {
         }
     }
 
-    fn resume(&mut self, told: &Told, event: &Runtime, store: &mut Store, out: &mut Out) {
+    fn resume(&mut self, told: &OrderedEvent, event: &Runtime, store: &mut Store, out: &mut Out) {
         let Some(continuation) = event.key(Key::Continuation) else { return };
         let Some(suspended) = self.continuations.remove(&continuation) else {
             // Nobody saw the suspension: it is told, and kept.
@@ -333,7 +333,7 @@ impl Tasks {
     }
 
     /// Closes the span of a task at once, with what it waits for. It may still run, and be told to complete.
-    fn cancel(&mut self, told: &Told, task: Option<u64>, store: &mut Store, out: &mut Out) {
+    fn cancel(&mut self, told: &OrderedEvent, task: Option<u64>, store: &mut Store, out: &mut Out) {
         let Some(task) = task else { return };
         let Some(known) = self.tasks.get_mut(&task).filter(|known| !known.closed) else { return };
         known.closed = true;
@@ -373,7 +373,7 @@ impl Tasks {
         store.close(id, told.at, out);
     }
 
-    fn complete(&mut self, told: &Told, event: &Runtime, store: &mut Store, out: &mut Out) {
+    fn complete(&mut self, told: &OrderedEvent, event: &Runtime, store: &mut Store, out: &mut Out) {
         let Some(task) = event.key(Key::Task) else { return };
         let Some(known) = self.tasks.remove(&task) else { return };
         let error = event.key(Key::Error).filter(|error| *error != 0);
@@ -404,7 +404,7 @@ impl Tasks {
     }
 
     /// Tells what tasks that have not ended wait for.
-    pub(super) fn finish(&mut self, store: &mut Store, ending: &TraceEnding<'_>, out: &mut Out) {
+    pub(super) fn finish(&mut self, store: &mut Store, ending: &TraceEnd<'_>, out: &mut Out) {
         let waits = |(task, known): (&u64, &Task)| Some((*task, known.waits.filter(|_| known.suspended)?));
         let mut waiting: Vec<(u64, Wait)> = self.tasks.iter().filter_map(waits).collect();
         waiting.sort_by_key(|(_, wait)| wait.id);

@@ -38,20 +38,6 @@ fn what_unwinds_says_so_though_only_its_entry_is_watched() {
 }
 
 #[test]
-fn a_panic_is_an_exception() {
-    for leaver in ["rust_panic", "_RNvCs7ZPhSPWuhs_7___rustc10rust_panic"] {
-        let mut script = Script::default();
-        script.call(0, 10, "main");
-        script.call(0, 20, "outer");
-        script.call(0, 30, leaver);
-        script.unwind(0, 50);
-        script.unwind(0, 50);
-        script.ret(0, 60);
-        assert_eq!(script.play(Finish::Exited).frame("outer").reason, Some(Reason::Exception), "{leaver}");
-    }
-}
-
-#[test]
 fn a_jump_out_of_a_handler_on_another_stack_says_so_of_what_it_leaves() {
     let mut script = Script::default();
     script.call(0, 10, "main");

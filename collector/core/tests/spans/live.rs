@@ -5,14 +5,19 @@ use collector_core::spans::{Engine, Finish, SpanConfig};
 
 use crate::script::{Script, Step, more, tell};
 
-const SECOND: u64 = 1_000_000_000;
-
 /// A block that one thread submits and another runs; what follows says how far the streams are.
 fn submitted() -> Script {
     let mut script = Script::default();
     script.submits(0, 10, "dispatch_async", 1, 1);
     script.block_runs(1, (20, 30), 1);
     script
+}
+
+impl Script {
+    /// So many seconds after the start, the agent says how far its streams are.
+    fn progress(&mut self, seconds: u64, streams: &[(u32, u64)]) {
+        self.steps.push(Step::Progress { now: seconds * 1_000_000_000, streams: streams.into() });
+    }
 }
 
 /// How many blocks are ready after each of these.
@@ -30,9 +35,8 @@ fn blocks_after(steps: &[Step], script: &Script) -> Vec<usize> {
 #[test]
 fn a_span_is_made_once_all_streams_have_come_as_far_as_they_were_said_to_be() {
     let mut script = submitted();
-    let streams = vec![(0, 3), (1, 4)];
-    script.steps.push(Step::Progress { now: SECOND, streams: streams.clone() });
-    script.steps.push(Step::Progress { now: 2 * SECOND, streams });
+    script.progress(1, &[(0, 3), (1, 4)]);
+    script.progress(2, &[(0, 3), (1, 4)]);
     let ready = blocks_after(&script.steps, &script);
     assert_eq!(ready[ready.len() - 3..], [0, 0, 1]);
 }
@@ -43,11 +47,10 @@ fn a_stream_that_is_late_is_waited_for() {
     // The submission comes last.
     script.steps.rotate_left(3);
     let late = script.steps.split_off(4);
-    let streams = vec![(0, 3), (1, 4)];
-    script.steps.push(Step::Progress { now: SECOND, streams: streams.clone() });
-    script.steps.push(Step::Progress { now: 2 * SECOND, streams: streams.clone() });
+    script.progress(1, &[(0, 3), (1, 4)]);
+    script.progress(2, &[(0, 3), (1, 4)]);
     script.steps.extend(late);
-    script.steps.push(Step::Progress { now: 3 * SECOND, streams });
+    script.progress(3, &[(0, 3), (1, 4)]);
     let ready = blocks_after(&script.steps, &script);
     assert_eq!(ready.last(), Some(&1));
     assert!(ready[..ready.len() - 1].iter().all(|ready| *ready == 0), "{ready:?}");
@@ -59,10 +62,7 @@ fn a_stream_that_is_late_is_waited_for() {
 #[test]
 fn a_stream_that_never_comes_is_not_waited_for_for_ever() {
     let mut script = submitted();
-    let streams = vec![(0, 3), (1, 4), (99, 5)];
-    for now in 1..=20 {
-        script.steps.push(Step::Progress { now: now * SECOND, streams: streams.clone() });
-    }
+    (1..=20).for_each(|second| script.progress(second, &[(0, 3), (1, 4), (99, 5)]));
     let ready = blocks_after(&script.steps, &script);
     assert_eq!(ready.last(), Some(&1));
     assert_eq!(ready[ready.len() - 15], 0, "some seconds it is");
@@ -72,18 +72,17 @@ fn a_stream_that_never_comes_is_not_waited_for_for_ever() {
 fn a_gap_at_the_end_of_a_stream_counts_as_come() {
     let mut script = submitted();
     script.steps.push(Step::Gap { stream: 1, first: 4, count: 6 });
-    let streams = vec![(0, 3), (1, 10)];
-    script.steps.push(Step::Progress { now: SECOND, streams: streams.clone() });
-    script.steps.push(Step::Progress { now: 2 * SECOND, streams });
+    script.progress(1, &[(0, 3), (1, 10)]);
+    script.progress(2, &[(0, 3), (1, 10)]);
     assert_eq!(blocks_after(&script.steps, &script).last(), Some(&1));
 }
 
 #[test]
 fn a_long_list_of_streams_comes_in_several_packets() {
     let mut script = submitted();
-    for now in [SECOND, 2 * SECOND] {
-        script.steps.push(Step::Progress { now, streams: vec![(0, 3)] });
-        script.steps.push(Step::Progress { now, streams: vec![(1, 5)] });
+    for second in [1, 2] {
+        script.progress(second, &[(0, 3)]);
+        script.progress(second, &[(1, 5)]);
     }
     // Stream 1 has come to 4 only.
     assert_eq!(blocks_after(&script.steps, &script).last(), Some(&0));

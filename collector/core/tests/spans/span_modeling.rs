@@ -307,7 +307,8 @@ fn left_by(leaver: &'static str) -> Script {
 
 #[test]
 fn an_exception_says_so_of_every_function_it_leaves() {
-    for leaver in ["_Unwind_RaiseException", "__cxa_throw"] {
+    let panic = "_RNvCs7ZPhSPWuhs_7___rustc10rust_panic";
+    for leaver in ["_Unwind_RaiseException", "__cxa_throw", "rust_panic", panic] {
         let spans = left_by(leaver).play(Finish::Exited);
         for name in ["outer", "inner", leaver] {
             let span = spans.frame(name);

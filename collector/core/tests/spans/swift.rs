@@ -7,7 +7,7 @@ use codec::{
 };
 use collector_core::spans::Finish;
 
-use crate::script::{Script, has, more, times};
+use crate::script::{Script, Spans, has, more, times};
 
 impl Script {
     pub(crate) fn task(&mut self, stream: u32, at: u64, task: u64, parent: u64) -> SpanId {
@@ -47,7 +47,7 @@ impl Script {
 
 /// A task that is created at 10, runs from 20 to 30 on one thread and from 60 to 90 on another, and is suspended from 25
 /// to 50 in between.
-fn suspended() -> (Script, SpanId) {
+fn suspended() -> (Spans, SpanId) {
     let mut script = Script::default();
     script.call(0, 5, "main");
     let id = script.task(0, 10, 1, 0);
@@ -57,13 +57,12 @@ fn suspended() -> (Script, SpanId) {
     script.resumes(0, 50, 1, 0xC);
     script.job(2, 60, 1, "rest");
     script.completes_task(2, (80, 90), 1);
-    (script, id)
+    (script.play(Finish::Exited), id)
 }
 
 #[test]
 fn a_task_is_a_span_of_its_own_beside_the_frames_of_its_code() {
-    let (script, id) = suspended();
-    let spans = script.play(Finish::Exited);
+    let (spans, id) = suspended();
     let task = spans.one(SpanKind::Task);
     assert_eq!((task.id, task.status, times(task)), (id, SpanStatus::Matched, (20, Some(80))));
     assert_eq!((times(spans.frame("body")), times(spans.frame("rest"))), ((20, Some(30)), (60, Some(90))));
@@ -72,8 +71,7 @@ fn a_task_is_a_span_of_its_own_beside_the_frames_of_its_code() {
 
 #[test]
 fn every_turn_of_a_task_is_a_job_and_has_its_frame() {
-    let (script, id) = suspended();
-    let spans = script.play(Finish::Exited);
+    let (spans, id) = suspended();
     let jobs = spans.of(SpanKind::Job);
     assert_eq!(jobs.iter().map(|job| times(job)).collect::<Vec<_>>(), [(20, Some(30)), (60, Some(90))]);
     assert!(jobs.iter().all(|job| job.parent == Some(id) && job.key() == Some(0x101)));
@@ -138,8 +136,7 @@ fn a_suspension_is_recorded_with_its_continuation_and_does_not_end_the_task() {
 
 #[test]
 fn a_resumption_is_matched_by_its_continuation_and_tells_for_how_long() {
-    let (script, id) = suspended();
-    let spans = script.play(Finish::Exited);
+    let (spans, id) = suspended();
     let suspension = spans.one(SpanKind::Suspension);
     assert_eq!((suspension.status, times(suspension)), (SpanStatus::Matched, (25, Some(50))));
     let task = more(spans.get(id));
@@ -161,8 +158,7 @@ fn every_form_of_resumption_resumes() {
 
 #[test]
 fn a_task_ends_with_its_completion() {
-    let (script, id) = suspended();
-    let spans = script.play(Finish::Exited);
+    let (spans, id) = suspended();
     let task = spans.get(id);
     let more = more(task);
     assert_eq!((task.duration(), more.ending, more.result), (Some(60), Some(Ending::Returned), None));
@@ -183,8 +179,7 @@ fn a_task_may_end_with_an_error() {
 
 #[test]
 fn a_task_keeps_its_id_on_every_thread_that_it_runs_on() {
-    let (script, id) = suspended();
-    let spans = script.play(Finish::Exited);
+    let (spans, id) = suspended();
     let task = spans.get(id);
     let threads: Vec<_> = more(task).threads.iter().map(|stream| stream.0).collect();
     assert_eq!((spans.of(SpanKind::Task).len(), threads), (1, vec![1, 2]));

@@ -12,7 +12,7 @@ const REACH: usize = 16;
 
 /// The frames around an event that is no function's.
 #[derive(Debug, Clone, Copy, Default)]
-pub(in crate::spans) struct Around {
+pub(in crate::spans) struct FrameContext {
     /// The frame that the event is about, which was entered at its very time.
     pub(in crate::spans) own: Option<(SpanId, Ran)>,
     /// The frame outside that, or the innermost.
@@ -22,7 +22,7 @@ pub(in crate::spans) struct Around {
 impl Frames {
     /// The frames around an event of a runtime that happened at this time, or that is about a frame entered then.
     /// Those are linked: their ends will be told in order.
-    pub(in crate::spans) fn around(&mut self, entered: SessionNs) -> Around {
+    pub(in crate::spans) fn context(&mut self, entered: SessionNs) -> FrameContext {
         let probe = self.probe.as_mut().filter(|(frame, _)| frame.start == entered).map(|(frame, _)| {
             frame.linked = true;
             (frame.id, frame.function)
@@ -46,7 +46,7 @@ impl Frames {
             link(frames, innermost);
         }
         let caller = caller.and_then(|place| frames.get(place)).map(|frame| frame.id);
-        Around { own: probe.or(own.map(|(id, function, _)| (id, function))), caller }
+        FrameContext { own: probe.or(own.map(|(id, function, _)| (id, function))), caller }
     }
 }
 

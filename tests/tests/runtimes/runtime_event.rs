@@ -7,7 +7,7 @@ use tests::{Traced, collector::run_on};
 
 /// A runtime event.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Told {
+pub(crate) struct RuntimeEvent {
     pub(crate) stream: u64,
     /// What the thread was busy with.
     pub(crate) substream: u64,
@@ -19,7 +19,7 @@ pub(crate) struct Told {
     pub(crate) keys: BTreeMap<String, u64>,
 }
 
-impl Told {
+impl RuntimeEvent {
     /// The value of a key. Fails the test where it is missing.
     #[track_caller]
     pub(crate) fn key(&self, name: &str) -> u64 {
@@ -34,7 +34,7 @@ impl Told {
 /// The runtime events of functions whose names match, in the order in which they happened. Of the rest of a trace there
 /// may be hundreds of megabytes, as text.
 #[track_caller]
-pub(crate) fn told(traced: &Traced, functions: &str) -> Vec<Told> {
+pub(crate) fn runtime_events(traced: &Traced, functions: &str) -> Vec<RuntimeEvent> {
     let printed = run_on("events", &traced.trace.folder, &["--json", "--function", functions]).success();
     let lines = std::str::from_utf8(&printed.stdout).expect("text").lines();
     let mut told: Vec<_> = lines.filter(|line| line.contains("\"attributes\"")).map(event).collect();
@@ -43,12 +43,12 @@ pub(crate) fn told(traced: &Traced, functions: &str) -> Vec<Told> {
 }
 
 #[track_caller]
-fn event(line: &str) -> Told {
+fn event(line: &str) -> RuntimeEvent {
     let event: Value = serde_json::from_str(line).expect("JSON");
     let number = |name: &str| event[name].as_u64().unwrap_or_else(|| panic!("{name} in {line}"));
     let text = |name: &str| event[name].as_str().unwrap_or_else(|| panic!("{name} in {line}")).to_owned();
     let keys = event["attributes"].as_object().expect("keys").iter();
-    Told {
+    RuntimeEvent {
         stream: number("stream"),
         substream: number("substream"),
         kind: text("kind"),
@@ -60,7 +60,7 @@ fn event(line: &str) -> Told {
 }
 
 /// How often each function was called.
-pub(crate) fn calls(told: &[Told]) -> BTreeMap<&str, u64> {
+pub(crate) fn calls(told: &[RuntimeEvent]) -> BTreeMap<&str, u64> {
     let mut calls = BTreeMap::new();
     for event in told.iter().filter(|event| event.is_call()) {
         *calls.entry(event.function.as_str()).or_default() += 1;

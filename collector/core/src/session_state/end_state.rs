@@ -12,9 +12,9 @@ use codec::{
 
 /// What the packets of `end` have told so far.
 #[derive(Debug)]
-pub(super) struct Ending {
-    reason: EndReason,
-    at: SessionNs,
+pub(super) struct EndState {
+    pub(super) reason: EndReason,
+    pub(super) at: SessionNs,
     stream_count: usize,
     told: BTreeSet<StreamId>,
     since: Duration,
@@ -28,7 +28,7 @@ pub(super) struct Ending {
 const PACKET_BYTES: usize = 96;
 const STREAM_BYTES: usize = 32;
 
-impl Ending {
+impl EndState {
     pub(super) fn new(end: &End<'_>, now: Duration) -> Self {
         let stream_count = end.stream_count as usize;
         Self {
@@ -78,13 +78,5 @@ impl Ending {
         self.told.clear();
         let packets = std::mem::take(&mut self.packets).into_values().flatten().collect();
         (packets, std::mem::take(&mut self.charged))
-    }
-
-    pub(super) fn reason(&self) -> EndReason {
-        self.reason
-    }
-
-    pub(super) fn at(&self) -> SessionNs {
-        self.at
     }
 }
