@@ -1,12 +1,12 @@
-//! Emptying the rings: records become events, rings become streams, and threads come and go.
+//! Emptying the rings: records become events, rings become streams, and threads start and end.
 //!
 //! Every thread that takes a ring is a stream of its own, numbered as they come; a ring that is taken again is another
 //! stream. Every call, return, exception and runtime event has a position in its stream, and so has every event that
-//! did not fit the ring: what is not sent is told to be dropped.
+//! did not fit the ring: the agent reports it as dropped.
 //!
-//! Nothing in the rings is trusted. Where one holds something that is no record, because the program wrote over it, the
-//! ring is thrown away up to where the thread writes now. How many events that were cannot be known: they are told as
-//! one dropped event (`ring-damaged`), so that there is a gap where they were, and as a limit that says how many bytes.
+//! Nothing in the rings is trusted. Where a ring holds something that is not a record, because the program wrote over
+//! it, the agent skips the ring up to where the thread writes now. It cannot know how many events that were: it reports
+//! one dropped event (`ring-damaged`), so that there is a gap where they were, and a limit with the number of bytes.
 
 mod clock;
 mod creations;
@@ -109,8 +109,8 @@ impl Drain {
         self.arena.heartbeat();
         self.clock.tick();
         self.find_threads(shipper);
-        self.miss_threads(now);
-        self.look_at_names(now, shipper);
+        self.find_ended_threads(now);
+        self.update_names(now, shipper);
         let records = (0..self.rings.len()).map(|ring| self.take(ring, WORDS_PER_TURN, shipper)).sum();
         self.join_creators(shipper);
         shipper.flush();
@@ -118,8 +118,8 @@ impl Drain {
     }
 
     /// Takes everything that is left, whether its threads are gone or not, and ends the session: the process is gone, or
-    /// nothing is hooked any more. Waits for the collector for at most `linger` in which it takes nothing; what it has not
-    /// taken by then is told to be dropped.
+    /// nothing is hooked any more. Gives up once the collector has taken nothing for `linger`, and reports the rest as
+    /// dropped.
     pub fn finish(&mut self, shipper: &mut Shipper, reason: EndReason, linger: Duration) -> Report {
         let mut deadline = Instant::now() + linger;
         self.clock.tick();
@@ -140,9 +140,9 @@ impl Drain {
         let end = (reason != EndReason::Detached).then_some(at);
         for ring in 0..self.rings.len() {
             self.give_up(ring, shipper);
-            self.part(ring, end, shipper);
+            self.end_thread(ring, end, shipper);
         }
-        self.tell_limits(shipper);
+        self.report_limits(shipper);
         shipper.finish(reason, at, deadline.saturating_duration_since(Instant::now()))
     }
 
@@ -166,7 +166,7 @@ impl Drain {
             }
             let Some(taken) = self.take_batch(ring, shipper, Ring::take) else {
                 if self.rings[ring].as_ref().is_some_and(|ring| ring.is_gone) {
-                    self.part(ring, Some(self.clock.now()), shipper);
+                    self.end_thread(ring, Some(self.clock.now()), shipper);
                 }
                 return records;
             };

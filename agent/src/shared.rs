@@ -11,15 +11,15 @@
 
 mod arena;
 mod control;
-mod post;
+mod mailbox;
 mod record;
 mod ring;
 mod runtime;
 pub mod tsc;
 
 pub use arena::{Arena, ArenaError, CONTROL_BYTES, HEAD_BYTES, Shape};
-pub use control::{Command, Control, FLAG_BLOCK, FLAG_DETAIL, MAGIC, Mailbox, Turn, VERSION};
-pub use post::MailboxRequest;
+pub use control::{Control, FLAG_BLOCK, FLAG_DETAIL, MAGIC, VERSION};
+pub use mailbox::{Command, Mailbox, MailboxRequest, Turn};
 pub use record::{Kind, MAX_DEPTH, MAX_FUNCTION, MAX_KEYS, MAX_RECORD_WORDS, Record, RecordError, header, parse};
 pub use ring::{RingHead, RingState, SKIP};
 pub use runtime::{Family, Landmark, RUNTIME_FUNCTIONS, Watched};

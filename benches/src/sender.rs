@@ -88,35 +88,35 @@ impl Udp {
         self.socket.set_nonblocking(false)?;
         self.socket.set_read_timeout(Some(Duration::from_millis(5)))?;
         self.socket.send(&opening)?;
-        while self.hear()? == 0 {
+        while self.receive()? == 0 {
             self.socket.send(&opening)?;
         }
         let mut told = Instant::now();
         let mut turn = 0;
         while self.sent.iter().sum::<u64>() < events {
             while self.in_flight() >= self.window {
-                self.hear()?;
-                self.tell(&mut told)?;
+                self.receive()?;
+                self.send_progress(&mut told)?;
             }
             let stream = turn % STREAMS;
             let bytes = self.load.at(stream, self.sent[stream as usize]);
             send(&self.socket, &self.state, self.to, bytes, self.datagram_bytes)?;
             self.sent[stream as usize] += self.load.events();
             turn += 1;
-            self.tell(&mut told)?;
+            self.send_progress(&mut told)?;
             pace(self.sent.iter().sum());
         }
         let deadline = Instant::now() + Duration::from_secs(10);
         while self.settled != self.sent && Instant::now() < deadline {
             self.socket.send(&progress(&self.sent))?;
-            self.hear()?;
+            self.receive()?;
         }
         self.socket.send(&ending(&self.sent))?;
         Ok(())
     }
 
     /// Says how far it has come, now and then.
-    fn tell(&mut self, told: &mut Instant) -> io::Result<()> {
+    fn send_progress(&mut self, told: &mut Instant) -> io::Result<()> {
         if told.elapsed() >= Duration::from_millis(100) {
             *told = Instant::now();
             self.socket.send(&progress(&self.sent))?;
@@ -130,7 +130,7 @@ impl Udp {
     }
 
     /// Waits for a reply for a moment. Returns how many options it acknowledges.
-    fn hear(&mut self) -> io::Result<usize> {
+    fn receive(&mut self) -> io::Result<usize> {
         let mut buffer = [0; 2048];
         let length = match self.socket.recv(&mut buffer) {
             Ok(length) => length,

@@ -59,7 +59,7 @@ enum Order {
     End(EndReason),
 }
 
-/// What came of it all.
+/// What was delivered.
 #[derive(Debug)]
 struct Outcome {
     counts: Counts,
@@ -94,8 +94,8 @@ impl Delivery {
         Ok(())
     }
 
-    /// Tells what is about to be hooked, and what cannot be.
-    pub(crate) fn tell(&self, report: &Report) {
+    /// Reports what is about to be hooked, and what cannot be.
+    pub(crate) fn report(&self, report: &Report) {
         for module in &report.modules {
             if !module.missing.is_empty() {
                 let names = module.missing.join(", ");
@@ -152,7 +152,7 @@ impl Delivery {
             thread::sleep(GLANCE);
         }
         match thread.join() {
-            Ok(outcome) if !settings.quiet || !outcome.report.complete => outcome.tell(settings),
+            Ok(outcome) if !settings.quiet || !outcome.report.complete => outcome.print(settings),
             Ok(_) => {}
             Err(_) => eprintln!("agent: delivery failed: the trace is incomplete (this is a bug)"),
         }
@@ -160,7 +160,7 @@ impl Delivery {
 }
 
 impl Outcome {
-    fn tell(&self, settings: &Settings) {
+    fn print(&self, settings: &Settings) {
         let Self { counts, report, hooked } = self;
         let to = &settings.collector.name;
         let dropped = report.dropped_in_all();
@@ -202,7 +202,7 @@ impl Worker {
     fn work(mut self) -> Outcome {
         loop {
             while let Ok(order) = self.orders.try_recv() {
-                if let Some(reason) = self.obey(order) {
+                if let Some(reason) = self.execute(order) {
                     return self.end(reason);
                 }
             }
@@ -211,18 +211,18 @@ impl Worker {
         }
     }
 
-    /// Does what was ordered. How the session ends, if it does.
-    fn obey(&mut self, order: Order) -> Option<EndReason> {
+    /// Executes an order. Returns how the session ends, if it does.
+    fn execute(&mut self, order: Order) -> Option<EndReason> {
         let now = self.drain.now();
         match order {
             Order::Hooked(module) => {
-                self.tell(&module, now, None);
+                self.report(&module, now, None);
                 self.modules.push((*module, now));
             }
             Order::Unloaded(id) => {
                 if let Some(at) = self.modules.iter().position(|(module, _)| module.id == id) {
                     let (module, loaded) = self.modules.swap_remove(at);
-                    self.tell(&module, loaded, Some(now));
+                    self.report(&module, loaded, Some(now));
                 }
             }
             Order::Limit { reason, count, detail } => {
@@ -234,7 +234,7 @@ impl Worker {
         None
     }
 
-    fn tell(&mut self, module: &Hooked, loaded: SessionNs, unloaded: Option<SessionNs>) {
+    fn report(&mut self, module: &Hooked, loaded: SessionNs, unloaded: Option<SessionNs>) {
         let functions = module.functions.iter().map(|(offset, name)| FunctionName { offset: *offset, name });
         let functions: Vec<_> = functions.collect();
         let told = Module {

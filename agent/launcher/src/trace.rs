@@ -71,7 +71,7 @@ pub(crate) fn run(settings: &Settings, command: &[OsString]) -> Result<ExitCode>
         if let Some(ending) = program.try_wait()? {
             break ending;
         }
-        trace.look();
+        trace.poll();
     };
     signals.stop_forwarding();
     trace.ended(ending, settings, &signals);
@@ -101,7 +101,7 @@ pub(crate) fn attach(settings: &Settings, pid: i32) -> Result<ExitCode> {
         if signals.asked() != Asked::Nothing {
             return trace.detach(settings, &signals);
         }
-        trace.look();
+        trace.poll();
     }
 }
 
@@ -179,7 +179,7 @@ impl Trace {
         }
         self.installer.ignore(&self.foreign, deadline)?;
         let Self { installer, delivery, .. } = self;
-        let report = installer.install(deadline, &mut |report| delivery.tell(report))?;
+        let report = installer.install(deadline, &mut |report| delivery.report(report))?;
         self.arena.go_on(deadline)?;
         serving.wait(deadline)?;
         // What cannot be masked takes the program's signals now and then, which is told with the rest.
@@ -201,23 +201,23 @@ impl Trace {
         while let Some(told) = self.arena.wait_request(deadline) {
             if told == MailboxRequest::Ready {
                 let Self { installer, delivery, .. } = self;
-                installer.install(deadline, &mut |report| delivery.tell(report))?;
+                installer.install(deadline, &mut |report| delivery.report(report))?;
                 self.arena.go_on(deadline)?;
                 break;
             }
-            self.look();
+            self.poll();
         }
         serving.wait(deadline)?;
         Ok(())
     }
 
-    /// Looks at everything that may happen, and waits for it for a moment.
-    fn look(&mut self) {
+    /// Handles what has happened, and waits for it for a moment.
+    fn poll(&mut self) {
         match self.arena.wait_request(Instant::now() + GLANCE) {
             Some(MailboxRequest::Loaded(base)) => {
                 let deadline = Instant::now() + LOADING;
                 let Self { installer, delivery, .. } = self;
-                if let Err(error) = installer.loaded(base, deadline, &mut |report| delivery.tell(report)) {
+                if let Err(error) = installer.loaded(base, deadline, &mut |report| delivery.report(report)) {
                     delivery.limit("module-not-hooked", 1, &format!("{error:#}"));
                 }
                 // A thread that is not there any more has not waited.
@@ -284,11 +284,11 @@ impl Trace {
         // A thread may just be loading something, and waits for us.
         let unwatching = self.host.unwatch_modules();
         while !unwatching.is_done() && Instant::now() < deadline {
-            self.look();
+            self.poll();
         }
         let serving = self.host.serve();
         while !matches!(self.arena.wait_request(deadline), Some(MailboxRequest::Ready) | None) {
-            self.look();
+            self.poll();
         }
         let removed = self.installer.remove(&self.foreign, deadline);
         let _ = self.arena.go_on(deadline);

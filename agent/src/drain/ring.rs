@@ -31,7 +31,7 @@ pub(super) struct Ring {
     /// The time of the last event: none is told to be before it.
     latest: SessionNs,
     /// Drops that the thread has told in records.
-    told_dropped: u64,
+    reported_dropped: u64,
     /// Whether the thread is known to be gone.
     pub(super) is_gone: bool,
 }
@@ -65,7 +65,7 @@ pub(super) struct Taken {
 impl Ring {
     pub(super) fn new(thread: TracedThread) -> Self {
         let latest = thread.start;
-        Self { thread, next: 0, substream: SubstreamId(0), latest, told_dropped: 0, is_gone: false }
+        Self { thread, next: 0, substream: SubstreamId(0), latest, reported_dropped: 0, is_gone: false }
     }
 
     /// The time of the last event.
@@ -86,13 +86,13 @@ impl Ring {
             Kind::Call => self.function(EventKind::Call, record, context),
             Kind::Return => self.function(EventKind::Return, record, context),
             Kind::Exception => self.function(EventKind::Exception, record, context),
-            Kind::Dropped => return self.drop_told(record.rest.first().copied().unwrap_or(0), context),
+            Kind::Dropped => return self.drop_reported(record.rest.first().copied().unwrap_or(0), context),
             Kind::Runtime => return self.runtime(record, context),
             Kind::Label => label(record, context),
             Kind::Substream => self.substream = SubstreamId(record.rest.first().copied().unwrap_or(0)),
             Kind::Name => {
                 if self.thread.rename(&bytes(record.rest)) {
-                    self.thread.tell(context.shipper);
+                    self.thread.report(context.shipper);
                 }
             }
         }
@@ -191,20 +191,20 @@ impl Ring {
     }
 
     /// Events did not fit the ring before this record. A number that cannot be is not believed.
-    fn drop_told(&mut self, count: u64, context: &mut DrainContext<'_>) -> bool {
+    fn drop_reported(&mut self, count: u64, context: &mut DrainContext<'_>) -> bool {
         if count >> 40 != 0 {
             return false;
         }
-        self.told_dropped += count;
+        self.reported_dropped += count;
         self.drop_events(count, "ring-full", context);
         true
     }
 
     /// The thread is gone and the ring is empty: of all events that did not fit, these are the last.
     pub(super) fn drop_tail(&mut self, dropped: u64, context: &mut DrainContext<'_>) {
-        let count = dropped.saturating_sub(self.told_dropped);
+        let count = dropped.saturating_sub(self.reported_dropped);
         if count >> 40 == 0 {
-            self.told_dropped += count;
+            self.reported_dropped += count;
             self.drop_events(count, "ring-full", context);
         }
     }
@@ -226,7 +226,7 @@ impl Ring {
                 Kind::Call | Kind::Return | Kind::Exception | Kind::Runtime => events += 1,
                 Kind::Dropped => {
                     self.drop_events(std::mem::take(&mut events), "not-sent", context);
-                    self.drop_told(record.rest.first().copied().unwrap_or(0), context);
+                    self.drop_reported(record.rest.first().copied().unwrap_or(0), context);
                 }
                 _ => {}
             }

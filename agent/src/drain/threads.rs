@@ -42,7 +42,7 @@ pub(super) struct TracedThread {
 
 impl TracedThread {
     /// Tells the collector.
-    pub(super) fn tell(&self, shipper: &mut Shipper) {
+    pub(super) fn report(&self, shipper: &mut Shipper) {
         let Self { stream, start, end, creator, .. } = *self;
         shipper.option(Thread { stream, os_id: self.tid.into(), start, end, creator, name: &self.name }.into());
     }
@@ -77,12 +77,12 @@ impl Drain {
         // ORDERING: written before the ring became live.
         new.sort_by_key(|ring| self.arena.head(*ring).taken.load(Ordering::Relaxed));
         for ring in new {
-            self.meet(ring, shipper);
+            self.add_thread(ring, shipper);
         }
     }
 
     /// A thread has taken a ring.
-    fn meet(&mut self, ring: usize, shipper: &mut Shipper) {
+    fn add_thread(&mut self, ring: usize, shipper: &mut Shipper) {
         let head = self.arena.head(ring);
         // ORDERING: written before the ring became live.
         let (tid, pthread, taken) = (
@@ -101,7 +101,7 @@ impl Drain {
             creator: self.creations.creator(pthread, taken),
             name: text(&head.name()),
         };
-        thread.tell(shipper);
+        thread.report(shipper);
         // The system has given the id to this thread, so that whoever had it before is gone.
         for other in self.rings.iter_mut().flatten().filter(|other| other.thread.tid == tid) {
             other.is_gone = true;
@@ -112,7 +112,7 @@ impl Drain {
     }
 
     /// Looks which threads are gone, if it is time to.
-    pub(super) fn miss_threads(&mut self, now: Instant) {
+    pub(super) fn find_ended_threads(&mut self, now: Instant) {
         let scarce = self.counts.threads_now as usize * 4 >= self.arena.shape().rings * 3;
         let every = if scarce { LOOK_OFTEN } else { LOOK_EVERY };
         if now.saturating_duration_since(self.looked) < every || self.counts.threads_now == 0 {
@@ -130,7 +130,7 @@ impl Drain {
     }
 
     /// Looks whether threads have other names now, if it is time to.
-    pub(super) fn look_at_names(&mut self, now: Instant, shipper: &mut Shipper) {
+    pub(super) fn update_names(&mut self, now: Instant, shipper: &mut Shipper) {
         if now.saturating_duration_since(self.named) < NAMES_EVERY {
             return;
         }
@@ -143,7 +143,7 @@ impl Drain {
             if let Some(name) = self.tasks.name(ring.thread.tid)
                 && ring.thread.rename(&name)
             {
-                ring.thread.tell(shipper);
+                ring.thread.report(shipper);
             }
             left -= 1;
             if left == 0 {
@@ -162,14 +162,14 @@ impl Drain {
                 let creator = self.creations.creator(handle, thread.taken);
                 if creator.is_some() && creator != thread.creator {
                     thread.creator = creator;
-                    thread.tell(shipper);
+                    thread.report(shipper);
                 }
             }
         }
     }
 
     /// A thread is gone and its ring is empty: it is told to have ended, and the ring may be taken by another.
-    pub(super) fn part(&mut self, ring: usize, end: Option<SessionNs>, shipper: &mut Shipper) {
+    pub(super) fn end_thread(&mut self, ring: usize, end: Option<SessionNs>, shipper: &mut Shipper) {
         let Some(mut gone) = self.rings[ring].take() else { return };
         let head = self.arena.head(ring);
         // ORDERING: nobody writes them any more.
@@ -183,7 +183,7 @@ impl Drain {
         self.counts.interrupted = self.counts.interrupted.saturating_add(interrupted);
         self.counts.threads_now -= 1;
         gone.thread.end = end.map(|end| end.max(gone.latest()));
-        gone.thread.tell(shipper);
+        gone.thread.report(shipper);
         if gone.thread.pthread != 0 && self.ended.len() < MOST_ENDED {
             self.ended.push(gone.thread);
         }
@@ -191,7 +191,7 @@ impl Drain {
     }
 
     /// Tells what could not be recorded.
-    pub(super) fn tell_limits(&self, shipper: &mut Shipper) {
+    pub(super) fn report_limits(&self, shipper: &mut Shipper) {
         // ORDERING: counts of their own.
         let without = self.arena.control().threads_without_ring.load(Ordering::Relaxed);
         let unwatched = self.arena.control().unwatchable.load(Ordering::Relaxed);

@@ -94,7 +94,7 @@ fn wait_for(fd: impl AsFd, flags: PollFlags, wait: Duration) -> bool {
 }
 
 /// Whether an error only says that nothing can be done now.
-fn is_nothing_yet(error: &io::Error) -> bool {
+fn would_block(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted)
 }
 

@@ -102,16 +102,16 @@ pub enum Corruption {
 
 /// A footer as a file's shape tells it.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Ending<F> {
+pub(crate) enum Footer<'a> {
     /// The events end at a footer.
-    Finished(F),
+    Finished(&'a [u8; EDGE_BYTES]),
     /// There is no footer, and none was promised.
     Unfinished,
     /// There should be a footer.
     Broken(Corrupt),
 }
 
-impl<F> Ending<F> {
+impl Footer<'_> {
     /// Whether the file just lacks its end.
     pub(crate) fn is_cut(&self) -> bool {
         match self {
@@ -132,17 +132,17 @@ pub(crate) fn find_footer(
     promised: u64,
     magic: [u8; 4],
     is_footer: impl FnOnce(&[u8; EDGE_BYTES], u64) -> bool,
-) -> (&[u8], Ending<&[u8; EDGE_BYTES]>) {
+) -> (&[u8], Footer<'_>) {
     let events = file.get(EDGE_BYTES..).unwrap_or_default();
     if let Some((before, footer)) = events.split_last_chunk()
         && is_footer(footer, before.len() as u64)
     {
-        return (before, Ending::Finished(footer));
+        return (before, Footer::Finished(footer));
     }
     if promised == 0 {
-        return (events, Ending::Unfinished);
+        return (events, Footer::Unfinished);
     }
-    let broken = |offset: u64, what: Corruption| Ending::Broken(Corrupt { offset, what });
+    let broken = |offset: u64, what: Corruption| Footer::Broken(Corrupt { offset, what });
     let length = promised.checked_sub(EDGE_BYTES as u64).and_then(|length| usize::try_from(length).ok());
     let Some((before, rest)) = length.and_then(|length| events.split_at_checked(length)) else {
         return (events, broken(file.len() as u64, Corruption::FooterCut { found: 0 }));
@@ -154,7 +154,7 @@ pub(crate) fn find_footer(
         return (events, broken(promised, Corruption::Magic { expected: magic, found }));
     }
     match rest.split_first_chunk() {
-        Some((footer, [])) => (before, Ending::Finished(footer)),
+        Some((footer, [])) => (before, Footer::Finished(footer)),
         Some((_, more)) => {
             let offset = promised.saturating_add(EDGE_BYTES as u64);
             (before, broken(offset, Corruption::TrailingBytes { found: more.len() as u64 }))

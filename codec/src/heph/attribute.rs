@@ -1,6 +1,6 @@
 //! Attributes: the named values behind an event's fixed fields.
 
-use std::{fmt, slice};
+use std::fmt;
 
 use bytes::BufMut;
 
@@ -224,13 +224,7 @@ impl<'a> Attributes<'a> {
 
     /// The attributes, in order.
     pub fn iter(&self) -> AttributesIter<'a> {
-        AttributesIter {
-            source: match self.source {
-                Source::Wire(bytes) => IterSource::Wire(Reader::new(bytes, 0)),
-                Source::Values(values) => IterSource::Values(values.iter()),
-            },
-            hidden: self.hidden,
-        }
+        AttributesIter(*self)
     }
 
     /// The value of the first attribute with this name.
@@ -325,18 +319,9 @@ impl<'a> IntoIterator for Attributes<'a> {
     }
 }
 
-/// The attributes of an [`Attributes`].
-#[derive(Debug, Clone)]
-pub struct AttributesIter<'a> {
-    source: IterSource<'a>,
-    hidden: &'static [&'static str],
-}
-
-#[derive(Debug, Clone)]
-enum IterSource<'a> {
-    Wire(Reader<'a>),
-    Values(slice::Iter<'a, Attribute<'a>>),
-}
+/// The attributes of an [`Attributes`]: those that are left.
+#[derive(Debug, Clone, Copy)]
+pub struct AttributesIter<'a>(Attributes<'a>);
 
 impl<'a> Iterator for AttributesIter<'a> {
     type Item = Attribute<'a>;
@@ -344,13 +329,22 @@ impl<'a> Iterator for AttributesIter<'a> {
     #[inline]
     fn next(&mut self) -> Option<Attribute<'a>> {
         loop {
-            let attribute = match &mut self.source {
-                IterSource::Wire(reader) if reader.rest().is_empty() => return None,
-                // The attributes were read once already, so this is never an error.
-                IterSource::Wire(reader) => Attribute::read(reader, "attribute").ok()?,
-                IterSource::Values(values) => *values.next()?,
+            let attribute = match &mut self.0.source {
+                Source::Wire([]) => return None,
+                Source::Wire(bytes) => {
+                    let mut reader = Reader::new(bytes, 0);
+                    // The attributes were read once already, so this is never an error.
+                    let attribute = Attribute::read(&mut reader, "attribute").ok()?;
+                    *bytes = reader.rest();
+                    attribute
+                }
+                Source::Values(values) => {
+                    let (first, rest) = values.split_first()?;
+                    *values = rest;
+                    *first
+                }
             };
-            if !self.hidden.contains(&attribute.name) {
+            if !self.0.hidden.contains(&attribute.name) {
                 return Some(attribute);
             }
         }

@@ -1,6 +1,6 @@
 //! Sequences of values of one type, in a packet or about to be written to one.
 
-use std::{fmt, iter, slice};
+use std::{fmt, iter};
 
 use bytes::BufMut;
 
@@ -61,12 +61,7 @@ impl<'a, T: Wire<'a>> List<'a, T> {
 
     /// The values, in order.
     pub fn iter(&self) -> ListIter<'a, T> {
-        ListIter {
-            source: match self.0 {
-                Repr::Wire { bytes, count } => Source::Wire { reader: Reader::new(bytes, 0), left: count },
-                Repr::Values(values) => Source::Values(values.iter()),
-            },
-        }
+        ListIter(*self)
     }
 }
 
@@ -174,40 +169,35 @@ impl<'a, T: Wire<'a>> IntoIterator for List<'a, T> {
     }
 }
 
-/// The values of a [`List`].
-#[derive(Debug, Clone)]
-pub struct ListIter<'a, T> {
-    source: Source<'a, T>,
-}
-
-#[derive(Debug, Clone)]
-enum Source<'a, T> {
-    Wire { reader: Reader<'a>, left: usize },
-    Values(slice::Iter<'a, T>),
-}
+/// The values of a [`List`]: those that are left.
+#[derive(Clone, Copy)]
+pub struct ListIter<'a, T>(List<'a, T>);
 
 impl<'a, T: Wire<'a>> Iterator for ListIter<'a, T> {
     type Item = T;
 
     #[inline]
     fn next(&mut self) -> Option<T> {
-        match &mut self.source {
-            Source::Wire { reader, left } => {
-                *left = left.checked_sub(1)?;
+        match &mut self.0.0 {
+            Repr::Wire { bytes, count } => {
+                *count = count.checked_sub(1)?;
+                let mut reader = Reader::new(bytes, 0);
                 // The list was read once already, so this is never an error.
-                T::read(reader, "list").ok()
+                let value = T::read(&mut reader, "list").ok();
+                *bytes = reader.rest();
+                value
             }
-            Source::Values(values) => values.next().copied(),
+            Repr::Values(values) => {
+                let (first, rest) = values.split_first()?;
+                *values = rest;
+                Some(*first)
+            }
         }
     }
 
     #[inline]
     fn size_hint(&self) -> (usize, Option<usize>) {
-        let left = match &self.source {
-            Source::Wire { left, .. } => *left,
-            Source::Values(values) => values.len(),
-        };
-        (left, Some(left))
+        (self.0.len(), Some(self.0.len()))
     }
 }
 

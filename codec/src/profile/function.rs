@@ -265,18 +265,6 @@ impl<'a> Collected<'a> {
     }
 }
 
-/// Size on the wire of a number under a name of this length.
-#[allow(clippy::arithmetic_side_effects)] // evaluated by the compiler
-const fn number_bytes(name: &str) -> usize {
-    2 + name.len() + 1 + 8
-}
-
-/// Size on the wire of what an array of words starts with, under a name of this length.
-#[allow(clippy::arithmetic_side_effects)] // evaluated by the compiler
-const fn array_head_bytes(name: &str) -> usize {
-    2 + name.len() + 1 + 2
-}
-
 impl FunctionEvent<'_> {
     /// Checks that the event can be written, and tells how many bytes its attributes take.
     #[inline]
@@ -284,22 +272,22 @@ impl FunctionEvent<'_> {
         if self.function.is_none() && self.ip.is_none() {
             return Err(EncodeError::Missing { field: "function or ip" });
         }
-        let mut bytes = const { number_bytes(DEPTH) };
+        let mut bytes = const { DEPTH_HEAD.len() + 8 };
         let mut add = |more: usize| bytes = bytes.saturating_add(more);
         if self.function.is_some() {
-            add(const { number_bytes(FN) });
+            add(const { FN_HEAD.len() + 8 });
         }
         if self.ip.is_some() {
-            add(const { number_bytes(IP) });
+            add(const { IP_HEAD.len() + 8 });
         }
         if let Some(detail) = &self.detail {
-            add(const { array_head_bytes(REGS) + 8 * Registers::WORDS });
+            add(const { REGS_HEAD.len() + 2 + 8 * Registers::WORDS });
             let length = detail.stack.len();
             if length > MAX_STACK_WORDS {
                 return Err(EncodeError::TooLong { field: STACK, length, limit: MAX_STACK_WORDS });
             }
             if length > 0 {
-                add(const { array_head_bytes(STACK) }.saturating_add(length.saturating_mul(8)));
+                add(const { STACK_HEAD.len() + 2 }.saturating_add(length.saturating_mul(8)));
             }
         }
         add(self.extra.measure_beside(NAMES)?);
@@ -315,9 +303,11 @@ impl FunctionEvent<'_> {
             let record = FunctionRecord { fn_head: FN_HEAD, function, depth_head: DEPTH_HEAD, depth };
             return out.put_slice(&record.to_bytes());
         }
-        for (name, value) in [(FN, self.function.map(|id| id.0)), (IP, self.ip), (DEPTH, Some(depth))] {
+        let function = self.function.map(|id| id.0);
+        for (head, value) in [(&FN_HEAD[..], function), (&IP_HEAD, self.ip), (&DEPTH_HEAD, Some(depth))] {
             if let Some(value) = value {
-                Attribute { name, value: Value::U64(value) }.write(out);
+                out.put_slice(head);
+                out.put_u64(value);
             }
         }
     }
@@ -339,6 +329,7 @@ impl FunctionEvent<'_> {
 
 /// What stands before the values in the attributes of a function event: name and type.
 const FN_HEAD: [u8; 5] = *b"\0\x02fn\x01";
+const IP_HEAD: [u8; 5] = *b"\0\x02ip\x01";
 pub(super) const DEPTH_HEAD: [u8; 8] = *b"\0\x05depth\x01";
 const REGS_HEAD: [u8; 7] = *b"\0\x04regs\x81";
 const STACK_HEAD: [u8; 8] = *b"\0\x05stack\x81";

@@ -11,7 +11,7 @@ use codec::heph::{MAX_PACKET_BYTES, Step, StreamDecoder};
 use rustix::{event::PollFlags, io::Errno};
 use socket2::{Domain, Protocol, Socket, TcpKeepalive, Type};
 
-use super::{Sent, is_nothing_yet, wait_for};
+use super::{Sent, wait_for, would_block};
 
 /// How much may wait to be written before no more is taken.
 const UNSENT_BYTES: usize = 256 << 10;
@@ -115,7 +115,7 @@ impl Tcp {
         match self.stream.write(bytes) {
             Ok(0) => Err(ErrorKind::WriteZero.into()),
             Ok(count) => Ok(count),
-            Err(error) if is_nothing_yet(&error) => Ok(0),
+            Err(error) if would_block(&error) => Ok(0),
             Err(error) => Err(error),
         }
     }
@@ -129,7 +129,7 @@ impl Tcp {
                     taken += count;
                     self.received.extend_from_slice(self.buffer.get(..count).unwrap_or_default());
                 }
-                Err(error) if is_nothing_yet(&error) => break,
+                Err(error) if would_block(&error) => break,
                 Err(error) => return Err(error),
             }
         }

@@ -11,7 +11,7 @@ use codec::heph::{MAX_PACKET_BYTES, Packets};
 use rustix::{event::PollFlags, io::Errno};
 use socket2::SockRef;
 
-use super::{Sent, is_nothing_yet, is_out_of_room, wait_for};
+use super::{Sent, is_out_of_room, wait_for, would_block};
 
 /// The buffers that the system is asked for. It gives what it may.
 const SEND_BUFFER_BYTES: usize = 4 << 20;
@@ -54,7 +54,7 @@ impl Udp {
         loop {
             match self.socket.send(packets) {
                 Ok(_) => return Ok(Sent::Yes),
-                Err(error) if is_nothing_yet(&error) || is_out_of_room(&error) => {
+                Err(error) if would_block(&error) || is_out_of_room(&error) => {
                     if waited || !wait_for(&self.socket, PollFlags::OUT, WAIT_FOR_ROOM) {
                         return Ok(Sent::Blocked);
                     }
@@ -72,7 +72,7 @@ impl Udp {
         for _ in 0..MOST_AT_ONCE {
             let length = match self.socket.recv(&mut self.buffer) {
                 Ok(length) => length,
-                Err(error) if is_nothing_yet(&error) => break,
+                Err(error) if would_block(&error) => break,
                 Err(error) => return Err(error),
             };
             any = true;

@@ -11,7 +11,7 @@ use crate::{
     ClockKind, ClockNs, FunctionId, SubstreamId,
     atf::{
         Corrupt, Corruption, EDGE_BYTES, Integrity, OpenError, Origin,
-        integrity::{Completion, Ending, agree, agree_checksum, completion, cut_checksum, find_footer, short_file},
+        integrity::{Completion, Footer, agree, agree_checksum, completion, cut_checksum, find_footer, short_file},
         origin::check_start,
     },
     heph::{Attributes, wire::Reader},
@@ -29,7 +29,7 @@ pub struct DetailReader<'a> {
     count: u64,
     /// The offsets in `events` of the events 0, 16, 32, ….
     marks: Vec<usize>,
-    ending: Ending<DetailFoot>,
+    footer: Footer<'a>,
     /// The checksum of the events, where the footer was cut behind it.
     cut_checksum: Option<u32>,
 }
@@ -50,7 +50,7 @@ impl<'a> DetailReader<'a> {
         check_start(head.magic, HEADER_MAGIC, head.endian, head.version, (20, head.events_offset))?;
         let totals = [head.event_count, head.events_bytes, head.first_index, head.last_index];
         let promised = if totals == [0; 4] { 0 } else { head.events_bytes.saturating_add(EDGE_BYTES as u64) };
-        let (section, ending) = find_footer(file, promised, FOOTER_MAGIC, Self::is_footer);
+        let (section, mut footer) = find_footer(file, promised, FOOTER_MAGIC, Self::is_footer);
         let mut walk = DetailEvents::new(section);
         let (mut count, mut marks, mut last) = (0_u64, Vec::new(), 0);
         let broken = loop {
@@ -65,22 +65,19 @@ impl<'a> DetailReader<'a> {
             last = offset;
         };
         let (mut events, tail) = section.split_at_checked(walk.offset).unwrap_or((section, &[]));
-        if ending.is_cut() && is_zero(tail) && events.last() == Some(&0) && !tail.is_empty() {
+        if footer.is_cut() && is_zero(tail) && events.last() == Some(&0) && !tail.is_empty() {
             // The zeros that a machine leaves when it stops may start anywhere: they are the end of the last event too.
             events = section.get(..last).unwrap_or_default();
             count = count.saturating_sub(1);
             marks.truncate(usize::try_from(count.div_ceil(STRIDE)).unwrap_or(usize::MAX));
         }
         let behind = file.get(EDGE_BYTES.saturating_add(events.len())..).unwrap_or_default();
-        let cut_checksum = cut_checksum(behind, FOOTER_MAGIC).filter(|_| ending.is_cut());
-        let ending = match (ending, broken) {
-            // The last event of a file that lacks its end may well be cut, and zeros may follow it.
-            (ending, Some(corrupt)) if !(ending.is_cut() && is_cut(tail)) => Ending::Broken(corrupt),
-            (Ending::Finished(footer), _) => Ending::Finished(DetailFoot::from_bytes(footer)),
-            (Ending::Broken(corrupt), _) => Ending::Broken(corrupt),
-            (Ending::Unfinished, _) => Ending::Unfinished,
-        };
-        Ok(Self { head, events, count, marks, ending, cut_checksum })
+        let cut_checksum = cut_checksum(behind, FOOTER_MAGIC).filter(|_| footer.is_cut());
+        // The last event of a file that lacks its end may well be cut, and zeros may follow it.
+        if let Some(corrupt) = broken.filter(|_| !(footer.is_cut() && is_cut(tail))) {
+            footer = Footer::Broken(corrupt);
+        }
+        Ok(Self { head, events, count, marks, footer, cut_checksum })
     }
 
     /// The state of the file with these bytes, whether or not it can be opened. Reads every byte.
@@ -102,7 +99,7 @@ impl<'a> DetailReader<'a> {
 
     /// Whether the file ends with a footer.
     pub fn is_finished(&self) -> bool {
-        matches!(self.ending, Ending::Finished(_))
+        matches!(self.footer, Footer::Finished(_))
     }
 
     /// How many events can be read.
@@ -143,11 +140,12 @@ impl<'a> DetailReader<'a> {
 
     fn check_all(&self) -> Result<Integrity, Corrupt> {
         let unfinished = Integrity::Unfinished { events: self.count };
-        if let Ending::Broken(corrupt) = &self.ending {
-            return Err(*corrupt);
+        if let Footer::Broken(corrupt) = self.footer {
+            return Err(corrupt);
         }
         let (totals, checksum) = self.survey(self.count)?;
-        let Ending::Finished(foot) = &self.ending else { return Ok(unfinished) };
+        let Footer::Finished(foot) = self.footer else { return Ok(unfinished) };
+        let foot = DetailFoot::from_bytes(foot);
         let at = |offset: u64| ((EDGE_BYTES as u64).saturating_add(self.events.len() as u64)).saturating_add(offset);
         if foot.magic != FOOTER_MAGIC {
             let what = Corruption::Magic { expected: FOOTER_MAGIC, found: foot.magic };
@@ -175,7 +173,7 @@ impl<'a> DetailReader<'a> {
     ///
     /// [`IndexReader::resume`]: crate::atf::IndexReader::resume
     pub fn resume(&self, keep: u64) -> Result<DetailWriter, Corrupt> {
-        if !self.ending.is_cut() {
+        if !self.footer.is_cut() {
             self.check_all()?;
         }
         let (totals, checksum) = self.survey(keep)?;

@@ -8,7 +8,7 @@ use super::{
 };
 use crate::atf::{
     Corrupt, Corruption, EDGE_BYTES, Integrity, OpenError, Origin,
-    integrity::{Completion, Ending, agree, agree_checksum, completion, cut_checksum, find_footer, short_file},
+    integrity::{Completion, Footer, agree, agree_checksum, completion, cut_checksum, find_footer, short_file},
     origin::check_start,
     writer::{MAX_EVENTS, Totals},
 };
@@ -24,7 +24,7 @@ pub struct IndexReader<'a> {
     origin: Origin,
     head: IndexHead,
     events: &'a [[u8; IndexRecord::LEN]],
-    ending: Ending<IndexFoot>,
+    footer: Footer<'a>,
     /// The checksum of the events, where the footer was cut behind it.
     cut_checksum: Option<u32>,
 }
@@ -40,23 +40,18 @@ impl<'a> IndexReader<'a> {
         if head.event_bytes != EVENT_BYTES {
             return Err(Corrupt { offset: 24, what: Corruption::EventSize { found: head.event_bytes } }.into());
         }
-        let (events, ending) = find_footer(file, head.footer_offset, FOOTER_MAGIC, Self::is_footer);
+        let (events, mut footer) = find_footer(file, head.footer_offset, FOOTER_MAGIC, Self::is_footer);
         let (events, rest) = events.as_chunks();
-        let events = if ending.is_cut() { without_tail(events) } else { events };
+        let events = if footer.is_cut() { without_tail(events) } else { events };
         let tail = file.get(EDGE_BYTES.saturating_add(events.as_flattened().len())..).unwrap_or_default();
-        let cut_checksum = cut_checksum(tail, FOOTER_MAGIC).filter(|_| ending.is_cut());
-        let ending = match ending {
-            Ending::Finished(_) if !rest.is_empty() => {
-                let whole = head.footer_offset.saturating_sub(rest.len() as u64);
-                Ending::Broken(misplaced_footer(whole, head.footer_offset))
-            }
-            Ending::Finished(footer) => Ending::Finished(IndexFoot::from_bytes(footer)),
-            Ending::Broken(corrupt) => Ending::Broken(corrupt),
-            Ending::Unfinished => Ending::Unfinished,
-        };
+        let cut_checksum = cut_checksum(tail, FOOTER_MAGIC).filter(|_| footer.is_cut());
+        if matches!(footer, Footer::Finished(_)) && !rest.is_empty() {
+            let whole = head.footer_offset.saturating_sub(rest.len() as u64);
+            footer = Footer::Broken(misplaced_footer(whole, head.footer_offset));
+        }
         let origin =
             Origin { arch: head.arch.into(), os: head.os.into(), clock: head.clock.into(), thread: head.thread };
-        Ok(Self { origin, head, events, ending, cut_checksum })
+        Ok(Self { origin, head, events, footer, cut_checksum })
     }
 
     /// The state of the file with these bytes, whether or not it can be opened. Reads every byte.
@@ -91,7 +86,7 @@ impl<'a> IndexReader<'a> {
 
     /// Whether the file ends with a footer.
     pub fn is_finished(&self) -> bool {
-        matches!(self.ending, Ending::Finished(_))
+        matches!(self.footer, Footer::Finished(_))
     }
 
     /// How many events can be read.
@@ -124,10 +119,10 @@ impl<'a> IndexReader<'a> {
 
     fn check_all(&self) -> Result<Integrity, Corrupt> {
         let unfinished = Integrity::Unfinished { events: self.len().into() };
-        let foot = match &self.ending {
-            Ending::Broken(corrupt) => return Err(*corrupt),
-            Ending::Unfinished => return self.totals().map(|_| unfinished),
-            Ending::Finished(foot) => foot,
+        let foot = match self.footer {
+            Footer::Broken(corrupt) => return Err(corrupt),
+            Footer::Unfinished => return self.totals().map(|_| unfinished),
+            Footer::Finished(bytes) => IndexFoot::from_bytes(bytes),
         };
         let footer_offset = (EDGE_BYTES as u64).saturating_add(self.section_bytes());
         let at = |offset: u64| footer_offset.saturating_add(offset);
@@ -162,7 +157,7 @@ impl<'a> IndexReader<'a> {
     /// The same file, if it had no more than its first `events`, and no end.
     pub fn cut(self, events: u32) -> Self {
         let kept = usize::try_from(events).ok().and_then(|kept| self.events.get(..kept));
-        Self { events: kept.unwrap_or(self.events), ending: Ending::Unfinished, cut_checksum: None, ..self }
+        Self { events: kept.unwrap_or(self.events), footer: Footer::Unfinished, cut_checksum: None, ..self }
     }
 
     /// Goes on behind the last readable event, once the file has been cut to [`written_bytes`] and starts with [`start`].
@@ -172,7 +167,7 @@ impl<'a> IndexReader<'a> {
     /// [`written_bytes`]: IndexWriter::written_bytes
     /// [`start`]: IndexWriter::start
     pub fn resume(&self) -> Result<IndexWriter, Corrupt> {
-        if !self.ending.is_cut() {
+        if !self.footer.is_cut() {
             self.check_all()?;
         }
         let (totals, checksum) = self.totals()?;

@@ -1,14 +1,72 @@
-//! The mailbox from outside.
+//! The mailbox between the two halves: a thread of the target requests something, and executes commands meanwhile.
 
 use std::{
     io,
-    sync::atomic::Ordering,
+    sync::atomic::{AtomicU32, AtomicU64, Ordering},
     time::{Duration, Instant},
 };
 
 use rustix::thread::futex;
 
-use super::{Arena, Command, Mailbox, Turn};
+use super::Arena;
+
+/// One thread of the target asks the outside for something, and does what it is told until it is told to go on.
+#[derive(Debug, Default)]
+#[repr(C, align(64))]
+pub struct Mailbox {
+    /// The thread whose turn it is; 0 for nobody.
+    pub owner: AtomicU32,
+    /// A [`Turn`], and what both sides wait on.
+    pub turn: AtomicU32,
+    /// What the thread tells: 0 that it is ready for hooks to be installed, 1 that a module was loaded, 2 unloaded.
+    pub subject: AtomicU32,
+    /// Which [`Command`] the outside gives.
+    pub command: AtomicU32,
+    /// The module's base address.
+    pub module: AtomicU64,
+    /// What the command is about.
+    pub arguments: [AtomicU64; 4],
+    /// What came of it.
+    pub answer: AtomicU64,
+}
+
+/// Whose turn it is in the mailbox.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Turn {
+    /// Nobody's.
+    Nobody = 0,
+    /// The outside's: a thread requests something, or has done what it was told.
+    Outside = 1,
+    /// The thread's: it has a command to execute.
+    Target = 2,
+}
+
+/// What a thread in the mailbox is told to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Command {
+    /// Go on.
+    GoOn = 0,
+    /// Map memory that can be read and executed at argument 0, argument 1 bytes. The answer is where, or 0 if the place
+    /// is taken.
+    Map = 1,
+    /// Never trace the thread whose id is argument 0.
+    Ignore = 2,
+    /// The [`Landmark`](super::Landmark) whose number is argument 0 is at argument 1, and ends before argument 2.
+    Landmark = 3,
+    /// Put the real return addresses back on all stacks: nothing is hooked any more.
+    Restore = 4,
+}
+
+impl Command {
+    /// The command with this number.
+    pub fn from_number(number: u32) -> Option<Self> {
+        [Self::GoOn, Self::Map, Self::Ignore, Self::Landmark, Self::Restore]
+            .into_iter()
+            .find(|command| *command as u32 == number)
+    }
+}
 
 /// What a thread of the target tells, while it waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
