@@ -8,7 +8,7 @@ use super::{
     files::{Handles, is_full, replace},
     journal::{JOURNAL, Journal, ROOM_BYTES, StreamEnd},
     room::MANIFEST,
-    spans::{LIMIT, PARTIAL, SealedSpans},
+    spans::{LIMIT, PARTIAL, PartSpans},
     summary::spans_limit,
     thread::OpenThread,
     volume::Volume,
@@ -23,7 +23,7 @@ pub(super) struct Finishing {
     pub(super) session: Option<String>,
     pub(super) threads: VecDeque<SealedThread>,
     /// Its spans, if there are any.
-    pub(super) spans: Option<SealedSpans>,
+    pub(super) spans: Option<PartSpans>,
     /// The manifest as it will be written.
     pub(super) manifest: Option<Vec<u8>>,
     pub(super) journal: Journal,
@@ -75,7 +75,7 @@ impl Finishing {
     pub(super) fn memory_bytes(&self) -> usize {
         let threads = self.threads.len().saturating_mul(THREAD_BYTES).saturating_add(self.pending_bytes());
         let manifest = self.manifest.as_ref().map_or(0, Vec::len);
-        let spans = self.spans.as_ref().map_or(0, SealedSpans::pending_bytes);
+        let spans = self.spans.as_ref().map_or(0, PartSpans::pending_bytes);
         threads.saturating_add(manifest).saturating_add(self.journal.pending_bytes()).saturating_add(spans)
     }
 
@@ -155,7 +155,7 @@ impl Finishing {
             let _ = volume.handles.files.remove(&self.dir.join(PARTIAL));
             return;
         };
-        let (written, result) = spans.write(&*volume.handles.files, &self.dir);
+        let (written, result) = spans.finish(&*volume.handles.files, &self.dir);
         volume.wrote(written);
         self.bytes = self.bytes.saturating_add(written);
         match result {
@@ -168,8 +168,8 @@ impl Finishing {
 
     /// There will be no file of spans, and the manifest says so. Tells whether there would have been one.
     pub(super) fn give_up_spans(&mut self, volume: &mut Volume) -> bool {
-        let Some(spans) = self.spans.take() else { return false };
-        spans.remove(&*volume.handles.files, &self.dir);
+        let Some(mut spans) = self.spans.take() else { return false };
+        spans.give_up(&*volume.handles.files, &self.dir);
         volume.counters.lost_spans.add(spans.rows);
         let manifest = self.manifest.as_deref().and_then(|json| Manifest::parse(json).ok());
         if let Some(mut manifest) = manifest {

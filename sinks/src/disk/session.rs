@@ -18,12 +18,13 @@ use super::{
     finishing::{Finishing, SealedThread},
     journal::Note,
     part::Part,
+    spans::PartSpans,
     standin::StandIns,
     starts::Starts,
     thread::{Appending, OpenThread, Stop},
     volume::Volume,
 };
-use crate::{Ended, Gap, RunEvents, Session, SinkError, open_spans::OpenSpans};
+use crate::{Budget, Ended, Gap, RunEvents, Session, SinkError, open_spans::OpenSpans};
 
 /// A session that goes on.
 pub(super) struct OpenSession {
@@ -322,7 +323,7 @@ impl OpenSession {
             self.keep_open_spans(volume);
         }
         let before = self.part.spans.lost;
-        let spans = self.part.spans.seal(&self.session);
+        let has_spans = self.part.spans.end(&self.session);
         volume.counters.lost_spans.add(self.part.spans.lost.saturating_sub(before));
         let manifest = self.manifest(volume, ended);
         let Some(dir) = self.part.dir.clone() else {
@@ -332,7 +333,7 @@ impl OpenSession {
             let lost = lost.fold(0, u64::saturating_add);
             volume.pending = volume.pending.saturating_sub(self.part.pending_bytes());
             volume.counters.lost_events.add(lost);
-            volume.counters.lost_spans.add(spans.map_or(0, |spans| spans.rows));
+            volume.counters.lost_spans.add(self.part.spans.rows);
             return;
         };
         let mut threads: Vec<_> = std::mem::take(&mut self.part.threads).into_iter().collect();
@@ -347,7 +348,7 @@ impl OpenSession {
             dir,
             session: Some(self.base.clone()).filter(|_| !last),
             threads: sealed,
-            spans,
+            spans: has_spans.then(|| std::mem::replace(&mut self.part.spans, PartSpans::new(Budget::default()))),
             manifest: None,
             journal: std::mem::take(&mut self.part.journal),
             bytes: self.part.bytes,

@@ -25,7 +25,7 @@ const ROW_BYTES: u64 = 192;
 /// With this much it is time to write.
 const FLUSH_BYTES: usize = 1 << 20;
 
-/// The spans of a part that goes on.
+/// The spans of a part, until they are in its file.
 pub(super) struct PartSpans {
     table: Option<Box<SpanTable>>,
     /// Bytes that wait to be written, and how many are.
@@ -39,6 +39,8 @@ pub(super) struct PartSpans {
     failed: Option<(io::ErrorKind, String)>,
     budget: Budget,
     charged: u64,
+    /// How many spans a file has that was ended.
+    pub(super) rows: u64,
 }
 
 /// The bytes of a file that are not on disk yet.
@@ -60,6 +62,7 @@ impl PartSpans {
             failed: None,
             budget,
             charged: 0,
+            rows: 0,
         }
     }
 
@@ -181,43 +184,24 @@ impl PartSpans {
         tail.written
     }
 
-    /// Ends the file. There is none without spans.
-    pub(super) fn seal(&mut self, session: &Session) -> Option<SealedSpans> {
-        let table = self.table.take()?;
+    /// Ends the file, and tells whether there is one: not without spans.
+    pub(super) fn end(&mut self, session: &Session) -> bool {
+        let Some(table) = self.table.take() else { return false };
         let rows = table.rows();
         match table.finish(session) {
             Ok(mut bytes) => {
-                let mut tail = std::mem::take(&mut self.tail);
-                tail.waiting.append(&mut bytes);
-                Some(SealedSpans { tail, rows })
+                self.tail.waiting.append(&mut bytes);
+                self.rows = rows;
             }
-            Err(_) => {
-                self.lost = self.lost.saturating_add(rows);
-                None
-            }
+            Err(_) => self.lost = self.lost.saturating_add(rows),
         }
-    }
-}
-
-/// A file that has all its spans, but not all of it is on disk.
-pub(super) struct SealedSpans {
-    tail: Tail,
-    /// How many spans it has.
-    pub(super) rows: u64,
-}
-
-impl SealedSpans {
-    /// Writes the rest, gives the file its name, and tells how many bytes it wrote.
-    pub(super) fn write(&mut self, files: &dyn Files, dir: &Path) -> (u64, io::Result<()>) {
-        let before = self.tail.written;
-        let result = self.tail.write(files, dir);
-        let result = result.and_then(|()| files.rename(&dir.join(PARTIAL), &dir.join(SPANS)));
-        (self.tail.written.saturating_sub(before), result)
+        self.rows > 0
     }
 
-    /// Removes what there is of it.
-    pub(super) fn remove(&self, files: &dyn Files, dir: &Path) {
-        let _ = files.remove(&dir.join(PARTIAL));
+    /// Writes the rest of a file that was ended, gives it its name, and tells how many bytes it wrote.
+    pub(super) fn finish(&mut self, files: &dyn Files, dir: &Path) -> (u64, io::Result<()>) {
+        let (written, result) = self.write(files, dir);
+        (written, result.and_then(|()| files.rename(&dir.join(PARTIAL), &dir.join(SPANS))))
     }
 
     /// How many bytes wait.

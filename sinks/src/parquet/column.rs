@@ -32,8 +32,9 @@ use super::{
 /// The values of one column.
 pub(super) struct Column {
     spec: &'static SpanColumn,
-    /// The row of each value, where not every row has one.
+    /// The row of each value, once a row had none or several: until then its place is its row.
     rows: Vec<u32>,
+    is_sparse: bool,
     /// Numbers, and what stands for texts.
     values: Vec<u64>,
     /// Ids of spans, where they are no numbers.
@@ -42,27 +43,36 @@ pub(super) struct Column {
 
 impl Column {
     pub(super) fn new(spec: &'static SpanColumn) -> Self {
-        Self { spec, rows: Vec::new(), values: Vec::new(), ids: Vec::new() }
+        Self { spec, rows: Vec::new(), is_sparse: false, values: Vec::new(), ids: Vec::new() }
     }
 
     #[inline]
     pub(super) fn push(&mut self, row: u32, value: u64) {
-        self.values.push(value);
-        if !self.spec.required {
-            self.rows.push(row);
+        if self.is_sparse || self.values.len() != row as usize {
+            self.note_row(row, self.values.len());
         }
+        self.values.push(value);
     }
 
     #[inline]
     pub(super) fn push_id(&mut self, row: u32, id: SpanId) {
-        self.ids.push(id);
-        if !self.spec.required {
-            self.rows.push(row);
+        if self.is_sparse || self.ids.len() != row as usize {
+            self.note_row(row, self.ids.len());
         }
+        self.ids.push(id);
+    }
+
+    fn note_row(&mut self, row: u32, before: usize) {
+        if !self.is_sparse {
+            self.rows.extend(0..before as u32);
+            self.is_sparse = true;
+        }
+        self.rows.push(row);
     }
 
     fn clear(&mut self) {
         self.rows.clear();
+        self.is_sparse = false;
         self.values.clear();
         self.ids.clear();
     }
@@ -76,12 +86,15 @@ impl Column {
         // A list is nothing, or empty, or has elements.
         let there = if is_list { 2 } else { 1 };
         // Most columns of most groups have all or nothing.
-        if self.rows.is_empty() || (self.rows.len() == rows && !is_list) {
-            let level = if self.rows.is_empty() { 0 } else { there };
+        if !self.is_sparse {
+            let count = self.values.len().max(self.ids.len());
             if is_list {
                 put_levels(to, 1, |to, width| one_run(to, 0, rows, width))?;
             }
-            put_levels(to, there, |to, width| one_run(to, level, rows, width))?;
+            put_levels(to, there, |to, width| {
+                one_run(to, there, count, width);
+                one_run(to, 0, rows.saturating_sub(count), width);
+            })?;
             return Ok(rows);
         }
         let (mut levels, mut repeats) = (Vec::with_capacity(rows), Vec::new());
@@ -251,21 +264,41 @@ fn put_levels(to: &mut Vec<u8>, most: u32, put: impl FnOnce(&mut Vec<u8>, u32)) 
 fn put_ids(to: &mut Vec<u8>, ids: &[SpanId]) {
     let (mut shared, mut rest) = (Vec::with_capacity(ids.len()), Vec::with_capacity(ids.len()));
     let mut bytes = Vec::with_capacity(ids.len().saturating_mul(4));
-    let (mut buffer, mut last) = ([0; SpanId::MOST_TEXT], ([0; SpanId::MOST_TEXT], 0));
+    let mut buffer = [0; SpanId::MOST_TEXT];
+    let (mut last, mut last_id, mut last_length) = (buffer, None, 0);
     for id in ids {
+        if last_id.replace(*id) == Some(*id) {
+            shared.push(last_length as u64);
+            rest.push(0);
+            continue;
+        }
         let text = id.text(&mut buffer).as_bytes();
-        let before = last.0.get(..last.1).unwrap_or_default();
-        let same = text.iter().zip(before).take_while(|(a, b)| a == b).count();
+        let mut next = [0; SpanId::MOST_TEXT];
+        next.iter_mut().zip(text).for_each(|(to, from)| *to = *from);
+        // Zeros follow each, so that none of them has more in common than the shorter one has.
+        let same = common_start(&last, &next).min(text.len());
         let new = text.get(same..).unwrap_or_default();
         shared.push(same as u64);
         rest.push(new.len() as u64);
         bytes.extend_from_slice(new);
-        last.0.iter_mut().zip(text).skip(same).for_each(|(to, from)| *to = *from);
-        last.1 = text.len();
+        (last, last_length) = (next, text.len());
     }
     differences(to, &shared);
     differences(to, &rest);
     to.extend(bytes);
+}
+
+/// How many bytes two texts have in common at their start.
+fn common_start(a: &[u8; SpanId::MOST_TEXT], b: &[u8; SpanId::MOST_TEXT]) -> usize {
+    let mut same = 0;
+    for (a, b) in a.as_chunks().0.iter().zip(b.as_chunks().0) {
+        let differing = u128::from_le_bytes(*a) ^ u128::from_le_bytes(*b);
+        same += differing.trailing_zeros() as usize / 8;
+        if differing != 0 {
+            break;
+        }
+    }
+    same
 }
 
 /// Numbers below this are found without hashing.
@@ -274,6 +307,11 @@ const SMALL: usize = 4096;
 /// Writes for each value where it is among the distinct ones, and returns those.
 fn put_places(to: &mut Vec<u8>, values: &[u64]) -> Vec<u64> {
     const UNKNOWN: u32 = u32::MAX;
+    if let Some(only) = values.first().filter(|first| values.iter().all(|value| value == *first)) {
+        to.push(1);
+        one_run(to, 0, values.len(), 1);
+        return vec![*only];
+    }
     let (mut distinct, mut small) = (Vec::new(), vec![UNKNOWN; SMALL]);
     let mut others: HashMap<u64, u32, RandomState> = HashMap::default();
     let mut places = Vec::with_capacity(values.len());

@@ -62,8 +62,10 @@ pub(super) fn runs(to: &mut Vec<u8>, numbers: &[u32], width: u32) {
 
 /// One number as often as it comes, as [`runs`] encodes it.
 pub(super) fn one_run(to: &mut Vec<u8>, number: u32, count: usize, width: u32) {
-    put_varint(to, (count as u64) << 1);
-    to.extend(number.to_le_bytes().iter().take(width.div_ceil(8) as usize));
+    if count > 0 {
+        put_varint(to, (count as u64) << 1);
+        to.extend(number.to_le_bytes().iter().take(width.div_ceil(8) as usize));
+    }
 }
 
 /// So many differences have their least one in common.
