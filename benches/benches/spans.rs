@@ -21,7 +21,7 @@ use codec::{
     profile::{FunctionName, Functions, Message, Module, ProfileOption, RuntimeEvent},
     span::Span,
 };
-use collector_core::spans::{Engine, Finish, NoNames, SpanConfig};
+use collector_core::spans::{Engine, Finish, SpanConfig};
 use sinks::{Catalog, SpanTable};
 
 fn main() {
@@ -116,7 +116,7 @@ fn live(name: &str, threads: u32, carries: Carries, millions: u64) {
 
 /// Makes spans of the events, batch by batch, and returns how many.
 fn spans_of(batches: &[Vec<u8>], mut take: impl FnMut(&[Span])) -> u64 {
-    let mut engine = Engine::new(SpanConfig::default());
+    let (mut engine, names) = (Engine::new(SpanConfig::default()), catalog());
     let mut positions = std::collections::HashMap::new();
     for batch in batches {
         let mut packets = Packets::new(batch, MAX_PACKET_BYTES);
@@ -128,7 +128,7 @@ fn spans_of(batches: &[Vec<u8>], mut take: impl FnMut(&[Span])) -> u64 {
                 stream = Some(event.stamp.stream);
                 position = positions.get(&event.stamp.stream).copied().unwrap_or(0);
             }
-            engine.event(event.stamp.stream, Position(position), &message, &NoNames);
+            engine.event(event.stamp.stream, Position(position), &message, &names);
             position += 1;
         }
         if let Some(stream) = stream {
@@ -239,17 +239,19 @@ fn resident() -> u64 {
 }
 
 fn open_frames() -> Engine {
+    let names = catalog();
     let mut engine = Engine::new(SpanConfig::default());
     for stream in 0..1000 {
         for depth in 0..1000_u32 {
             let event = function_event(stamp(stream, depth.into()), EventKind::Call, FunctionId(1 << 32), depth, None);
-            engine.event(StreamId(stream), Position(depth.into()), &Message::Function(event), &NoNames);
+            engine.event(StreamId(stream), Position(depth.into()), &Message::Function(event), &names);
         }
     }
     engine
 }
 
 fn open_blocks() -> Engine {
+    let names = catalog();
     let mut engine = Engine::new(SpanConfig::default());
     for block in 0..1_000_000_u64 {
         let keys = [("block", 0x1000 + block * 64), ("invoke", 0x400), ("queue", 1)];
@@ -260,7 +262,7 @@ fn open_blocks() -> Engine {
             phase: EventKind::Call,
             keys: keys.as_slice().into(),
         };
-        engine.event(StreamId(0), Position(block), &Message::Runtime(event), &NoNames);
+        engine.event(StreamId(0), Position(block), &Message::Runtime(event), &names);
         if block % 1024 == 0 {
             engine.settle(SessionNs(block));
         }

@@ -156,6 +156,27 @@ pub struct Span {
 }
 
 impl Span {
+    /// A matched span of which nothing else is known yet, on the stream that its id names.
+    #[inline]
+    pub fn new(id: SpanId, kind: SpanKind, start: SessionNs, end: Option<SessionNs>) -> Self {
+        Self {
+            id,
+            parent: None,
+            twin: None,
+            what: What::Unknown,
+            kind,
+            status: SpanStatus::Matched,
+            reason: None,
+            flags: SpanFlags::default(),
+            stream: id.stream(),
+            substream: SubstreamId(0),
+            depth: 0,
+            start,
+            end,
+            more: None,
+        }
+    }
+
     /// How long it took, if it has ended.
     pub fn duration(&self) -> Option<u64> {
         Some(self.end?.0.saturating_sub(self.start.0))

@@ -3,31 +3,17 @@
 use std::sync::{Arc, atomic::AtomicU64};
 
 use codec::{
-    Position, SessionNs, StreamId, SubstreamId,
+    Position, SessionNs, StreamId,
     profile::Thread,
-    span::{Span, SpanFlags, SpanId, SpanKind, SpanStatus, What},
+    span::{Span, SpanId, SpanKind, What},
 };
 
 use crate::{Catalog, CatalogLimits, Ended, Session, Sink};
 
 /// A frame that nothing called.
 pub(crate) fn frame(stream: u32, position: u64, start: u64, end: u64) -> Span {
-    Span {
-        id: SpanId::new(StreamId(stream), Position(position)),
-        parent: None,
-        twin: None,
-        what: What::Unknown,
-        kind: SpanKind::Frame,
-        status: SpanStatus::Matched,
-        reason: None,
-        flags: SpanFlags::default(),
-        stream: StreamId(stream),
-        substream: SubstreamId(0),
-        depth: 0,
-        start: SessionNs(start),
-        end: Some(SessionNs(end)),
-        more: None,
-    }
+    let id = SpanId::new(StreamId(stream), Position(position));
+    Span::new(id, SpanKind::Frame, SessionNs(start), Some(SessionNs(end)))
 }
 
 /// The same with a name.

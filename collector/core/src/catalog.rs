@@ -203,6 +203,11 @@ impl Catalog {
         self.function(function).map(|(name, _)| name)
     }
 
+    /// The name of a function as its module's symbol table has it: none of what stands for something else.
+    pub(crate) fn symbol(&self, function: FunctionId) -> Option<&str> {
+        self.function_name(function).filter(|_| function.module() != ModuleId(0))
+    }
+
     /// The name of a function, and its offset in its module.
     pub fn function(&self, function: FunctionId) -> Option<(&str, u64)> {
         self.functions.function(function)

@@ -15,7 +15,6 @@ mod engine;
 mod frames;
 mod leaving;
 mod logical;
-mod names;
 mod order;
 mod out;
 mod plain;
@@ -26,4 +25,3 @@ mod swift;
 
 pub use config::{CallbackRule, SpanConfig};
 pub use engine::{Engine, Finish, SpanCounts};
-pub use names::{Names, NoNames};

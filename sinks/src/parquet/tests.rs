@@ -1,9 +1,9 @@
 use std::sync::Arc;
 
 use codec::{
-    FunctionId, ModuleId, Position, SessionNs, StreamId, SubstreamId,
+    FunctionId, ModuleId, Position, SessionNs, StreamId,
     atf::{FunctionEntry, Manifest},
-    span::{SpanFlags, SpanStatus, What},
+    span::{SpanFlags, What},
 };
 use parquet::{
     file::reader::{FileReader, SerializedFileReader},
@@ -34,21 +34,13 @@ fn frame(number: u64, functions: u64) -> Span {
     random = (random ^ (random >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     random = (random ^ (random >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb) >> 54;
     let (stream, depth) = (StreamId((number / 4096 % 8) as u32), (random % 24) as u32);
+    let id = SpanId::new(stream, Position(2 * number));
+    let (start, end) = (1000 * number + random % 700, 1000 * number + 1000 + random);
     Span {
-        id: SpanId::new(stream, Position(2 * number)),
         parent: Some(SpanId::new(stream, Position(2 * number - random % 16))),
-        twin: None,
         what: What::Function(FunctionId::new(ModuleId(0), (random % functions) as u32)),
-        kind: SpanKind::Frame,
-        status: SpanStatus::Matched,
-        reason: None,
-        flags: SpanFlags::default(),
-        stream,
-        substream: SubstreamId(0),
         depth,
-        start: SessionNs(1000 * number + random % 700),
-        end: Some(SessionNs(1000 * number + 1000 + random)),
-        more: None,
+        ..Span::new(id, SpanKind::Frame, SessionNs(start), Some(SessionNs(end)))
     }
 }
 

@@ -21,22 +21,9 @@ use crate::{
 };
 
 pub(crate) fn span(position: u64) -> Span {
-    Span {
-        id: SpanId::new(StreamId(0), Position(position)),
-        parent: None,
-        twin: None,
-        what: What::Function(FunctionId::new(ModuleId(1), 1)),
-        kind: SpanKind::Frame,
-        status: SpanStatus::Matched,
-        reason: None,
-        flags: SpanFlags::default(),
-        stream: StreamId(0),
-        substream: SubstreamId(0),
-        depth: 2,
-        start: SessionNs(10),
-        end: Some(SessionNs(25)),
-        more: None,
-    }
+    let id = SpanId::new(StreamId(0), Position(position));
+    let what = What::Function(FunctionId::new(ModuleId(1), 1));
+    Span { what, depth: 2, ..Span::new(id, SpanKind::Frame, SessionNs(10), Some(SessionNs(25))) }
 }
 
 /// The lines that were written, each of them JSON.

@@ -61,22 +61,7 @@ fn id(stream: u32, position: u64) -> SpanId {
 
 /// A span that nothing called, of a stream, beginning with the event at this position.
 fn span(kind: SpanKind, stream: u32, position: u64, start: u64, end: u64) -> Span {
-    Span {
-        id: id(stream, position),
-        parent: None,
-        twin: None,
-        what: What::Unknown,
-        kind,
-        status: SpanStatus::Matched,
-        reason: None,
-        flags: SpanFlags::default(),
-        stream: StreamId(stream),
-        substream: SubstreamId(0),
-        depth: 0,
-        start: SessionNs(start),
-        end: Some(SessionNs(end)),
-        more: None,
-    }
+    Span::new(id(stream, position), kind, SessionNs(start), Some(SessionNs(end)))
 }
 
 /// A function of a stream that another called.

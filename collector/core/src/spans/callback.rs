@@ -13,13 +13,14 @@ use codec::{
 };
 
 use super::{
-    CallbackRule, Names,
+    CallbackRule,
     frames::FrameContext,
     order::{Body, OrderedEvent},
     out::Out,
     stack::Ran,
     store::{Store, begin, more},
 };
+use crate::Catalog;
 
 /// How many registrations of one callback are remembered, and how many callbacks.
 const MOST_REGISTERED: usize = 4096;
@@ -52,7 +53,7 @@ impl Watch {
         event: &FunctionEvent<'_>,
         frame: SpanId,
         frames: impl FnOnce() -> FrameContext,
-        names: &dyn Names,
+        names: &Catalog,
     ) -> Option<Body> {
         let function = event.function?;
         let registers = event.detail.map(|detail| detail.registers().general);
@@ -76,11 +77,11 @@ impl Watch {
         })
     }
 
-    fn rule(&mut self, function: FunctionId, names: &dyn Names) -> Option<usize> {
+    fn rule(&mut self, function: FunctionId, names: &Catalog) -> Option<usize> {
         if let Some(known) = self.takers.get(&function) {
             return *known;
         }
-        let name = names.function(function)?;
+        let name = names.symbol(function)?;
         let rule = self.rules.iter().position(|rule| rule.function == name);
         self.takers.insert(function, rule);
         rule

@@ -12,7 +12,7 @@ use codec::{
 };
 
 use super::{
-    Names, SpanConfig,
+    SpanConfig,
     callback::Watch,
     frames::Frames,
     logical::{Logical, TraceEnd},
@@ -23,6 +23,7 @@ use super::{
     stack::{Frame, Ran},
     store::{begin, more},
 };
+use crate::Catalog;
 
 /// Makes spans of the events of one session.
 ///
@@ -151,7 +152,7 @@ impl Engine {
 
     /// An event. Those of one stream come in order, with rising positions.
     #[inline]
-    pub fn event(&mut self, stream: StreamId, position: Position, message: &Message<'_>, names: &dyn Names) {
+    pub fn event(&mut self, stream: StreamId, position: Position, message: &Message<'_>, names: &Catalog) {
         let index = match message {
             Message::Function(event) => return self.function(stream, position, event, names),
             Message::Runtime(event) => {
@@ -174,7 +175,7 @@ impl Engine {
 
     /// The same, of a function.
     #[inline]
-    pub fn function(&mut self, stream: StreamId, position: Position, event: &FunctionEvent<'_>, names: &dyn Names) {
+    pub fn function(&mut self, stream: StreamId, position: Position, event: &FunctionEvent<'_>, names: &Catalog) {
         let index = self.comes(stream, position, event.stamp.end);
         let Some(thread) = self.threads.get_mut(index) else { return };
         if event.kind == EventKind::Call {
@@ -206,14 +207,7 @@ impl Engine {
 
     /// A call that may have something to do with jobs or callbacks.
     #[inline(never)]
-    fn look_at(
-        &mut self,
-        index: usize,
-        position: Position,
-        event: &FunctionEvent<'_>,
-        frame: SpanId,
-        names: &dyn Names,
-    ) {
+    fn look_at(&mut self, index: usize, position: Position, event: &FunctionEvent<'_>, frame: SpanId, names: &Catalog) {
         let Some(thread) = self.threads.get_mut(index) else { return };
         let (at, stream) = (event.stamp.start, thread.stream);
         if let (Some(left), Some(function)) = (thread.naming.checked_sub(1), event.function) {
@@ -235,7 +229,7 @@ impl Engine {
     }
 
     #[inline(never)]
-    fn runtime(&mut self, index: usize, position: Position, event: &RuntimeEvent<'_>, names: &dyn Names) {
+    fn runtime(&mut self, index: usize, position: Position, event: &RuntimeEvent<'_>, names: &Catalog) {
         let Some(thread) = self.threads.get_mut(index) else { return };
         let mut runtime = Runtime::new(event);
         let context = thread.frames.context(event.stamp.start);
@@ -436,17 +430,17 @@ impl Thread {
 }
 
 /// Whether a function is the program's own, and not of a library that runs tasks.
-fn is_of_program(function: FunctionId, names: &dyn Names) -> bool {
+fn is_of_program(function: FunctionId, names: &Catalog) -> bool {
     const RUNTIMES: [&str; 8] =
         ["libswift", "libdispatch", "libc.so", "libc-", "libpthread", "ld-linux", "libBlocksRuntime", "libstdc++"];
-    let Some(path) = names.module(function.module()) else { return false };
+    let Some(path) = names.module_path(function.module()) else { return false };
     let file = path.rsplit('/').next().unwrap_or(path);
     function.module() != ModuleId(0) && !RUNTIMES.iter().any(|runtime| file.starts_with(runtime))
 }
 
 /// Whether a function only passes arguments on in another form, as Swift's compiler makes them for closures.
-fn is_thunk(function: FunctionId, names: &dyn Names) -> bool {
-    let name = names.function(function).unwrap_or_default();
+fn is_thunk(function: FunctionId, names: &Catalog) -> bool {
+    let name = names.symbol(function).unwrap_or_default();
     name.starts_with("$s") && name.contains("Ie") && name.contains("TR")
 }
 

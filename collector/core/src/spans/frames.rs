@@ -20,10 +20,11 @@ use codec::{
 };
 
 use super::{
-    Names, leaving,
+    leaving,
     out::Out,
     stack::{Frame, NOT_REPLACED, Ran, Stack},
 };
+use crate::Catalog;
 
 /// How many frames may wait below the one that replaced them: a loop of tail calls must not grow without end.
 const MOST_REPLACED: usize = 64;
@@ -232,7 +233,7 @@ impl Frames {
     }
 
     #[inline]
-    pub(super) fn left(&mut self, position: Position, event: &FunctionEvent<'_>, names: &dyn Names, out: &mut Out) {
+    pub(super) fn left(&mut self, position: Position, event: &FunctionEvent<'_>, names: &Catalog, out: &mut Out) {
         let (function, depth, start) = (ran(event), event.depth, event.stamp.start);
         self.ends_in_gap = false;
         if self.probe.is_some() {
@@ -264,7 +265,7 @@ impl Frames {
     }
 
     #[inline(never)]
-    fn left_slowly(&mut self, position: Position, event: &FunctionEvent<'_>, names: &dyn Names, out: &mut Out) {
+    fn left_slowly(&mut self, position: Position, event: &FunctionEvent<'_>, names: &Catalog, out: &mut Out) {
         let function = ran(event);
         // Whoever leaves it may do so from another stack: that is the one that the thread is on until now.
         let reason = match event.kind {
@@ -349,7 +350,7 @@ impl Frames {
     }
 
     /// Why frames are left. All that follow at once are left for the same reason as the first.
-    pub(super) fn why_left(&mut self, names: &dyn Names) -> Reason {
+    pub(super) fn why_left(&mut self, names: &Catalog) -> Reason {
         if let Some(reason) = self.leaving {
             return reason;
         }

@@ -2,21 +2,19 @@
 
 use codec::span::Reason;
 
-use super::{
-    Names,
-    stack::{Frame, Ran},
-};
+use super::stack::{Frame, Ran};
+use crate::Catalog;
 
 /// How far above a frame the function lies that leaves it: what unwinds calls others that are hooked too.
 const REACH: usize = 24;
 
 /// Why frames are being left: by the innermost function that is known to do such things. `probe` was entered last, and
 /// is not among those that are open: of what unwinds, mostly only the entry is watched.
-pub(super) fn reason(open: &[Frame], probe: Option<Ran>, names: &dyn Names) -> Reason {
+pub(super) fn reason(open: &[Frame], probe: Option<Ran>, names: &Catalog) -> Reason {
     let mut forced = false;
     for ran in probe.into_iter().chain(open.iter().rev().take(REACH).map(|frame| frame.function)) {
         let Ran::Function(function) = ran else { continue };
-        let Some(name) = names.function(function) else { continue };
+        let Some(name) = names.symbol(function) else { continue };
         match role(name) {
             Some(Role::Jumps) => return Reason::Longjmp,
             Some(Role::Throws) => return Reason::Exception,

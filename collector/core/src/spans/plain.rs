@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use codec::{
     Position, StreamId, SubstreamId,
     heph::Event,
-    span::{Span, SpanFlags, SpanId, SpanKind, SpanStatus, What},
+    span::{Span, SpanId, SpanKind, What},
 };
 
 use super::out::Out;
@@ -28,23 +28,9 @@ impl Plain {
     pub(super) fn event(&mut self, stream: StreamId, position: Position, event: &Event<'_>, out: &mut Out) {
         let (substream, start, end) = (event.stamp.substream, event.stamp.start, event.stamp.end);
         let id = SpanId::new(stream, position);
-        let span = Span {
-            id,
-            parent: None,
-            twin: None,
-            what: What::Named(out.name(event.description)),
-            kind: SpanKind::Event,
-            status: SpanStatus::Matched,
-            reason: None,
-            flags: SpanFlags::default(),
-            stream,
-            substream,
-            depth: 0,
-            start,
-            // A sender whose clock went backward meant a moment.
-            end: Some(end.max(start)),
-            more: None,
-        };
+        let what = What::Named(out.name(event.description));
+        // A sender whose clock went backward meant a moment.
+        let span = Span { what, substream, ..Span::new(id, SpanKind::Event, start, Some(end.max(start))) };
         let is_crowded = self.waiting.len() >= MOST_SUBSTREAMS && !self.waiting.contains_key(&substream);
         if is_crowded || out.is_full() {
             self.finish(out);

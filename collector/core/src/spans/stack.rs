@@ -2,7 +2,7 @@
 
 use codec::{
     FunctionId, SessionNs, StreamId, SubstreamId,
-    span::{Span, SpanFlags, SpanId, SpanKind, SpanStatus, What},
+    span::{Span, SpanId, SpanKind, What},
 };
 
 /// A function that has been entered and not left.
@@ -50,22 +50,8 @@ impl Frame {
     /// The span of this frame, as far as the frame knows it.
     #[inline]
     pub(super) fn span(&self, stream: StreamId, parent: Option<SpanId>, end: Option<SessionNs>) -> Span {
-        Span {
-            id: self.id,
-            parent,
-            twin: None,
-            what: self.function.into(),
-            kind: SpanKind::Frame,
-            status: SpanStatus::Matched,
-            reason: None,
-            flags: SpanFlags::default(),
-            stream,
-            substream: self.substream,
-            depth: self.depth,
-            start: self.start,
-            end,
-            more: None,
-        }
+        let (what, substream, depth) = (self.function.into(), self.substream, self.depth);
+        Span { parent, what, stream, substream, depth, ..Span::new(self.id, SpanKind::Frame, self.start, end) }
     }
 }
 

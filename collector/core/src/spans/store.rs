@@ -3,8 +3,8 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 use codec::{
-    SessionNs, StreamId, SubstreamId,
-    span::{More, Reason, Span, SpanFlags, SpanId, SpanKind, SpanStatus, What},
+    SessionNs, StreamId,
+    span::{More, Reason, Span, SpanFlags, SpanId, SpanKind, SpanStatus},
 };
 
 use super::out::Out;
@@ -33,22 +33,8 @@ pub(super) struct Store {
 
 /// A logical span of which nothing but its beginning is known.
 pub(super) fn begin(id: SpanId, kind: SpanKind, stream: StreamId, at: SessionNs, key: Option<u64>) -> Span {
-    Span {
-        id,
-        parent: None,
-        twin: None,
-        what: What::Unknown,
-        kind,
-        status: SpanStatus::Matched,
-        reason: None,
-        flags: SpanFlags::default(),
-        stream,
-        substream: SubstreamId(0),
-        depth: 0,
-        start: at,
-        end: None,
-        more: Some(Box::new(More { key, ..More::default() })),
-    }
+    let more = Some(Box::new(More { key, ..More::default() }));
+    Span { stream, more, ..Span::new(id, kind, at, None) }
 }
 
 /// What a logical span has beside the rest. Each has it.

@@ -25,7 +25,7 @@ fn blocks_after(steps: &[Step], script: &Script) -> Vec<usize> {
     let mut engine = Engine::new(SpanConfig::default());
     let mut blocks = 0;
     let ready = steps.iter().map(|step| {
-        tell(&mut engine, step, &script.functions);
+        tell(&mut engine, step, &script.functions.catalog());
         blocks += engine.spans().drain(..).filter(|span| span.kind == SpanKind::Block).count();
         blocks
     });

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use codec::{
     Counter, EventKind, FunctionId, ModuleId, Position, SessionNs, StreamId, SubstreamId,
+    atf::{FunctionEntry, Manifest, ModuleEntry},
     heph::{Attribute, Attributes, Event, Stamp, Value},
     profile::{
         Detail, FunctionEvent, Key, Limit, Limits, Message, ProfileOption, Progress, Runtime, RuntimeEvent,
@@ -11,14 +12,17 @@ use codec::{
     },
     span::{More, Span, SpanFlags, SpanId, SpanKind, SpanStatus, What},
 };
-use collector_core::spans::{Engine, Finish, Names, SpanConfig, SpanCounts};
+use collector_core::{
+    Catalog,
+    spans::{Engine, Finish, SpanConfig, SpanCounts},
+};
 
 /// The module of the program's own functions, and of the library that runs tasks.
 pub(crate) const PROGRAM: ModuleId = ModuleId(1);
 pub(crate) const LIBRARY: ModuleId = ModuleId(2);
 
-/// The address of the first function; the others follow.
-const FIRST_ADDRESS: u64 = 0x1000;
+/// How much room each of them has.
+const MODULE_BYTES: u64 = 0x1000;
 
 /// One thing that an engine is told.
 #[derive(Debug, Clone, PartialEq)]
@@ -67,28 +71,39 @@ impl Functions {
     }
 
     pub(crate) fn address(&mut self, name: &'static str) -> u64 {
-        FIRST_ADDRESS + u64::from(self.id(name).index())
+        let id = self.id(name);
+        base(id.module()) + u64::from(id.index())
     }
-}
 
-impl Names for Functions {
-    fn function(&self, function: FunctionId) -> Option<&str> {
+    pub(crate) fn name(&self, function: FunctionId) -> Option<&'static str> {
         self.0.get(function.index() as usize).map(|(_, name)| *name)
     }
 
-    fn module(&self, module: ModuleId) -> Option<&str> {
-        match module {
-            PROGRAM => Some("/usr/bin/program"),
-            LIBRARY => Some("/usr/lib/libswift_Concurrency.so"),
-            _ => None,
-        }
+    /// What a session would know of them. Each takes one byte.
+    pub(crate) fn catalog(&self) -> Catalog {
+        let module = |(id, path): (ModuleId, &str)| ModuleEntry {
+            id: id.0,
+            path: path.into(),
+            base: base(id),
+            size: MODULE_BYTES,
+            ..ModuleEntry::default()
+        };
+        let function = |(index, (module, name)): (u32, &(ModuleId, &str))| FunctionEntry {
+            id: FunctionId::new(*module, index).0,
+            offset: index.into(),
+            name: (*name).into(),
+            ..FunctionEntry::default()
+        };
+        Catalog::from_manifest(&Manifest {
+            modules: [(PROGRAM, "/usr/bin/program"), (LIBRARY, "/usr/lib/libswift_Concurrency.so")].map(module).into(),
+            functions: (0..).zip(&self.0).map(function).collect(),
+            ..Manifest::default()
+        })
     }
+}
 
-    fn function_at(&self, address: u64, _: SessionNs) -> Option<FunctionId> {
-        let place = address.checked_sub(FIRST_ADDRESS)?;
-        let (module, _) = self.0.get(place as usize)?;
-        Some(FunctionId::new(*module, place as u32))
-    }
+fn base(module: ModuleId) -> u64 {
+    u64::from(module.0) * MODULE_BYTES
 }
 
 /// A frame that the made-up program has entered and not left.
@@ -283,8 +298,9 @@ impl Script {
 pub(crate) fn play(steps: &[Step], functions: &Functions, config: SpanConfig, finish: Finish) -> Spans {
     let mut engine = Engine::new(config);
     let mut spans = Spans { functions: functions.clone(), ..Spans::default() };
+    let catalog = functions.catalog();
     for step in steps {
-        tell(&mut engine, step, functions);
+        tell(&mut engine, step, &catalog);
         spans.most_open = spans.most_open.max(engine.counts().open);
         for span in engine.spans().drain(..) {
             let into = if is_notice(&span) { &mut spans.notices } else { &mut spans.all };
@@ -302,9 +318,9 @@ fn is_notice(span: &Span) -> bool {
     span.status == SpanStatus::Open && span.kind != SpanKind::Gap
 }
 
-pub(crate) fn tell(engine: &mut Engine, step: &Step, functions: &Functions) {
+pub(crate) fn tell(engine: &mut Engine, step: &Step, catalog: &Catalog) {
     match step {
-        Step::Event(told) => told.tell(engine, functions),
+        Step::Event(told) => told.tell(engine, catalog),
         Step::Gap { stream, first, count } => engine.gap(StreamId(*stream), Position(*first), *count, "link:lost"),
         Step::EntryOnly { detail } => {
             let limit = Limit { module: PROGRAM, count: 1, reason: "entry-only", detail };
@@ -329,7 +345,7 @@ pub(crate) fn tell(engine: &mut Engine, step: &Step, functions: &Functions) {
 }
 
 impl Told {
-    fn tell(&self, engine: &mut Engine, functions: &Functions) {
+    fn tell(&self, engine: &mut Engine, catalog: &Catalog) {
         let stamp = Stamp {
             stream: StreamId(self.stream),
             counter: Counter(self.position as u32),
@@ -338,7 +354,7 @@ impl Told {
             end: SessionNs(self.end),
         };
         let mut send = |message: &Message<'_>| {
-            engine.event(StreamId(self.stream), Position(self.position), message, functions);
+            engine.event(StreamId(self.stream), Position(self.position), message, catalog);
         };
         match &self.body {
             Body::Function { kind, function, depth, arguments } => {
@@ -393,7 +409,7 @@ impl Spans {
     /// The only frame of this function.
     pub(crate) fn frame(&self, name: &str) -> &Span {
         let of = |span: &&Span| match &span.what {
-            What::Function(function) => self.functions.function(*function) == Some(name),
+            What::Function(function) => self.functions.name(*function) == Some(name),
             _ => false,
         };
         let all: Vec<&Span> = self.of(SpanKind::Frame).into_iter().filter(of).collect();
@@ -410,7 +426,7 @@ impl Spans {
     /// The name of what ran.
     pub(crate) fn name<'a>(&'a self, span: &'a Span) -> &'a str {
         match &span.what {
-            What::Function(function) => self.functions.function(*function).expect("a name"),
+            What::Function(function) => self.functions.name(*function).expect("a name"),
             What::Named(name) => name,
             What::Address(_) => "an address",
             What::Unknown => "unknown",

@@ -123,30 +123,16 @@ impl Ranking {
 
 #[cfg(test)]
 mod tests {
-    use codec::{
-        FunctionId, Position, StreamId, SubstreamId,
-        span::{SpanFlags, SpanKind, SpanStatus},
-    };
+    use codec::{FunctionId, Position, StreamId, span::SpanKind};
 
     use super::*;
 
     fn frame(id: u64, parent: Option<u64>, function: u64, start: u64, end: u64) -> Span {
         let number = |position: u64| SpanId::new(StreamId(0), Position(position));
         Span {
-            id: number(id),
             parent: parent.map(number),
-            twin: None,
             what: What::Function(FunctionId(function)),
-            kind: SpanKind::Frame,
-            status: SpanStatus::Matched,
-            reason: None,
-            flags: SpanFlags::default(),
-            stream: StreamId(0),
-            substream: SubstreamId(0),
-            depth: 0,
-            start: SessionNs(start),
-            end: Some(SessionNs(end)),
-            more: None,
+            ..Span::new(number(id), SpanKind::Frame, SessionNs(start), Some(SessionNs(end)))
         }
     }
 

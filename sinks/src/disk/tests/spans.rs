@@ -1,6 +1,6 @@
 //! Spans, and what becomes of them when the disk is full.
 
-use codec::span::{Reason, SpanFlags, SpanId, SpanKind, SpanStatus, What};
+use codec::span::{Reason, SpanId, SpanKind, SpanStatus, What};
 
 use super::{
     super::spans::{LIMIT, PARTIAL, SPANS},
@@ -9,21 +9,12 @@ use super::{
 use crate::parquet::table_rows;
 
 fn span(number: u64, status: SpanStatus) -> Span {
+    let end = Some(SessionNs(u64::MAX)).filter(|_| status != SpanStatus::Open);
     Span {
-        id: SpanId::new(StreamId(0), Position(number)),
-        parent: None,
-        twin: None,
         what: What::Named("work".into()),
-        kind: SpanKind::Frame,
         status,
         reason: Some(Reason::Evicted).filter(|_| status == SpanStatus::Unmatched),
-        flags: SpanFlags::default(),
-        stream: StreamId(0),
-        substream: SubstreamId(0),
-        depth: 0,
-        start: SessionNs(mixed(number) >> 2),
-        end: Some(SessionNs(u64::MAX)).filter(|_| status != SpanStatus::Open),
-        more: None,
+        ..Span::new(SpanId::new(StreamId(0), Position(number)), SpanKind::Frame, SessionNs(mixed(number) >> 2), end)
     }
 }
 
