@@ -6,7 +6,7 @@ use codec::{
     FunctionId, ModuleId, StreamId,
     atf::FunctionEntry,
     heph::List,
-    profile::{FunctionName, Functions, Limit, Limits, Module, PROFILE_VERSION, ProfileOption, Queue, Session, Thread},
+    profile::{FunctionName, Functions, Limit, Limits, Module, ProfileOption, Queue, Thread},
 };
 
 use super::trace::Trace;
@@ -17,21 +17,7 @@ const LIST_BYTES: usize = 32 << 10;
 /// Tells of the session: who it is first, then its clock, threads, modules, functions, queues and limits.
 pub(super) fn each(trace: &Trace, tell: &mut dyn FnMut(&ProfileOption<'_>)) {
     let (manifest, catalog) = (&trace.manifest, &trace.catalog);
-    if let Some(process) = catalog.session() {
-        let arguments: Vec<&str> = process.arguments.iter().map(|argument| &**argument).collect();
-        tell(&ProfileOption::Session(Session {
-            id: process.id,
-            profile: PROFILE_VERSION,
-            arch: process.arch,
-            os: process.os,
-            pid: process.pid,
-            agent_version: &process.agent_version,
-            host: &process.host,
-            executable: &process.executable,
-            argument_count: process.argument_count,
-            arguments: arguments.as_slice().into(),
-        }));
-    }
+    catalog.with_session_option(|session| tell(&session.into()));
     if let Some(clock) = catalog.clock() {
         tell(&ProfileOption::Clock(clock));
     }
