@@ -21,7 +21,6 @@
 //! | [`writer`] | the writing end of a ring |
 //! | [`watch`] | functions of runtimes whose arguments are told |
 //! | [`gum`] | the functions that Frida's own hooks take |
-//! | [`registers`] | what those are given of a call, on each processor |
 //! | [`gate`] | holding the program until it is hooked |
 //! | [`mailbox`] | waiting for the outside |
 //! | [`open`] | what the outside calls, through Frida |
@@ -34,7 +33,6 @@ mod mailbox;
 #[cfg(feature = "library")]
 mod memory;
 mod open;
-mod registers;
 mod routines;
 mod shadow;
 mod slow;

@@ -9,7 +9,6 @@ use core::{
 };
 
 use super::{
-    registers::X64,
     shadow::{Entry, FROM_HEADER},
     slow,
     thread::Thread,
@@ -30,7 +29,24 @@ pub(super) fn prepare(data_of: DataOf) {
 #[repr(C)]
 pub(super) struct Context {
     _function: *mut c_void,
-    registers: *const X64,
+    registers: *const Registers,
+}
+
+/// The registers of x86_64 as Gum saves them.
+#[repr(C)]
+struct Registers {
+    _rip: u64,
+    _r15_to_r10: [u64; 6],
+    r9: u64,
+    r8: u64,
+    rdi: u64,
+    rsi: u64,
+    rbp: u64,
+    rsp: u64,
+    _rbx: u64,
+    rdx: u64,
+    rcx: u64,
+    _rax: u64,
 }
 
 /// Called by Gum when such a function is entered.
@@ -46,8 +62,8 @@ pub(super) unsafe extern "C" fn spoor_gum_enter(context: *mut Context) {
     let data_of: DataOf = unsafe { core::mem::transmute(data_of) };
     let header = data_of(context) as usize;
     // SAFETY: Gum passes what it has saved.
-    let captured = unsafe { &*(*context).registers }.captured();
-    let slot = captured.stack_pointer as usize;
+    let registers = unsafe { &*(*context).registers };
+    let slot = registers.rsp as usize;
     thread.busy = slot;
     if header != 0 && thread.select(slot) {
         // SAFETY: at entry the stack pointer points to the return address.
@@ -55,7 +71,8 @@ pub(super) unsafe extern "C" fn spoor_gum_enter(context: *mut Context) {
         let time = tsc::now();
         let entry = Entry::new(slot, real, header + FROM_HEADER, time, false);
         let depth = thread.entry_count();
-        slow::call(thread, &entry, captured.arguments, captured.frame_pointer, depth);
+        let Registers { rdi, rsi, rdx, rcx, r8, r9, rbp, .. } = *registers;
+        slow::call(thread, &entry, [rdi, rsi, rdx, rcx, r8, r9], rbp, depth);
     }
     thread.busy = 0;
 }

@@ -58,14 +58,15 @@ pub(super) fn each(trace: &Trace, tell: &mut dyn FnMut(&ProfileOption<'_>)) {
     }
 }
 
-/// The function tables. Those of module 0 stand for something else, and are made anew by whoever needs them.
+/// The function tables. Those of module 0 stand for something else, and are made anew by whoever needs them; a name that
+/// fits no packet is left out.
 fn functions(entries: &[FunctionEntry], tell: &mut dyn FnMut(&ProfileOption<'_>)) {
     let sorted: BTreeMap<u64, &FunctionEntry> = entries.iter().map(|entry| (entry.id, entry)).collect();
     let mut run: Vec<FunctionName<'_>> = Vec::new();
     let mut next = 0;
     let mut first = FunctionId(0);
     for (id, entry) in sorted {
-        if FunctionId(id).module() == ModuleId(0) {
+        if FunctionId(id).module() == ModuleId(0) || entry.name.len() > LIST_BYTES {
             continue;
         }
         if id != next || FunctionId(id).module() != first.module() || run.len() >= 1024 {
@@ -79,17 +80,10 @@ fn functions(entries: &[FunctionEntry], tell: &mut dyn FnMut(&ProfileOption<'_>)
     tell_run(first, &run, tell);
 }
 
-fn tell_run(first: FunctionId, mut run: &[FunctionName<'_>], tell: &mut dyn FnMut(&ProfileOption<'_>)) {
+fn tell_run(first: FunctionId, run: &[FunctionName<'_>], tell: &mut dyn FnMut(&ProfileOption<'_>)) {
     let mut first_index = first.index();
-    while !run.is_empty() {
-        // One that fits nowhere is passed over.
-        let fitting = List::fitting(run, LIST_BYTES);
-        let (part, rest) = run.split_at_checked(fitting.max(1)).unwrap_or((run, &[]));
-        if fitting > 0 {
-            let functions = Functions { module: first.module(), first_index, functions: part.into() };
-            tell(&ProfileOption::Functions(functions));
-        }
+    for part in List::parts(run, LIST_BYTES) {
+        tell(&ProfileOption::Functions(Functions { module: first.module(), first_index, functions: part.into() }));
         first_index = first_index.saturating_add(u32::try_from(part.len()).unwrap_or(u32::MAX));
-        run = rest;
     }
 }

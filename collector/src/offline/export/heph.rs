@@ -128,18 +128,13 @@ impl<W: Write + Send> Replay<W> {
     fn finish(mut self, trace: &Trace) -> Result<u64> {
         self.hand_over()?;
         if let Some((reason, at)) = ending(trace) {
-            let streams: Vec<_> = self.next.iter().map(|(stream, next)| (*stream, *next)).collect();
-            let streams: Vec<_> = streams.into_iter().map(|(stream, next)| StreamPosition { stream, next }).collect();
+            let position = |(stream, next): (&StreamId, &Position)| StreamPosition { stream: *stream, next: *next };
+            let streams: Vec<_> = self.next.iter().map(position).collect();
             let stream_count = u32::try_from(streams.len()).unwrap_or(u32::MAX);
-            let mut rest = streams.as_slice();
-            loop {
-                let fitting = List::fitting(rest, LIST_BYTES);
-                let (part, more) = rest.split_at_checked(fitting).unwrap_or((rest, &[]));
+            // One without streams is an end too.
+            let none = streams.is_empty().then_some(&[] as &[StreamPosition]);
+            for part in none.into_iter().chain(List::parts(&streams, LIST_BYTES)) {
                 self.option(&ProfileOption::End(End { reason, at, stream_count, streams: part.into() }))?;
-                rest = more;
-                if rest.is_empty() || fitting == 0 {
-                    break;
-                }
             }
         }
         end(trace, &self.session, &mut self.sink)?;
