@@ -126,17 +126,11 @@ fn a_part_that_was_given_up_or_just_begun_goes_on() {
 fn a_call_before_and_its_return_behind_are_read_as_they_were() {
     let mut scene = Scene::new(FOREVER, Limits::default());
     let call = |scene: &mut Scene, kind, start, end| {
-        let (stream, counter, substream) = (StreamId(3), Counter(0), SubstreamId(9));
-        let stamp = Stamp { stream, counter, substream, start: SessionNs(start), end: SessionNs(end) };
-        let (function, extra) = (Some(FunctionId::new(ModuleId(1), 0)), Attributes::default());
-        let mut bytes = Vec::new();
-        let event = FunctionEvent { stamp, kind, function, ip: None, depth: 4, detail: None, extra };
+        let (mut event, mut bytes) = (function(kind, 4, start, end), Vec::new());
+        event.stamp.substream = SubstreamId(9);
         event.encode(&mut bytes).expect("it can be written");
-        let length = u32::try_from(bytes.len()).expect("small");
-        let run = Run { stream, first: Position(scene.next), events: 1, bytes: length, skip: 0 };
+        scene.tell(3, scene.next, 1, bytes).expect("taken");
         scene.next += 1;
-        let batch = Batch { session: Arc::clone(&scene.session), bytes: bytes.into(), runs: vec![run] };
-        scene.sink.events(&Arc::new(batch)).expect("taken");
         scene.sink.flush().expect("it flushes");
     };
     call(&mut scene, EventKind::Call, 5, 5);
