@@ -62,8 +62,9 @@ pub(super) struct Reopened {
     pub(super) open: OpenSession,
     /// Whole events that were cut off by force.
     pub(super) cut: u64,
-    /// Events of streams that are known to have been, for their details are there, but are in no index.
-    pub(super) lost: Vec<(StreamId, u64)>,
+    /// The positions that streams are known to have come to, for details or gaps behind it are known: what lies between
+    /// was lost.
+    pub(super) reached: Vec<(StreamId, u64)>,
     /// What the manifest is to say beside gaps.
     pub(super) limits: Vec<LimitEntry>,
 }
@@ -123,7 +124,7 @@ impl Unfinished {
         let journal = fs::read(dir.join(JOURNAL))?;
         let end = journal::replay(&journal, force, |entry| told.take(&mut open, entry)).map_err(io::Error::other)?;
 
-        let (mut cut, mut lost) = (0, Vec::new());
+        let mut cut = 0;
         for (stream, thread_dir) in threads_in(&dir)? {
             let files = Files { dir: &dir, thread_dir: &thread_dir, stream };
             let found = files
@@ -131,7 +132,7 @@ impl Unfinished {
                 .map_err(|error| io::Error::new(error.kind(), format!("thread_{stream}: {error}")))?;
             cut += found.cut;
             if found.lost > 0 && !told.ends.contains_key(&stream) {
-                lost.push((StreamId(stream), found.lost));
+                told.lost.insert(stream, found.lost);
             }
             let Some(writer) = found.writer else {
                 open.thread(volume, StreamId(stream), 0);
@@ -150,7 +151,7 @@ impl Unfinished {
         }
         open.part.journal = std::mem::take(&mut open.part.journal).reopen(file, end as u64)?;
         open.part.noted_functions = open.stand_ins.made().len();
-        let mut limits = told.enter(&mut open, volume);
+        let (reached, mut limits) = told.enter(&mut open, volume);
         let bytes = removed::removed_bytes(&dir)?;
         if bytes > 0 {
             let detail = format!("bytes that were cut from files are in {}/", removed::REMOVED);
@@ -161,7 +162,7 @@ impl Unfinished {
         open.part.bytes = open.part.thread_bytes.saturating_add(manifest_bytes);
         volume.reopened(&dir, open.part.bytes, end as u64);
         volume.counters.set_place(&session.name, &dir);
-        Ok(Reopened { open, cut, lost, limits })
+        Ok(Reopened { open, cut, reached, limits })
     }
 }
 
@@ -177,6 +178,8 @@ fn remove_spans(dir: &Path) -> io::Result<()> {
 #[derive(Default)]
 struct Told {
     gaps: BTreeMap<u32, Vec<GapEntry>>,
+    /// How many events of streams are in no index, though there are details of the last of them.
+    lost: BTreeMap<u32, u64>,
     /// How far streams had come that the collector had to give up, why, and how many there were.
     ends: BTreeMap<u32, StreamEnd>,
     cause: String,
@@ -209,21 +212,31 @@ impl Told {
         }
     }
 
-    /// Enters gaps and what was given up. Tells what cannot be said by a gap.
-    fn enter(self, open: &mut OpenSession, volume: &Volume) -> Vec<LimitEntry> {
+    /// Enters gaps and what was given up. Tells what streams are known to have come to, and what no gap can say.
+    fn enter(mut self, open: &mut OpenSession, volume: &Volume) -> (Vec<(StreamId, u64)>, Vec<LimitEntry>) {
+        let mut reached = Vec::new();
         for (stream, gaps) in self.gaps {
             let written = open.part.threads.get(&stream).map_or(0, |thread| u64::from(thread.writer.len()));
-            let count = gaps.len();
             // What lies behind events that were not written yet is lost with them.
-            let kept: Vec<_> = gaps.into_iter().filter(|gap| gap.at_index.unwrap_or(0) <= written).collect();
-            if kept.len() < count {
+            let (kept, void): (Vec<_>, Vec<_>) = gaps.into_iter().partition(|gap| gap.at_index.unwrap_or(0) <= written);
+            if let Some(end) = void.iter().map(|gap| gap.first.saturating_add(gap.count)).max() {
                 open.part.journal.note(&Note::Cut { stream, at_index: written });
+                reached.push((StreamId(stream), end));
+            }
+            if let Some(lost) = self.lost.get_mut(&stream) {
+                let before = void.iter().filter(|gap| gap.at_index.unwrap_or(0) <= written.saturating_add(*lost));
+                *lost = before.map(|gap| gap.count).fold(*lost, u64::saturating_add);
             }
             for gap in kept {
                 let Some(thread) = open.thread(volume, StreamId(stream), 0) else { break };
                 thread.missing = thread.missing.saturating_add(gap.count);
                 thread.next = thread.next.saturating_add(gap.count);
                 open.part.gaps.add(gap);
+            }
+        }
+        for (stream, lost) in self.lost {
+            if let Some(thread) = open.thread(volume, StreamId(stream), 0) {
+                reached.push((StreamId(stream), thread.next.saturating_add(lost)));
             }
         }
         for &(stream, first, next) in self.ends.values() {
@@ -235,7 +248,7 @@ impl Told {
         let count = self.threads.saturating_sub(self.ends.len() as u64);
         let detail = "events at the end of threads are missing, nobody knows how many".into();
         let limit = LimitEntry { reason: self.cause, detail, count, ..LimitEntry::default() };
-        Some(limit).filter(|limit| limit.count > 0).into_iter().collect()
+        (reached, Some(limit).filter(|limit| limit.count > 0).into_iter().collect())
     }
 }
 

@@ -106,10 +106,10 @@ fn repair_session(dir: &Path, force: bool) -> io::Result<RepairOutcome> {
     let mut volume = Volume::new(parent.into(), limits, 1, Box::new(OsFiles), None);
     let name = dir.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let session = Arc::new(Session::new(name, None, String::new(), 0, Catalog::from_manifest(manifest)));
-    let Reopened { mut open, cut, lost, limits } = unfinished.reopen(&mut volume, &session, force)?;
-    for (stream, count) in lost {
+    let Reopened { mut open, cut, reached, limits } = unfinished.reopen(&mut volume, &session, force)?;
+    for (stream, position) in reached {
         if let Some(next) = open.thread(&volume, stream, 0).map(|thread| thread.next) {
-            open.part.gap(stream, next, count, "collector:killed");
+            open.part.gap(stream, next, position.saturating_sub(next), "collector:killed");
         }
     }
     let threads = open.part.threads.values();

@@ -8,7 +8,7 @@ use std::{
 };
 
 use codec::{
-    Counter, EventKind, FunctionId, ModuleId, Position, SessionNs, StreamId, SubstreamId,
+    EventKind, FunctionId, ModuleId, Position, SessionNs, StreamId, SubstreamId,
     atf::Manifest,
     heph::{Attributes, Encode, Event, Stamp},
     profile::FunctionEvent,
@@ -114,6 +114,19 @@ fn session(name: &str) -> Arc<Session> {
     Arc::new(Session::new(name.into(), None, String::new(), 0, catalog))
 }
 
+/// An event on a function at this depth.
+fn function(kind: EventKind, depth: u32, start: u64, end: u64) -> FunctionEvent<'static> {
+    FunctionEvent {
+        stamp: Stamp { start: SessionNs(start), end: SessionNs(end), ..Stamp::default() },
+        kind,
+        function: Some(FunctionId::new(ModuleId(1), 0)),
+        ip: None,
+        depth,
+        detail: None,
+        extra: Attributes::default(),
+    }
+}
+
 struct Scene {
     dir: PathBuf,
     sink: DiskSink,
@@ -150,25 +163,20 @@ impl Scene {
     /// Tells of this many calls and one plain event on stream 3.
     fn events(&mut self, calls: u32) -> Result<(), SinkError> {
         let mut bytes = Vec::new();
-        for call in 0..calls {
-            let at = SessionNs(self.next + u64::from(call));
-            let (stream, counter, substream) = (StreamId(3), Counter(0), SubstreamId(0));
-            let event = FunctionEvent {
-                stamp: Stamp { stream, counter, substream, start: at, end: at },
-                kind: EventKind::Call,
-                function: Some(FunctionId::new(ModuleId(1), 0)),
-                ip: None,
-                depth: 0,
-                detail: None,
-                extra: Attributes::default(),
-            };
-            event.encode(&mut bytes).expect("it can be written");
+        for at in self.next..self.next + u64::from(calls) {
+            function(EventKind::Call, 0, at, at).encode(&mut bytes).expect("it can be written");
         }
         let plain = Event { stamp: Stamp::default(), description: "plain", attributes: Attributes::default() };
         plain.encode(&mut bytes).expect("it can be written");
-        let length = u32::try_from(bytes.len()).expect("small");
-        let run = Run { stream: StreamId(3), first: Position(self.next), events: calls + 1, bytes: length, skip: 0 };
+        let first = self.next;
         self.next += u64::from(calls) + 1;
+        self.tell(3, first, calls + 1, bytes)
+    }
+
+    /// Tells of events of a stream that are in these packets.
+    fn tell(&mut self, stream: u32, first: u64, events: u32, bytes: Vec<u8>) -> Result<(), SinkError> {
+        let (stream, first) = (StreamId(stream), Position(first));
+        let run = Run { stream, first, events, bytes: u32::try_from(bytes.len()).expect("small"), skip: 0 };
         let batch = Batch { session: Arc::clone(&self.session), bytes: bytes.into(), runs: vec![run] };
         self.sink.events(&Arc::new(batch))
     }

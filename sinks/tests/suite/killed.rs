@@ -9,7 +9,7 @@ use std::{
 use codec::{Position, StreamId};
 use quickcheck::{QuickCheck, TestResult};
 use sinks::{
-    DiskOptions, DiskSink, Ended, Gap, Session, Sink,
+    DiskOptions, DiskSink, Gap, Session, Sink,
     disk::{self, RepairOutcome},
 };
 
@@ -65,54 +65,10 @@ fn what_was_flushed_is_there_after_a_repair() {
     assert_eq!(only(disk::repair(&dir, false).expect("it is there")), RepairOutcome::Finished, "once is enough");
 }
 
-#[test]
-fn a_session_that_is_being_written_is_left_alone() {
-    let dir = fresh_dir("live");
-    let mut sink = DiskSink::open(DiskOptions::new(&dir)).expect("it opens");
-    let session = session(NAME);
-    sink.start(&session).expect("it starts");
-    sink.events(&batch(&session, &[(0, 0, vec![packet(stamp(0, 0, 1), 0)])])).expect("it takes events");
-    sink.flush().expect("it flushes");
-    assert_eq!(only(disk::repair(&dir, true).expect("it is there")), RepairOutcome::Live);
-    sink.end(&session, &Ended::default()).expect("it ends");
-    assert_eq!(only(disk::repair(&dir, true).expect("it is there")), RepairOutcome::Finished);
-    assert_eq!(problems(&dir), [""; 0]);
-}
-
 fn cut(path: &Path, bytes: u64) {
     let file = OpenOptions::new().write(true).open(path).expect("it is there");
     let length = file.metadata().expect("data").len();
     file.set_len(length.saturating_sub(bytes)).expect("it can be cut");
-}
-
-#[test]
-fn an_index_that_was_cut_anywhere_keeps_its_whole_events() {
-    for bytes in [1, 31, 32, 33, 90 * 32 - 1, 90 * 32, 90 * 32 + 1, 90 * 32 + 64] {
-        let dir = fresh_dir("cut-index");
-        killed(&dir);
-        cut(&dir.join(NAME).join("thread_0/index.atf"), bytes);
-        let outcome = only(disk::repair(&dir, false).expect("it is there"));
-        let expected = (90 * 32_u64).saturating_sub(bytes) / 32;
-        assert!(
-            matches!(outcome, RepairOutcome::Repaired { events, .. } if events == expected),
-            "{bytes}: {outcome:?}"
-        );
-        assert_eq!(problems(&dir), [""; 0], "{bytes} bytes cut");
-    }
-}
-
-#[test]
-fn a_journal_that_was_cut_tells_what_it_can() {
-    for bytes in [1, 100, 1000, 100_000] {
-        let dir = fresh_dir("cut-journal");
-        killed(&dir);
-        cut(&dir.join(NAME).join("journal.heph"), bytes);
-        assert!(matches!(
-            only(disk::repair(&dir, false).expect("it is there")),
-            RepairOutcome::Repaired { events: 90, .. }
-        ));
-        assert_eq!(problems(&dir), [""; 0], "{bytes} bytes cut");
-    }
 }
 
 #[test]

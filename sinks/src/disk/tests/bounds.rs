@@ -82,9 +82,7 @@ fn what_is_lost_is_counted_however_many_events_an_agent_claims_to_have_dropped()
     let session = Arc::clone(&scene.session);
     let gap = Gap { stream: StreamId(3), first: Position(0), count: u64::MAX, cause: "agent:full".into() };
     scene.sink.gap(&session, &gap).expect("it takes gaps");
-    let run = Run { stream: StreamId(3), first: Position(u64::MAX), events: 7, bytes: 0, skip: 0 };
-    let batch = Batch { session: Arc::clone(&session), bytes: Vec::new().into(), runs: vec![run] };
-    scene.sink.events(&Arc::new(batch)).expect("it takes what there is");
+    scene.tell(3, u64::MAX, 7, Vec::new()).expect("it takes what there is");
     assert_eq!(scene.sink.counters().lost_events.get(), 7);
     scene.sink.close().expect("it closes");
     assert_eq!(repaired(&scene.dir), 0);
@@ -107,23 +105,9 @@ fn a_session_in_parts_has_no_more_streams_than_another() {
 fn deep(scene: &mut Scene, stream: u32, depth: u32) {
     let mut bytes = Vec::new();
     for (kind, end) in [(EventKind::Call, 5), (EventKind::Return, 9)] {
-        let (counter, substream) = (Counter(0), SubstreamId(0));
-        let (start, end) = (SessionNs(5), SessionNs(end));
-        let event = FunctionEvent {
-            stamp: Stamp { stream: StreamId(stream), counter, substream, start, end },
-            kind,
-            function: Some(FunctionId::new(ModuleId(1), 0)),
-            ip: None,
-            depth,
-            detail: None,
-            extra: Attributes::default(),
-        };
-        event.encode(&mut bytes).expect("it can be written");
+        function(kind, depth, 5, end).encode(&mut bytes).expect("it can be written");
     }
-    let length = u32::try_from(bytes.len()).expect("small");
-    let run = Run { stream: StreamId(stream), first: Position(0), events: 2, bytes: length, skip: 0 };
-    let batch = Batch { session: Arc::clone(&scene.session), bytes: bytes.into(), runs: vec![run] };
-    scene.sink.events(&Arc::new(batch)).expect("it takes events");
+    scene.tell(stream, 0, 2, bytes).expect("it takes events");
 }
 
 #[test]

@@ -126,17 +126,11 @@ fn a_part_that_was_given_up_or_just_begun_goes_on() {
 fn a_call_before_and_its_return_behind_are_read_as_they_were() {
     let mut scene = Scene::new(FOREVER, Limits::default());
     let call = |scene: &mut Scene, kind, start, end| {
-        let (stream, counter, substream) = (StreamId(3), Counter(0), SubstreamId(9));
-        let stamp = Stamp { stream, counter, substream, start: SessionNs(start), end: SessionNs(end) };
-        let (function, extra) = (Some(FunctionId::new(ModuleId(1), 0)), Attributes::default());
-        let mut bytes = Vec::new();
-        let event = FunctionEvent { stamp, kind, function, ip: None, depth: 4, detail: None, extra };
+        let (mut event, mut bytes) = (function(kind, 4, start, end), Vec::new());
+        event.stamp.substream = SubstreamId(9);
         event.encode(&mut bytes).expect("it can be written");
-        let length = u32::try_from(bytes.len()).expect("small");
-        let run = Run { stream, first: Position(scene.next), events: 1, bytes: length, skip: 0 };
+        scene.tell(3, scene.next, 1, bytes).expect("taken");
         scene.next += 1;
-        let batch = Batch { session: Arc::clone(&scene.session), bytes: bytes.into(), runs: vec![run] };
-        scene.sink.events(&Arc::new(batch)).expect("taken");
         scene.sink.flush().expect("it flushes");
     };
     call(&mut scene, EventKind::Call, 5, 5);
@@ -156,6 +150,8 @@ fn details_whose_index_is_gone_are_put_aside_and_counted() {
     for left in [0, 63, 64, 64 + 32 * 50] {
         let mut scene = Scene::new(FOREVER, Limits::default());
         (0..100).for_each(|_| scene.events(0).expect("taken"));
+        scene.lose(3);
+        scene.events(0).expect("taken");
         scene.sink.flush().expect("it flushes");
         scene.kill();
         let thread = scene.dir.join(NAME).join("thread_3");
@@ -170,7 +166,7 @@ fn details_whose_index_is_gone_are_put_aside_and_counted() {
         let RepairOutcome::Repaired { events: found, missing, cut: 0, removed_bytes, .. } = outcome else {
             panic!("{outcome:?}")
         };
-        assert_eq!((found, missing), (events, 100 - events), "they are known to have been");
+        assert_eq!((found, missing), (events, 104 - events), "they are known to have been");
         let kept = fs::read(thread.join("detail.atf")).map_or(0, |file| file.len() - 64);
         let aside =
             fs::read(scene.dir.join(NAME).join(format!("removed/thread_3-detail.atf-from-{kept}"))).expect("there");
@@ -205,4 +201,35 @@ fn a_journal_that_cannot_be_read_is_told_and_nothing_is_touched() {
     assert_eq!((fs::read(&path).expect("it is there"), index()), (packets, before));
     let outcome = repair(&scene.dir, true).expect("it is there").remove(0).outcome;
     assert!(matches!(outcome, RepairOutcome::Repaired { events: 11, .. }), "{outcome:?}");
+}
+
+#[test]
+fn wherever_a_file_was_torn_a_part_goes_on() {
+    let mut scene = Scene::new(FOREVER, Limits::default());
+    scene.events(3).expect("taken");
+    scene.lose(4);
+    scene.events(2).expect("taken");
+    scene.sink.flush().expect("it flushes");
+    scene.kill();
+    let part = scene.dir.join(NAME);
+    let names = ["manifest.json", "journal.heph", "thread_3/index.atf", "thread_3/detail.atf"];
+    let files = names.map(|name| fs::read(part.join(name)).expect("it is there"));
+    for (torn, length) in [1, 2].into_iter().flat_map(|torn| (0..files[torn].len()).map(move |length| (torn, length))) {
+        let _ = fs::remove_dir_all(&part);
+        fs::create_dir_all(part.join("thread_3")).expect("made");
+        for (at, (name, file)) in names.iter().zip(&files).enumerate() {
+            let kept = if at == torn { length } else { file.len() };
+            fs::write(part.join(name), &file[..kept]).expect("written");
+        }
+        scene.kill();
+        scene.next = scene.reopen(NAME);
+        scene.lose(1);
+        scene.events(2).expect("taken");
+        scene.sink.close().expect("it closes");
+        let found = verify(&scene.dir).expect("it is there").remove(0);
+        assert_eq!(found.problems, [""; 0], "{} cut to {length}", names[torn]);
+        assert_eq!(found.events + found.missing, scene.next, "{} cut to {length}", names[torn]);
+        let whole = if torn == 2 { length.saturating_sub(64) / 32 } else { 7 };
+        assert_eq!(found.events, whole as u64 + 3, "{} cut to {length}", names[torn]);
+    }
 }
