@@ -16,7 +16,7 @@ pub use detail::{
     Context, DetailBody, DetailEvent, DetailEvents, DetailReader, DetailWriter, FunctionDetail, Keys, MAX_STACK_BYTES,
 };
 pub use index::{IndexEvent, IndexEvents, IndexReader, IndexWriter};
-pub use integrity::{Corrupt, Corruption, Integrity, OpenError};
+pub use integrity::{Corrupt, Corruption, Integrity, OpenError, RunningChecksum};
 pub use manifest::{
     EndEntry, FunctionEntry, GapEntry, LimitEntry, Manifest, ManifestError, ModuleEntry, ProcessEntry, QueueEntry,
     ThreadEntry,

@@ -18,18 +18,38 @@ pub fn shorten(text: &str, most: usize) -> Cow<'_, str> {
     }
 }
 
-/// A text from outside as a terminal may get it: what would move its cursor or turn its lines around is escaped.
+/// Whether a character would move a terminal's cursor or turn its lines around.
+fn is_hidden(c: char) -> bool {
+    let turns = matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    c.is_control() || turns
+}
+
+/// A text from outside as people may be shown it: hidden characters are escaped.
 pub fn printable(text: &str) -> String {
-    let turns =
-        |c| matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     let mut clean = String::with_capacity(text.len());
     for c in text.chars() {
-        match c.is_control() || turns(c) {
+        match is_hidden(c) {
             true => clean.extend(c.escape_default()),
             false => clean.push(c),
         }
     }
     clean
+}
+
+/// The same of JSON in one line, where all such characters are in texts: what is read from it stays the same.
+pub fn printable_json(json: &str) -> Cow<'_, str> {
+    // Below those, JSON has none.
+    if !json.bytes().any(|byte| byte >= 0x7f) {
+        return json.into();
+    }
+    let mut clean = String::with_capacity(json.len());
+    for c in json.chars() {
+        match is_hidden(c) {
+            true => clean.push_str(&format!("\\u{:04x}", u32::from(c))),
+            false => clean.push(c),
+        }
+    }
+    clean.into()
 }
 
 /// A pattern for whole names, in which `*` stands for any characters and `?` for one.
@@ -86,6 +106,7 @@ mod tests {
         assert_eq!(printable("grün – ok"), "grün – ok");
         assert_eq!(printable("a\u{1b}[2J\u{9b}\n\u{7f}"), "a\\u{1b}[2J\\u{9b}\\n\\u{7f}");
         assert_eq!(printable("\u{202e}x\u{200f}"), "\\u{202e}x\\u{200f}");
+        assert_eq!(printable_json("[\"ä\\n\u{202e}\u{9b}\"]"), "[\"ä\\n\\u202e\\u009b\"]");
     }
 
     #[test]

@@ -146,6 +146,10 @@ pub(crate) struct SinkArgs {
     /// Continue a session in a new directory when its directory reaches this age
     #[arg(long, value_name = "TIME", help_heading = "Sinks")]
     pub(crate) rotate_every: Option<Period>,
+    /// Permissions of new directories, in octal; new files have the same without execution. Traces contain registers and
+    /// stacks, so by default only their owner may read them
+    #[arg(long, value_name = "MODE", default_value = "700", value_parser = mode, help_heading = "Sinks")]
+    pub(crate) mode: u32,
 }
 
 #[derive(Debug, Args)]
@@ -311,6 +315,11 @@ fn tenth_of_a_second(text: &str) -> Result<Period, String> {
 fn memory(text: &str) -> Result<Size, String> {
     let size: Size = text.parse()?;
     if size.0 < 64 << 20 { Err("expected at least 64MiB".into()) } else { Ok(size) }
+}
+
+fn mode(text: &str) -> Result<u32, String> {
+    let mode = u32::from_str_radix(text, 8).ok().filter(|mode| *mode <= 0o777 && mode & 0o700 == 0o700);
+    mode.ok_or_else(|| "expected octal digits that allow the owner everything, such as 750".into())
 }
 
 fn packet_size(text: &str) -> Result<Size, String> {

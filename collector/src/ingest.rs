@@ -27,6 +27,7 @@ const READ_BYTES: usize = 256 << 10;
 
 pub(crate) fn run(args: &IngestArgs) -> Result<ExitCode> {
     let sinks = settings::sinks(&args.sinks).unwrap_or_else(|wrong| args::wrong_usage(wrong));
+    settings::set_mode(args.sinks.mode);
     let name = args.input.display().to_string();
     let mut input: Box<dyn Read> = if args.input == Path::new("-") {
         Box::new(io::stdin().lock())

@@ -44,6 +44,7 @@ const TICK: Duration = Duration::from_millis(10);
 /// Runs until it is told to stop.
 pub(crate) fn run(args: &RunArgs) -> Result<ExitCode> {
     let sinks = settings::sinks(&args.sinks).unwrap_or_else(|wrong| args::wrong_usage(wrong));
+    settings::set_mode(args.sinks.mode);
     raise_file_limit();
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     let runtime = runtime.context("cannot start the runtime")?;

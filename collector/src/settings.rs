@@ -82,6 +82,11 @@ pub(crate) struct SinkSetting {
     pub(crate) rotate_every: Option<Duration>,
 }
 
+/// From here on what is created has these permissions, and files are not executable.
+pub(crate) fn set_mode(mode: u32) {
+    rustix::process::umask(rustix::fs::Mode::from_raw_mode(!mode & 0o777));
+}
+
 /// The sinks that the arguments name, or why they do not fit together.
 pub(crate) fn sinks(args: &SinkArgs) -> Result<Vec<SinkSetting>, String> {
     let targets: Vec<&Target> = args.sinks.iter().map(|spec| &spec.target).collect();

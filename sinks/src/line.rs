@@ -7,6 +7,7 @@ use codec::{
     heph::{Attributes, Event, Stamp, Value},
     profile::{FunctionEvent, Message, Registers, RuntimeEvent},
     span::{More, Span, SpanId, SpanKind},
+    text::printable_json,
 };
 
 use crate::{Catalog, Ended, Gap, NameCache, Session};
@@ -94,7 +95,12 @@ impl<'b> Line<'b> {
     }
 
     fn quoted(&mut self, text: &str) {
-        let _ = serde_json::to_writer(&mut *self.to, text);
+        if text.bytes().all(|byte| byte < 0x7f) {
+            let _ = serde_json::to_writer(&mut *self.to, text);
+        } else {
+            let json = serde_json::to_string(text).unwrap_or_default();
+            self.to.extend_from_slice(printable_json(&json).as_bytes());
+        }
     }
 
     fn integer(&mut self, value: impl itoa::Integer) {

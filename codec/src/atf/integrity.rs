@@ -1,5 +1,6 @@
 //! What a file's bytes are worth.
 
+use crc32fast::Hasher;
 use thiserror::Error;
 
 use super::{EDGE_BYTES, Origin, writer::Totals};
@@ -201,6 +202,34 @@ pub(crate) fn agree_checksum(offset: u64, expected: u32, found: u32) -> Result<(
         return Ok(());
     }
     Err(Corrupt { offset, what: Corruption::Checksum { expected, found } })
+}
+
+/// Holds the events of a finished file against its footer, piece by piece: for readers that do not hold the file whole.
+#[derive(Debug, Clone)]
+pub struct RunningChecksum {
+    hasher: Hasher,
+    expected: u32,
+    /// Where the events end that were seen.
+    end: u64,
+}
+
+impl RunningChecksum {
+    /// None of the events were seen yet. Index and detail files have the checksum at the same place.
+    pub fn new(footer: &[u8; EDGE_BYTES]) -> Self {
+        let [_, _, _, _, a, b, c, d, ..] = *footer;
+        Self { hasher: Hasher::new(), expected: u32::from_le_bytes([a, b, c, d]), end: EDGE_BYTES as u64 }
+    }
+
+    /// These events come next.
+    pub fn update(&mut self, events: &[u8]) {
+        self.hasher.update(events);
+        self.end = self.end.saturating_add(events.len() as u64);
+    }
+
+    /// Checks the events, once all of them were seen.
+    pub fn check(&self) -> Result<(), Corrupt> {
+        agree_checksum(self.end.saturating_add(4), self.expected, self.hasher.clone().finalize())
+    }
 }
 
 /// What to say of a file too short for a header: unfinished if it starts like one.

@@ -10,6 +10,7 @@ use std::{
 };
 
 use anyhow::{Context, Result};
+use codec::text::printable_json;
 
 use super::{scan::Scan, trace::Trace};
 use crate::{
@@ -52,7 +53,7 @@ fn json(trace: &Trace) -> Result<String> {
         object.insert("directory".into(), trace.dir.display().to_string().into());
         object.insert("unfinished".into(), trace.is_unfinished().into());
     }
-    Ok(format!("{value}\n"))
+    Ok(format!("{}\n", printable_json(&value.to_string())))
 }
 
 fn describe(trace: &Trace) -> Result<String> {

@@ -3,7 +3,10 @@
 use std::{collections::BTreeMap, fmt::Write as _, io, process::ExitCode};
 
 use anyhow::{Context, Result};
-use codec::span::{Reason, Span, SpanFlags, SpanKind, SpanRuntime, SpanStatus};
+use codec::{
+    span::{Reason, Span, SpanFlags, SpanKind, SpanRuntime, SpanStatus},
+    text::printable_json,
+};
 use serde_json::{Map, Value as Json, json};
 
 use super::{duration, histogram::Histogram, printable, spanning, tell, trace::Trace};
@@ -20,7 +23,11 @@ pub(crate) fn run(args: &StatsArgs) -> Result<ExitCode> {
         spans.iter().for_each(|span| stats.entry(span.kind.runtime()).or_default().add(span));
         Ok(())
     })?;
-    let text = if args.json { format!("{}\n", json(&trace, &stats)) } else { describe(&trace, &stats)? };
+    let text = if args.json {
+        format!("{}\n", printable_json(&json(&trace, &stats).to_string()))
+    } else {
+        describe(&trace, &stats)?
+    };
     tell(&mut io::stdout().lock(), &text).context("cannot write to standard output")?;
     Ok(ExitCode::SUCCESS)
 }

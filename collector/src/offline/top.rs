@@ -11,7 +11,10 @@ use std::{
 };
 
 use anyhow::Result;
-use codec::{StreamId, text::Glob};
+use codec::{
+    StreamId,
+    text::{Glob, printable_json},
+};
 use serde_json::json;
 use sinks::{Catalog, NameCache};
 
@@ -107,7 +110,7 @@ fn print(args: &TopArgs, rows: &[Row], out: &mut impl Write) -> io::Result<()> {
                 "p99_ns": p99,
                 "max_ns": calls.max(),
             });
-            writeln!(out, "{object}")?;
+            writeln!(out, "{}", printable_json(&object.to_string()))?;
         } else if args.table.csv {
             let mut line = Vec::new();
             field(&mut line, &row.name);

@@ -6,7 +6,7 @@ use std::{
 };
 
 use anyhow::{Result, bail};
-use codec::{StreamId, SubstreamId, span::SpanKind};
+use codec::{StreamId, SubstreamId, span::SpanKind, text::printable_json};
 use serde_json::json;
 use sinks::{
     Catalog, NameCache,
@@ -116,7 +116,7 @@ impl<W: Write> Printer<'_, W> {
                 "self_ns": node.self_ns(),
                 "percent": (percent * 1000.0).round() / 1000.0,
             });
-            writeln!(self.out, "{object}")?;
+            writeln!(self.out, "{}", printable_json(&object.to_string()))?;
             return Ok(());
         }
         let mark = match node.kind() {

@@ -95,6 +95,28 @@ fn verify_names_the_file_that_is_damaged() {
     }
 }
 
+/// A timestamp and a register that were changed look like any other: only the checksums tell.
+#[test]
+fn no_command_takes_changed_values_for_what_was_recorded() {
+    let (folder, session, _agent) = recorded("changed", 1_000);
+    let output = folder.join("out").display().to_string();
+    let export: Vec<Vec<&str>> = ["perfetto", "chrome", "folded", "parquet", "heph"]
+        .map(|format| vec!["export", "-o", &output, "--format", format])
+        .into();
+    let commands = [["events"], ["spans"], ["top"], ["tree"], ["stats"]].map(|command| command.to_vec());
+    for (thread, file, at) in [("thread_0", "index.atf", 64 + 32 * 7 + 1), ("thread_1", "detail.atf", 64 + 60)] {
+        let path = session.join(thread).join(file);
+        flip(&path, at);
+        for command in commands.iter().chain(&export) {
+            let exit = run_on(command[0], &session, &command[1..]);
+            assert_eq!(exit.code, Some(1), "{command:?} of {thread}/{file}: {}", exit.stderr);
+            assert!(exit.stderr.contains(thread) && exit.stderr.contains("checksum"), "{command:?}: {}", exit.stderr);
+        }
+        flip(&path, at);
+    }
+    commands.iter().chain(&export).for_each(|command| _ = run_on(command[0], &session, &command[1..]).success());
+}
+
 #[test]
 fn verify_holds_the_manifest_against_the_files() {
     let (_folder, session, _agent) = recorded("accounting", 500);

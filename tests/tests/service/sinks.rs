@@ -1,6 +1,6 @@
 //! Where a trace goes: several sinks at once, and what happens when one of them fails, lags or is full.
 
-use std::{collections::BTreeSet, fs, path::Path};
+use std::{collections::BTreeSet, fs, os::unix::fs::PermissionsExt, path::Path};
 
 use codec::{
     heph::{MAX_PACKET_BYTES, Step, StreamDecoder},
@@ -201,6 +201,24 @@ fn the_oldest_makes_room_for_the_newest() {
     assert!(parts.first().is_some_and(|part| part.manifest.part.unwrap_or(1) > 1), "the oldest is gone");
     let last = parts.iter().filter_map(|part| part.threads.get(&0)?.last()).next_back();
     assert_eq!(last.map(|event| event.position + 1), Some(agent.program().made(0).len() as u64), "the newest is there");
+}
+
+#[test]
+fn only_the_owner_reads_a_trace_unless_told_otherwise() {
+    for (arguments, of_folders, of_files) in [(&[][..], 0o700, 0o600), (&["--mode", "750"], 0o750, 0o640)] {
+        let folder = Folder::new("mode");
+        let collector = Collector::to_disk(&folder.join("traces"), arguments);
+        trace(Settings::tcp(collector.tcp(), 1), 500);
+        collector.stop().success();
+        let mut left = vec![folder.join("traces")];
+        while let Some(path) = left.pop() {
+            let metadata = fs::metadata(&path).expect("it is there");
+            let expected = if metadata.is_dir() { of_folders } else { of_files };
+            assert_eq!(metadata.permissions().mode() & 0o777, expected, "{}", path.display());
+            let entries = metadata.is_dir().then(|| fs::read_dir(&path).expect("a folder"));
+            left.extend(entries.into_iter().flatten().map(|entry| entry.expect("an entry").path()));
+        }
+    }
 }
 
 #[test]

@@ -35,6 +35,22 @@ fn without_a_collector_the_program_is_not_started() {
 }
 
 #[test]
+fn nothing_is_run_that_lies_in_the_current_folder() {
+    agent_command::prepare();
+    let folder = Folder::new("current");
+    let marker = folder.join("marker");
+    for module in ["json", "frida", "ctypes", "threading", "encodings", "site", "venv", "pip"] {
+        let code = format!("open({:?}, 'w').write('{module}')\nraise SystemExit(1)\n", marker.display().to_string());
+        fs::write(folder.join(format!("{module}.py")), code).expect("room on disk");
+    }
+    let (_folder, collector) = Collector::in_folder("current-traces", &[]);
+    let mut command = agent_command::run_to(collector.tcp(), Transport::Tcp, &[]);
+    command.arg(Target::named("plain").program()).current_dir(folder.path());
+    let exit = Process::start(command, Stdout::Collect).exit(LONG);
+    assert_eq!((exit.code, fs::read_to_string(&marker).ok()), (Some(3), None), "{}", exit.stderr);
+}
+
+#[test]
 fn a_static_program_is_refused_and_left_alone() {
     agent_command::prepare();
     let folder = Folder::new("static");

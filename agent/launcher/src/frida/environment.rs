@@ -104,9 +104,12 @@ fn remove(folder: &Path) -> io::Result<()> {
     }
 }
 
+/// Frida and what it needs, each as one of the files that were looked at: pip takes no other.
+const REQUIREMENTS: &str = include_str!("requirements.txt");
+
 /// What a Python has to install packages with. Debian's has neither by itself.
 pub(crate) fn way(interpreter: &Path) -> Option<&'static str> {
-    let has = |script: &str| run(Command::new(interpreter).args(["-c", script])).is_ok_and(|out| out.status.success());
+    let has = |script| run(Command::new(interpreter).args(["-I", "-c", script])).is_ok_and(|out| out.status.success());
     // Without the second, `venv` is there but fails.
     if has("import venv, ensurepip") {
         return Some("venv");
@@ -115,8 +118,8 @@ pub(crate) fn way(interpreter: &Path) -> Option<&'static str> {
 }
 
 fn fill(folder: &Path, interpreter: &Path) -> Result<Python, Failure> {
-    let package = format!("frida=={VERSION}");
-    let pip = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-input", "--only-binary=:all:"];
+    let pip = ["-I", "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-input"];
+    let pinned = ["--only-binary=:all:", "--require-hashes", "--requirement"];
     let Some(way) = way(interpreter) else {
         return Err(Failure::Python(format!(
             "{} has neither venv nor pip, and Frida is installed with one of them (on Debian: apt-get install python3-venv)",
@@ -124,18 +127,26 @@ fn fill(folder: &Path, interpreter: &Path) -> Result<Python, Failure> {
         )));
     };
     if way == "venv" {
-        must(folder, Command::new(interpreter).args(["-m", "venv"]).arg(folder))?;
-        let command = folder.join("bin/python");
-        must(folder, Command::new(&command).args(pip).arg(package))?;
+        must(folder, Command::new(interpreter).args(["-I", "-m", "venv"]).arg(folder))?;
+        let (command, list) = (folder.join("bin/python"), requirements(folder)?);
+        must(folder, Command::new(&command).args(pip).args(pinned).arg(list))?;
         return Ok(Python { command, packages: None, is_private: true });
     }
-    let packages = folder.join(PACKAGES);
-    must(folder, Command::new(interpreter).args(pip).arg("--target").arg(&packages).arg(package))?;
+    let (packages, list) = (folder.join(PACKAGES), requirements(folder)?);
+    must(folder, Command::new(interpreter).args(pip).arg("--target").arg(&packages).args(pinned).arg(list))?;
     // Not the name in the search path, which may mean another Python tomorrow.
-    let asked = run(Command::new(interpreter).args(["-c", "import sys; print(sys.executable, end='')"]));
+    let asked = run(Command::new(interpreter).args(["-I", "-c", "import sys; print(sys.executable, end='')"]));
     let command = asked.ok().filter(|out| out.status.success()).map(|out| String::from_utf8_lossy(&out.stdout).into());
     let command = command.map_or_else(|| interpreter.to_path_buf(), |text: String| PathBuf::from(text));
     Ok(Python { command, packages: Some(packages), is_private: true })
+}
+
+/// Writes down what is installed, for pip.
+fn requirements(folder: &Path) -> Result<PathBuf, Failure> {
+    let file = folder.join("requirements.txt");
+    let written = fs::create_dir_all(folder).and_then(|()| fs::write(&file, REQUIREMENTS));
+    written.map_err(|error| cannot(folder, &error.to_string()))?;
+    Ok(file)
 }
 
 fn run(command: &mut Command) -> io::Result<Output> {
@@ -207,5 +218,15 @@ fn spin(what: &str, begun: Instant, ended: &mpsc::Receiver<()>) {
         if ended.recv_timeout(Duration::from_millis(200)) == Err(mpsc::RecvTimeoutError::Disconnected) {
             return;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_pinned_is_what_everything_is_tested_with() {
+        assert!(REQUIREMENTS.starts_with(&format!("frida=={VERSION} ")));
     }
 }

@@ -1,9 +1,13 @@
 # Drives Frida for the agent command. Lines of JSON come in on standard input and go out on standard output; nothing
 # else is written there. It ends when its input does, and then lets go of the program.
+import sys
+
+# Nothing is loaded from the folder that the command happens to be started in.
+sys.path[:] = [path for path in sys.path if path.startswith("/")]
+
 import ctypes
 import json
 import os
-import sys
 import threading
 
 answers = os.fdopen(os.dup(1), "w", buffering=1, encoding="utf-8")

@@ -53,7 +53,9 @@ pub(crate) fn present(options: &Options) -> Option<Python> {
 
 /// The version of Frida that a Python loads, or what it says when it cannot.
 pub(crate) fn version(command: &Path, packages: Option<&Path>) -> Result<String, String> {
-    let script = "import sys; sys.path[:0] = sys.argv[1:]; import frida; print(frida.__version__)";
+    // Not from the folder that the command happens to be started in.
+    let script = "import sys; sys.path[:] = sys.argv[1:] + [path for path in sys.path if path.startswith('/')]; \
+                  import frida; print(frida.__version__)";
     let output = Command::new(command).args(["-c", script]).args(packages).stdin(Stdio::null()).output();
     let output = output.map_err(|error| format!("cannot start {}: {error}", command.display()))?;
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_string();
@@ -69,7 +71,8 @@ pub(crate) fn interpreter() -> Option<PathBuf> {
     let names = ["python3", "python"];
     let runs = |command: &PathBuf| {
         let script = "import sys; sys.exit(sys.version_info < (3, 7))";
-        let status = Command::new(command).args(["-c", script]).stdin(Stdio::null()).stderr(Stdio::null()).status();
+        let status =
+            Command::new(command).args(["-I", "-c", script]).stdin(Stdio::null()).stderr(Stdio::null()).status();
         status.is_ok_and(|status| status.success())
     };
     let found = |name: &&str| env::split_paths(&path).map(|folder| folder.join(name)).find(|file| file.is_file());

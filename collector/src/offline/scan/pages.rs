@@ -7,6 +7,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use codec::atf::{EDGE_BYTES, RunningChecksum};
+
 /// The part of a file that is being looked at.
 ///
 /// The file is opened for every page and closed again: a trace may have more threads than a process may have files.
@@ -21,12 +23,30 @@ pub(super) struct Pages {
     read: u64,
     /// Where what is to be read ends.
     end: u64,
+    /// What it is held against, if it is to be read to its end.
+    checksum: Option<RunningChecksum>,
 }
 
 impl Pages {
     /// The bytes from `start` to `end`.
     pub(super) fn new(path: PathBuf, start: u64, end: u64, page: usize) -> Self {
-        Self { path, page, buffer: Vec::new(), at: 0, read: start, end: end.max(start) }
+        Self { path, page, buffer: Vec::new(), at: 0, read: start, end: end.max(start), checksum: None }
+    }
+
+    /// The same, of a file with this footer, which they can be checked against.
+    pub(super) fn checked_by(self, footer: Option<&[u8; EDGE_BYTES]>) -> Self {
+        Self { checksum: footer.map(RunningChecksum::new), ..self }
+    }
+
+    /// Passes over the rest, and fails where the bytes are not what was written.
+    pub(super) fn check(&mut self) -> io::Result<()> {
+        let Some(_) = self.checksum else { return Ok(()) };
+        while self.read < self.end {
+            self.skip(self.rest().len());
+            self.turn(1)?;
+        }
+        let checked = self.checksum.as_ref().map_or(Ok(()), RunningChecksum::check);
+        checked.map_err(|corrupt| io::Error::new(ErrorKind::InvalidData, corrupt))
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -83,9 +103,9 @@ impl Pages {
         self.at = self.at.saturating_add(bytes).min(self.buffer.len());
     }
 
-    /// Gives back the memory: nothing more is read.
-    pub(super) fn close(&mut self) {
-        *self = Self::new(std::mem::take(&mut self.path), 0, 0, 0);
+    /// Takes them away, with their memory.
+    pub(super) fn close(&mut self) -> Self {
+        std::mem::replace(self, Self::new(self.path.clone(), 0, 0, 0))
     }
 
     #[cold]
@@ -107,6 +127,9 @@ impl Pages {
         self.read = self.read.saturating_add(read as u64);
         if read < wanted {
             return Err(io::Error::new(ErrorKind::UnexpectedEof, "it has become shorter"));
+        }
+        if let Some(checksum) = &mut self.checksum {
+            checksum.update(self.buffer.get(kept..).unwrap_or_default());
         }
         Ok(())
     }

@@ -60,15 +60,15 @@ impl<'a> ThreadScan<'a> {
             Err(OpenError::Short { .. }) => return Ok(None),
             Err(error) => return Err(error).with_context(|| index.display().to_string()),
         };
-        let finished = ends.footer().is_some_and(|(footer, bytes)| IndexReader::is_footer(footer, bytes));
-        let end = match finished {
+        let footer = ends.footer(IndexReader::is_footer);
+        let end = match footer.is_some() {
             true => ends.length.saturating_sub(FIRST),
             // A header that promises a footer where there is none is damage: all behind it is looked at.
             false if head.has_detail().is_some() && ends.length > FIRST => ends.length,
             false => events_end(&index, ends.length).with_context(|| format!("cannot read {}", index.display()))?,
         };
         let details = Details::open(dir.join("detail.atf"), page)?;
-        let (index, position) = (Pages::new(index, FIRST, end, page), thread.first.unwrap_or(0));
+        let (index, position) = (Pages::new(index, FIRST, end, page).checked_by(footer), thread.first.unwrap_or(0));
         let mut scan = Self { stream: thread.id, index, details, gaps, gap: 0, sequence: 0, position, next: Next::End };
         // One event is enough to know where the thread begins.
         scan.peek(IndexEvent::BYTES)?;
@@ -129,8 +129,11 @@ impl<'a> ThreadScan<'a> {
                     .with_context(|| format!("thread {}: {}", self.stream, self.index.path().display()));
             }
             Next::End => {
-                self.index.close();
-                self.details = None;
+                let details = self.details.take().map(|details| details.pages);
+                for mut pages in [Some(self.index.close()), details].into_iter().flatten() {
+                    let checked = pages.check();
+                    checked.with_context(|| format!("thread {}: {}", self.stream, pages.path().display()))?;
+                }
                 return Ok(false);
             }
         };
@@ -191,9 +194,10 @@ impl Details {
             Err(OpenError::Short { .. }) => return Ok(None),
             Err(error) => return Err(error).with_context(|| path.display().to_string()),
         }
-        let is_cut = !ends.footer().is_some_and(|(footer, bytes)| DetailReader::is_footer(footer, bytes));
-        let end = if is_cut { ends.length } else { ends.length.saturating_sub(FIRST) };
-        Ok(Some(Self { pages: Pages::new(path, FIRST, end, page), position: 0, is_cut }))
+        let footer = ends.footer(DetailReader::is_footer);
+        let end = if footer.is_none() { ends.length } else { ends.length.saturating_sub(FIRST) };
+        let pages = Pages::new(path, FIRST, end, page).checked_by(footer);
+        Ok(Some(Self { pages, position: 0, is_cut: footer.is_none() }))
     }
 
     /// The details of the event with this sequence number, which the index says are at this position.
@@ -274,9 +278,10 @@ impl Ends {
         Ok(Self { head, tail, length })
     }
 
-    /// What is the footer if there is one, and how many bytes of events there are then.
-    fn footer(&self) -> Option<(&[u8; EDGE_BYTES], u64)> {
-        Some((self.tail.first_chunk()?, self.length.checked_sub(FIRST * 2)?))
+    /// The footer, if there is one: that is told by these bytes and how many bytes of events there are then.
+    fn footer(&self, is_footer: fn(&[u8; EDGE_BYTES], u64) -> bool) -> Option<&[u8; EDGE_BYTES]> {
+        let (footer, bytes) = (self.tail.first_chunk()?, self.length.checked_sub(FIRST * 2)?);
+        is_footer(footer, bytes).then_some(footer)
     }
 }
 

@@ -5,6 +5,7 @@ use std::io::Write;
 use codec::{
     SessionNs, StreamId,
     span::{Span, SpanId},
+    text::printable,
 };
 use sinks::KnownName;
 
@@ -82,9 +83,10 @@ fn id(to: &mut Vec<u8>, id: Option<SpanId>) {
     }
 }
 
-/// A text: in quotes where it has any, or a comma or a line's end.
+/// A text, with hidden characters made visible: in quotes where it has any, or a comma.
 pub(in crate::offline) fn field(to: &mut Vec<u8>, text: &str) {
-    if !text.contains(['"', ',', '\r', '\n']) {
+    let text = &printable(text);
+    if !text.contains(['"', ',']) {
         to.extend_from_slice(text.as_bytes());
         return;
     }
@@ -111,7 +113,7 @@ mod tests {
         };
         assert_eq!(quoted("plain name"), "plain name");
         assert_eq!(quoted("f(int, \"x\")"), "\"f(int, \"\"x\"\")\"");
-        assert_eq!(quoted("a\nb"), "\"a\nb\"");
+        assert_eq!(quoted("a\n\u{1b}b"), "a\\n\\u{1b}b");
         assert_eq!(quoted(""), "");
     }
 }
