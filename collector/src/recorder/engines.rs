@@ -100,7 +100,7 @@ fn feed(engine: &mut Engine, output: &Output, ended: Option<&Ended>) {
             for run in batch.iter() {
                 let (stream, first) = (run.run.stream, run.run.first.0);
                 for (position, message) in (first..=u64::MAX).zip(run) {
-                    engine.event(stream, Position(position), &message, &*catalog);
+                    engine.event(stream, Position(position), &message, &catalog);
                 }
             }
         }
