@@ -41,7 +41,7 @@ fn nothing_is_run_that_lies_in_the_current_folder() {
     let marker = folder.join("marker");
     for module in ["json", "frida", "ctypes", "threading", "encodings", "site", "venv", "pip"] {
         let code = format!("open({:?}, 'w').write('{module}')\nraise SystemExit(1)\n", marker.display().to_string());
-        fs::write(folder.join(format!("{module}.py")), code).expect("room on disk");
+        fs::write(folder.join(&format!("{module}.py")), code).expect("room on disk");
     }
     let (_folder, collector) = Collector::in_folder("current-traces", &[]);
     let mut command = agent_command::run_to(collector.tcp(), Transport::Tcp, &[]);
