@@ -19,6 +19,7 @@ mod report;
 mod settings;
 
 use std::{
+    collections::BTreeMap,
     io,
     net::SocketAddr,
     time::{Duration, Instant},
@@ -76,6 +77,8 @@ pub struct Shipper {
     scratch: Vec<u8>,
     bytes: u64,
     again: u64,
+    /// What the collector has lost, by cause.
+    lost: BTreeMap<Box<str>, u64>,
     ended: bool,
 }
 
@@ -118,6 +121,7 @@ impl Shipper {
             scratch: Vec::new(),
             bytes: 0,
             again: 0,
+            lost: BTreeMap::new(),
             ended: false,
             settings,
         })
@@ -287,6 +291,7 @@ impl Shipper {
             events: self.replay.pushed(),
             unsettled: self.replay.unsettled_events(),
             dropped: self.drops.counts().clone(),
+            lost: self.lost.clone(),
             unacknowledged: self.count_open(),
             complete: self.is_complete(),
             bytes: self.bytes,

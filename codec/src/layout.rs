@@ -3,7 +3,7 @@
 use crate::{
     heph::{EVENT_LAYOUT, METADATA_LAYOUT},
     profile::{
-        Ack, Clock, Dropped, Drops, End, Epoch, FunctionName, Functions, Limit, Limits, Module, Nack, Progress, Queue,
+        Ack, Clock, Dropped, Drops, End, Epoch, FunctionName, Functions, Kept, Limit, Limits, Lost, Module, Nack, Progress, Queue,
         Range, Session, StreamPosition, Thread,
     },
 };
@@ -46,6 +46,8 @@ pub const WIRE: &[Layout] = &[
     StreamPosition::LAYOUT,
     End::LAYOUT,
     Ack::LAYOUT,
+    Kept::LAYOUT,
+    Lost::LAYOUT,
     Nack::LAYOUT,
     Range::LAYOUT,
 ];

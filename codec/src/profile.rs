@@ -15,7 +15,7 @@ pub(crate) mod run;
 mod runtime;
 mod session;
 
-pub use delivery::{Ack, Dropped, Drops, Nack, Progress, Range, StreamPosition};
+pub use delivery::{Ack, Dropped, Drops, Kept, Lost, Nack, Progress, Range, StreamPosition};
 pub use end::{End, EndReason};
 pub use fingerprint::{Fingerprint, FunctionTableHasher};
 pub use function::{Detail, FunctionEvent, MAX_STACK_WORDS, Registers};

@@ -19,7 +19,7 @@ pub(crate) use self::{ledger::Ledger, post::Post};
 use crate::{
     names::Names,
     notices::Notices,
-    recorder::{BackgroundWriter, Recorders},
+    recorder::{BackgroundWriter, KeptPositions, Recorders},
     summary,
 };
 
@@ -36,6 +36,7 @@ pub(crate) struct Receiver {
     /// Told whenever a session has ended.
     pub(crate) session_ended: Notify,
     backlogs: Vec<BackgroundWriter>,
+    kept: Arc<KeptPositions>,
 }
 
 #[derive(Debug)]
@@ -99,6 +100,7 @@ impl Receiver {
         let naming = Naming { names: Names::default(), post: Arc::clone(&post) };
         let core = Collector::new(config, limits, naming);
         let (ledger, backlogs) = (Ledger::new(&recorders, &core), recorders.backlogs.clone());
+        let kept = Arc::clone(&recorders.kept);
         let state = State {
             core,
             recorders: Some(recorders),
@@ -107,7 +109,7 @@ impl Receiver {
             moved: Instant::now(),
             free_bytes: 1,
         };
-        Self { state: Mutex::new(state), post, ledger, notices, session_ended: Notify::new(), backlogs }
+        Self { state: Mutex::new(state), post, ledger, notices, session_ended: Notify::new(), backlogs, kept }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -164,8 +166,16 @@ impl Receiver {
     pub(crate) fn tick(&self) {
         let mut state = self.state();
         let now = state.now();
+        self.acknowledge_kept(&mut state);
         state.core.tick(now);
         self.pump(&mut state);
+    }
+
+    /// Tells agents what they need not keep any longer.
+    fn acknowledge_kept(&self, state: &mut State) {
+        for (session, streams) in self.kept.take() {
+            state.core.kept(state.now, &session, streams);
+        }
     }
 
     /// Ends all sessions and closes all sinks. Returns whether those could be closed. Nothing is taken after that.
@@ -178,7 +188,11 @@ impl Receiver {
             state.recorders.take()
         };
         let Some(recorders) = recorders else { return true };
-        tokio::task::spawn_blocking(move || recorders.close()).await.unwrap_or(false)
+        let closed = tokio::task::spawn_blocking(move || recorders.close()).await.unwrap_or(false);
+        let mut state = self.state();
+        self.acknowledge_kept(&mut state);
+        self.pump(&mut state);
+        closed
     }
 
     /// Gives up outputs that nobody reads, so that the recorders can finish the other sinks. Returns whether there are any.

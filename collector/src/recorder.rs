@@ -3,6 +3,7 @@
 
 mod background;
 mod engines;
+mod kept;
 mod queue;
 mod slot;
 mod unreported;
@@ -27,8 +28,8 @@ use sinks::{
     SinkError, SpansWhen,
 };
 
-pub(crate) use self::{background::BackgroundWriter, slot::SinkCounters};
-use self::{engines::Engines, queue::Queue, slot::Slot};
+pub(crate) use self::{background::BackgroundWriter, kept::KeptPositions, slot::SinkCounters};
+use self::{engines::Engines, kept::Recorded, queue::Queue, slot::Slot};
 use crate::{
     notices::Notices,
     settings::{Shares, SinkSetting},
@@ -46,6 +47,8 @@ pub(crate) struct Recorders {
     threads: Vec<JoinHandle<bool>>,
     shared: Vec<SharedSink>,
     pub(crate) backlogs: Vec<BackgroundWriter>,
+    /// What they have written.
+    pub(crate) kept: Arc<KeptPositions>,
     /// Bytes that wait for each recorder.
     pub(crate) queued_bytes: Vec<Arc<AtomicU64>>,
     /// What each sink counts, with its name.
@@ -82,6 +85,7 @@ impl Recorders {
             threads: Vec::new(),
             shared: Vec::new(),
             backlogs: Vec::new(),
+            kept: Arc::default(),
             queued_bytes: Vec::new(),
             sinks: Vec::new(),
             disks: Vec::new(),
@@ -106,6 +110,7 @@ impl Recorders {
                 engines: slots.iter().any(|slot| slot.wants_spans).then(|| Engines::new(spans.clone())),
                 slots,
                 spans: Vec::new(),
+                recorded: Recorded::new(&recorders.kept),
                 queued_bytes: queue.bytes(),
                 notices: Arc::clone(notices),
             };
@@ -240,6 +245,8 @@ struct Recorder {
     engines: Option<Engines>,
     /// The spans that one output completes.
     spans: Vec<Span>,
+    /// What the sinks have been given since the last flush.
+    recorded: Recorded,
     queued_bytes: Arc<AtomicU64>,
     notices: Arc<Notices>,
 }
@@ -255,12 +262,20 @@ impl Recorder {
                 Err(RecvTimeoutError::Disconnected) => break,
             }
             if flushed.elapsed() >= FLUSH_TIME {
-                self.slots.iter_mut().for_each(Slot::flush);
+                self.flush();
                 flushed = Instant::now();
             }
         }
+        self.flush();
         let unclosed = self.slots.into_iter().map(Slot::close).filter(|closed| !closed).count();
         unclosed == 0
+    }
+
+    fn flush(&mut self) {
+        // Each is flushed, whatever the others say.
+        if self.slots.iter_mut().map(Slot::flush).fold(true, |all, flushed| all && flushed) {
+            self.recorded.is_kept();
+        }
     }
 
     fn record(&mut self, output: Output) {
@@ -278,6 +293,7 @@ impl Recorder {
             slot.offer(&output, ended.as_ref(), &self.spans);
         }
         self.spans.clear();
+        self.recorded.add(&output);
         // Each number is read alone.
         self.queued_bytes.fetch_sub(queue::bytes(&output), Relaxed);
     }

@@ -1,6 +1,8 @@
 //! Delivering what the rings hold, on a thread of its own, from the first event to the end of the session.
 
 use std::{
+    collections::BTreeMap,
+    fmt::Display,
     fs::{self, File},
     io::Read,
     sync::{
@@ -164,16 +166,22 @@ impl Outcome {
         let Self { counts, report, hooked } = self;
         let to = &settings.collector.name;
         let dropped = report.dropped_in_all();
+        let lost: u64 = report.lost.values().sum();
         let mut line =
             format!("{} events of {} threads and {hooked} functions sent to {to}", report.events, counts.threads);
-        line += &match dropped {
-            0 => ", nothing lost".to_string(),
-            _ => format!(", {dropped} dropped ({})", list(&report.dropped)),
-        };
+        if dropped > 0 {
+            line += &format!(", {dropped} dropped ({})", list(&report.dropped));
+        }
+        if lost > 0 {
+            line += &format!(", {lost} lost by the collector ({})", list(&report.lost));
+        }
+        if dropped == 0 && lost == 0 && report.unsettled == 0 {
+            line += ", nothing lost";
+        }
         if report.unsettled > 0 {
             let waited = settings.linger.as_secs_f64();
             line += &format!(
-                "; the collector has not confirmed {} of them within {waited} s (--linger waits longer)",
+                "; the collector has not confirmed that it keeps {} of them within {waited} s (--linger waits longer)",
                 report.unsettled
             );
         } else if !report.complete {
@@ -183,8 +191,8 @@ impl Outcome {
     }
 }
 
-fn list(dropped: &std::collections::BTreeMap<&'static str, u64>) -> String {
-    let each: Vec<_> = dropped.iter().map(|(reason, count)| format!("{reason} {count}")).collect();
+fn list(counts: &BTreeMap<impl Display, u64>) -> String {
+    let each: Vec<_> = counts.iter().map(|(reason, count)| format!("{reason} {count}")).collect();
     each.join(", ")
 }
 

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use codec::{
     SessionNs,
     heph::Encode,
-    profile::{Ack, Known, Message, Nack, ProfileOption, Progress, StreamPosition},
+    profile::{Ack, Known, Lost, Message, Nack, ProfileOption, Progress, StreamPosition},
 };
 use rustix::time::{ClockId, clock_gettime};
 
@@ -36,6 +36,9 @@ const MOST_GAP: Duration = Duration::from_millis(500);
 /// How many wishes are remembered. The collector repeats those beyond.
 const MOST_WANTED: usize = 4_096;
 
+/// How many causes of losses are told apart.
+const MOST_CAUSES: usize = 64;
+
 /// How often is looked for options that say nothing any more.
 const FORGET_EVERY: Duration = Duration::from_secs(1);
 
@@ -50,6 +53,7 @@ impl Shipper {
         let mut heard = None;
         let (session, wanted) = (self.session, &mut self.wanted);
         let (replay, options, drops) = (&mut self.replay, &mut self.options, &mut self.drop_reports);
+        let lost = &mut self.lost;
         let any = self.contact.receive(now, |packet| match Message::decode(packet) {
             Ok(Message::Option(Known { option: ProfileOption::Ack(ack), .. })) if ack.session == session => {
                 let Ack { echo, window_bytes, streams, options: fingerprints, .. } = ack;
@@ -57,7 +61,17 @@ impl Shipper {
                 options.acknowledge(fingerprints, now);
                 drops.acknowledge(fingerprints, now);
                 for StreamPosition { stream, next } in streams {
-                    replay.settle(stream, next);
+                    replay.receive(stream, next);
+                }
+            }
+            Ok(Message::Option(Known { option: ProfileOption::Kept(kept), .. })) if kept.session == session => {
+                for StreamPosition { stream, next } in kept.streams {
+                    replay.keep(stream, next);
+                }
+                // Each tells of all so far. There are a few causes, unless somebody makes them up.
+                for Lost { count, cause } in kept.lost.iter().take(MOST_CAUSES.saturating_sub(lost.len())) {
+                    let known = lost.entry(cause.into()).or_default();
+                    *known = count.max(*known);
                 }
             }
             Ok(Message::Option(Known { option: ProfileOption::Nack(nack), .. })) if nack.session == session => {
@@ -90,7 +104,7 @@ impl Shipper {
     }
 
     fn renew_options(&mut self) {
-        self.drop_reports.forget(|stream| self.replay.settled(stream));
+        self.drop_reports.forget(|stream| self.replay.kept(stream));
         self.drop_reports.renew();
         self.options.renew();
     }
@@ -134,7 +148,7 @@ impl Shipper {
         }
         if now.saturating_duration_since(self.forgotten) >= FORGET_EVERY {
             self.forgotten = now;
-            self.drop_reports.forget(|stream| self.replay.settled(stream));
+            self.drop_reports.forget(|stream| self.replay.kept(stream));
         }
     }
 

@@ -10,7 +10,7 @@ use std::{
 use codec::{
     Arch, Os, Position, SessionId, SessionNs, StreamId,
     heph::{Encode, MAX_PACKET_BYTES, Packets, Stamp, Step, StreamDecoder},
-    profile::{Ack, Fingerprint, FunctionEvent, Known, Message, Nack, ProfileOption, Range, StreamPosition},
+    profile::{Ack, Fingerprint, FunctionEvent, Kept, Known, Message, Nack, ProfileOption, Range, StreamPosition},
 };
 
 use super::{Settings, Shipper, Transport, Who, Wire};
@@ -202,6 +202,10 @@ impl Fake {
             let ack = Ack { session: SESSION, echo, window_bytes, streams, options };
             ProfileOption::from(ack).encode(&mut answer).expect("it fits");
         }
+        let streams = |(stream, next): (&u32, &u64)| StreamPosition { stream: StreamId(*stream), next: Position(*next) };
+        let streams: Vec<_> = self.got.settled.iter().map(streams).collect();
+        let kept = Kept { session: SESSION, streams: streams.as_slice().into(), lost: [].as_slice().into() };
+        ProfileOption::from(kept).encode(&mut answer).expect("it fits");
         let missing = self.got.missing();
         if !missing.is_empty() {
             let nack = Nack { session: SESSION, ranges: missing.as_slice().into() };

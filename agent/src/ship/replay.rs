@@ -1,4 +1,4 @@
-//! The events that are not settled: kept as they were sent, in order to be sent again.
+//! The events that the collector has not kept: as they were sent, in order to be sent again.
 //!
 //! Events are encoded into a parcel, which is what a datagram carries. What a parcel holds of one stream is a segment:
 //! consecutive events in consecutive packets, each a run of function events or a single event. Streams know their
@@ -36,10 +36,10 @@ pub(super) struct Replay {
     substream: SubstreamId,
     limit: usize,
     pool: Pool,
-    /// Bytes of events that were sent and are not settled.
+    /// Bytes of events that were sent and not received.
     in_flight: u64,
     /// Memory that parcels take.
-    kept: usize,
+    kept_bytes: usize,
     pushed: u64,
 }
 
@@ -66,8 +66,11 @@ struct Stream {
     next: u64,
     /// Everything before this was sent or dropped at some time.
     told: u64,
-    settled: u64,
+    /// Everything before this is in the collector's files.
+    kept: u64,
     segments: VecDeque<Segment>,
+    /// How many of them the collector has received.
+    received: usize,
     is_listed: bool,
 }
 
@@ -89,7 +92,7 @@ impl Replay {
             limit,
             pool,
             in_flight: 0,
-            kept: 0,
+            kept_bytes: 0,
             pushed: 0,
         }
     }
@@ -102,7 +105,7 @@ impl Replay {
 
     /// Memory that is taken, more or less.
     pub(super) fn kept_bytes(&self) -> usize {
-        self.kept + self.open.len()
+        self.kept_bytes + self.open.len()
     }
 
     /// How many events there have been.
@@ -110,13 +113,13 @@ impl Replay {
         self.pushed + (self.segment.next - self.segment.first)
     }
 
-    /// How many events are not settled.
+    /// How many events the collector has not kept.
     pub(super) fn unsettled_events(&self) -> u64 {
         let segments = self.streams.iter().flat_map(|stream| {
             stream
                 .segments
                 .iter()
-                .map(|segment| u64::from(segment.count) - stream.settled.saturating_sub(segment.first))
+                .map(|segment| u64::from(segment.count) - stream.kept.saturating_sub(segment.first))
         });
         segments.sum::<u64>() + (self.segment.next - self.segment.first)
     }
@@ -127,9 +130,9 @@ impl Replay {
         self.unsettled.is_empty() && self.open.is_empty()
     }
 
-    /// How far a stream is settled.
-    pub(super) fn settled(&self, stream: StreamId) -> Position {
-        Position(self.streams.get(stream.0 as usize).map_or(0, |stream| stream.settled))
+    /// How far the collector has kept a stream.
+    pub(super) fn kept(&self, stream: StreamId) -> Position {
+        Position(self.streams.get(stream.0 as usize).map_or(0, |stream| stream.kept))
     }
 
     /// Makes sure that a stream is known.
@@ -277,9 +280,9 @@ impl Replay {
             None => std::mem::replace(&mut self.open, self.pool.take_large()),
         };
         self.segment.offset = 0;
-        self.kept += bytes.capacity();
-        let (segments, unsettled_bytes) = (std::mem::take(&mut self.open_segments), bytes.len() as u64);
-        self.parcels.push_back(Parcel { bytes, segments, unsettled_bytes, sent: false, sent_ms: 0 });
+        self.kept_bytes += bytes.capacity();
+        let (segments, unreceived_bytes) = (std::mem::take(&mut self.open_segments), bytes.len() as u64);
+        self.parcels.push_back(Parcel { bytes, segments, unreceived_bytes, sent: false, sent_ms: 0 });
     }
 
     /// Events that will never come: the stream goes on behind them.
@@ -296,36 +299,37 @@ impl Replay {
     pub(super) fn next_parcel(&mut self, window_bytes: u64) -> Option<&[u8]> {
         loop {
             let parcel = self.parcels.get((self.unsent - self.first) as usize)?;
-            if parcel.segments > 0 {
+            if parcel.unreceived_bytes > 0 {
                 break;
             }
             self.unsent += 1;
         }
-        self.forget_settled();
+        self.forget_kept();
         let parcel = self.parcels.get((self.unsent - self.first) as usize)?;
-        let fits = self.in_flight == 0 || self.in_flight.saturating_add(parcel.unsettled_bytes) <= window_bytes;
+        let fits = self.in_flight == 0 || self.in_flight.saturating_add(parcel.unreceived_bytes) <= window_bytes;
         fits.then_some(parcel.bytes.as_slice())
     }
 
     /// Notes that the parcel which was next is on its way.
     pub(super) fn parcel_sent(&mut self, now_ms: u64) {
         let Some(parcel) = self.parcels.get_mut((self.unsent - self.first) as usize) else { return };
-        self.in_flight += parcel.unsettled_bytes;
+        self.in_flight += parcel.unreceived_bytes;
         (parcel.sent, parcel.sent_ms) = (true, now_ms);
         self.unsent += 1;
     }
 
     /// Whether a parcel waits to be sent.
     pub(super) fn has_unsent(&self) -> bool {
-        self.parcels.iter().skip((self.unsent - self.first) as usize).any(|parcel| parcel.segments > 0)
+        self.parcels.iter().skip((self.unsent - self.first) as usize).any(|parcel| parcel.unreceived_bytes > 0)
     }
 
-    /// Whatever was sent may be lost: all that is not settled is to be sent again.
+    /// Whatever was sent may be lost: all that was not received is to be sent again. What was received and not kept is
+    /// asked for by a collector that does not have it.
     pub(super) fn rewind(&mut self) {
         self.positions();
         self.unsent = self.first;
         self.in_flight = 0;
-        self.parcels.iter_mut().for_each(|parcel| parcel.sent = false);
+        self.parcels.iter_mut().for_each(|parcel| parcel.sent &= parcel.unreceived_bytes == 0);
     }
 
     /// Gives up on what was never sent, and tells what that is.
@@ -335,10 +339,12 @@ impl Replay {
         self.positions();
         for (stream, state) in (0..).map(StreamId).zip(&mut self.streams) {
             let sent = state.segments.partition_point(|segment| segment.end() <= state.told);
+            state.received = state.received.min(sent);
             for segment in state.segments.drain(sent..) {
                 ranges.push(Range { stream, first: Position(segment.first), count: segment.count.into() });
                 if let Some(parcel) = self.parcels.get_mut((segment.parcel - self.first) as usize) {
-                    parcel.settle(&segment, &mut self.in_flight, &mut self.kept, &mut self.pool);
+                    parcel.receive(&segment, &mut self.in_flight);
+                    parcel.free(&mut self.kept_bytes, &mut self.pool);
                 }
             }
         }
@@ -380,27 +386,42 @@ impl Replay {
         self.unsettled.retain(|stream| {
             let Some(state) = streams.get_mut(stream.0 as usize) else { return false };
             let is_open = open.stream == *stream && open.next > open.first;
-            state.is_listed = state.settled < state.next || is_open;
+            state.is_listed = state.kept < state.next || is_open;
             state.is_listed
         });
     }
 
-    /// Everything of a stream before `next` is settled, says the collector. What it cannot know of is not believed.
-    pub(super) fn settle(&mut self, stream: StreamId, next: Position) {
+    /// Everything of a stream before `next` was received or given up, says the collector. What it cannot know of is not
+    /// believed.
+    pub(super) fn receive(&mut self, stream: StreamId, next: Position) {
         let next = next.0.min(self.told(stream));
         let Some(state) = self.streams.get_mut(stream.0 as usize) else { return };
-        state.settled = state.settled.max(next);
+        while let Some(segment) = state.segments.get(state.received).filter(|segment| segment.end() <= next) {
+            if let Some(parcel) = self.parcels.get_mut((segment.parcel - self.first) as usize) {
+                parcel.receive(segment, &mut self.in_flight);
+            }
+            state.received += 1;
+        }
+    }
+
+    /// Everything of a stream before `next` is in the collector's files: it need not be kept here.
+    pub(super) fn keep(&mut self, stream: StreamId, next: Position) {
+        self.receive(stream, next);
+        let next = next.0.min(self.told(stream));
+        let Some(state) = self.streams.get_mut(stream.0 as usize) else { return };
+        state.kept = state.kept.max(next);
         while let Some(segment) = state.segments.front().filter(|segment| segment.end() <= next) {
             if let Some(parcel) = self.parcels.get_mut((segment.parcel - self.first) as usize) {
-                parcel.settle(segment, &mut self.in_flight, &mut self.kept, &mut self.pool);
+                parcel.free(&mut self.kept_bytes, &mut self.pool);
             }
             state.segments.pop_front();
+            state.received = state.received.saturating_sub(1);
         }
-        self.forget_settled();
+        self.forget_kept();
     }
 
     /// Drops the parcels at the front that nothing is left of.
-    fn forget_settled(&mut self) {
+    fn forget_kept(&mut self) {
         while self.first < self.unsent && self.parcels.front().is_some_and(|parcel| parcel.segments == 0) {
             self.parcels.pop_front();
             self.first += 1;

@@ -7,10 +7,12 @@ use std::{collections::BTreeMap, fmt};
 pub struct Report {
     /// Events that were encoded.
     pub events: u64,
-    /// Those of them that the collector has not settled.
+    /// Those of them that the collector has not kept.
     pub unsettled: u64,
     /// Events that were dropped before, by reason.
     pub dropped: BTreeMap<&'static str, u64>,
+    /// Events that the collector lost, by cause.
+    pub lost: BTreeMap<Box<str>, u64>,
     /// Options that the collector has not acknowledged.
     pub unacknowledged: usize,
     /// Whether all was sent and everything is settled and acknowledged, the end included.

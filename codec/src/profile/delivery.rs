@@ -49,11 +49,30 @@ wire_struct! {
         pub echo: SessionNs,
         /// How many bytes the agent may have sent and not seen acknowledged.
         pub window_bytes: u64,
-        /// For each stream that moved: everything before this position is settled, whether it arrived or was
-        /// given up.
+        /// For each stream that moved: everything before this position arrived, or was given up.
         pub streams: List<'a, StreamPosition>,
         /// The options that arrived since the last acknowledgement.
         pub options: List<'a, Fingerprint>,
+    }
+
+    /// What would survive the end of the collector, and what it lost.
+    pub struct Kept<'a> as "kept" {
+        /// The session.
+        pub session: SessionId,
+        /// For each stream that moved: everything before this position is in the collector's files, as an event or as a
+        /// gap. The agent need not keep it any longer.
+        pub streams: List<'a, StreamPosition>,
+        /// What the collector has lost of the session so far, all streams together. What the agent dropped does not
+        /// count.
+        pub lost: List<'a, Lost<'a>>,
+    }
+
+    /// Events that the collector lost for one cause.
+    pub struct Lost<'a> as "lost" {
+        /// How many.
+        pub count: u64,
+        /// Why, as in a gap.
+        pub cause: &'a str,
     }
 
     /// What the collector misses and would like to have again.

@@ -2,7 +2,7 @@
 
 use bytes::BufMut;
 
-use super::{Ack, Clock, Drops, End, Epoch, Functions, Limits, Module, Nack, Progress, Queue, Session, Thread};
+use super::{Ack, Clock, Drops, End, Epoch, Functions, Kept, Limits, Module, Nack, Progress, Queue, Session, Thread};
 use crate::heph::{
     DecodeError, Encode, EncodeError, Metadata, metadata_size,
     wire::{Reader, Wire},
@@ -130,6 +130,8 @@ options! {
     "end" => End(End<'a>),
     /// From the collector: what it has.
     "ack" => Ack(Ack<'a>),
+    /// From the collector: what would survive its end.
+    "kept" => Kept(Kept<'a>),
     /// From the collector: what it misses.
     "nack" => Nack(Nack<'a>),
 }

@@ -14,7 +14,7 @@ use codec::{
     heph::{Attribute, Attributes, Event, List, Metadata, Stamp, Value},
     profile::{
         Ack, Clock, Detail, Dropped, Drops, End, EndReason, Epoch, Fingerprint, FunctionEvent, FunctionName, Functions,
-        Known, Limit, Limits, MAX_STACK_WORDS, Message, Module, Nack, ProfileOption, Progress, Queue, Range, Registers,
+        Kept, Known, Limit, Limits, Lost, MAX_STACK_WORDS, Message, Module, Nack, ProfileOption, Progress, Queue, Range, Registers,
         RuntimeEvent, Session, StreamPosition, Thread,
     },
 };
@@ -167,7 +167,7 @@ any_by! {
         3 => Self::Context(any(g)),
         _ => Self::Other { kind: 999, payload: any(g) },
     };
-    ProfileOption<'static> => |g| match pick(g, 13) {
+    ProfileOption<'static> => |g| match pick(g, 14) {
         0 => any::<Epoch>(g).into(),
         1 => any::<Clock>(g).into(),
         2 => any::<Session<'_>>(g).into(),
@@ -180,6 +180,7 @@ any_by! {
         9 => any::<Progress<'_>>(g).into(),
         10 => any::<End<'_>>(g).into(),
         11 => any::<Ack<'_>>(g).into(),
+        12 => any::<Kept<'_>>(g).into(),
         _ => any::<Nack<'_>>(g).into(),
     };
 }
@@ -232,6 +233,8 @@ any_of_fields! {
     Progress<'static> { now, streams }
     End<'static> { reason, at, stream_count, streams }
     Ack<'static> { session, echo, window_bytes, streams, options }
+    Lost<'static> { count, cause }
+    Kept<'static> { session, streams, lost }
     Range { stream, first, count }
     Nack<'static> { session, ranges }
     Keys<'static> { function, start, end, substream, attributes }

@@ -13,7 +13,7 @@ use codec::{
     heph::{Attribute, Attributes, Encode, Event, List, Metadata, Packet, Stamp, Value},
     profile::{
         Ack, Clock, Detail, Dropped, Drops, End, EndReason, Epoch, Fingerprint, FunctionEvent, FunctionName,
-        FunctionTableHasher, Functions, Key, Known, Limit, Limits, Message, Module, Nack, ProfileOption, Progress,
+        FunctionTableHasher, Functions, Kept, Key, Known, Limit, Limits, Lost, Message, Module, Nack, ProfileOption, Progress,
         Queue, Range, Registers, RunEncoder, RunEvent, Runtime, RuntimeEvent, Session, StreamPosition, Thread,
     },
 };
@@ -314,6 +314,9 @@ fn check_options(seen: &mut BTreeSet<String>) {
         options: (&options).into(),
     };
     check(seen, "option-ack", option(ack));
+    let lost = [Lost { count: 5, cause: "network" }];
+    let kept = Kept { session: SESSION, streams: streams[..1].into(), lost: (&lost).into() };
+    check(seen, "option-kept", option(kept));
     let ranges = [Range { stream: StreamId(7), first: Position((1 << 32) + 2), count: 3 }];
     check(seen, "option-nack", option(Nack { session: SESSION, ranges: (&ranges).into() }));
 }

@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use codec::{SessionId, heph::StreamDecoder};
+use codec::{Position, SessionId, StreamId, heph::StreamDecoder};
 
 use self::{incoming::Named, openings::Openings, past::Past};
 use crate::{
@@ -92,6 +92,23 @@ impl Collector {
     /// datagrams are not taken: their agents keep them, and are asked for them later.
     pub fn set_room(&mut self, bytes: u64) {
         self.shared.room = bytes;
+    }
+
+    /// The driver has written everything of these streams of a session before these positions, be it as a gap, so that it
+    /// would survive the end of the process.
+    pub fn kept(&mut self, now: Duration, session: &Session, streams: impl IntoIterator<Item = (StreamId, Position)>) {
+        let Some(id) = session.id.or_else(|| session.catalog().session().map(|process| process.id)) else { return };
+        let open = self.by_id.get(&id).copied();
+        self.touched.extend(open);
+        let state = match open {
+            Some(key) => self.sessions.get_mut(&key),
+            None => {
+                self.answering.insert(id);
+                self.past.session_mut(id)
+            }
+        };
+        let Some(state) = state else { return };
+        streams.into_iter().for_each(|(stream, next)| state.kept(stream, next, now));
     }
 
     /// A datagram has arrived.

@@ -6,7 +6,7 @@ use bytes::{Bytes, BytesMut};
 use codec::{
     Position, SessionId, SessionNs, StreamId,
     heph::Encode,
-    profile::{Ack, Fingerprint, Nack, ProfileOption, Range, StreamPosition},
+    profile::{Ack, Fingerprint, Kept, Lost, Nack, ProfileOption, Range, StreamPosition},
 };
 
 /// How many streams, options or ranges one packet tells of: it has to fit a datagram.
@@ -22,6 +22,8 @@ pub(crate) struct Reply {
     /// The stream that moved last: most events are of the same stream as the one before.
     last: Option<StreamId>,
     options: BTreeSet<Fingerprint>,
+    /// The streams of which more is kept.
+    kept: BTreeSet<StreamId>,
     /// Whether anything is to be told, even if it is only the window.
     wanted: bool,
     /// When it is to be told at the latest.
@@ -41,6 +43,12 @@ impl Reply {
             self.streams.insert(stream);
             self.want(by);
         }
+    }
+
+    /// More of a stream is kept, or that is to be told again.
+    pub(crate) fn kept(&mut self, stream: StreamId, by: Duration) {
+        self.kept.insert(stream);
+        self.want(by);
     }
 
     /// An option has arrived.
@@ -73,30 +81,39 @@ impl Reply {
         self.wanted && (self.due.is_some_and(|due| due <= now) || self.bytes >= window_bytes / 4)
     }
 
-    /// The acknowledgements, of all that has not been told.
+    /// The acknowledgements, of all that has not been told. `next` and `kept` tell how far a stream has come, and `lost`
+    /// is what the session has lost.
     pub(crate) fn acks(
         &mut self,
         session: SessionId,
         window_bytes: u64,
-        mut next: impl FnMut(StreamId) -> Option<Position>,
+        next: impl Fn(StreamId) -> Option<Position>,
+        kept: impl Fn(StreamId) -> Option<Position>,
+        lost: &[Lost<'_>],
     ) -> Vec<Bytes> {
-        let streams: Vec<_> = std::mem::take(&mut self.streams)
-            .into_iter()
-            .filter_map(|stream| next(stream).map(|next| StreamPosition { stream, next }))
-            .collect();
+        fn positions(streams: BTreeSet<StreamId>, of: impl Fn(StreamId) -> Option<Position>) -> Vec<StreamPosition> {
+            let position = |stream| of(stream).map(|next| StreamPosition { stream, next });
+            streams.into_iter().filter_map(position).collect()
+        }
+        let streams = positions(std::mem::take(&mut self.streams), next);
+        let kept = positions(std::mem::take(&mut self.kept), kept);
         let options: Vec<_> = std::mem::take(&mut self.options).into_iter().collect();
         let packets = streams.len().div_ceil(PER_PACKET).max(options.len().div_ceil(PER_PACKET)).max(1);
         let mut streams = streams.chunks(PER_PACKET);
         let mut options = options.chunks(PER_PACKET);
         let echo = self.echo;
         *self = Self { echo, ..Self::default() };
-        (0..packets)
+        let lost = lost.get(..PER_PACKET).unwrap_or(lost);
+        let kept = kept
+            .chunks(PER_PACKET)
+            .filter_map(|streams| packet(Kept { session, streams: streams.into(), lost: lost.into() }.into()));
+        let acks = (0..packets)
             .filter_map(|_| {
                 let streams = streams.next().unwrap_or_default().into();
                 let options = options.next().unwrap_or_default().into();
                 packet(Ack { session, echo, window_bytes, streams, options }.into())
-            })
-            .collect()
+            });
+        acks.chain(kept).collect()
     }
 }
 

@@ -11,7 +11,7 @@ use std::{
 use codec::{
     Position, SessionId, StreamId,
     heph::Stamp,
-    profile::{Drops, End, Epoch, Fingerprint, ProfileOption, Progress, Range, StreamPosition},
+    profile::{Drops, End, Epoch, Fingerprint, Lost, ProfileOption, Progress, Range, StreamPosition},
 };
 
 use self::end_state::EndState;
@@ -62,6 +62,8 @@ pub(crate) struct SessionState {
     ending: Option<EndState>,
     pub(crate) out: Outbox,
     reply: Reply,
+    /// How far each stream would survive the end of the collector.
+    kept: HashMap<StreamId, Position>,
     /// When missing events are next looked for, to ask for them.
     next_look: Duration,
     tally: Tally,
@@ -127,6 +129,7 @@ impl SessionState {
             ending: None,
             out,
             reply: Reply::default(),
+            kept: HashMap::new(),
             next_look: Duration::ZERO,
             tally: Tally::default(),
             refused: 0,
@@ -274,6 +277,7 @@ impl SessionState {
             // Acknowledged again although it may not have moved: the acknowledgement may have been lost.
             if self.id.is_some() && self.by_id.contains_key(&stream) {
                 self.reply.moved(stream, 0, context.now + context.config.ack_time);
+                self.reply.kept(stream, context.now + context.config.ack_time);
             }
         }
     }
@@ -396,6 +400,15 @@ impl SessionState {
         self.out.push(Output::Ended(Arc::clone(&self.session), summary));
     }
 
+    /// Everything of a stream before this position would survive the end of the collector.
+    pub(crate) fn kept(&mut self, stream: StreamId, next: Position, by: Duration) {
+        let kept = self.kept.entry(stream).or_default();
+        *kept = next.max(*kept);
+        if self.id.is_some() {
+            self.reply.kept(stream, by);
+        }
+    }
+
     /// Whether something is to be told.
     pub(crate) fn owes_reply(&self) -> bool {
         self.reply.is_wanted()
@@ -417,7 +430,12 @@ impl SessionState {
         if self.reply.is_due(context.now, window_bytes) || (context.room == 0 && self.reply.is_wanted()) {
             let (streams, by_id) = (&self.streams, &self.by_id);
             let next = |stream| by_id.get(&stream).and_then(|index| streams.get(*index)).map(Stream::next);
-            packets = self.reply.acks(id, window_bytes, next);
+            let kept = |stream| self.kept.get(&stream).copied();
+            let lost: Vec<_> = (self.out.missing.iter())
+                .filter(|(cause, _)| cause.agent_reason().is_none())
+                .map(|(cause, count)| Lost { count: *count, cause: cause.as_str() })
+                .collect();
+            packets = self.reply.acks(id, window_bytes, next, kept, &lost);
         }
         let mut ranges = Vec::new();
         let look = context.now >= self.next_look;
@@ -457,6 +475,7 @@ impl SessionState {
         for position in streams {
             if self.by_id.contains_key(&position.stream) {
                 self.reply.moved(position.stream, 0, by);
+                self.reply.kept(position.stream, by);
             }
         }
     }

@@ -180,16 +180,20 @@ impl Slot {
         }
     }
 
-    /// Hands what it took to the operating system. One that fails has something to try again.
-    pub(super) fn flush(&mut self) {
+    /// Hands what it took to the operating system. One that fails has something to try again. Returns whether all that it
+    /// took is there.
+    pub(super) fn flush(&mut self) -> bool {
+        let mut flushed = true;
         if (self.dirty || self.failing) && !self.is_closed() {
             let result = self.sink.with(|sink| sink.flush());
-            if self.judge(result) && self.failing {
+            flushed = self.judge(result) || self.is_closed();
+            if flushed && self.failing {
                 self.failing = false;
                 self.notices.say(format!("sink {}: works again", self.name));
             }
         }
         self.dirty = false;
+        flushed
     }
 
     /// Closes a sink of this recorder's own; one that is shared is flushed, and closed when all are done with it.

@@ -10,6 +10,7 @@ mod fake;
 mod rig;
 
 use std::{
+    collections::BTreeSet,
     io::Read,
     net::SocketAddr,
     thread,
@@ -25,6 +26,7 @@ use tests::{
     Collector, Faults, Folder, Relay, Trace,
     collector::{disk, run_on, verified},
     process::Stdout,
+    trace::Recorded,
     wait::LONG,
 };
 
@@ -76,6 +78,25 @@ fn a_network_that_loses_things_loses_nothing() {
     let (report, _) = delivered(&mut rig, EndReason::Exited(0), collector, &folder);
     assert!(report.again > 0, "{report}");
     assert!(relay.datagrams().1 > 20, "the network lost {:?}", relay.datagrams());
+}
+
+/// Both sides count the same, also where the collector waits too short a time for what the network loses again and again.
+#[test]
+fn what_the_collector_gives_up_is_in_the_agents_report() {
+    let (folder, collector) = Collector::in_folder("ships-given-up", &["--reorder-time", "100ms"]);
+    let faults = Faults { lose: 0.2, spare_options: true, lose_for_good: true, ..Faults::NONE };
+    let relay = Relay::start(collector.udp(), 7, faults).expect("a socket");
+    let settings = Settings { datagram_bytes: 1_400, ..settings(relay.address(), Transport::Udp) };
+    let mut rig = Rig::new(settings, 3, 1 << 16);
+    for _ in 0..20 {
+        rig.work(500);
+        rig.turn();
+    }
+    let (report, trace) = delivered(&mut rig, EndReason::Exited(0), collector, &folder);
+    let missing = trace.missing("network").len() as u64;
+    assert!(missing > 100, "{report}");
+    assert_eq!(report.lost.iter().map(|(cause, count)| (&**cause, *count)).collect::<Vec<_>>(), [("network", missing)]);
+    assert_eq!(trace.len() as u64 + missing, rig.produced());
 }
 
 #[test]
@@ -132,6 +153,40 @@ fn a_collector_that_is_killed_and_started_again_has_the_rest() {
         rig.is_all_in(&after);
         assert_eq!(after.manifest.threads.len(), 2);
         verified(&after.folder);
+    }
+}
+
+/// What a collector had received and not written when it was killed, the next one gets.
+#[test]
+fn between_them_a_killed_collector_and_the_next_have_everything() {
+    for (transport, turns) in [(Transport::Udp, 3), (Transport::Tcp, 3), (Transport::Udp, 40), (Transport::Tcp, 40)] {
+        let (before, after) = (Folder::new("ships-cut"), Folder::new("ships-on"));
+        let collector = Collector::to_disk(before.path(), &[]);
+        let to = collector.address(transport);
+        let mut rig = Rig::new(settings(to, transport), 2, 1 << 20);
+        for _ in 0..turns {
+            rig.work(2_000);
+            rig.turn();
+        }
+        collector.kill();
+        let arguments = ["--listen", &to.to_string(), "--sink", &disk(after.path()), "--reorder-time", "1s"];
+        let collector = Collector::start(&arguments, Stdout::Collect);
+        rig.work(2_000);
+        let report = rig.finish(EndReason::Exited(0), LONG);
+        collector.stop().success();
+        assert!(report.complete, "{transport}: {report:?}");
+        run_on("repair", before.path(), &[]).success();
+        let (before, after) = (Trace::only(before.path()), Trace::only(after.path()));
+        rig.is_all_in(&before);
+        rig.is_all_in(&after);
+        let positions = |trace: &Trace| {
+            let of = |(stream, events): (&u32, &Vec<Recorded>)| {
+                events.iter().map(|event| (*stream, event.position)).collect::<Vec<_>>()
+            };
+            trace.threads.iter().flat_map(of).collect::<BTreeSet<_>>()
+        };
+        let there = positions(&before).union(&positions(&after)).count() as u64;
+        assert_eq!(there, rig.produced(), "{transport} after {turns} turns: {report}");
     }
 }
 

@@ -11,7 +11,7 @@ use std::{
 use codec::{
     SessionId, SessionNs,
     heph::{Encode, MAX_PACKET_BYTES, Step, StreamDecoder},
-    profile::{Ack, Fingerprint, Known, Message, ProfileOption, StreamPosition},
+    profile::{Ack, Fingerprint, Kept, Known, Message, ProfileOption, StreamPosition},
 };
 
 /// Where it listens. There is one for all tests.
@@ -84,6 +84,8 @@ impl Session {
             let ack = Ack { session, echo, window_bytes: 1 << 20, streams, options };
             ProfileOption::from(ack).encode(&mut answer).expect("it fits");
         }
+        let (streams, lost) = (streams.as_slice().into(), [].as_slice().into());
+        ProfileOption::from(Kept { session, streams, lost }).encode(&mut answer).expect("it fits");
         answer
     }
 }

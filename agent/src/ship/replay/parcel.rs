@@ -22,23 +22,30 @@ impl Segment {
 /// What a datagram carries.
 #[derive(Debug)]
 pub(super) struct Parcel {
-    /// Empty once all of its segments are settled.
+    /// Empty once all of its segments are kept.
     pub(super) bytes: Vec<u8>,
-    /// How many of its segments are not settled, and their bytes.
+    /// How many of its segments are not kept by the collector.
     pub(super) segments: u32,
-    pub(super) unsettled_bytes: u64,
+    /// The bytes of those that the collector has not received.
+    pub(super) unreceived_bytes: u64,
     pub(super) sent: bool,
     pub(super) sent_ms: u64,
 }
 
 impl Parcel {
-    /// One of its segments is settled.
-    pub(super) fn settle(&mut self, segment: &Segment, in_flight: &mut u64, kept: &mut usize, pool: &mut Pool) {
-        self.segments = self.segments.saturating_sub(1);
-        self.unsettled_bytes = self.unsettled_bytes.saturating_sub(segment.bytes.into());
+    /// The collector has received one of its segments.
+    pub(super) fn receive(&mut self, segment: &Segment, in_flight: &mut u64) {
+        self.unreceived_bytes = self.unreceived_bytes.saturating_sub(segment.bytes.into());
         if self.sent {
             *in_flight = in_flight.saturating_sub(segment.bytes.into());
         }
+        // It was sent before it was to be sent again.
+        self.sent |= self.unreceived_bytes == 0;
+    }
+
+    /// One of its segments is not needed any longer.
+    pub(super) fn free(&mut self, kept: &mut usize, pool: &mut Pool) {
+        self.segments = self.segments.saturating_sub(1);
         if self.segments == 0 {
             *kept -= self.bytes.capacity();
             pool.give(std::mem::take(&mut self.bytes));

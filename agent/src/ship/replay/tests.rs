@@ -66,7 +66,8 @@ enum Step {
     Skip(u32, u8),
     Seal,
     Send(u16),
-    Settle(u32, u8),
+    Receive(u32, u8),
+    Keep(u32, u8),
     Again(u32, u8, u8),
     Rewind,
 }
@@ -80,7 +81,8 @@ impl Arbitrary for Step {
             5 => Self::Skip(stream, a % 5 + 1),
             6 | 7 => Self::Seal,
             8..=10 => Self::Send(u16::arbitrary(g)),
-            11 | 12 => Self::Settle(stream, a),
+            11 => Self::Receive(stream, a),
+            12 => Self::Keep(stream, a),
             13 | 14 => Self::Again(stream, a, b),
             _ => Self::Rewind,
         }
@@ -94,6 +96,7 @@ struct Model {
     /// Events that are kept, and whether they are underway.
     kept: BTreeMap<(u32, u64), bool>,
     told: BTreeMap<u32, u64>,
+    received: BTreeMap<u32, u64>,
     settled: BTreeMap<u32, u64>,
 }
 
@@ -106,6 +109,13 @@ impl Model {
         let before = self.told.entry(stream).or_default();
         *before = told.max(*before);
         *before
+    }
+
+    /// So many 255ths of a stream, and somewhat more than there is; and how far that counts.
+    fn reach(&mut self, stream: u32, share: u8) -> (u64, u64) {
+        let (told, next) = (self.told(stream), self.next.get(&stream).copied().unwrap_or(0));
+        let to = (next + 3) * u64::from(share) / 255;
+        (to, to.min(told))
     }
 }
 
@@ -140,13 +150,17 @@ fn check(steps: &[Step]) {
                     replay.parcel_sent(now_ms);
                 }
             }
-            Step::Settle(stream, share) => {
-                let (told, next) = (model.told(stream), model.next.get(&stream).copied().unwrap_or(0));
-                // Beyond what there is, too.
-                let to = (next + 3) * u64::from(share) / 255;
-                replay.settle(StreamId(stream), Position(to));
+            Step::Receive(stream, share) => {
+                let (to, reached) = model.reach(stream, share);
+                replay.receive(StreamId(stream), Position(to));
+                let received = model.received.entry(stream).or_default();
+                *received = reached.max(*received);
+            }
+            Step::Keep(stream, share) => {
+                let (to, reached) = model.reach(stream, share);
+                replay.keep(StreamId(stream), Position(to));
                 let settled = model.settled.entry(stream).or_default();
-                *settled = to.min(told).max(*settled);
+                *settled = reached.max(*settled);
                 model.kept.retain(|(of, position), _| *of != stream || *position >= *settled);
             }
             Step::Again(stream, first, count) => {
@@ -155,10 +169,12 @@ fn check(steps: &[Step]) {
                 let count = replay.again(&range, now_ms, 10, |bytes| found.extend(packets(bytes)));
                 let wanted = range.first.0..range.first.0 + range.count;
                 let is_wanted = |(of, at): &(u32, u64)| *of == stream && wanted.contains(at);
-                let underway = model.kept.iter().filter(|(event, underway)| is_wanted(event) && **underway);
-                let underway: Vec<_> = underway.map(|(event, _)| *event).collect();
                 // What is settled may come too, where the rest of its segment is not, and all of a run that is wanted in part.
-                let settled = model.settled.get(&stream).copied().unwrap_or(0);
+                // What was received comes, but for that of which some is to be sent again.
+                let of = |positions: &BTreeMap<u32, u64>| positions.get(&stream).copied().unwrap_or(0);
+                let settled = of(&model.settled).max(of(&model.received));
+                let underway = model.kept.iter().filter(|(event, underway)| is_wanted(event) && **underway);
+                let underway: Vec<_> = underway.map(|(event, _)| *event).filter(|event| event.1 >= settled).collect();
                 assert!(found.iter().all(|packet| packet.iter().any(is_wanted)));
                 let mut found = found.concat();
                 assert_eq!(count, found.len() as u64);
@@ -180,7 +196,7 @@ fn check(steps: &[Step]) {
         let unsettled: BTreeMap<_, _> = replay.positions().iter().map(|at| (at.stream.0, at.next.0)).collect();
         for (stream, next) in model.next.clone() {
             let settled = model.settled.get(&stream).copied().unwrap_or(0);
-            assert_eq!(replay.settled(StreamId(stream)).0, settled);
+            assert_eq!(replay.kept(StreamId(stream)).0, settled);
             assert_eq!(unsettled.contains_key(&stream), settled < next, "{stream}: {settled} of {next}");
             let told = model.told(stream);
             assert_eq!(unsettled.get(&stream).copied().unwrap_or(told), told, "{stream}");
@@ -193,7 +209,7 @@ fn check(steps: &[Step]) {
     }
     assert!(!replay.has_unsent());
     for (stream, next) in &model.next {
-        replay.settle(StreamId(*stream), Position(*next));
+        replay.keep(StreamId(*stream), Position(*next));
     }
     assert!(replay.is_settled());
     assert_eq!((replay.in_flight_bytes(), replay.kept_bytes(), replay.parcels.len()), (0, 0, 0));
@@ -204,6 +220,28 @@ quickcheck! {
         check(&steps);
         true
     }
+}
+
+/// A collector that was killed after it received something, and before it kept it, asks for it again.
+#[test]
+fn what_was_received_and_not_kept_can_be_had_again() {
+    let mut replay = Replay::new(LIMIT);
+    (0..100).for_each(|position| push(&mut replay, 1, position, 0));
+    replay.seal();
+    while replay.next_parcel(u64::MAX).is_some() {
+        replay.parcel_sent(1);
+    }
+    replay.keep(StreamId(1), Position(10));
+    replay.receive(StreamId(1), Position(100));
+    assert_eq!((replay.in_flight_bytes(), replay.unsettled_events()), (0, 90));
+    replay.rewind();
+    assert!(replay.next_parcel(u64::MAX).is_none(), "it was received");
+    let mut found = Vec::new();
+    let range = Range { stream: StreamId(1), first: Position(10), count: 90 };
+    replay.again(&range, 1_000, 10, |bytes| found.extend(events(bytes)));
+    assert!((10..100).all(|position| found.contains(&(1, position))), "{found:?}");
+    replay.keep(StreamId(1), Position(100));
+    assert!(replay.is_settled());
 }
 
 #[test]
@@ -254,7 +292,7 @@ fn what_was_never_sent_can_be_given_up() {
     assert_eq!(abandoned[0].first, Position(sent));
     assert!(replay.next_parcel(u64::MAX).is_none());
     assert_eq!(replay.all_positions().last().map(|at| at.next), Some(Position(400)));
-    replay.settle(StreamId(2), Position(400));
+    replay.keep(StreamId(2), Position(400));
     assert!(replay.is_settled());
     assert_eq!((replay.in_flight_bytes(), replay.kept_bytes()), (0, 0));
 }

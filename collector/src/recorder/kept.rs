@@ -1,0 +1,67 @@
+//! What the sinks have written: what the agents need not keep any longer.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use codec::{Position, StreamId};
+use collector_core::Output;
+use sinks::Session;
+
+/// How far streams of a session have come.
+type Positions = HashMap<StreamId, Position>;
+
+/// What all recorders have written, until the receiver takes it.
+#[derive(Debug, Default)]
+pub(crate) struct KeptPositions(Mutex<Vec<(Arc<Session>, Positions)>>);
+
+impl KeptPositions {
+    pub(crate) fn take(&self) -> Vec<(Arc<Session>, Positions)> {
+        std::mem::take(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// What the sinks of one recorder have been given and may still have in memory.
+#[derive(Debug)]
+pub(super) struct Recorded {
+    /// By their addresses.
+    sessions: HashMap<usize, (Arc<Session>, Positions)>,
+    kept: Arc<KeptPositions>,
+}
+
+impl Recorded {
+    pub(super) fn new(kept: &Arc<KeptPositions>) -> Self {
+        Self { sessions: HashMap::new(), kept: Arc::clone(kept) }
+    }
+
+    /// The sinks have been given this.
+    pub(super) fn add(&mut self, output: &Output) {
+        match output {
+            Output::Events(batch) => {
+                let positions = self.positions(&batch.session);
+                for run in &batch.runs {
+                    positions.insert(run.stream, Position(run.first.0.saturating_add(run.events.into())));
+                }
+            }
+            Output::Gap(session, gap) => {
+                let end = Position(gap.first.0.saturating_add(gap.count));
+                self.positions(session).insert(gap.stream, end);
+            }
+            Output::Started(_) | Output::Options(..) | Output::Ended(..) => {}
+        }
+    }
+
+    fn positions(&mut self, session: &Arc<Session>) -> &mut Positions {
+        let entry = self.sessions.entry(Arc::as_ptr(session) as usize);
+        &mut entry.or_insert_with(|| (Arc::clone(session), Positions::new())).1
+    }
+
+    /// The sinks have written all that they were given.
+    pub(super) fn is_kept(&mut self) {
+        if !self.sessions.is_empty() {
+            let mut kept = self.kept.0.lock().unwrap_or_else(PoisonError::into_inner);
+            kept.extend(self.sessions.drain().map(|(_, kept)| kept));
+        }
+    }
+}
