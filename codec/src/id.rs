@@ -98,6 +98,11 @@ impl fmt::Debug for FunctionId {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct SessionId(pub [u8; 16]);
 
+impl SessionId {
+    /// No session.
+    pub const NONE: Self = Self([0; 16]);
+}
+
 impl fmt::Display for SessionId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:032x}", u128::from_be_bytes(self.0))

@@ -3,8 +3,8 @@
 use crate::{
     heph::{EVENT_LAYOUT, METADATA_LAYOUT},
     profile::{
-        Ack, Clock, Dropped, Drops, End, Epoch, FunctionName, Functions, Kept, Limit, Limits, Lost, Module, Nack, Progress, Queue,
-        Range, Session, StreamPosition, Thread,
+        Ack, Clock, Dropped, Drops, End, Epoch, FunctionName, Functions, Kept, Limit, Limits, Lost, Module, Nack,
+        Progress, Queue, Range, Session, StreamPosition, Thread,
     },
 };
 

@@ -138,12 +138,7 @@ impl Contact {
                 Ok(link) => self.phase = Phase::Opening { link, since: now },
                 Err(error) => self.lose(error, now),
             },
-            Phase::Together { link: Link::Udp(_) } if self.is_silent(now) => {
-                let apart = Phase::Apart { until: now };
-                if let Phase::Together { link } = std::mem::replace(&mut self.phase, apart) {
-                    self.phase = Phase::greeting(link, now, false);
-                }
-            }
+            Phase::Together { link: Link::Udp(_) } if self.is_silent(now) => self.greet_again(now),
             _ => {}
         }
         self.finish_opening(now);
@@ -165,6 +160,14 @@ impl Contact {
         // In a connection once is enough: that loses nothing.
         *next = (self.transport == Transport::Udp).then_some(now + *wait);
         *wait = (2 * *wait).min(LONGEST_PAUSE);
+    }
+
+    /// The collector has forgotten the agent, or is another: it is told again who this is.
+    pub(super) fn greet_again(&mut self, now: Instant) {
+        match std::mem::replace(&mut self.phase, Phase::Apart { until: now }) {
+            Phase::Together { link } => self.phase = Phase::greeting(link, now, false),
+            phase => self.phase = phase,
+        }
     }
 
     fn finish_opening(&mut self, now: Instant) {

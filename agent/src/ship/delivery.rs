@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use codec::{
-    SessionNs,
+    SessionId, SessionNs,
     heph::Encode,
     profile::{Ack, Known, Lost, Message, Nack, ProfileOption, Progress, StreamPosition},
 };
@@ -50,7 +50,7 @@ pub(super) fn positions_per_packet(datagram_bytes: usize) -> usize {
 impl Shipper {
     /// Takes what has come from the collector. Whether there was anything.
     pub(super) fn receive(&mut self, now: Instant) -> bool {
-        let mut heard = None;
+        let (mut heard, mut is_unknown) = (None, false);
         let (session, wanted) = (self.session, &mut self.wanted);
         let (replay, options, drops) = (&mut self.replay, &mut self.options, &mut self.drop_reports);
         let lost = &mut self.lost;
@@ -78,6 +78,9 @@ impl Shipper {
                 let Nack { ranges, .. } = nack;
                 wanted.extend(ranges.iter().take(MOST_WANTED.saturating_sub(wanted.len())));
             }
+            Ok(Message::Option(Known { option: ProfileOption::Nack(nack), .. })) if nack.session == SessionId::NONE => {
+                is_unknown = true;
+            }
             // Whatever else comes is not for us to understand.
             _ => {}
         });
@@ -86,6 +89,9 @@ impl Shipper {
             self.time(echo);
             let made = self.contact.answered(now);
             self.make_up(made);
+        }
+        if is_unknown {
+            self.contact.greet_again(now);
         }
         any
     }

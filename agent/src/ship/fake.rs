@@ -202,7 +202,8 @@ impl Fake {
             let ack = Ack { session: SESSION, echo, window_bytes, streams, options };
             ProfileOption::from(ack).encode(&mut answer).expect("it fits");
         }
-        let streams = |(stream, next): (&u32, &u64)| StreamPosition { stream: StreamId(*stream), next: Position(*next) };
+        let streams =
+            |(stream, next): (&u32, &u64)| StreamPosition { stream: StreamId(*stream), next: Position(*next) };
         let streams: Vec<_> = self.got.settled.iter().map(streams).collect();
         let kept = Kept { session: SESSION, streams: streams.as_slice().into(), lost: [].as_slice().into() };
         ProfileOption::from(kept).encode(&mut answer).expect("it fits");

@@ -116,10 +116,7 @@ impl Replay {
     /// How many events the collector has not kept.
     pub(super) fn unsettled_events(&self) -> u64 {
         let segments = self.streams.iter().flat_map(|stream| {
-            stream
-                .segments
-                .iter()
-                .map(|segment| u64::from(segment.count) - stream.kept.saturating_sub(segment.first))
+            stream.segments.iter().map(|segment| u64::from(segment.count) - stream.kept.saturating_sub(segment.first))
         });
         segments.sum::<u64>() + (self.segment.next - self.segment.first)
     }
@@ -355,7 +352,7 @@ impl Replay {
     fn told(&mut self, stream: StreamId) -> u64 {
         let (unsent, open) = (self.unsent, self.segment);
         let Some(state) = self.streams.get_mut(stream.0 as usize) else { return 0 };
-        let first = state.segments.partition_point(|segment| segment.parcel < unsent);
+        let first = state.segments.partition_point(|segment| segment.parcel < unsent).max(state.received);
         let told = match state.segments.get(first) {
             Some(segment) => segment.first,
             None if open.stream == stream && open.next > open.first => open.first,
@@ -406,8 +403,8 @@ impl Replay {
 
     /// Everything of a stream before `next` is in the collector's files: it need not be kept here.
     pub(super) fn keep(&mut self, stream: StreamId, next: Position) {
-        self.receive(stream, next);
         let next = next.0.min(self.told(stream));
+        self.receive(stream, Position(next));
         let Some(state) = self.streams.get_mut(stream.0 as usize) else { return };
         state.kept = state.kept.max(next);
         while let Some(segment) = state.segments.front().filter(|segment| segment.end() <= next) {

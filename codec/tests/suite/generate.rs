@@ -14,8 +14,8 @@ use codec::{
     heph::{Attribute, Attributes, Event, List, Metadata, Stamp, Value},
     profile::{
         Ack, Clock, Detail, Dropped, Drops, End, EndReason, Epoch, Fingerprint, FunctionEvent, FunctionName, Functions,
-        Kept, Known, Limit, Limits, Lost, MAX_STACK_WORDS, Message, Module, Nack, ProfileOption, Progress, Queue, Range, Registers,
-        RuntimeEvent, Session, StreamPosition, Thread,
+        Kept, Known, Limit, Limits, Lost, MAX_STACK_WORDS, Message, Module, Nack, ProfileOption, Progress, Queue,
+        Range, Registers, RuntimeEvent, Session, StreamPosition, Thread,
     },
 };
 use quickcheck::{Arbitrary, Gen};

@@ -13,8 +13,9 @@ use codec::{
     heph::{Attribute, Attributes, Encode, Event, List, Metadata, Packet, Stamp, Value},
     profile::{
         Ack, Clock, Detail, Dropped, Drops, End, EndReason, Epoch, Fingerprint, FunctionEvent, FunctionName,
-        FunctionTableHasher, Functions, Kept, Key, Known, Limit, Limits, Lost, Message, Module, Nack, ProfileOption, Progress,
-        Queue, Range, Registers, RunEncoder, RunEvent, Runtime, RuntimeEvent, Session, StreamPosition, Thread,
+        FunctionTableHasher, Functions, Kept, Key, Known, Limit, Limits, Lost, Message, Module, Nack, ProfileOption,
+        Progress, Queue, Range, Registers, RunEncoder, RunEvent, Runtime, RuntimeEvent, Session, StreamPosition,
+        Thread,
     },
 };
 

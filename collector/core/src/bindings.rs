@@ -29,6 +29,8 @@ pub(crate) struct Unknown {
     pub(crate) datagrams: Vec<Box<[u8]>>,
     pub(crate) bytes: usize,
     pub(crate) since: Duration,
+    /// Whether it can only be an agent, whose session began before this collector did.
+    pub(crate) is_agent: bool,
 }
 
 /// The open session that a peer belongs to.

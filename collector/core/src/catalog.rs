@@ -158,6 +158,7 @@ impl Catalog {
             | ProfileOption::Progress(_)
             | ProfileOption::End(_)
             | ProfileOption::Ack(_)
+            | ProfileOption::Kept(_)
             | ProfileOption::Nack(_) => {}
         }
         refused

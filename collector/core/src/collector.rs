@@ -17,6 +17,7 @@ use crate::{
     Catalog, CatalogLimits, Config, Counts, How, Output, Peer, Session, SessionName, SessionNames, Transmit,
     bindings::{self, Binding, Bindings, Unknown},
     output::{SessionKey, Source},
+    reply,
     session_state::{SessionState, Shared},
 };
 
@@ -230,8 +231,12 @@ impl Collector {
         }
         let bytes = datagram.len() + 64;
         let within = self.shared.counts.held_bytes_now.saturating_add(bytes) <= self.shared.config.held_bytes;
-        let first = || Binding::Unknown(Unknown { datagrams: Vec::new(), bytes: 0, since: now });
+        let first = || Binding::Unknown(Unknown { datagrams: Vec::new(), bytes: 0, since: now, is_agent: false });
         let Binding::Unknown(unknown) = self.bindings.entry(peer).or_insert_with(first) else { return };
+        if incoming::is_of_agent(datagram, self.shared.config.max_packet_bytes) {
+            unknown.is_agent = true;
+            self.transmits.extend(reply::who().map(|packet| Transmit { to: peer, packet }));
+        }
         if within && unknown.bytes.saturating_add(bytes) <= self.shared.config.identify_bytes {
             unknown.datagrams.push(datagram.into());
             unknown.bytes += bytes;
@@ -271,8 +276,11 @@ impl Collector {
 
     /// A sender has not said who it is: it is known by its address from now on.
     fn give_no_name(&mut self, now: Duration, peer: Peer) {
+        let is_agent = matches!(self.bindings.get(&peer), Some(Binding::Unknown(unknown)) if unknown.is_agent);
         let before = self.take_unknown(&peer);
-        let Some(key) = self.open_session(now, peer, None) else {
+        // An agent says who it is when it is asked, and still has what it sent.
+        let key = if is_agent { None } else { self.open_session(now, peer, None) };
+        let Some(key) = key else {
             self.shared.counts.refused_datagrams += before.len() as u64;
             return;
         };

@@ -107,12 +107,11 @@ impl Reply {
         let kept = kept
             .chunks(PER_PACKET)
             .filter_map(|streams| packet(Kept { session, streams: streams.into(), lost: lost.into() }.into()));
-        let acks = (0..packets)
-            .filter_map(|_| {
-                let streams = streams.next().unwrap_or_default().into();
-                let options = options.next().unwrap_or_default().into();
-                packet(Ack { session, echo, window_bytes, streams, options }.into())
-            });
+        let acks = (0..packets).filter_map(|_| {
+            let streams = streams.next().unwrap_or_default().into();
+            let options = options.next().unwrap_or_default().into();
+            packet(Ack { session, echo, window_bytes, streams, options }.into())
+        });
         acks.chain(kept).collect()
     }
 }
@@ -120,6 +119,11 @@ impl Reply {
 /// The packets that ask for ranges.
 pub(crate) fn nacks(session: SessionId, ranges: &[Range]) -> Vec<Bytes> {
     ranges.chunks(PER_PACKET).filter_map(|ranges| packet(Nack { session, ranges: ranges.into() }.into())).collect()
+}
+
+/// The packet that asks an agent who it is.
+pub(crate) fn who() -> Option<Bytes> {
+    packet(Nack { session: SessionId::NONE, ranges: [].as_slice().into() }.into())
 }
 
 /// The most ranges that one tick asks a session for.

@@ -241,7 +241,7 @@ impl SessionState {
         let soon = context.now + context.config.ack_time;
         match option {
             // What the collector says itself is nothing to be told by others.
-            Some(ProfileOption::Ack(_) | ProfileOption::Nack(_)) => return,
+            Some(ProfileOption::Ack(_) | ProfileOption::Kept(_) | ProfileOption::Nack(_)) => return,
             // A name that a collector made up says nothing about who it is.
             Some(ProfileOption::Session(_)) if self.id.is_none() => return,
             Some(ProfileOption::Epoch(epoch)) => self.epoch = Some(*epoch),

@@ -63,7 +63,7 @@ const MOST_KNOWN: usize = 16_384;
 const IDLE_BYTES: usize = 16 << 10;
 
 /// Options that say nothing about a trace that is over, or nothing that is not in a note.
-const PASSING: [&str; 4] = ["progress", "ack", "nack", "drops"];
+const PASSING: [&str; 5] = ["progress", "ack", "kept", "nack", "drops"];
 
 /// What notes are called, and the attribute that has them as JSON.
 const NOTE: &str = "note";

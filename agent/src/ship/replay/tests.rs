@@ -103,7 +103,10 @@ struct Model {
 impl Model {
     /// How far a stream was sent or dropped. What was told once stays told, also where it is to be sent again.
     fn told(&mut self, stream: u32) -> u64 {
-        let mut unsent = self.kept.iter().filter(|((of, _), underway)| *of == stream && !**underway);
+        // What was received is not sent again by itself.
+        let received = self.received.get(&stream).copied().unwrap_or(0);
+        let is_unsent = |((of, at), underway): &(&(u32, u64), &bool)| *of == stream && *at >= received && !**underway;
+        let mut unsent = self.kept.iter().filter(is_unsent);
         let next = self.next.get(&stream).copied().unwrap_or(0);
         let told = unsent.next().map_or(next, |((_, position), _)| *position);
         let before = self.told.entry(stream).or_default();

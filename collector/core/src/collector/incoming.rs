@@ -46,6 +46,19 @@ pub(super) fn announced(datagram: &[u8], limit: u32) -> Option<Named> {
     None
 }
 
+/// Whether a datagram says what only agents say.
+pub(super) fn is_of_agent(datagram: &[u8], limit: u32) -> bool {
+    let mut packets = Packets::new(datagram, limit);
+    while let Some(Ok(message)) = packets.next_with(Message::decode) {
+        if let Message::Option(known) = message
+            && matches!(known.option, ProfileOption::Progress(_) | ProfileOption::End(_) | ProfileOption::Drops(_))
+        {
+            return true;
+        }
+    }
+    false
+}
+
 /// Whether there is anything in a datagram: at least its first packet can be read.
 pub(super) fn is_readable(datagram: &[u8], limit: u32) -> bool {
     Packets::new(datagram, limit).next_with(Message::decode).is_some_and(|packet| packet.is_ok())
