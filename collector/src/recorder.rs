@@ -33,7 +33,7 @@ use self::{engines::Engines, kept::Recorded, queue::Queue, slot::Slot};
 use crate::{
     notices::Notices,
     settings::{Shares, SinkSetting},
-    sink_spec::Target,
+    sink_spec::{OnFull, Target},
     summary,
     tables::{Making, Tables},
 };
@@ -131,7 +131,7 @@ impl Recorders {
     ) -> Result<Vec<(SinkRef, Option<BackgroundWriter>)>, SinkError> {
         let mut backlog = None;
         let mut stdout = || {
-            let writer = BackgroundWriter::stdout(counters);
+            let writer = BackgroundWriter::stdout(counters, setting.on_full == OnFull::Block);
             backlog = writer.as_background().cloned();
             writer
         };
@@ -272,8 +272,10 @@ impl Recorder {
     }
 
     fn flush(&mut self) {
-        // Each is flushed, whatever the others say.
-        if self.slots.iter_mut().map(Slot::flush).fold(true, |all, flushed| all && flushed) {
+        let flushed: Vec<_> = self.slots.iter_mut().map(|slot| (slot.is_durable, slot.flush())).collect();
+        let mut durable = flushed.iter().filter(|(is_durable, _)| *is_durable).peekable();
+        // One that keeps it is enough. Where none is there that could, nobody waits for it.
+        if durable.peek().is_none() || durable.any(|(_, flushed)| *flushed) {
             self.recorded.is_kept();
         }
     }

@@ -50,6 +50,8 @@ impl Write for Stdout {
 #[derive(Debug, Clone)]
 pub(crate) struct BackgroundWriter {
     shared: Arc<Shared>,
+    /// Whether it waits for room. Otherwise whoever writes looks for room first, and may then write more than fits.
+    waits: bool,
 }
 
 #[derive(Debug, Default)]
@@ -77,19 +79,19 @@ impl State {
 
 impl BackgroundWriter {
     /// Writes to standard output.
-    pub(super) fn stdout(counters: &Arc<SinkCounters>) -> Stdout {
+    pub(super) fn stdout(counters: &Arc<SinkCounters>, waits: bool) -> Stdout {
         let stdout = io::stdout();
         match fstat(&stdout).is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile) {
             true => Stdout::File(stdout),
-            false => Stdout::Background(Self::new(stdout, counters)),
+            false => Stdout::Background(Self::new(stdout, counters, waits)),
         }
     }
 
-    pub(super) fn new(out: impl Write + Send + 'static, counters: &Arc<SinkCounters>) -> Self {
+    pub(super) fn new(out: impl Write + Send + 'static, counters: &Arc<SinkCounters>, waits: bool) -> Self {
         let shared = Arc::new(Shared { counters: Arc::clone(counters), ..Shared::default() });
         let writer = Arc::clone(&shared);
         thread::spawn(move || writer.write_all(out));
-        Self { shared }
+        Self { shared, waits }
     }
 
     /// Whether more can wait.
@@ -122,10 +124,9 @@ impl BackgroundWriter {
 }
 
 impl Write for BackgroundWriter {
-    /// Waits while too much waits already.
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let mut state = self.shared.state();
-        while state.bytes >= LIMIT && state.failed.is_none() {
+        while self.waits && state.bytes >= LIMIT && state.failed.is_none() {
             state = self.shared.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
         if let Some(kind) = state.failed {

@@ -18,7 +18,11 @@ use sinks::{Sink, SinkError};
 use tracing::info_span;
 
 use super::{SinkRef, background::BackgroundWriter, session_of, unreported::UnreportedGaps};
-use crate::{notices::Notices, settings::SinkSetting, sink_spec::OnFull};
+use crate::{
+    notices::Notices,
+    settings::SinkSetting,
+    sink_spec::{OnFull, Target},
+};
 
 /// What is counted of a sink. Each number is read alone, so their order does not matter.
 #[derive(Debug, Default)]
@@ -51,6 +55,8 @@ pub(super) struct Slot {
     backlog: Option<BackgroundWriter>,
     on_full: OnFull,
     pub(super) wants_spans: bool,
+    /// Whether what it has written survives the end of this process.
+    pub(super) is_durable: bool,
     unreported: UnreportedGaps,
     /// Sessions whose start it was not given.
     unstarted: HashSet<String>,
@@ -79,6 +85,7 @@ impl Slot {
             backlog,
             on_full: setting.on_full,
             wants_spans: setting.target.wants_spans(),
+            is_durable: matches!(setting.target, Target::Disk { .. }),
             unreported: UnreportedGaps::default(),
             unstarted: HashSet::new(),
             is_full: false,

@@ -18,6 +18,7 @@ use codec::{
         Limits, Module, PROFILE_VERSION, ProfileOption, Queue, Registers, RuntimeEvent, Session, StreamPosition,
         Thread,
     },
+    text::printable,
 };
 use serde_json::Value as Json;
 use tests::{
@@ -267,13 +268,20 @@ fn csv_holds_what_json_holds() {
                 // What is the same as another, or zero, is left out of the JSON.
                 ("symbol" | "threads" | "flags" | "depth" | "level" | "suspensions", _) => continue,
                 (_, Json::Null) => String::new(),
-                (_, Json::String(text)) => text.clone(),
+                (_, Json::String(text)) => printable(text),
                 (_, value) => value.to_string(),
             };
             assert_eq!(*value, expected, "{name} of {span}");
         }
     }
-    assert!(rows.iter().any(|row| row.contains(&EVIL.to_owned())), "what would break a line is whole");
+    assert!(rows.iter().any(|row| row.contains(&printable(EVIL))), "what would break a line is whole");
+    for form in ["--csv", "--json"] {
+        for command in ["spans", "top"] {
+            let text = run_on(command, &session, &[form]).success();
+            let hidden = |c: char| (c.is_control() && !"\r\n".contains(c)) || c == '\u{202e}';
+            assert!(!text.text().contains(hidden), "{command} {form} shows what nobody sees");
+        }
+    }
 }
 
 #[test]
@@ -295,7 +303,7 @@ fn top_adds_up_what_functions_took() {
     assert!((2_000..=2_032).contains(&p50), "{p50}");
     let csv = run_on("top", &session, &["--csv", "--function", "evil*"]).success();
     let rows = self::rows(csv.text());
-    assert_eq!((rows.len(), rows[1][0].as_str(), rows[1][4].as_str()), (2, EVIL, "100"));
+    assert_eq!((rows.len(), rows[1][0].as_str(), rows[1][4].as_str()), (2, printable(EVIL).as_str(), "100"));
 }
 
 #[test]

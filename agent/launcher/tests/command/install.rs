@@ -25,7 +25,8 @@ fn at_home(folder: &Folder, python: &str, args: &[&str]) -> Command {
 fn without(modules: &str) -> String {
     let python = python();
     format!(
-        "#!/bin/sh\ncase \"$2\" in \"import frida\"*|*{modules}) echo \"No module named x\" >&2; exit 1;; esac\nexec {} \"$@\"\n",
+        "#!/bin/sh\nscript=$2; [ \"$1\" != -I ] || script=$3\n\
+         case \"$script\" in *{modules}) echo \"No module named x\" >&2; exit 1;; esac\nexec {} \"$@\"\n",
         python.display()
     )
 }

@@ -83,7 +83,7 @@ fn scene() -> Scene {
     let story = Arc::new(Mutex::default());
     let (hold, held) = mpsc::sync_channel(0);
     let counters = Arc::new(SinkCounters::default());
-    let out = BackgroundWriter::new(Held(held), &counters);
+    let out = BackgroundWriter::new(Held(held), &counters, false);
     let sink = SinkRef::Own(Box::new(Recording { story: Arc::clone(&story), out: out.clone() }));
     let setting = SinkSetting {
         target: Target::StdoutEvents,
@@ -201,7 +201,7 @@ fn a_reader_that_is_gone_closes_the_sink() {
         }
     }
     let mut scene = scene();
-    let out = BackgroundWriter::new(Gone, &scene.slot.counters);
+    let out = BackgroundWriter::new(Gone, &scene.slot.counters, true);
     scene.slot.sink = SinkRef::Own(Box::new(Recording { story: Arc::clone(&scene.story), out: out.clone() }));
     let session = session("it");
     scene.offer(&Output::Started(Arc::clone(&session)));
