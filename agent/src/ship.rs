@@ -19,7 +19,7 @@ mod report;
 mod settings;
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, HashMap},
     io,
     net::SocketAddr,
     time::{Duration, Instant},
@@ -79,6 +79,8 @@ pub struct Shipper {
     again: u64,
     /// What the collector has lost, by cause.
     lost: BTreeMap<Box<str>, u64>,
+    /// Up to where this collector was told that an earlier one has the events of a stream.
+    kept_before: HashMap<StreamId, Position>,
     ended: bool,
 }
 
@@ -122,6 +124,7 @@ impl Shipper {
             bytes: 0,
             again: 0,
             lost: BTreeMap::new(),
+            kept_before: HashMap::new(),
             ended: false,
             settings,
         })

@@ -4,7 +4,6 @@ mod ledger;
 mod post;
 
 use std::{
-    collections::HashMap,
     net::SocketAddr,
     ops::Range,
     sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::Ordering::Relaxed},
@@ -20,7 +19,6 @@ use crate::{
     names::Names,
     notices::Notices,
     recorder::{BackgroundWriter, KeptPositions, Recorders},
-    summary,
 };
 
 /// Owns the sessions. It never waits for a sink: while the recorders lag behind, agents may send less, connections are
@@ -43,8 +41,6 @@ pub(crate) struct Receiver {
 struct State {
     core: Collector,
     recorders: Option<Recorders>,
-    /// When the sessions started, by name.
-    started: HashMap<String, Instant>,
     /// The time that the core counts in, and when it was last moved on.
     now: Duration,
     moved: Instant,
@@ -101,14 +97,8 @@ impl Receiver {
         let core = Collector::new(config, limits, naming);
         let (ledger, backlogs) = (Ledger::new(&recorders, &core), recorders.backlogs.clone());
         let kept = Arc::clone(&recorders.kept);
-        let state = State {
-            core,
-            recorders: Some(recorders),
-            started: HashMap::new(),
-            now: Duration::ZERO,
-            moved: Instant::now(),
-            free_bytes: 1,
-        };
+        let state =
+            State { core, recorders: Some(recorders), now: Duration::ZERO, moved: Instant::now(), free_bytes: 1 };
         Self { state: Mutex::new(state), post, ledger, notices, session_ended: Notify::new(), backlogs, kept }
     }
 
@@ -206,7 +196,7 @@ impl Receiver {
         state.look_for_room();
         state.core.flush(state.now);
         while let Some(output) = state.core.poll_output() {
-            self.announce(state, &output);
+            self.announce(&output);
             if let Some(recorders) = &mut state.recorders {
                 recorders.push(output);
             }
@@ -217,19 +207,14 @@ impl Receiver {
         self.ledger.enter(state.core.counts());
     }
 
-    /// Says when a session starts and what it came to.
-    fn announce(&self, state: &mut State, output: &Output) {
+    /// Says when a session starts, and tells who waits for one that it has ended. What it came to its recorder says.
+    fn announce(&self, output: &Output) {
         match output {
             Output::Started(session) => {
                 let _about = info_span!("session", session = %session.name, peer = %session.source).entered();
                 self.notices.say(format!("session {} from {}", session.name, session.source));
-                state.started.insert(session.name.clone(), Instant::now());
             }
-            Output::Ended(session, summary) => {
-                let lasted = state.started.remove(&session.name).map_or(Duration::ZERO, |started| started.elapsed());
-                let _about = info_span!("session", session = %session.name, peer = %session.source).entered();
-                let places = state.recorders.iter().flat_map(|recorders| recorders.places(session));
-                self.notices.say(summary::line(session, summary, lasted, places));
+            Output::Ended(_, summary) => {
                 // Somebody who says nothing is not what `--once` waits for.
                 if summary.id.is_some() || summary.written > 0 || !summary.missing.is_empty() {
                     self.session_ended.notify_one();

@@ -9,8 +9,8 @@ mod slot;
 mod unreported;
 
 use std::{
+    collections::HashMap,
     fmt,
-    path::{Path, PathBuf},
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicU64, Ordering::Relaxed},
@@ -27,6 +27,7 @@ use sinks::{
     ChromeSink, DiskCounters, DiskOptions, DiskSink, HephCompatSink, HephSink, LineSink, PerfettoSink, Session, Sink,
     SinkError, SpansWhen,
 };
+use tracing::info_span;
 
 pub(crate) use self::{background::BackgroundWriter, kept::KeptPositions, slot::SinkCounters};
 use self::{engines::Engines, kept::Recorded, queue::Queue, slot::Slot};
@@ -111,6 +112,8 @@ impl Recorders {
                 slots,
                 spans: Vec::new(),
                 recorded: Recorded::new(&recorders.kept),
+                disks: recorders.disks.clone(),
+                started: HashMap::new(),
                 queued_bytes: queue.bytes(),
                 notices: Arc::clone(notices),
             };
@@ -181,15 +184,6 @@ impl Recorders {
         self.queues.iter_mut().map(Queue::free_bytes).min().unwrap_or(0)
     }
 
-    /// Where a session is written. A sink that has not come to it yet will take its name.
-    pub(crate) fn places(&self, session: &Session) -> impl Iterator<Item = PathBuf> {
-        self.disks.iter().map(|(name, disk)| {
-            let (dir, _) = name.split_once(",spans=").unwrap_or((name, ""));
-            let dir = Path::new(dir.strip_prefix("disk:").unwrap_or(dir));
-            disk.place(&session.name).unwrap_or_else(|| dir.join(&session.name))
-        })
-    }
-
     /// Ends all recorders and closes all sinks. Blocks until they have written everything. Returns whether all could.
     pub(crate) fn close(mut self) -> bool {
         for queue in &mut self.queues {
@@ -247,6 +241,10 @@ struct Recorder {
     spans: Vec<Span>,
     /// What the sinks have been given since the last flush.
     recorded: Recorded,
+    /// Where the sessions are.
+    disks: Vec<(String, Arc<DiskCounters>)>,
+    /// When the sessions started, by name.
+    started: HashMap<String, Instant>,
     queued_bytes: Arc<AtomicU64>,
     notices: Arc<Notices>,
 }
@@ -296,6 +294,16 @@ impl Recorder {
         }
         self.spans.clear();
         self.recorded.add(&output);
+        match &output {
+            Output::Started(session) => _ = self.started.insert(session.name.clone(), Instant::now()),
+            Output::Ended(session, summary) => {
+                let lasted = self.started.remove(&session.name).map_or(Duration::ZERO, |started| started.elapsed());
+                let _about = info_span!("session", session = %session.name, peer = %session.source).entered();
+                let places = self.disks.iter().filter_map(|(_, disk)| disk.place(&session.name));
+                self.notices.say(summary::line(session, summary, lasted, places));
+            }
+            Output::Options(..) | Output::Events(_) | Output::Gap(..) => {}
+        }
         // Each number is read alone.
         self.queued_bytes.fetch_sub(queue::bytes(&output), Relaxed);
     }

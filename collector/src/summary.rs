@@ -45,7 +45,10 @@ pub(crate) fn line(
         _ = write!(line, ", {} {what}", count(number));
     }
     for place in places {
-        _ = write!(line, "; in {}", place.display());
+        _ = match place.exists() {
+            true => write!(line, "; in {}", place.display()),
+            false => write!(line, "; {} is gone, and with it what was written", place.display()),
+        };
     }
     line
 }

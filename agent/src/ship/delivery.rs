@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use codec::{
-    SessionId, SessionNs,
+    Position, SessionId, SessionNs,
     heph::Encode,
     profile::{Ack, Known, Lost, Message, Nack, ProfileOption, Progress, StreamPosition},
 };
@@ -35,6 +35,9 @@ const MOST_GAP: Duration = Duration::from_millis(500);
 
 /// How many wishes are remembered. The collector repeats those beyond.
 const MOST_WANTED: usize = 4_096;
+
+/// Why an event cannot be sent again that a collector before this one has in its files.
+const KEPT_BEFORE: &str = "kept-before";
 
 /// How many causes of losses are told apart.
 const MOST_CAUSES: usize = 64;
@@ -110,6 +113,7 @@ impl Shipper {
     }
 
     fn renew_options(&mut self) {
+        self.kept_before.clear();
         self.drop_reports.forget(|stream| self.replay.kept(stream));
         self.drop_reports.renew();
         self.options.renew();
@@ -206,6 +210,15 @@ impl Shipper {
     fn retransmit(&mut self, now: Instant) {
         if self.wanted.is_empty() {
             return;
+        }
+        for range in &self.wanted {
+            let told = self.kept_before.entry(range.stream).or_default();
+            let first = range.first.max(*told);
+            let end = Position(range.first.0.saturating_add(range.count)).min(self.replay.kept(range.stream));
+            if first < end {
+                self.drops.tell(range.stream, first, end.0 - first.0, KEPT_BEFORE);
+                *told = end;
+            }
         }
         let gap = self.round_trip.clamp(LEAST_GAP, MOST_GAP).as_millis() as u64;
         let (now_ms, datagram_bytes) = (self.milliseconds(now), self.settings.packet_bytes());

@@ -41,6 +41,12 @@ impl Drops {
         self.ranges.push(Dropped { stream, first, count, reason });
     }
 
+    /// Tells of events that were not dropped, but cannot be had here any more.
+    pub(super) fn tell(&mut self, stream: StreamId, first: Position, count: u64, reason: &'static str) {
+        self.last.remove(&stream);
+        self.ranges.push(Dropped { stream, first, count, reason });
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.ranges.is_empty()
     }

@@ -148,8 +148,9 @@ fn a_collector_that_is_killed_and_started_again_has_the_rest() {
         let (before, after) = (Trace::only(before.path()), Trace::only(after.path()));
         assert_eq!((before.len() as u64, first), (2_000, 2_000));
         rig.is_all_in(&before);
-        // The second has been told who it is and what there was, but not what the first one had.
-        assert_eq!((after.len(), after.missing("network").len()), (6_000, 2_000), "{transport}");
+        // The second has been told who it is and what there was, and what the first one has.
+        assert_eq!((after.len(), after.missing("agent:kept-before").len()), (6_000, 2_000), "{transport}");
+        assert_eq!(after.manifest.gaps.iter().map(|gap| gap.count).sum::<u64>(), 2_000);
         rig.is_all_in(&after);
         assert_eq!(after.manifest.threads.len(), 2);
         verified(&after.folder);

@@ -215,7 +215,8 @@ impl Rig {
     /// was kept is there or among those that the network is said to have lost.
     #[track_caller]
     pub(crate) fn is_all_in(&self, trace: &Trace) {
-        let network = trace.missing("network");
+        let mut network = trace.missing("network");
+        network.extend(trace.missing("agent:kept-before"));
         for (stream, events) in &trace.threads {
             let made = &self.made[stream];
             let mut there = vec![false; made.len()];

@@ -1,15 +1,16 @@
 //! Where a trace goes: several sinks at once, and what happens when one of them fails, lags or is full.
 
-use std::{collections::BTreeSet, fs, os::unix::fs::PermissionsExt, path::Path};
+use std::{collections::BTreeSet, fs, os::unix::fs::PermissionsExt, path::Path, time::Duration};
 
 use codec::{
     heph::{MAX_PACKET_BYTES, Step, StreamDecoder},
-    profile::Message,
+    profile::{EndReason, Message},
 };
 use serde_json::Value;
 use tests::{
     Agent, Collector, Folder, Settings, Trace, account,
     collector::{disk, run},
+    trace::folders,
 };
 
 use crate::{LONG, eventually, finish, is_complete, trace, verified};
@@ -219,6 +220,21 @@ fn only_the_owner_reads_a_trace_unless_told_otherwise() {
             left.extend(entries.into_iter().flatten().map(|entry| entry.expect("an entry").path()));
         }
     }
+}
+
+#[test]
+fn a_directory_that_was_moved_away_is_said_to_be_gone() {
+    let folder = Folder::new("moved");
+    let collector = Collector::to_disk(&folder.join("traces"), &[]);
+    let mut agent = Agent::start(Settings::tcp(collector.tcp(), 1)).expect("it is heard");
+    agent.work(1_000).expect("it is taken");
+    eventually("there is a directory", || !folders(&folder.join("traces")).is_empty());
+    let session = folders(&folder.join("traces")).remove(0);
+    fs::rename(&session, folder.join("elsewhere")).expect("it is moved");
+    // What is not there is not confirmed either.
+    _ = agent.finish(EndReason::Exited(0), Duration::from_secs(2));
+    let exit = collector.stop();
+    assert!(exit.stderr.contains(&format!("{} is gone", session.display())), "{}", exit.stderr);
 }
 
 #[test]
