@@ -193,18 +193,15 @@ impl Fake {
 
     fn answer(&mut self, acknowledged: &[Fingerprint]) {
         let mut answer = Vec::new();
+        let settled =
+            |(stream, next): (&u32, &u64)| StreamPosition { stream: StreamId(*stream), next: Position(*next) };
+        let streams: Vec<_> = self.got.settled.iter().map(settled).collect();
         for part in acknowledged.chunks(48).chain(acknowledged.is_empty().then_some(&[][..])) {
-            let settled =
-                |(stream, next): (&u32, &u64)| StreamPosition { stream: StreamId(*stream), next: Position(*next) };
-            let streams: Vec<_> = self.got.settled.iter().map(settled).collect();
             let (echo, window_bytes) = (self.got.echo, self.window_bytes);
             let (streams, options) = (streams.as_slice().into(), part.into());
             let ack = Ack { session: SESSION, echo, window_bytes, streams, options };
             ProfileOption::from(ack).encode(&mut answer).expect("it fits");
         }
-        let streams =
-            |(stream, next): (&u32, &u64)| StreamPosition { stream: StreamId(*stream), next: Position(*next) };
-        let streams: Vec<_> = self.got.settled.iter().map(streams).collect();
         let kept = Kept { session: SESSION, streams: streams.as_slice().into(), lost: [].as_slice().into() };
         ProfileOption::from(kept).encode(&mut answer).expect("it fits");
         let missing = self.got.missing();

@@ -24,7 +24,7 @@ pub(crate) enum Binding {
 }
 
 /// Datagrams of a sender that has not said who it is.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Unknown {
     pub(crate) datagrams: Vec<Box<[u8]>>,
     pub(crate) bytes: usize,

@@ -231,7 +231,7 @@ impl Collector {
         }
         let bytes = datagram.len() + 64;
         let within = self.shared.counts.held_bytes_now.saturating_add(bytes) <= self.shared.config.held_bytes;
-        let first = || Binding::Unknown(Unknown { datagrams: Vec::new(), bytes: 0, since: now, is_agent: false });
+        let first = || Binding::Unknown(Unknown { since: now, ..Unknown::default() });
         let Binding::Unknown(unknown) = self.bindings.entry(peer).or_insert_with(first) else { return };
         if incoming::is_of_agent(datagram, self.shared.config.max_packet_bytes) {
             unknown.is_agent = true;
@@ -263,7 +263,7 @@ impl Collector {
 
     /// A sender has said who it is: what it sent before is its session's too.
     fn identify(&mut self, now: Duration, peer: Peer, name: Named, datagram: &[u8]) {
-        let before = self.take_unknown(&peer);
+        let before = self.take_unknown(&peer).datagrams;
         let key = self.session_for(now, peer, name);
         if key.is_none() && !self.past.is_over(name.id) {
             self.shared.counts.refused_datagrams += 1 + before.len() as u64;
@@ -276,8 +276,7 @@ impl Collector {
 
     /// A sender has not said who it is: it is known by its address from now on.
     fn give_no_name(&mut self, now: Duration, peer: Peer) {
-        let is_agent = matches!(self.bindings.get(&peer), Some(Binding::Unknown(unknown)) if unknown.is_agent);
-        let before = self.take_unknown(&peer);
+        let Unknown { datagrams: before, is_agent, .. } = self.take_unknown(&peer);
         // An agent says who it is when it is asked, and still has what it sent.
         let key = if is_agent { None } else { self.open_session(now, peer, None) };
         let Some(key) = key else {
@@ -289,11 +288,12 @@ impl Collector {
         }
     }
 
-    fn take_unknown(&mut self, peer: &Peer) -> Vec<Box<[u8]>> {
-        let Some(Binding::Unknown(_)) = self.bindings.get(peer) else { return Vec::new() };
-        let Some(Binding::Unknown(unknown)) = self.bindings.remove(peer) else { return Vec::new() };
+    fn take_unknown(&mut self, peer: &Peer) -> Unknown {
+        let Some(Binding::Unknown(unknown)) = self.bindings.get_mut(peer) else { return Unknown::default() };
+        let unknown = std::mem::take(unknown);
+        self.bindings.remove(peer);
         self.shared.counts.held_bytes_now -= unknown.bytes;
-        unknown.datagrams
+        unknown
     }
 
     /// The open session with this id, to which the peer belongs from now on. There is none if it has ended, or if

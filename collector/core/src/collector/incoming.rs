@@ -37,26 +37,30 @@ pub(super) struct Named {
 
 /// The session that a datagram says it is of, if it does.
 pub(super) fn announced(datagram: &[u8], limit: u32) -> Option<Named> {
-    let mut packets = Packets::new(datagram, limit);
-    while let Some(Ok(message)) = packets.next_with(Message::decode) {
-        if let Some(Turn::To(name)) = turn(&message) {
-            return Some(name);
-        }
-    }
-    None
+    find(datagram, limit, |message| match turn(message) {
+        Some(Turn::To(name)) => Some(name),
+        _ => None,
+    })
 }
 
 /// Whether a datagram says what only agents say.
 pub(super) fn is_of_agent(datagram: &[u8], limit: u32) -> bool {
+    let said = |option: &ProfileOption<'_>| {
+        matches!(option, ProfileOption::Progress(_) | ProfileOption::End(_) | ProfileOption::Drops(_))
+    };
+    let by_agent = |message: &Message<'_>| matches!(message, Message::Option(known) if said(&known.option));
+    find(datagram, limit, |message| by_agent(message).then_some(())).is_some()
+}
+
+/// The first that is found in the packets before one that cannot be read.
+fn find<T>(datagram: &[u8], limit: u32, mut find: impl FnMut(&Message<'_>) -> Option<T>) -> Option<T> {
     let mut packets = Packets::new(datagram, limit);
     while let Some(Ok(message)) = packets.next_with(Message::decode) {
-        if let Message::Option(known) = message
-            && matches!(known.option, ProfileOption::Progress(_) | ProfileOption::End(_) | ProfileOption::Drops(_))
-        {
-            return true;
+        if let Some(found) = find(&message) {
+            return Some(found);
         }
     }
-    false
+    None
 }
 
 /// Whether there is anything in a datagram: at least its first packet can be read.
