@@ -158,9 +158,12 @@ pub(crate) struct LimitArgs {
     /// Maximum number of packets of a stream that wait for a missing event
     #[arg(long, value_name = "N", default_value_t = 65_536, value_parser = clap::value_parser!(u64).range(1..=1 << 30))]
     pub(crate) reorder_packets: u64,
-    /// How long events wait for a missing one
+    /// How long events wait for a missing one whose sender does not retransmit
     #[arg(long, value_name = "TIME", default_value = "500ms")]
     pub(crate) reorder_time: Period,
+    /// How long the collector requests a missing event from its agent before it gives the event up
+    #[arg(long, value_name = "TIME", default_value = "10s")]
+    pub(crate) replay_time: Period,
     /// Memory limit of the collector
     #[arg(long, value_name = "SIZE", default_value = "512MiB", value_parser = memory)]
     pub(crate) memory: Size,

@@ -11,6 +11,7 @@ use std::{
 
 use anyhow::{Context, Result, bail};
 use collector_core::{Config, How};
+use sinks::EarlierSessions;
 use tracing::{info, warn};
 
 use crate::{
@@ -45,7 +46,8 @@ pub(crate) fn run(args: &IngestArgs) -> Result<ExitCode> {
         evict_time: Duration::ZERO,
         ..settings::core_config(&args.limits, Duration::MAX)
     };
-    let receiver = Receiver::new(config, settings::catalog_limits(&args.limits), recorders, notices);
+    let receiver =
+        Receiver::new(config, settings::catalog_limits(&args.limits), recorders, EarlierSessions::default(), notices);
     receiver.post.add_stream(0, format!("file {name}"), None);
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().context("cannot start the runtime")?;

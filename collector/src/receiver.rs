@@ -10,7 +10,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use collector_core::{CatalogLimits, Collector, Config, How, Output, Peer, SessionName, SessionNames};
+use codec::SessionId;
+use collector_core::{
+    Catalog, CatalogLimits, Collector, Config, EarlierSession, How, Output, Peer, SessionName, SessionNames,
+};
+use sinks::EarlierSessions;
 use tokio::sync::Notify;
 use tracing::info_span;
 
@@ -80,6 +84,8 @@ impl State {
 struct Naming {
     names: Names,
     post: Arc<Post>,
+    earlier: EarlierSessions,
+    notices: Arc<Notices>,
 }
 
 impl SessionNames for Naming {
@@ -88,12 +94,27 @@ impl SessionNames for Naming {
         let seen_unix_ns = u64::try_from(seen.as_nanos()).unwrap_or(u64::MAX);
         SessionName { name, source: self.post.name(peer), seen_unix_ns }
     }
+
+    fn earlier(&mut self, id: SessionId, peer: &Peer, catalog: Catalog) -> Option<EarlierSession> {
+        let earlier = self.earlier.take(id, self.post.name(peer), catalog);
+        earlier.unwrap_or_else(|error| {
+            self.notices.warn(format_args!("cannot go on with session {id}: {error}; it goes on in another directory"));
+            None
+        })
+    }
 }
 
 impl Receiver {
-    pub(crate) fn new(config: Config, limits: CatalogLimits, recorders: Recorders, notices: Arc<Notices>) -> Self {
+    pub(crate) fn new(
+        config: Config,
+        limits: CatalogLimits,
+        recorders: Recorders,
+        earlier: EarlierSessions,
+        notices: Arc<Notices>,
+    ) -> Self {
         let post = Arc::new(Post::default());
-        let naming = Naming { names: Names::default(), post: Arc::clone(&post) };
+        let naming =
+            Naming { names: Names::default(), post: Arc::clone(&post), earlier, notices: Arc::clone(&notices) };
         let core = Collector::new(config, limits, naming);
         let (ledger, backlogs) = (Ledger::new(&recorders, &core), recorders.backlogs.clone());
         let kept = Arc::clone(&recorders.kept);
@@ -213,6 +234,10 @@ impl Receiver {
             Output::Started(session) => {
                 let _about = info_span!("session", session = %session.name, peer = %session.source).entered();
                 self.notices.say(format!("session {} from {}", session.name, session.source));
+            }
+            Output::Resumed(session) => {
+                let _about = info_span!("session", session = %session.name, peer = %session.source).entered();
+                self.notices.say(format!("session {} goes on", session.name));
             }
             Output::Ended(_, summary) => {
                 // Somebody who says nothing is not what `--once` waits for.

@@ -148,7 +148,7 @@ impl Recorders {
                     ..DiskOptions::new(dir)
                 };
                 let mut disks = DiskSink::open_many(options, count)?;
-                if *spans == SpansWhen::After {
+                if *spans != SpansWhen::No {
                     tables.make_for(&mut disks);
                 }
                 self.disks.extend(disks.first().map(|disk| (setting.target.to_string(), disk.counters())));
@@ -226,6 +226,7 @@ fn session_of(output: &Output) -> &Arc<Session> {
     match output {
         Output::Events(batch) => &batch.session,
         Output::Started(session)
+        | Output::Resumed(session)
         | Output::Options(session, _)
         | Output::Gap(session, _)
         | Output::Ended(session, _) => session,
@@ -295,7 +296,9 @@ impl Recorder {
         self.spans.clear();
         self.recorded.add(&output);
         match &output {
-            Output::Started(session) => _ = self.started.insert(session.name.clone(), Instant::now()),
+            Output::Started(session) | Output::Resumed(session) => {
+                _ = self.started.insert(session.name.clone(), Instant::now());
+            }
             Output::Ended(session, summary) => {
                 let lasted = self.started.remove(&session.name).map_or(Duration::ZERO, |started| started.elapsed());
                 let _about = info_span!("session", session = %session.name, peer = %session.source).entered();

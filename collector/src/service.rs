@@ -12,6 +12,7 @@ use std::{
 
 use anyhow::{Context, Result};
 use collector_core::How;
+use sinks::EarlierSessions;
 use tokio::{
     net::{TcpListener, UdpSocket},
     signal::unix::{SignalKind, signal},
@@ -30,6 +31,7 @@ use crate::{
     receiver::Receiver,
     recorder::Recorders,
     settings::{self, Shares},
+    sink_spec::Target,
     status,
     tables::Making,
     tcp, udp,
@@ -66,7 +68,13 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode> {
             // Datagrams take more room in the system than they have bytes.
             config.window_bytes = (smallest as u64 / 4).max(64 << 10);
         }
-        let receiver = Arc::new(Receiver::new(config, settings::catalog_limits(&args.limits), recorders, notices));
+        let directories = sinks.iter().filter_map(|sink| match &sink.target {
+            Target::Disk { dir, .. } => Some(dir.as_path()),
+            _ => None,
+        });
+        let earlier = EarlierSessions::find(directories);
+        let limits = settings::catalog_limits(&args.limits);
+        let receiver = Arc::new(Receiver::new(config, limits, recorders, earlier, notices));
         serve(args, &receiver, tables, listening, metrics).await
     });
     // A sink that hangs has been given up by now, and is not to be waited for again.

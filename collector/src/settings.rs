@@ -45,6 +45,7 @@ pub(crate) fn core_config(limits: &LimitArgs, session_timeout: Duration) -> Conf
     Config {
         reorder_packets: limits.reorder_packets,
         reorder_time: limits.reorder_time.0,
+        replay_time: limits.replay_time.0,
         session_timeout,
         max_sessions: limits.max_sessions,
         max_streams: limits.max_streams,

@@ -2,14 +2,17 @@
 
 mod counters;
 mod directory;
+mod earlier;
 mod files;
 mod finishing;
 mod journal;
 mod ledger;
+mod notes;
 mod part;
 mod removed;
 mod reopen;
 mod repair;
+mod resume;
 mod room;
 mod session;
 mod spans;
@@ -27,6 +30,7 @@ use codec::{atf::EndEntry, span::Span};
 
 pub use counters::{Count, DiskCounters};
 pub use directory::sessions_in;
+pub use earlier::EarlierSessions;
 use files::{Files, OsFiles};
 use finishing::Finishing;
 pub use repair::{RepairOutcome, Repaired, repair};
@@ -183,6 +187,22 @@ impl Sink for DiskSink {
             true => Ok(()),
             false => self.answer("cannot start a session"),
         }
+    }
+
+    /// Goes on in the directory that it had. Where that is not possible, it goes on in another.
+    fn resume(&mut self, session: &Arc<Session>) -> Result<(), SinkError> {
+        // It may have ended a moment ago. What cannot be finished now is told by the next flush.
+        let _ = self.volume.settle();
+        match OpenSession::resume(&mut self.volume, session) {
+            Ok(Some(open)) => _ = self.sessions.insert(session.name.clone(), open),
+            Ok(None) => return self.start(session),
+            Err(source) => {
+                self.start(session)?;
+                let what = format!("session {} goes on in another directory", session.name);
+                return Err(SinkError::Failed { what, source });
+            }
+        }
+        Ok(())
     }
 
     fn options(&mut self, session: &Arc<Session>, packets: &[u8]) -> Result<(), SinkError> {

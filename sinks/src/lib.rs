@@ -30,13 +30,15 @@ use collector_core::Budget;
 
 /// What the contract speaks of.
 pub use collector_core::{
-    Batch, Catalog, CatalogLimits, CatalogModule, CatalogProcess, CatalogThread, Cause, Ended, Gap, Run, RunEvents,
-    Session,
+    Batch, Catalog, CatalogLimits, CatalogModule, CatalogProcess, CatalogThread, Cause, EarlierSession, Ended, Gap,
+    Run, RunEvents, Session,
 };
 
 pub use self::parquet::{SPAN_COLUMNS, SpanColumn, SpanTable};
 pub use chrome::ChromeSink;
-pub use disk::{DiskCounters, DiskOptions, DiskSink, EarlierTables, PendingTable, SpansWhen, TableFile};
+pub use disk::{
+    DiskCounters, DiskOptions, DiskSink, EarlierSessions, EarlierTables, PendingTable, SpansWhen, TableFile,
+};
 pub use folded::FoldedSink;
 pub use heph::{HephCompatSink, HephSink, Packer};
 pub use line::{Line, span_line};

@@ -12,11 +12,11 @@ use crate::{Batch, Ended, Gap, Session};
 /// A recorder calls it from its thread, one call at a time. A call may block, and the recorder's sessions wait for it;
 /// whoever receives goes on. Calls for one session come in this order, and calls for different sessions may come in any:
 ///
-/// 1. [`start`](Self::start), once;
+/// 1. [`start`](Self::start), or [`resume`](Self::resume), once;
 /// 2. [`options`](Self::options), [`events`](Self::events), [`gap`](Self::gap) and [`spans`](Self::spans), any number.
 ///    For each stream, the positions of events and gaps follow one another without a hole and without overlap: what
 ///    is not in an event is in a gap;
-/// 3. [`end`](Self::end), once. Nothing follows.
+/// 3. [`end`](Self::end), once. Nothing follows, unless the session is resumed.
 ///
 /// [`flush`](Self::flush) comes at any time, at least every 200 ms. [`close`](Self::close) is the last call, and comes
 /// after every session was ended.
@@ -36,6 +36,11 @@ use crate::{Batch, Ended, Gap, Session};
 pub trait Sink: Send {
     /// A session has started. Its [`catalog`](Session::catalog) may still be empty.
     fn start(&mut self, session: &Arc<Session>) -> Result<(), SinkError>;
+
+    /// A session goes on that an earlier collector, or this sink, has recorded. Most sinks know nothing of that any more.
+    fn resume(&mut self, session: &Arc<Session>) -> Result<(), SinkError> {
+        self.start(session)
+    }
 
     /// Options of the session arrived: whole packets, as they came. The catalog knows them already, so most sinks
     /// leave this as it is.

@@ -11,6 +11,15 @@ use codec::text::cut;
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Cause(Arc<str>);
 
+/// Contact with the agent was lost before they came.
+const LOST_CONTACT: &str = "collector:lost-contact";
+
+/// The collector was stopped before they came.
+const STOPPED: &str = "collector:stopped";
+
+/// The collector was killed before they were in its files.
+const KILLED: &str = "collector:killed";
+
 impl Cause {
     /// They were produced, nobody reported them dropped, and they did not arrive.
     pub fn network() -> Self {
@@ -23,9 +32,30 @@ impl Cause {
         Self(format!("agent:{reason}").into())
     }
 
+    /// Contact with the agent was lost before they came.
+    pub(crate) fn lost_contact() -> Self {
+        Self(LOST_CONTACT.into())
+    }
+
+    /// The collector was stopped before they came.
+    pub(crate) fn stopped() -> Self {
+        Self(STOPPED.into())
+    }
+
+    /// The collector was killed before they were in its files.
+    pub fn killed() -> Self {
+        Self(KILLED.into())
+    }
+
     /// The collector did not keep them, for this reason.
     pub fn collector(reason: &str) -> Self {
         Self(format!("collector:{reason}").into())
+    }
+
+    /// The session was given up for now, and its agent may still have them: where it comes back, the session goes on
+    /// with these.
+    pub fn is_provisional(&self) -> bool {
+        matches!(self.as_str(), LOST_CONTACT | STOPPED | KILLED)
     }
 
     /// The cause in words.

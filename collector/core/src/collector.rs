@@ -330,7 +330,6 @@ impl Collector {
         self.by_id.insert(id, key);
         if let Some(session) = self.sessions.get_mut(&key) {
             session.name = Some(id);
-            session.resume(self.past.resume(id).unwrap_or_default());
         }
         Some(key)
     }
@@ -343,11 +342,21 @@ impl Collector {
         }
         let key = SessionKey(self.next_key);
         self.next_key += 1;
+        let catalog = || Catalog::new(self.limits, Arc::clone(&self.catalog_bytes));
+        let earlier = id.and_then(|id| match self.past.resume(id) {
+            Some(session) => Some(session.into_earlier(&mut self.shared.counts)),
+            None => self.names.earlier(id, &peer, catalog()),
+        });
         let mut context = self.shared.context(now);
-        let SessionName { name, source, seen_unix_ns } = self.names.name(&peer);
-        let catalog = Catalog::new(self.limits, Arc::clone(&self.catalog_bytes));
-        let session = Session::new(name, id, source, seen_unix_ns, catalog);
-        self.sessions.insert(key, SessionState::new(session, peer, &mut context));
+        let mut state = match earlier {
+            Some(earlier) => SessionState::resume(earlier, peer, &mut context),
+            None => {
+                let SessionName { name, source, seen_unix_ns } = self.names.name(&peer);
+                SessionState::new(Session::new(name, id, source, seen_unix_ns, catalog()), peer, &mut context)
+            }
+        };
+        state.id = id;
+        self.sessions.insert(key, state);
         self.bindings.insert(peer, Binding::Open(key));
         self.touched.push(key);
         Some(key)

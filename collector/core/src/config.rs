@@ -11,6 +11,8 @@ pub struct Config {
     pub reorder_packets: u64,
     /// How long they wait.
     pub reorder_time: Duration,
+    /// How long they wait for an agent that sends it again. What it cannot send any more it says.
+    pub replay_time: Duration,
     /// After how much silence a session is given up.
     pub session_timeout: Duration,
     /// How long datagrams of an unknown sender are kept in case it is about to say who it is.
@@ -47,6 +49,7 @@ impl Default for Config {
         Self {
             reorder_packets: 65_536,
             reorder_time: Duration::from_millis(500),
+            replay_time: Duration::from_secs(10),
             session_timeout: Duration::from_secs(30),
             identify_time: Duration::from_millis(250),
             identify_bytes: 256 << 10,

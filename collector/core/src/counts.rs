@@ -67,6 +67,13 @@ impl Counts {
         *missing = missing.saturating_add(count);
     }
 
+    /// Events are not missing after all: their session goes on.
+    pub(crate) fn found(&mut self, cause: &Cause, count: u64) {
+        if let Some(missing) = self.missing.get_mut(cause) {
+            *missing = missing.saturating_sub(count);
+        }
+    }
+
     /// Events that are settled: written and missing.
     pub fn produced(&self) -> u64 {
         self.written.saturating_add(self.missing())

@@ -39,4 +39,4 @@ pub use collector::Collector;
 pub use config::Config;
 pub use counts::Counts;
 pub use output::{Gap, How, Output, Peer, Summary, Transmit};
-pub use session::{Ended, Session, SessionName, SessionNames};
+pub use session::{EarlierSession, Ended, Session, SessionName, SessionNames};

@@ -51,6 +51,8 @@ impl Peer {
 pub enum Output {
     /// It has started.
     Started(Arc<Session>),
+    /// It was recorded before, and goes on: its streams go on where they were.
+    Resumed(Arc<Session>),
     /// Options arrived: whole packets, as they came. The session's catalog has them already.
     Options(Arc<Session>, Bytes),
     /// Events arrived.

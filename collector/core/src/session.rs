@@ -1,13 +1,16 @@
 //! One traced run of one program.
 
-use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
+};
 
 use codec::{
-    SessionId,
+    Position, SessionId, StreamId,
     atf::{EndEntry, LimitEntry},
 };
 
-use crate::{Catalog, Peer};
+use crate::{Catalog, Cause, Peer};
 
 /// A session. All who work on it share it; what is known of it grows while it lasts.
 #[derive(Debug)]
@@ -50,10 +53,32 @@ pub struct Ended {
     pub limits: Vec<LimitEntry>,
 }
 
-/// Names new sessions: with what only the driver knows.
+/// Names new sessions and finds earlier ones: with what only the driver knows.
 pub trait SessionNames: std::fmt::Debug + Send {
     /// The name of a session that was first heard of from this peer, and where that is, for people.
     fn name(&mut self, peer: &Peer) -> SessionName;
+
+    /// The session with this id that an earlier collector recorded and that has not ended by its own account. What is
+    /// known of it goes into `catalog`.
+    fn earlier(&mut self, id: SessionId, peer: &Peer, catalog: Catalog) -> Option<EarlierSession> {
+        let _ = (id, peer, catalog);
+        None
+    }
+}
+
+/// A session that was recorded before and goes on.
+#[derive(Debug)]
+pub struct EarlierSession {
+    /// The session, with the name that it had.
+    pub session: Arc<Session>,
+    /// Where its streams go on.
+    pub positions: HashMap<StreamId, Position>,
+    /// How far each would survive the end of the collector.
+    pub kept: HashMap<StreamId, Position>,
+    /// How many events were written.
+    pub written: u64,
+    /// How many are missing before these positions, by cause.
+    pub missing: BTreeMap<Cause, u64>,
 }
 
 /// How a new session is named.

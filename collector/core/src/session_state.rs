@@ -3,7 +3,7 @@
 mod end_state;
 
 use std::{
-    collections::{BTreeSet, HashMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, HashMap, VecDeque},
     sync::Arc,
     time::Duration,
 };
@@ -16,7 +16,7 @@ use codec::{
 
 use self::end_state::EndState;
 use crate::{
-    Cause, Config, Counts, How, Output, Peer, Session, Summary, Transmit,
+    Cause, Config, Counts, EarlierSession, How, Output, Peer, Session, Summary, Transmit,
     buffers::Buffers,
     cause::AgentCauses,
     outbox::Outbox,
@@ -32,6 +32,9 @@ const FEW_STREAMS: usize = 16;
 
 /// How many times the patience for missing events a session that has announced its end may still take.
 const LAST_PATIENCE: u32 = 20;
+
+/// How long nothing may be heard of an agent before the time for what is missing stands still.
+const RECENTLY: Duration = Duration::from_millis(250);
 
 /// How many replies may wait to be sent, of all sessions.
 const MAX_TRANSMITS: usize = 4096;
@@ -49,6 +52,10 @@ pub(crate) struct SessionState {
     pub(crate) peer: Peer,
     /// When it was last heard from.
     pub(crate) heard: Duration,
+    /// How long it was not heard from, all silences together.
+    silent: Duration,
+    /// Whether it says how far it is, and so sends again what was lost.
+    replays: bool,
     streams: Vec<Stream>,
     by_id: HashMap<StreamId, usize>,
     /// The stream of the last event: the next is most likely of the same.
@@ -107,16 +114,34 @@ impl Shared {
 }
 
 impl SessionState {
+    /// A session that starts.
     pub(crate) fn new(session: Session, peer: Peer, context: &mut SessionContext<'_>) -> Self {
         context.counts.sessions += 1;
-        context.counts.sessions_open += 1;
         let session = Arc::new(session);
-        let mut out = Outbox::new(Arc::clone(&session), context.config.batch_bytes, context.buffers.clone());
-        out.push(Output::Started(Arc::clone(&session)));
+        let mut state = Self::with_session(Arc::clone(&session), peer, context);
+        state.out.push(Output::Started(session));
+        state
+    }
+
+    /// A session that goes on.
+    pub(crate) fn resume(earlier: EarlierSession, peer: Peer, context: &mut SessionContext<'_>) -> Self {
+        let EarlierSession { session, positions, kept, written, missing } = earlier;
+        let mut state = Self::with_session(Arc::clone(&session), peer, context);
+        (state.resumed, state.kept) = (positions, kept);
+        (state.out.written, state.out.missing) = (written, missing);
+        state.out.push(Output::Resumed(session));
+        state
+    }
+
+    fn with_session(session: Arc<Session>, peer: Peer, context: &mut SessionContext<'_>) -> Self {
+        context.counts.sessions_open += 1;
+        let out = Outbox::new(Arc::clone(&session), context.config.batch_bytes, context.buffers.clone());
         Self {
             id: session.id,
             session,
             name: None,
+            silent: Duration::ZERO,
+            replays: false,
             peer,
             heard: context.now,
             streams: Vec::new(),
@@ -138,9 +163,14 @@ impl SessionState {
         }
     }
 
-    /// Goes on where contact was lost, instead of from the start.
-    pub(crate) fn resume(&mut self, positions: impl IntoIterator<Item = (StreamId, Position)>) {
-        self.resumed.extend(positions);
+    /// What it is for a session that goes on with it.
+    pub(crate) fn into_earlier(self, counts: &mut Counts) -> EarlierSession {
+        let positions = self.positions().collect();
+        let (given_up, missing): (BTreeMap<_, _>, _) =
+            self.out.missing.into_iter().partition(|(cause, _)| cause.is_provisional());
+        given_up.iter().for_each(|(cause, count)| counts.found(cause, *count));
+        let (session, kept, written) = (self.session, self.kept, self.out.written);
+        EarlierSession { session, positions, kept, written, missing }
     }
 
     /// The session says who it is, after it has been started without.
@@ -151,7 +181,7 @@ impl SessionState {
     /// Where each stream stands, and those that have not been heard of since contact was lost before.
     pub(crate) fn positions(&self) -> impl Iterator<Item = (StreamId, Position)> {
         let silent = self.resumed.iter().map(|(stream, position)| (*stream, *position));
-        self.streams.iter().map(|stream| (stream.id(), stream.next())).chain(silent)
+        self.streams.iter().map(|stream| (stream.id(), stream.settled())).chain(silent)
     }
 
     /// How many positions are remembered.
@@ -165,8 +195,24 @@ impl SessionState {
             // Somebody else may be there now: it has to send before it is sent anything.
             (self.peer, self.received_bytes, self.sent_bytes) = (peer, 0, 0);
         }
+        if self.replays {
+            self.silent += now.saturating_sub(self.heard + RECENTLY);
+        }
         self.heard = now;
         self.received_bytes = self.received_bytes.saturating_add(bytes as u64);
+    }
+
+    /// The time for what is missing. It stands still while an agent is silent, which may still have it.
+    fn listening(&self, now: Duration) -> Duration {
+        match self.replays {
+            true => now.min(self.heard + RECENTLY).saturating_sub(self.silent),
+            false => now,
+        }
+    }
+
+    /// How long a missing event is waited for.
+    fn patience(&self, config: &Config) -> Duration {
+        if self.replays { config.replay_time.max(config.reorder_time) } else { config.reorder_time }
     }
 
     /// A packet with events of one stream has arrived.
@@ -186,14 +232,16 @@ impl SessionState {
             (None, Peer::Stream(_)) => Order::Kept,
             (None, Peer::Datagram { .. }) => Order::Loose,
         };
+        let (now, patience) = (self.listening(context.now), self.patience(context.config));
         let Some(stream) = self.streams.get_mut(index) else { return };
         let events = Events::all(packet, count);
-        let arrival = Arrival { counter: stamp.counter, end: stamp.end, events, order, now: context.now };
+        let arrival = Arrival { counter: stamp.counter, end: stamp.end, events, order, now };
         let mut stream_context = StreamContext {
             config: context.config,
             counts: &mut *context.counts,
             out: &mut self.out,
             tally: &mut self.tally,
+            patience,
         };
         stream.arrive(&arrival, &mut stream_context);
         if stream.is_waiting() {
@@ -271,6 +319,7 @@ impl SessionState {
     }
 
     fn progress(&mut self, progress: &Progress<'_>, context: &mut SessionContext<'_>) {
+        self.replays = self.id.is_some();
         self.reply.echo(progress.now, context.now + context.config.ack_time);
         for StreamPosition { stream, next } in progress.streams {
             self.reached(stream, next, context);
@@ -328,6 +377,7 @@ impl SessionState {
         context: &mut SessionContext<'_>,
         act: impl FnOnce(&mut Stream, &mut StreamContext<'_>, Duration),
     ) {
+        let (now, patience) = (self.listening(context.now), self.patience(context.config));
         let Some(stream) = self.streams.get_mut(index) else { return };
         let before = stream.next();
         let mut stream_context = StreamContext {
@@ -335,8 +385,9 @@ impl SessionState {
             counts: &mut *context.counts,
             out: &mut self.out,
             tally: &mut self.tally,
+            patience,
         };
-        act(stream, &mut stream_context, context.now);
+        act(stream, &mut stream_context, now);
         if stream.next() != before && self.id.is_some() {
             self.reply.moved(stream.id(), 0, context.now + context.config.ack_time);
         }
@@ -364,7 +415,7 @@ impl SessionState {
         // in their own time, and an `end` that never comes whole in this.
         let in_order = matches!(self.peer, Peer::Stream(_)) && ending.is_complete();
         let settled = self.waiting.is_empty() && (in_order || ending.is_overdue(now, patience));
-        settled || ending.is_overdue(now, LAST_PATIENCE * patience)
+        settled || ending.is_overdue(now, (LAST_PATIENCE * patience).max(2 * config.replay_time))
     }
 
     /// Whether the agent has said that it is over.
@@ -374,9 +425,16 @@ impl SessionState {
 
     /// Ends the session: nothing that is missing will come any more. If it has announced its end, that is how it ended.
     pub(crate) fn finish(&mut self, how: How, context: &mut SessionContext<'_>) {
-        let cause = if how == How::Stopped { Cause::collector("stopped") } else { Cause::network() };
+        // An end that not all events have come before is not the end yet: the agent waits for the next collector.
+        self.ending.take_if(|_| how == How::Stopped && self.replays && !self.waiting.is_empty());
+        let may_return = self.replays && self.ending.is_none();
         for index in 0..self.streams.len() {
-            self.with_index(index, context, |stream, context, _| stream.give_up(&cause, context));
+            self.with_index(index, context, |stream, context, _| match how {
+                How::LostContact if may_return => stream.give_up_for_now(&Cause::lost_contact(), true, context),
+                How::Stopped if may_return => stream.give_up_for_now(&Cause::stopped(), false, context),
+                How::Stopped => stream.give_up(&Cause::stopped(), context),
+                _ => stream.give_up(&Cause::network(), context),
+            });
         }
         if let Some(ending) = &mut self.ending {
             let (packets, charged) = ending.take();
@@ -389,7 +447,7 @@ impl SessionState {
             id: self.id,
             how: self.ending.as_ref().map_or(how, |ending| How::Told(ending.reason)),
             at: self.ending.as_ref().map(|ending| ending.at),
-            streams: self.streams.len(),
+            streams: self.stream_count(),
             written: self.out.written,
             missing: self.out.missing.clone(),
             late: self.tally.late,
@@ -429,22 +487,22 @@ impl SessionState {
         // Without room time stands still, and agents are answered all the same.
         if self.reply.is_due(context.now, window_bytes) || (context.room == 0 && self.reply.is_wanted()) {
             let (streams, by_id) = (&self.streams, &self.by_id);
-            let next = |stream| by_id.get(&stream).and_then(|index| streams.get(*index)).map(Stream::next);
+            let next = |stream| by_id.get(&stream).and_then(|index| streams.get(*index)).map(Stream::settled);
             let kept = |stream| self.kept.get(&stream).copied();
             let lost: Vec<_> = (self.out.missing.iter())
-                .filter(|(cause, _)| cause.agent_reason().is_none())
+                .filter(|(cause, _)| cause.agent_reason().is_none() && !cause.is_provisional())
                 .map(|(cause, count)| Lost { count: *count, cause: cause.as_str() })
                 .collect();
             packets = self.reply.acks(id, window_bytes, next, kept, &lost);
         }
         let mut ranges = Vec::new();
-        let look = context.now >= self.next_look;
+        let (look, listening) = (context.now >= self.next_look, self.listening(context.now));
         if look {
             self.next_look = context.now + context.config.nack_time / 2;
         }
         for index in self.waiting.iter().filter(|_| look) {
             let Some(stream) = self.streams.get_mut(*index) else { continue };
-            let wanted = stream.wanted(context.now, context.config, MAX_RANGES - ranges.len());
+            let wanted = stream.wanted(listening, context.config, MAX_RANGES - ranges.len());
             ranges.extend(wanted.into_iter().map(|(first, count)| Range { stream: stream.id(), first, count }));
             if ranges.len() >= MAX_RANGES {
                 break;

@@ -72,6 +72,8 @@ pub(crate) struct StreamContext<'a> {
     pub(crate) counts: &'a mut Counts,
     pub(crate) out: &'a mut Outbox,
     pub(crate) tally: &'a mut Tally,
+    /// How long a missing event is waited for.
+    pub(crate) patience: Duration,
 }
 
 impl StreamContext<'_> {
@@ -124,6 +126,8 @@ pub(crate) struct Stream {
     /// When missing events were last asked for.
     asked: Option<Duration>,
     gaps: VecDeque<(Position, Position)>,
+    /// Where the gap begins that its end was given up in for now.
+    given_up: Option<Position>,
 }
 
 impl Stream {
@@ -144,6 +148,7 @@ impl Stream {
             filled: Duration::ZERO,
             asked: None,
             gaps: VecDeque::new(),
+            given_up: None,
         }
     }
 
@@ -154,6 +159,11 @@ impl Stream {
     /// Everything before this is settled.
     pub(crate) fn next(&self) -> Position {
         self.next
+    }
+
+    /// Everything before this is settled, also where the session goes on.
+    pub(crate) fn settled(&self) -> Position {
+        self.given_up.unwrap_or(self.next)
     }
 
     /// How many events the stream is known to have produced.
@@ -405,7 +415,7 @@ impl Stream {
 
     /// Gives up on what has been missing for too long.
     pub(crate) fn tick(&mut self, now: Duration, context: &mut StreamContext<'_>) {
-        let patience = context.config.reorder_time;
+        let patience = context.patience;
         while let Some((first, arrived)) = self.held.oldest() {
             if !self.is_overdue(arrived, now, patience) {
                 return;
@@ -426,6 +436,22 @@ impl Stream {
     fn is_overdue(&self, since: Duration, now: Duration, patience: Duration) -> bool {
         let quiet = now.saturating_sub(since.max(self.filled)) >= patience;
         quiet || now.saturating_sub(since) >= 2 * patience
+    }
+
+    /// Gives up on what has not come, for now: the agent still has it, and what waits for it too. Where that is lost with
+    /// the agent, what waits is passed on.
+    pub(crate) fn give_up_for_now(&mut self, tail: &Cause, agent_is_gone: bool, context: &mut StreamContext<'_>) {
+        let known = self.known().max(self.held.ranges().last().map_or(self.next, |(_, end)| end));
+        while let Some(first) = self.held.first().filter(|_| agent_is_gone) {
+            self.declare(first, &Cause::network(), context);
+            self.settle(context);
+        }
+        let held = self.held.clear();
+        context.counts.held_bytes_now -= held;
+        context.tally.held_bytes -= held;
+        self.given_up = Some(self.next);
+        self.declare(known, tail, context);
+        self.tail = None;
     }
 
     /// Gives up on all that is missing.

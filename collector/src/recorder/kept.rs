@@ -44,11 +44,13 @@ impl Recorded {
                     positions.insert(run.stream, Position(run.first.0.saturating_add(run.events.into())));
                 }
             }
+            // What was given up for now is with the agent.
+            Output::Gap(_, gap) if gap.cause.is_provisional() => {}
             Output::Gap(session, gap) => {
                 let end = Position(gap.first.0.saturating_add(gap.count));
                 self.positions(session).insert(gap.stream, end);
             }
-            Output::Started(_) | Output::Options(..) | Output::Ended(..) => {}
+            Output::Started(_) | Output::Resumed(_) | Output::Options(..) | Output::Ended(..) => {}
         }
     }
 

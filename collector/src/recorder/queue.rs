@@ -77,7 +77,7 @@ pub(super) fn bytes(output: &Output) -> u64 {
     let more = match output {
         Output::Options(_, packets) => packets.len(),
         Output::Events(batch) => batch.bytes.len() + batch.runs.len() * size_of::<Run>(),
-        Output::Started(_) | Output::Gap(..) | Output::Ended(..) => 0,
+        Output::Started(_) | Output::Resumed(_) | Output::Gap(..) | Output::Ended(..) => 0,
     };
     OUTPUT_BYTES + more as u64
 }

@@ -133,6 +133,7 @@ impl Slot {
         } else {
             self.give(events(output), |sink| match output {
                 Output::Started(session) => sink.start(session),
+                Output::Resumed(session) => sink.resume(session),
                 Output::Options(session, packets) => sink.options(session, packets),
                 Output::Events(batch) => sink.events(batch),
                 Output::Gap(session, gap) => sink.gap(session, gap),
@@ -166,7 +167,7 @@ impl Slot {
             self.warn(format_args!("is full; what it does not get is counted"));
         }
         match output {
-            Output::Started(session) => _ = self.unstarted.insert(session.name.clone()),
+            Output::Started(session) | Output::Resumed(session) => _ = self.unstarted.insert(session.name.clone()),
             // It came and went, and the sink has never heard of it.
             Output::Ended(session, _) => {
                 self.unstarted.remove(&session.name);

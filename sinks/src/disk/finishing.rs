@@ -8,7 +8,7 @@ use super::{
     files::{Handles, is_full, replace},
     journal::{JOURNAL, Journal, ROOM_BYTES, StreamEnd},
     room::MANIFEST,
-    spans::{LIMIT, PARTIAL, PartSpans},
+    spans::{LIMIT, PARTIAL, PartSpans, SPANS},
     summary::spans_limit,
     thread::OpenThread,
     volume::Volume,
@@ -153,6 +153,8 @@ impl Finishing {
         let Some(spans) = &mut self.spans else {
             // Spans that were given up before may have left something.
             let _ = volume.handles.files.remove(&self.dir.join(PARTIAL));
+            // And a table that was made before the session went on lacks what came since.
+            let _ = volume.handles.files.remove(&self.dir.join(SPANS));
             return;
         };
         let (written, result) = spans.finish(&*volume.handles.files, &self.dir);

@@ -83,6 +83,8 @@ pub(super) enum Note {
     First { stream: u32, first: u64 },
     /// The part was opened again with so many events of a stream. Gaps that were noted behind these are void.
     Cut { stream: u32, at_index: u64 },
+    /// The session goes on: what was given up for now at the ends of its streams is void.
+    Resumed,
     /// How far streams had come when the part was given up, and why it was. All such notes of the part tell of so many
     /// `threads`.
     Next { ends: Vec<StreamEnd>, cause: String, threads: u64 },
@@ -175,7 +177,7 @@ impl Journal {
                 return false;
             }
             // They are small, and each thread has one.
-            Note::Zero { .. } | Note::First { .. } | Note::Cut { .. } | Note::Next { .. } => {}
+            Note::Zero { .. } | Note::First { .. } | Note::Cut { .. } | Note::Resumed | Note::Next { .. } => {}
         }
         true
     }
@@ -385,7 +387,7 @@ mod tests {
         let zero = Note::Zero { zero_ns: 8, clock: 2 };
         let mut notes = vec![Note::First { stream: 3, first: 9 }, zero, Note::Function(function)];
         notes.extend([gap(4, 5), merged].map(Note::Gap));
-        notes.push(Note::Cut { stream: 3, at_index: u64::MAX });
+        notes.extend([Note::Cut { stream: 3, at_index: u64::MAX }, Note::Resumed]);
         let ends = [1, 2].map(|stream| (stream, 3, u64::MAX)).into();
         notes.push(Note::Next { ends, cause: "collector:disk-full".into(), threads: 7 });
         let mut journal = Journal::default();

@@ -15,6 +15,7 @@ use super::{
     ledger::Ledger,
     room::MANIFEST,
     spans::PartSpans,
+    table::SpansWhen,
     thread::OpenThread,
     volume::Volume,
 };
@@ -34,6 +35,8 @@ pub(super) struct Part {
     has_journal: bool,
     started: Instant,
     pub(super) spans: PartSpans,
+    /// When its table of spans is made.
+    pub(super) spans_when: SpansWhen,
     /// Bytes on disk beside the journal, and how many of them are of threads and spans.
     pub(super) bytes: u64,
     pub(super) thread_bytes: u64,
@@ -73,7 +76,13 @@ impl Part {
     /// A part that has nothing; but it may have a directory, with a journal and a first manifest.
     pub(super) fn with_journal(volume: &mut Volume, number: u32, dir: Option<PathBuf>) -> Self {
         let opened = dir.is_some();
+        let spans_when = match volume.limits.spans {
+            // Nobody has the spans that were made before it was opened again.
+            SpansWhen::Live if opened => SpansWhen::After,
+            when => when,
+        };
         Self {
+            spans_when,
             id: volume.part_id(),
             number,
             dir,
@@ -115,7 +124,8 @@ impl Part {
         }
         let mut manifest = session.catalog().manifest();
         manifest.part = Some(self.number).filter(|number| *number > 1);
-        manifest.spans = Some(volume.limits.spans.name().into());
+        manifest.session = manifest.session.or(session.id.map(|id| id.to_string()));
+        manifest.spans = Some(self.spans_when.name().into());
         let json = manifest.to_json().map_err(io::Error::other)?;
         replace(&*volume.handles.files, &dir.join(MANIFEST), &json)?;
         self.wrote(volume, json.len() as u64);

@@ -1,4 +1,4 @@
-//! Going on with a part that its collector did not finish.
+//! Opening a part again that its collector did not finish.
 //!
 //! What the journal tells is replayed into what an open session has, and the two files of each thread are brought to an
 //! end behind which they can go on. Then the part is what it would be had nobody stopped: it takes events, and it can be
@@ -17,20 +17,20 @@ use std::{
 use codec::{
     ModuleId, StreamId,
     atf::{
-        BrokenLink, DetailReader, EDGE_BYTES, GapEntry, IndexReader, LimitEntry, Manifest, OpenError, ThreadReader,
-        ThreadWriter,
+        BrokenLink, DetailReader, EDGE_BYTES, IndexReader, LimitEntry, Manifest, OpenError, ThreadReader, ThreadWriter,
     },
 };
 
 use super::{
     directory::{read_if_there, threads_in},
     files::lock,
-    journal::{self, Entry, JOURNAL, Note, StreamEnd},
+    journal::{self, Entry, JOURNAL, Note},
+    notes::Notes,
     part::Part,
     removed,
     room::MANIFEST,
-    session::{OpenSession, Zero},
-    spans::PARTIAL,
+    session::OpenSession,
+    spans::{PARTIAL, SPANS},
     starts::Starts,
     thread::OpenThread,
     volume::Volume,
@@ -65,8 +65,19 @@ pub(super) struct Reopened {
     /// The positions that streams are known to have come to, for details or gaps behind it are known: what lies between
     /// was lost.
     pub(super) reached: Vec<(StreamId, u64)>,
-    /// What the manifest is to say beside gaps.
-    pub(super) limits: Vec<LimitEntry>,
+}
+
+/// What a part is opened again for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Purpose {
+    /// Its session goes on, and its catalog knows everything.
+    Resume,
+    /// To be finished.
+    Repair {
+        /// Passes over what cannot be read of the journal, and cuts off events that are whole but whose details are
+        /// gone, and all behind them.
+        force: bool,
+    },
 }
 
 /// The reason of the limit that tells how many bytes were put aside.
@@ -107,22 +118,32 @@ impl Unfinished {
         Ok(Found::Unfinished(Self { dir: dir.into(), manifest, journal }))
     }
 
-    /// Goes on with it, as `session`, whose catalog gets what the journal tells.
+    /// Goes on with it, as `session`. For a repair its catalog gets what the journal tells.
     ///
-    /// What cannot be read is an error, and then the part stays as it is but for torn ends. `force` passes over what
-    /// cannot be read of the journal, and cuts off events that are whole but whose details are gone, and all behind
-    /// them. What is taken out of a file is put aside.
-    pub(super) fn reopen(self, volume: &mut Volume, session: &Arc<Session>, force: bool) -> io::Result<Reopened> {
+    /// What cannot be read is an error, and then the part stays as it is but for torn ends. What is taken out of a file
+    /// is put aside.
+    pub(super) fn reopen(self, volume: &mut Volume, session: &Arc<Session>, purpose: Purpose) -> io::Result<Reopened> {
+        let force = purpose == Purpose::Repair { force: true };
         let Self { dir, manifest, journal: file } = self;
         let number = manifest.part.unwrap_or(1);
-        let name = dir.file_name().unwrap_or_default().to_string_lossy();
-        let behind = name.rsplit_once(&format!(".{number}")).filter(|_| number > 1);
-        let base = behind.map_or(&*name, |(base, _)| base).to_owned();
+        let base = session_name(&dir, number);
         let part = Part::with_journal(volume, number, Some(dir.clone()));
         let mut open = OpenSession::with_part(session, base, volume, part);
         let mut told = Told::default();
         let journal = fs::read(dir.join(JOURNAL))?;
-        let end = journal::replay(&journal, force, |entry| told.take(&mut open, entry)).map_err(io::Error::other)?;
+        let take = |entry: Entry<'_>| match entry {
+            Entry::Option(option, packet) => {
+                if purpose != Purpose::Resume {
+                    open.session.catalog_mut().apply(&option);
+                }
+                open.part.journal.has_option(packet);
+            }
+            Entry::Note(note) => told.notes.take(note),
+        };
+        let end = journal::replay(&journal, force, take).map_err(io::Error::other)?;
+        open.zero = told.notes.zero;
+        open.positions = std::mem::take(&mut told.notes.firsts);
+        told.notes.functions.iter().for_each(|made| open.stand_ins.restore(made));
 
         let mut cut = 0;
         for (stream, thread_dir) in threads_in(&dir)? {
@@ -131,7 +152,7 @@ impl Unfinished {
                 .reopen(force)
                 .map_err(|error| io::Error::new(error.kind(), format!("thread_{stream}: {error}")))?;
             cut += found.cut;
-            if found.lost > 0 && !told.ends.contains_key(&stream) {
+            if found.lost > 0 && !told.notes.ends.contains_key(&stream) {
                 told.lost.insert(stream, found.lost);
             }
             let Some(writer) = found.writer else {
@@ -151,71 +172,57 @@ impl Unfinished {
         }
         open.part.journal = std::mem::take(&mut open.part.journal).reopen(file, end as u64)?;
         open.part.noted_functions = open.stand_ins.made().len();
+        if purpose == Purpose::Resume {
+            told.notes.resume();
+            open.part.journal.note(&Note::Resumed);
+        }
         let (reached, mut limits) = told.enter(&mut open, volume);
         let bytes = removed::removed_bytes(&dir)?;
         if bytes > 0 {
             let detail = format!("bytes that were cut from files are in {}/", removed::REMOVED);
             limits.push(LimitEntry { reason: LIMIT.into(), detail, count: bytes, ..LimitEntry::default() });
         }
+        open.limits = limits;
         remove_spans(&dir)?;
         let manifest_bytes = fs::metadata(dir.join(MANIFEST)).map_or(0, |data| data.len());
         open.part.bytes = open.part.thread_bytes.saturating_add(manifest_bytes);
         volume.reopened(&dir, open.part.bytes, end as u64);
         volume.counters.set_place(&session.name, &dir);
-        Ok(Reopened { open, cut, reached, limits })
+        Ok(Reopened { open, cut, reached })
     }
 }
 
-/// Spans can be made again of the events; the beginning of a file of them is of no use.
+/// The name of a session, of which this directory is the part with this number.
+pub(super) fn session_name(dir: &Path, number: u32) -> String {
+    let name = dir.file_name().unwrap_or_default().to_string_lossy();
+    let behind = name.rsplit_once(&format!(".{number}")).filter(|_| number > 1);
+    behind.map_or(&*name, |(base, _)| base).to_owned()
+}
+
+/// Spans can be made again of the events; those of only some events are of no use.
 fn remove_spans(dir: &Path) -> io::Result<()> {
-    match fs::remove_file(dir.join(PARTIAL)) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-        _ => Ok(()),
+    for name in [PARTIAL, SPANS] {
+        match fs::remove_file(dir.join(name)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
     }
+    Ok(())
 }
 
 /// What a journal tells that has to wait for the threads.
 #[derive(Default)]
 struct Told {
-    gaps: BTreeMap<u32, Vec<GapEntry>>,
+    notes: Notes,
     /// How many events of streams are in no index, though there are details of the last of them.
     lost: BTreeMap<u32, u64>,
-    /// How far streams had come that the collector had to give up, why, and how many there were.
-    ends: BTreeMap<u32, StreamEnd>,
-    cause: String,
-    threads: u64,
 }
 
 impl Told {
-    fn take(&mut self, open: &mut OpenSession, entry: Entry<'_>) {
-        match entry {
-            Entry::Option(option, packet) => {
-                open.session.catalog_mut().apply(&option);
-                open.part.journal.has_option(packet);
-            }
-            Entry::Note(Note::Gap(gap)) => self.gaps.entry(gap.thread).or_default().push(gap),
-            Entry::Note(Note::Zero { zero_ns, clock }) => {
-                open.zero = Some(Zero { zero_ns, clock: Some(clock).filter(|clock| *clock > 0).map(Into::into) });
-            }
-            Entry::Note(Note::Function(made)) => open.stand_ins.restore(&made),
-            Entry::Note(Note::First { stream, first }) => _ = open.positions.insert(stream, first),
-            Entry::Note(Note::Cut { stream, at_index }) => {
-                self.gaps.entry(stream).or_default().retain(|gap| gap.at_index.unwrap_or(0) <= at_index);
-            }
-            Entry::Note(Note::Next { ends, cause, threads }) => {
-                (self.cause, self.threads) = (cause, threads);
-                for end in ends {
-                    self.ends.insert(end.0, end);
-                    open.positions.insert(end.0, end.1);
-                }
-            }
-        }
-    }
-
     /// Enters gaps and what was given up. Tells what streams are known to have come to, and what no gap can say.
     fn enter(mut self, open: &mut OpenSession, volume: &Volume) -> (Vec<(StreamId, u64)>, Vec<LimitEntry>) {
         let mut reached = Vec::new();
-        for (stream, gaps) in self.gaps {
+        for (stream, gaps) in self.notes.gaps {
             let written = open.part.threads.get(&stream).map_or(0, |thread| u64::from(thread.writer.len()));
             // What lies behind events that were not written yet is lost with them.
             let (kept, void): (Vec<_>, Vec<_>) = gaps.into_iter().partition(|gap| gap.at_index.unwrap_or(0) <= written);
@@ -239,15 +246,15 @@ impl Told {
                 reached.push((StreamId(stream), thread.next.saturating_add(lost)));
             }
         }
-        for &(stream, first, next) in self.ends.values() {
+        for &(stream, first, next) in self.notes.ends.values() {
             let Some(thread) = open.thread(volume, StreamId(stream), first) else { continue };
             let settled = thread.missing.saturating_add(thread.writer.len().into());
             let count = next.saturating_sub(first).saturating_sub(settled);
-            open.part.gap(StreamId(stream), next.saturating_sub(count), count, &self.cause);
+            open.part.gap(StreamId(stream), next.saturating_sub(count), count, &self.notes.cause);
         }
-        let count = self.threads.saturating_sub(self.ends.len() as u64);
+        let count = self.notes.threads.saturating_sub(self.notes.ends.len() as u64);
         let detail = "events at the end of threads are missing, nobody knows how many".into();
-        let limit = LimitEntry { reason: self.cause, detail, count, ..LimitEntry::default() };
+        let limit = LimitEntry { reason: self.notes.cause, detail, count, ..LimitEntry::default() };
         (reached, Some(limit).filter(|limit| limit.count > 0).into_iter().collect())
     }
 }

@@ -14,11 +14,11 @@ use super::{
     files::OsFiles,
     journal::JOURNAL,
     removed::removed_bytes,
-    reopen::{Found, Reopened, Unfinished},
+    reopen::{Found, Purpose, Reopened, Unfinished},
     room::MANIFEST,
     volume::{Limits, Volume},
 };
-use crate::{Catalog, Ended, Session};
+use crate::{Catalog, Cause, Ended, Session};
 
 /// What became of one session, or part of one.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -106,10 +106,10 @@ fn repair_session(dir: &Path, force: bool) -> io::Result<RepairOutcome> {
     let mut volume = Volume::new(parent.into(), limits, 1, Box::new(OsFiles), None);
     let name = dir.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let session = Arc::new(Session::new(name, None, String::new(), 0, Catalog::from_manifest(manifest)));
-    let Reopened { mut open, cut, reached, limits } = unfinished.reopen(&mut volume, &session, force)?;
+    let Reopened { mut open, cut, reached } = unfinished.reopen(&mut volume, &session, Purpose::Repair { force })?;
     for (stream, position) in reached {
         if let Some(next) = open.thread(&volume, stream, 0).map(|thread| thread.next) {
-            open.part.gap(stream, next, position.saturating_sub(next), "collector:killed");
+            open.part.gap(stream, next, position.saturating_sub(next), Cause::killed().as_str());
         }
     }
     let threads = open.part.threads.values();
@@ -117,7 +117,7 @@ fn repair_session(dir: &Path, force: bool) -> io::Result<RepairOutcome> {
     let missing = threads.clone().map(|thread| thread.missing).fold(0, u64::saturating_add);
     let threads = threads.len() as u64;
     let end = EndEntry { how: "killed".into(), ..EndEntry::default() };
-    open.finish(&mut volume, &Ended { end, limits }, false);
+    open.finish(&mut volume, &Ended { end, ..Ended::default() }, false);
     match volume.failing {
         Some(failing) => Err(failing.error()),
         None => Ok(RepairOutcome::Repaired { threads, events, missing, cut, removed_bytes: removed_bytes(dir)? }),

@@ -8,7 +8,7 @@ use std::{
 
 use codec::{
     Arch, ClockKind, Os, StreamId,
-    atf::{EndEntry, MAX_STACK_BYTES, Origin},
+    atf::{EndEntry, LimitEntry, MAX_STACK_BYTES, Origin},
     span::{Span, SpanStatus},
 };
 
@@ -40,6 +40,8 @@ pub(super) struct OpenSession {
     stack: Box<[u8; MAX_STACK_BYTES]>,
     /// Where the streams of earlier parts have come to.
     pub(super) positions: HashMap<u32, u64>,
+    /// What its manifest is to say beside gaps: what was lost before it was opened again.
+    pub(super) limits: Vec<LimitEntry>,
 }
 
 /// How many spans are taken while the catalog is held.
@@ -71,6 +73,7 @@ impl OpenSession {
             open_spans: OpenSpans::within(volume.shared.open_spans.share()),
             stack: Box::new([0; MAX_STACK_BYTES]),
             positions: HashMap::new(),
+            limits: Vec::new(),
         }
     }
 
@@ -99,6 +102,10 @@ impl OpenSession {
 
     /// Takes spans.
     pub(super) fn spans(&mut self, volume: &mut Volume, spans: &[Span]) -> Result<(), SinkError> {
+        // Those that were made before the part was opened again are lost, so all are made after its end.
+        if self.part.spans_when != volume.limits.spans {
+            return Ok(());
+        }
         let mut lost = 0_u64;
         for some in spans.chunks(SPANS_AT_A_TIME) {
             let session = Arc::clone(&self.session);
@@ -137,6 +144,10 @@ impl OpenSession {
         let mut held = None;
         self.fill(volume, stream, events.run.first.0);
         let zero = self.fix_zero();
+        // Another sink may have had less than this one when the session was resumed.
+        let known = self.next(stream).saturating_sub(events.run.first.0).min(left);
+        (0..known).for_each(|_| _ = events.next());
+        left -= known;
         while left > 0 {
             let Some(at) = self.thread(volume, stream, events.run.first.0).map(|thread| thread.next) else {
                 return Err(self.unlisted(volume, left));
@@ -202,8 +213,15 @@ impl OpenSession {
         if self.thread(volume, gap.stream, gap.first.0).is_none() {
             return Err(self.unlisted(volume, 0));
         }
-        self.part.gap(gap.stream, gap.first.0, gap.count, gap.cause.as_str());
+        let first = self.next(gap.stream).max(gap.first.0);
+        let end = gap.first.0.saturating_add(gap.count);
+        self.part.gap(gap.stream, first, end.saturating_sub(first), gap.cause.as_str());
         Ok(())
+    }
+
+    /// The position that comes next in a stream.
+    fn next(&self, stream: StreamId) -> u64 {
+        self.part.threads.get(&stream.0).map_or(0, |thread| thread.next)
     }
 
     /// Where positions were left out without a word, says so: then all are accounted for whatever happens.
@@ -217,8 +235,7 @@ impl OpenSession {
 
     /// Events of a thread are lost here.
     fn lose(&mut self, volume: &Volume, stream: StreamId, count: u64, cause: &str) {
-        let next = self.part.threads.get(&stream.0).map_or(0, |thread| thread.next);
-        self.part.gap(stream, next, count, cause);
+        self.part.gap(stream, self.next(stream), count, cause);
         volume.counters.lost_events.add(count);
     }
 

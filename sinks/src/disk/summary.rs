@@ -38,14 +38,14 @@ impl OpenSession {
         let split = self.part.number > 1 || ended.end.how == "rotated";
         manifest.part = split.then_some(self.part.number);
         manifest.end = Some(ended.end.clone());
-        manifest.limits.extend(ended.limits.iter().cloned());
+        manifest.limits.extend(ended.limits.iter().chain(&self.limits).cloned());
         if self.part.spans.lost > 0 {
             manifest.limits.push(spans_limit(self.part.spans.lost));
         }
         if self.part.unlisted > 0 {
             manifest.extra.insert("unlisted_events".into(), self.part.unlisted.into());
         }
-        manifest.spans = Some(volume.limits.spans.name().into());
+        manifest.spans = Some(self.part.spans_when.name().into());
         if let Some(removed) = volume.with_room(|room| room.removed_of(&self.base)).flatten() {
             manifest.extra.insert("removed_parts".into(), removed.names.iter().cloned().collect());
             if removed.count > removed.names.len() as u64 {

@@ -13,6 +13,7 @@ use std::{
     collections::BTreeSet,
     io::Read,
     net::SocketAddr,
+    path::Path,
     thread,
     time::{Duration, Instant},
 };
@@ -52,7 +53,7 @@ fn delivered(rig: &mut Rig, reason: EndReason, collector: Collector, folder: &Fo
 fn everything_arrives_over_both_transports_in_datagrams_of_any_size() {
     use Transport::{Tcp, Udp};
     for (transport, datagram_bytes) in [(Udp, 1_200), (Udp, 1_400), (Udp, 9_000), (Udp, 60_000), (Tcp, 65_536)] {
-        let (folder, collector) = Collector::in_folder("ships", &["--reorder-time", "5s"]);
+        let (folder, collector) = Collector::in_folder("ships", &[]);
         let to = collector.address(transport);
         let mut rig = Rig::new(Settings { datagram_bytes, ..settings(to, transport) }, 4, 1 << 20);
         for _ in 0..40 {
@@ -67,7 +68,7 @@ fn everything_arrives_over_both_transports_in_datagrams_of_any_size() {
 
 #[test]
 fn a_network_that_loses_things_loses_nothing() {
-    let (folder, collector) = Collector::in_folder("ships-lossy", &["--reorder-time", "5s"]);
+    let (folder, collector) = Collector::in_folder("ships-lossy", &[]);
     let relay = Relay::start(collector.udp(), 11, Faults::BAD).expect("a socket");
     let settings = Settings { datagram_bytes: 1_400, ..settings(relay.address(), Transport::Udp) };
     let mut rig = Rig::new(settings, 3, 1 << 16);
@@ -83,7 +84,8 @@ fn a_network_that_loses_things_loses_nothing() {
 /// Both sides count the same, also where the collector waits too short a time for what the network loses again and again.
 #[test]
 fn what_the_collector_gives_up_is_in_the_agents_report() {
-    let (folder, collector) = Collector::in_folder("ships-given-up", &["--reorder-time", "100ms"]);
+    let (folder, collector) =
+        Collector::in_folder("ships-given-up", &["--reorder-time", "100ms", "--replay-time", "100ms"]);
     let faults = Faults { lose: 0.2, spare_options: true, lose_for_good: true, ..Faults::NONE };
     let relay = Relay::start(collector.udp(), 7, faults).expect("a socket");
     let settings = Settings { datagram_bytes: 1_400, ..settings(relay.address(), Transport::Udp) };
@@ -138,7 +140,7 @@ fn a_collector_that_is_killed_and_started_again_has_the_rest() {
         }
         rig.work(2_000);
         rig.turn();
-        let arguments = ["--listen", &to.to_string(), "--sink", &disk(after.path()), "--reorder-time", "500ms"];
+        let arguments = ["--listen", &to.to_string(), "--sink", &disk(after.path())];
         let collector = Collector::start(&arguments, Stdout::Collect);
         rig.work(2_000);
         let report = rig.finish(EndReason::Exited(0), LONG);
@@ -170,7 +172,7 @@ fn between_them_a_killed_collector_and_the_next_have_everything() {
             rig.turn();
         }
         collector.kill();
-        let arguments = ["--listen", &to.to_string(), "--sink", &disk(after.path()), "--reorder-time", "1s"];
+        let arguments = ["--listen", &to.to_string(), "--sink", &disk(after.path())];
         let collector = Collector::start(&arguments, Stdout::Collect);
         rig.work(2_000);
         let report = rig.finish(EndReason::Exited(0), LONG);
@@ -189,6 +191,48 @@ fn between_them_a_killed_collector_and_the_next_have_everything() {
         let there = positions(&before).union(&positions(&after)).count() as u64;
         assert_eq!(there, rig.produced(), "{transport} after {turns} turns: {report}");
     }
+}
+
+/// One directory, nothing twice, nothing missing: whenever a collector is killed, the next goes on where the files end.
+#[test]
+fn a_collector_that_is_killed_again_and_again_has_everything_in_one_directory_udp() {
+    killed_again_and_again(Transport::Udp);
+}
+
+#[test]
+fn a_collector_that_is_killed_again_and_again_has_everything_in_one_directory_tcp() {
+    killed_again_and_again(Transport::Tcp);
+}
+
+/// `SPOOR_KILLS` says how often.
+fn killed_again_and_again(transport: Transport) {
+    let kills = std::env::var("SPOOR_KILLS").ok().and_then(|kills| kills.parse().ok()).unwrap_or(5);
+    let folder = Folder::new("ships-resumed");
+    let mut collector = Collector::to_disk(folder.path(), &[]);
+    let to = collector.address(transport);
+    let mut rig = Rig::new(settings(to, transport), 3, 1 << 20);
+    for round in 0..kills {
+        for _ in 0..round * 3 % 7 {
+            rig.work(3_000);
+            rig.turn();
+        }
+        match round % 5 {
+            4 => _ = collector.stop(),
+            _ => collector.kill(),
+        }
+        rig.work(3_000);
+        rig.turn();
+        collector = again(folder.path(), to);
+    }
+    let (report, trace) = delivered(&mut rig, EndReason::Exited(0), collector, &folder);
+    assert!(trace.manifest.gaps.is_empty() && report.lost.is_empty(), "{transport}: {report}");
+    assert_eq!(trace.len() as u64, rig.produced(), "{transport}: {report}");
+    assert!(trace.folder.join("spans.parquet").exists());
+}
+
+/// A collector on the same directory and the same address as one before.
+fn again(folder: &Path, to: SocketAddr) -> Collector {
+    Collector::start(&["--listen", &to.to_string(), "--sink", &disk(folder)], Stdout::Collect)
 }
 
 #[test]

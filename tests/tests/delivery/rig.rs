@@ -212,11 +212,12 @@ impl Rig {
     }
 
     /// Fails the test unless every event of the trace is the one that was produced at its position, and every one that
-    /// was kept is there or among those that the network is said to have lost.
+    /// was kept is there or among those that the network or a killed collector is said to have lost.
     #[track_caller]
     pub(crate) fn is_all_in(&self, trace: &Trace) {
         let mut network = trace.missing("network");
         network.extend(trace.missing("agent:kept-before"));
+        network.extend(trace.missing("collector:killed"));
         for (stream, events) in &trace.threads {
             let made = &self.made[stream];
             let mut there = vec![false; made.len()];

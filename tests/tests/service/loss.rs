@@ -21,7 +21,7 @@ use crate::{
 };
 
 /// Gives up soon, so that a test of losses does not take long, but not before a delayed datagram has arrived.
-const HASTY: [&str; 2] = ["--reorder-time", "1500ms"];
+const HASTY: [&str; 4] = ["--reorder-time", "500ms", "--replay-time", "1500ms"];
 
 /// A network that loses nothing until it is told to, and then for good.
 const LOST_FOR_GOOD: Faults = Faults { spare_options: true, lose_for_good: true, ..Faults::NONE };
@@ -96,7 +96,7 @@ fn what_the_agent_drops_is_told_with_its_reason() {
 
 #[test]
 fn counters_may_wrap() {
-    let (folder, collector) = Collector::in_folder("wrap", &["--reorder-time", "5s"]);
+    let (folder, collector) = Collector::in_folder("wrap", &[]);
     let relay = Relay::start(collector.udp(), 5, Faults::NONE).expect("a socket");
     let first_position = (1 << 32) - 1_000;
     let settings = Settings { first_position, ..Settings::udp(relay.address(), 5) };

@@ -181,7 +181,7 @@ fn the_log_is_plain_lines_json_or_nothing() {
     let json = ingest("json", &["--log-format", "json"]);
     let lines: Vec<serde_json::Value> = json.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
     let messages: Vec<&str> = lines.iter().filter_map(|line| line["message"].as_str()).collect();
-    assert_eq!(messages.len(), text.lines().count(), "the same in both forms");
+    assert_eq!(messages.len(), text.lines().count(), "the same in both forms: {text}{json}");
     assert!(text.lines().any(|line| line.starts_with("session ")), "{text}");
     let started = lines.iter().find(|line| line["session"].is_string()).expect("a line about the session");
     assert_eq!(

@@ -106,7 +106,7 @@ fn a_tcp_agent_resumes_after_its_connection_broke() {
 #[test]
 fn a_udp_agent_may_move_to_another_port() {
     // What is lost while nothing gets through is waited for.
-    let (folder, collector) = Collector::in_folder("move", &["--reorder-time", "20s"]);
+    let (folder, collector) = Collector::in_folder("move", &[]);
     let relay = Relay::start(collector.udp(), 41, Faults::NONE).expect("a socket");
     let mut agent = Agent::start(Settings::udp(relay.address(), 41)).expect("it is heard");
     for _ in 0..2 {

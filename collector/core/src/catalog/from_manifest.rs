@@ -18,26 +18,30 @@ impl Catalog {
         let bounds =
             CatalogLimits { functions: most, modules: most, threads: most, others: most, name_bytes: most, bytes };
         let mut catalog = Self::new(bounds, Arc::default());
+        catalog.add_manifest(manifest);
+        catalog
+    }
+
+    /// Takes what a manifest tells of its session.
+    pub fn add_manifest(&mut self, manifest: &Manifest) {
         let zero_ns = manifest.clock_zero_ns.unwrap_or(0);
         let time = |ns: u64| SessionNs(ns.saturating_sub(zero_ns));
         let clock = manifest.clock.as_ref().map(|name| named(name, ClockKind::name));
-        catalog.clock =
-            clock.or(manifest.clock_zero_ns.map(|_| ClockKind::from(0))).map(|clock| Clock { clock, zero_ns });
-        catalog.epoch = manifest.epoch_unix_ns.map(|unix_ns| Epoch { unix_ns });
-        catalog.process = manifest.process.as_ref().map(|process| process_of(process, manifest.session.as_deref()));
+        self.clock = clock.or(manifest.clock_zero_ns.map(|_| ClockKind::from(0))).map(|clock| Clock { clock, zero_ns });
+        self.epoch = manifest.epoch_unix_ns.map(|unix_ns| Epoch { unix_ns });
+        self.process = manifest.process.as_ref().map(|process| process_of(process, manifest.session.as_deref()));
         let thread = |entry: &ThreadEntry| (StreamId(entry.id), thread_of(entry, time));
-        catalog.threads = manifest.threads.iter().map(thread).collect();
+        self.threads = manifest.threads.iter().map(thread).collect();
         let module = |entry: &ModuleEntry| (ModuleId(entry.id), module_of(entry, time));
-        catalog.modules = manifest.modules.iter().map(module).collect();
+        self.modules = manifest.modules.iter().map(module).collect();
         for entry in &manifest.functions {
-            catalog.functions.add(FunctionId(entry.id), entry.offset, &entry.name, &mut catalog.budget);
+            self.functions.add(FunctionId(entry.id), entry.offset, &entry.name, &mut self.budget);
         }
-        catalog.queues = manifest.queues.iter().map(|queue| (queue.id, queue.label.as_str().into())).collect();
+        self.queues = manifest.queues.iter().map(|queue| (queue.id, queue.label.as_str().into())).collect();
         let limit = |entry: &LimitEntry| {
             ((ModuleId(entry.module), entry.reason.as_str().into(), entry.detail.as_str().into()), entry.count)
         };
-        catalog.limits = manifest.limits.iter().map(limit).collect();
-        catalog
+        self.limits = manifest.limits.iter().map(limit).collect();
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use codec::{Position, SessionId, StreamId};
+use codec::SessionId;
 
 use crate::session_state::SessionState;
 
@@ -51,10 +51,10 @@ impl Past {
         self.sessions.get_mut(&id).map(|ended| &mut ended.session)
     }
 
-    /// Where the streams of a session stood when contact was lost.
-    pub(crate) fn resume(&mut self, id: SessionId) -> Option<Vec<(StreamId, Position)>> {
+    /// A session that goes on.
+    pub(crate) fn resume(&mut self, id: SessionId) -> Option<SessionState> {
         self.order.retain(|known| *known != id);
-        self.forget(id).map(|session| session.positions().collect())
+        self.forget(id)
     }
 
     fn forget(&mut self, id: SessionId) -> Option<SessionState> {

@@ -58,6 +58,11 @@ impl ReorderBuffer {
         (*first.key() <= position).then(|| first.remove_entry())
     }
 
+    /// Drops everything, and tells how much memory that was charged with.
+    pub(super) fn clear(&mut self) -> usize {
+        std::mem::take(&mut self.0).into_values().map(|events| charge(&events.packet)).sum()
+    }
+
     /// Where the first event lies.
     pub(super) fn first(&self) -> Option<Position> {
         self.0.first_key_value().map(|(position, _)| *position)

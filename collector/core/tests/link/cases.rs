@@ -23,8 +23,12 @@ fn a_lost_tail_is_found_by_progress() {
     let (agent, mut ledger) = begun(Config::default());
     ledger.send(&agent, &agent.event(0, 0));
     ledger.send(&agent, &agent.progress(&[(0, 4), (1, 2)]));
-    assert_eq!(ledger.only().streams[&0].gaps, [], "it may still come");
-    ledger.pass(WAIT);
+    for _ in 0..50 {
+        assert_eq!(ledger.only().streams[&0].gaps, [], "it may still come");
+        ledger.pass(Duration::from_millis(200));
+        ledger.send(&agent, &agent.progress(&[(0, 4), (1, 2)]));
+    }
+    ledger.pass(Duration::from_millis(200));
     assert_eq!(ledger.only().streams[&0].gaps, [(1, 3, "network".into())]);
     assert_eq!(ledger.only().streams[&1].gaps, [(0, 2, "network".into())], "a stream of which nothing arrived");
     ledger.send(&agent, &agent.event(0, 2));
@@ -153,9 +157,40 @@ fn a_session_that_comes_back_goes_on_where_it_was() {
     ledger.pass(Duration::from_secs(31));
     assert!(ledger.only().ended.is_some());
     ledger.send(&agent, &[agent.session(), agent.event(0, 2)].concat());
-    assert_eq!(ledger.sessions.len(), 2);
-    let story = &ledger.sessions.values().last().expect("the second").streams[&0];
-    assert_eq!((story.positions(), story.gaps.len()), (vec![2], 0), "what it had before is not missing");
+    assert!(ledger.only().ended.is_none());
+    let story = &ledger.only().streams[&0];
+    assert_eq!((story.positions(), story.gaps.len()), (vec![0, 1, 2], 0));
+}
+
+#[test]
+fn what_a_silent_agent_still_has_is_not_missing() {
+    let (agent, mut ledger) = begun(Config::default());
+    let progress = agent.progress(&[(0, 5)]);
+    ledger.send(&agent, &[progress.clone(), agent.event(0, 0), agent.event(0, 2)].concat());
+    ledger.pass(Duration::from_secs(29));
+    assert_eq!(ledger.only().streams[&0].gaps, [], "it may still come");
+    ledger.send(&agent, &[agent.event(0, 1), agent.event(0, 3)].concat());
+    ledger.pass(Duration::from_secs(31));
+    let given_up = (4, 1, "collector:lost-contact".into());
+    assert_eq!(ledger.only().streams[&0].gaps, [given_up]);
+    ledger.balance();
+    ledger.send(&agent, &[agent.session(), progress, agent.event(0, 3), agent.event(0, 4)].concat());
+    let story = &ledger.only().streams[&0];
+    assert_eq!((story.positions(), story.gaps.len()), ((0..5).collect(), 0), "it had it");
+    ledger.balance();
+}
+
+#[test]
+fn what_waits_when_the_collector_is_stopped_stays_with_its_agent() {
+    let (agent, mut ledger) = begun(Config::default());
+    ledger.send(&agent, &[agent.progress(&[(0, 2)]), agent.event(0, 0), agent.event(0, 2)].concat());
+    ledger.send(&agent, &agent.end(&[(0, 4)]));
+    ledger.collector.finish(ledger.now, How::Stopped);
+    ledger.take();
+    assert_eq!(ledger.only().ended.as_ref().map(|summary| summary.how), Some(How::Stopped), "it waits for the rest");
+    assert_eq!(ledger.only().streams[&0].gaps, [(1, 3, "collector:stopped".into())]);
+    assert_eq!((ledger.only().streams[&0].positions(), ledger.collector.counts().held_bytes_now), (vec![0], 0));
+    ledger.balance();
 }
 
 #[test]
@@ -251,8 +286,9 @@ fn positions_survive_contact_that_is_lost_twice() {
         ledger.send(&agent, &[agent.session(), agent.event(stream, 1)].concat());
     }
     ledger.pass(Duration::from_secs(31));
-    assert_eq!(ledger.sessions.len(), 3);
-    assert_eq!(ledger.collector.counts().missing(), 0, "what it had before is not missing");
+    let streams = &ledger.only().streams;
+    assert_eq!([&streams[&0], &streams[&1]].map(|story| story.positions()), [[0, 1], [0, 1]]);
+    assert_eq!(ledger.collector.counts().missing(), 0);
 }
 
 #[test]

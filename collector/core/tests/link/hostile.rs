@@ -166,7 +166,7 @@ fn what_cannot_be_read_is_nobodys_session() {
 fn an_end_that_is_never_reached_is_an_end() {
     let (agent, mut ledger) = link(Config::default());
     ledger.send(&agent, &[agent.session(), agent.end(&[(0, 1)])].concat());
-    for next in 2..200 {
+    for next in 2..300 {
         ledger.pass(Duration::from_millis(100));
         ledger.send(&agent, &agent.progress(&[(0, next)]));
     }

@@ -7,7 +7,7 @@ use codec::{
     profile::Message,
 };
 use collector_core::{
-    CatalogLimits, Collector, Config, Output, Peer, Session, SessionName, SessionNames, Summary, Transmit,
+    CatalogLimits, Cause, Collector, Config, Output, Peer, Session, SessionName, SessionNames, Summary, Transmit,
 };
 
 use crate::agent::Agent;
@@ -104,6 +104,16 @@ impl Ledger {
         match output {
             Output::Started(session) => {
                 assert!(self.sessions.insert(session.name.clone(), Entry::default()).is_none(), "started once");
+            }
+            Output::Resumed(session) => {
+                let entry = self.sessions.get_mut(&session.name).expect("it was there before");
+                assert!(entry.ended.take().is_some(), "it had ended");
+                for story in entry.streams.values_mut() {
+                    let is_provisional = |gap: &(u64, u64, String)| Cause::from(gap.2.as_str()).is_provisional();
+                    if let Some((first, ..)) = story.gaps.pop_if(|gap| is_provisional(gap)) {
+                        story.next = Some(first);
+                    }
+                }
             }
             Output::Options(session, packets) => {
                 let entry = self.open(&session);

@@ -3,7 +3,7 @@
 use codec::atf::{DetailReader, IndexReader, ThreadReader};
 
 use super::{
-    reopen::{Found, Unfinished},
+    reopen::{Found, Purpose, Unfinished},
     *,
 };
 
@@ -19,7 +19,9 @@ impl Scene {
     fn reopen(&mut self, name: &str) -> u64 {
         let found = Unfinished::open(&self.dir.join(name)).expect("it is there");
         let Found::Unfinished(unfinished) = found else { panic!("it is finished, or live") };
-        let reopened = unfinished.reopen(&mut self.sink.volume, &self.session, false).expect("it goes on");
+        let reopened = unfinished
+            .reopen(&mut self.sink.volume, &self.session, Purpose::Repair { force: false })
+            .expect("it goes on");
         let next = reopened.open.part.threads.get(&3).map_or(0, |thread| thread.next);
         self.sink.sessions.insert(self.session.name.clone(), reopened.open);
         next

@@ -1,0 +1,207 @@
+//! Sessions of earlier collectors that may go on.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    fs::File,
+    io,
+    os::unix::fs::FileExt,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use codec::{
+    Position, SessionId, StreamId,
+    atf::{EDGE_BYTES, EndEntry, IndexEvent, IndexReader, Manifest},
+};
+use serde::Deserialize;
+
+use super::{
+    directory::{part_name, read_if_there, sessions_in, threads_in},
+    journal::{self, Entry, JOURNAL},
+    notes::{Notes, notes_of},
+    reopen::{Found, Unfinished, session_name},
+    room::MANIFEST,
+};
+use crate::{Catalog, Cause, EarlierSession, Session};
+
+/// The sessions in a directory that have not ended by their own account, by their ids.
+#[derive(Debug, Default)]
+pub struct EarlierSessions(HashMap<SessionId, Option<PathBuf>>);
+
+/// How many finished parts are looked at, the latest first. A manifest may be large.
+const MOST_FINISHED: usize = 256;
+
+/// How sessions end whose agents may come back.
+const MAY_GO_ON: [&str; 3] = ["lost contact", "stopped", "killed"];
+
+/// What is read of a manifest to find a session.
+#[derive(Deserialize)]
+struct Brief {
+    session: Option<String>,
+    end: Option<EndEntry>,
+}
+
+/// Whether a session that ended so may go on.
+pub(super) fn may_go_on(end: Option<&EndEntry>) -> bool {
+    end.is_none_or(|end| MAY_GO_ON.contains(&end.how.as_str()))
+}
+
+impl EarlierSessions {
+    /// Looks for them in these directories. Where several have a session, the first counts.
+    pub fn find<'a>(directories: impl IntoIterator<Item = &'a Path>) -> Self {
+        let mut found = HashMap::new();
+        let mut finished = 0;
+        let sessions = directories.into_iter().flat_map(|dir| sessions_in(dir).unwrap_or_default().into_iter().rev());
+        for dir in sessions {
+            finished += usize::from(!dir.join(JOURNAL).exists());
+            if finished > MOST_FINISHED {
+                continue;
+            }
+            let brief = read_if_there(&dir.join(MANIFEST)).ok().flatten();
+            let brief = brief.and_then(|json| serde_json::from_slice::<Brief>(&json).ok());
+            let Some(Brief { session: Some(id), end }) = brief else { continue };
+            let Ok(id) = u128::from_str_radix(&id, 16) else { continue };
+            // The last part says how it ended, and that came first.
+            found.entry(SessionId(id.to_be_bytes())).or_insert_with(|| may_go_on(end.as_ref()).then_some(dir));
+        }
+        Self(found)
+    }
+
+    /// Takes out the session with this id, and tells where its streams go on. What is known of it goes into `catalog`.
+    ///
+    /// # Errors
+    ///
+    /// Where it is damaged, or cannot be read.
+    pub fn take(&mut self, id: SessionId, source: String, mut catalog: Catalog) -> io::Result<Option<EarlierSession>> {
+        let Some(dir) = self.0.remove(&id).flatten() else { return Ok(None) };
+        let mut notes = Notes::default();
+        let manifest = match Unfinished::open(&dir)? {
+            Found::Live | Found::Nothing => return Ok(None),
+            Found::Unfinished(unfinished) => {
+                add_to(&mut catalog, &unfinished.manifest);
+                let journal = read_if_there(&dir.join(JOURNAL))?.unwrap_or_default();
+                let take = |entry: Entry<'_>| match entry {
+                    Entry::Option(option, _) => _ = catalog.apply(&option),
+                    Entry::Note(note) => notes.take(note),
+                };
+                journal::replay(&journal, false, take).map_err(io::Error::other)?;
+                notes.resume();
+                *unfinished.manifest
+            }
+            Found::Finished => {
+                let manifest = read_manifest(&dir)?;
+                add_to(&mut catalog, &manifest);
+                notes_of(&manifest).into_iter().for_each(|note| notes.take(note));
+                manifest
+            }
+        };
+        let number = manifest.part.unwrap_or(1);
+        let name = session_name(&dir, number);
+        let mut count = Count::default();
+        for part in earlier_parts(&dir, &name, number) {
+            count.part(&part);
+        }
+        count.last(&dir, &notes)?;
+        let seen_unix_ns = manifest.epoch_unix_ns.unwrap_or(0);
+        let session = Arc::new(Session::new(name, Some(id), source, seen_unix_ns, catalog));
+        let Count { positions, written, missing } = count;
+        Ok(Some(EarlierSession { session, kept: positions.clone(), positions, written, missing }))
+    }
+}
+
+fn read_manifest(dir: &Path) -> io::Result<Manifest> {
+    let json = read_if_there(&dir.join(MANIFEST))?.unwrap_or_default();
+    Manifest::parse(&json).map_err(io::Error::other)
+}
+
+/// The manifests of the parts before this one that are there.
+pub(super) fn earlier_parts(dir: &Path, name: &str, number: u32) -> impl Iterator<Item = Manifest> {
+    let parts = (1..number).map(move |number| dir.with_file_name(part_name(name, number)));
+    parts.filter_map(|dir| read_manifest(&dir).ok())
+}
+
+/// What a manifest says that was told by the agent: the rest is found out again.
+fn add_to(catalog: &mut Catalog, manifest: &Manifest) {
+    let mut told = manifest.clone();
+    told.functions.retain(|function| function.id >> 32 != 0);
+    told.limits.retain(|limit| !limit.reason.starts_with("collector:"));
+    catalog.add_manifest(&told);
+}
+
+/// What the parts of a session come to.
+#[derive(Default)]
+struct Count {
+    positions: HashMap<StreamId, Position>,
+    written: u64,
+    missing: BTreeMap<Cause, u64>,
+}
+
+impl Count {
+    /// A part that another follows.
+    fn part(&mut self, manifest: &Manifest) {
+        for (stream, next) in ends_of(manifest) {
+            self.positions.insert(StreamId(stream), Position(next));
+        }
+        self.written += manifest.threads.iter().filter_map(|thread| thread.written).sum::<u64>();
+        manifest.gaps.iter().for_each(|gap| self.miss(&gap.cause, gap.count));
+    }
+
+    fn miss(&mut self, cause: &str, count: u64) {
+        let missing = self.missing.entry(Cause::from(cause)).or_default();
+        *missing = missing.saturating_add(count);
+    }
+
+    /// The last part.
+    fn last(&mut self, dir: &Path, notes: &Notes) -> io::Result<()> {
+        let mut written = HashMap::new();
+        for (stream, thread) in threads_in(dir)? {
+            written.insert(stream, events_in(&thread.join("index.atf"))?);
+        }
+        let streams: BTreeSet<_> = notes.firsts.keys().chain(written.keys()).chain(notes.gaps.keys()).collect();
+        for stream in streams {
+            let written = written.get(stream).copied().unwrap_or(0);
+            let gaps = notes.gaps.get(stream).map(Vec::as_slice).unwrap_or_default();
+            let mut next = notes.firsts.get(stream).copied().unwrap_or(0).saturating_add(written);
+            for gap in gaps.iter().filter(|gap| gap.at_index.unwrap_or(0) <= written) {
+                next = next.saturating_add(gap.count);
+                self.miss(&gap.cause, gap.count);
+            }
+            if let Some((_, _, end)) = notes.ends.get(stream) {
+                self.miss(&notes.cause, end.saturating_sub(next));
+                next = next.max(*end);
+            }
+            self.written += written;
+            self.positions.insert(StreamId(*stream), Position(next));
+        }
+        Ok(())
+    }
+}
+
+/// Where the streams of a finished part end.
+pub(super) fn ends_of(manifest: &Manifest) -> impl Iterator<Item = (u32, u64)> {
+    let end = |thread: &codec::atf::ThreadEntry| thread.first.unwrap_or(0).saturating_add(thread.produced.unwrap_or(0));
+    manifest.threads.iter().map(move |thread| (thread.id, end(thread)))
+}
+
+/// How many whole events are in an index, finished or not. Looks at the ends of the file only.
+fn events_in(index: &Path) -> io::Result<u64> {
+    const EVENT: u64 = IndexEvent::BYTES as u64;
+    const EDGE: u64 = EDGE_BYTES as u64;
+    let file = match File::open(index) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(0),
+        file => file?,
+    };
+    let bytes = file.metadata()?.len();
+    if let Some(events) = bytes.checked_sub(2 * EDGE) {
+        let mut foot = [0; EDGE_BYTES];
+        file.read_exact_at(&mut foot, bytes - EDGE)?;
+        if IndexReader::is_footer(&foot, events) {
+            return Ok(events / EVENT);
+        }
+    }
+    let events = bytes.saturating_sub(EDGE) / EVENT;
+    let Some(before) = events.checked_sub(1) else { return Ok(0) };
+    let mut last = [0; IndexEvent::BYTES];
+    file.read_exact_at(&mut last, EDGE + before * EVENT)?;
+    Ok(if IndexReader::is_half_footer(&last, before) { before } else { events })
+}

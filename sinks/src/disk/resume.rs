@@ -1,0 +1,88 @@
+//! Going on with a session where its files end.
+
+use std::{
+    collections::BTreeMap,
+    fs, io,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use codec::atf::Manifest;
+
+use super::{
+    directory::{inside, part_name, read_if_there},
+    earlier::{earlier_parts, ends_of, may_go_on},
+    files::replace,
+    journal::{JOURNAL, Journal, Note},
+    notes::notes_of,
+    reopen::{Found, Purpose, Unfinished, session_name},
+    room::MANIFEST,
+    session::OpenSession,
+    volume::Volume,
+};
+use crate::{Budget, Session};
+
+impl OpenSession {
+    /// Goes on with a session of this name and id, if it is there and has not ended by its own account.
+    pub(super) fn resume(volume: &mut Volume, session: &Arc<Session>) -> io::Result<Option<Self>> {
+        let Some(dir) = last_part(volume, session) else { return Ok(None) };
+        let is_busy = volume.finishing.iter().any(|part| part.dir == dir);
+        let json = read_if_there(&dir.join(MANIFEST))?.unwrap_or_default();
+        let manifest = Manifest::parse(&json).map_err(io::Error::other)?;
+        let is_same = manifest.session.is_some() && manifest.session == session.id.map(|id| id.to_string());
+        if is_busy || !is_same || !may_go_on(manifest.end.as_ref()) {
+            return Ok(None);
+        }
+        let mut found = Unfinished::open(&dir)?;
+        if matches!(found, Found::Finished) {
+            unfinish(volume, &dir, manifest)?;
+            found = Unfinished::open(&dir)?;
+        }
+        let Found::Unfinished(unfinished) = found else { return Ok(None) };
+        Ok(Some(unfinished.reopen(volume, session, Purpose::Resume)?.open))
+    }
+}
+
+/// The last directory of a session.
+fn last_part(volume: &Volume, session: &Session) -> Option<PathBuf> {
+    if let Some(known) = volume.counters.place(&session.name) {
+        return Some(known).filter(|dir| dir.exists());
+    }
+    let name = inside(&session.name);
+    let parts = fs::read_dir(&volume.dir).ok()?.flatten().filter_map(|entry| {
+        let found = entry.file_name().into_string().ok()?;
+        let number = match found.strip_prefix(&name)? {
+            "" => 1,
+            rest => rest.strip_prefix('.')?.parse().ok()?,
+        };
+        Some(number)
+    });
+    Some(volume.dir.join(part_name(&name, parts.max()?)))
+}
+
+/// Makes a finished part an unfinished one. It is finished until its manifest is replaced, whenever this is interrupted.
+fn unfinish(volume: &Volume, dir: &Path, mut manifest: Manifest) -> io::Result<()> {
+    let files = &*volume.handles.files;
+    let mut journal = Journal::new(Budget::default(), 0);
+    let number = manifest.part.unwrap_or(1);
+    let mut firsts = BTreeMap::new();
+    for part in earlier_parts(dir, &session_name(dir, number), number) {
+        firsts.extend(ends_of(&part));
+    }
+    for (stream, first) in firsts {
+        journal.note(&Note::First { stream, first });
+    }
+    notes_of(&manifest).iter().for_each(|note| _ = journal.note(note));
+    // One that an interrupted attempt has left would be longer.
+    files.remove(&dir.join(JOURNAL)).or_else(|error| match error.kind() {
+        io::ErrorKind::NotFound => Ok(()),
+        _ => Err(error),
+    })?;
+    journal.create(files, dir)?;
+    journal.flush(0)?;
+    drop(journal);
+    (manifest.end, manifest.gaps, manifest.threads) = (None, Vec::new(), Vec::new());
+    manifest.limits.retain(|limit| !limit.reason.starts_with("collector:"));
+    let json = manifest.to_json().map_err(io::Error::other)?;
+    replace(files, &dir.join(MANIFEST), &json)
+}
