@@ -14,7 +14,7 @@ use std::{
 
 use anyhow::{Context, Result};
 use collector_core::spans::SpanConfig;
-use sinks::{DiskSink, EarlierTables, PendingTable};
+use sinks::{DiskSink, PendingTable};
 use tracing::{info, warn};
 
 use crate::{
@@ -34,7 +34,7 @@ const NICE: i32 = 10;
 pub(crate) struct Tables {
     pending: Sender<PendingTable>,
     receiver: Receiver<PendingTable>,
-    earlier: Vec<EarlierTables>,
+    earlier: VecDeque<PendingTable>,
     pub(crate) progress: Arc<Progress>,
 }
 
@@ -94,20 +94,20 @@ impl Progress {
 impl Tables {
     pub(crate) fn new() -> Self {
         let (pending, receiver) = mpsc::channel();
-        Self { pending, receiver, earlier: Vec::new(), progress: Arc::default() }
+        Self { pending, receiver, earlier: VecDeque::new(), progress: Arc::default() }
     }
 
     /// Makes the tables of what sinks on one directory finish, and those that an earlier collector did not make.
     pub(crate) fn make_for(&mut self, sinks: &mut [DiskSink]) {
-        let earlier = sinks.iter_mut().map(|sink| sink.report_pending_tables(self.pending.clone()));
-        self.earlier.extend(earlier.reduce(|first, _| first));
+        self.earlier.extend(sinks.first().map(DiskSink::earlier_tables).unwrap_or_default());
+        sinks.iter_mut().for_each(|sink| sink.report_pending_tables(self.pending.clone()));
     }
 
     /// Starts to work, until all sinks are closed.
     pub(crate) fn start(self, config: SpanConfig, notices: Arc<Notices>) -> Result<Making> {
-        let Self { receiver, earlier, progress, .. } = self;
-        let worker = Worker { receiver, config, notices, progress: progress.clone(), queue: VecDeque::new() };
-        let thread = thread::Builder::new().name("tables".into()).spawn(move || worker.run(&earlier));
+        let Self { receiver, earlier: queue, progress, .. } = self;
+        let worker = Worker { receiver, config, notices, progress: progress.clone(), queue };
+        let thread = thread::Builder::new().name("tables".into()).spawn(move || worker.run());
         let thread = thread.context("cannot start a thread for tables of spans")?;
         Ok(Making { progress, thread })
     }
@@ -139,10 +139,9 @@ struct Worker {
 }
 
 impl Worker {
-    fn run(mut self, earlier: &[EarlierTables]) {
+    fn run(mut self) {
         // Where it cannot be lowered, the table is made all the same.
         _ = rustix::process::setpriority_process(None, NICE);
-        self.queue.extend(earlier.iter().flat_map(EarlierTables::find));
         if !self.queue.is_empty() {
             let count = counted(self.queue.len() as u64, "session");
             info!("spans of {count} are not made yet, and are now");

@@ -36,7 +36,7 @@ use finishing::Finishing;
 pub use repair::{RepairOutcome, Repaired, repair};
 use room::Room;
 use session::OpenSession;
-pub use table::{EarlierTables, PendingTable, SpansWhen, TableFile, lacks_table};
+pub use table::{PendingTable, SpansWhen, TableFile, lacks_table};
 pub use verify::{Verified, verify};
 use volume::{Failing, Limits, Volume};
 

@@ -411,6 +411,6 @@ impl Collector {
         if let Some(id) = id {
             self.past.remember(id, session, over);
         }
-        bindings::release(&mut self.bindings, key, id.filter(|_| over));
+        bindings::release(&mut self.bindings, key, id);
     }
 }

@@ -50,28 +50,16 @@ pub struct PendingTable {
 }
 
 impl DiskSink {
-    /// Reports every part that is finished from now on and lacks its table of spans. Returns what finds those that were
-    /// finished before.
-    pub fn report_pending_tables(&mut self, to: Sender<PendingTable>) -> EarlierTables {
+    /// Reports every part that is finished from now on and lacks its table of spans.
+    pub fn report_pending_tables(&mut self, to: Sender<PendingTable>) {
         self.volume.pending_tables = Some(to);
-        let shared = self.volume.room.clone().map(|room| (room, self.counters()));
-        EarlierTables { dir: self.volume.dir.clone(), shared }
     }
-}
 
-/// The sessions of a directory that an earlier collector finished.
-#[derive(Debug)]
-pub struct EarlierTables {
-    dir: PathBuf,
-    shared: Option<(Arc<Mutex<Room>>, Arc<DiskCounters>)>,
-}
-
-impl EarlierTables {
-    /// Those that were to get a table of spans after their end and lack it, the oldest first.
-    pub fn find(&self) -> impl Iterator<Item = PendingTable> {
-        let sessions = directory::sessions_in(&self.dir).unwrap_or_default();
-        let pending = |dir: PathBuf| PendingTable { dir, shared: self.shared.clone() };
-        sessions.into_iter().filter(|dir| lacks_table(dir)).map(pending)
+    /// The parts in its directory that were to get a table of spans after their end and lack it, the oldest first.
+    pub fn earlier_tables(&self) -> Vec<PendingTable> {
+        let sessions = directory::sessions_in(&self.volume.dir).unwrap_or_default();
+        let pending = |dir: PathBuf| PendingTable::new(&dir, self.volume.room.clone(), self.counters());
+        sessions.into_iter().filter(|dir| lacks_table(dir)).map(pending).collect()
     }
 }
 
@@ -105,8 +93,8 @@ impl PendingTable {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
             locked => locked?,
         }
-        // Whoever held the lock until now may have finished the file, and this is it.
-        if self.dir.join(SPANS).exists() {
+        // Whoever held the lock until now may have finished the file, and this is it. Or the session goes on.
+        if !lacks_table(&self.dir) {
             let _ = fs::remove_file(&partial);
             return Ok(None);
         }
@@ -125,8 +113,12 @@ pub struct TableFile<'a> {
 }
 
 impl TableFile<'_> {
-    /// Gives the file its name: all of it is there. Returns how many bytes it has, or nothing if its part was removed.
+    /// Gives the file its name: all of it is there. Returns how many bytes it has, or nothing if its part was removed, or
+    /// goes on.
     pub fn finish(mut self) -> io::Result<Option<u64>> {
+        if !lacks_table(&self.of.dir) {
+            return Ok(None);
+        }
         match fs::rename(self.of.dir.join(PARTIAL), self.of.dir.join(SPANS)) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             renamed => renamed?,
@@ -181,7 +173,7 @@ mod tests {
         let options = DiskOptions { max_bytes: Some(max_bytes), ..DiskOptions::new(&dir) };
         let mut sink = DiskSink::open(options).expect("it opens");
         let (to, reported) = mpsc::channel();
-        let earlier = sink.report_pending_tables(to);
+        sink.report_pending_tables(to);
         for number in 1..=2 {
             let catalog = Catalog::new(CatalogLimits::default(), Arc::default());
             let name = format!("20260101-000000-{number}");
@@ -190,7 +182,7 @@ mod tests {
             sink.end(&session, &Ended::default()).expect("it ends");
         }
         let tables = [0; 2].map(|_| reported.recv().expect("it is finished"));
-        let found: Vec<_> = earlier.find().map(|table| table.dir).collect();
+        let found: Vec<_> = sink.earlier_tables().into_iter().map(|table| table.dir).collect();
         assert_eq!(found, tables.each_ref().map(|table| table.dir.clone()), "the oldest first");
         (dir, sink, tables)
     }

@@ -230,6 +230,32 @@ fn killed_again_and_again(transport: Transport) {
     assert!(trace.folder.join("spans.parquet").exists());
 }
 
+/// Either end may stop for longer than the other waits for it.
+#[test]
+fn both_ends_stop_for_long_and_go_on() {
+    for transport in [Transport::Udp, Transport::Tcp] {
+        let (folder, mut collector) = Collector::in_folder("ships-silent", &["--session-timeout", "500ms"]);
+        let mut rig = Rig::new(settings(collector.address(transport), transport), 3, 1 << 20);
+        for _ in 0..2 {
+            rig.work(3_000);
+            rig.turn();
+            thread::sleep(Duration::from_secs(1));
+            rig.work(3_000);
+            rig.settle(LONG);
+            collector.process().signal("STOP");
+            rig.work(3_000);
+            let until = Instant::now() + Duration::from_secs(2);
+            while Instant::now() < until {
+                rig.turn();
+            }
+            collector.process().signal("CONT");
+        }
+        let (report, trace) = delivered(&mut rig, EndReason::Exited(0), collector, &folder);
+        assert!(trace.manifest.gaps.is_empty() && report.lost.is_empty(), "{transport}: {report}");
+        assert_eq!(trace.len() as u64, rig.produced(), "{transport}: {report}");
+    }
+}
+
 /// A collector on the same directory and the same address as one before.
 fn again(folder: &Path, to: SocketAddr) -> Collector {
     Collector::start(&["--listen", &to.to_string(), "--sink", &disk(folder)], Stdout::Collect)

@@ -144,6 +144,12 @@ impl Collector {
         mut key: Option<SessionKey>,
         mut next: impl FnMut() -> Option<Packet<'p>>,
     ) {
+        // An agent that was silent for too long need not know that.
+        if let Some(Binding::Past(id)) = self.bindings.get(&peer)
+            && self.past.may_return(*id)
+        {
+            key = self.session_for(now, peer, Named { id: *id, plain: false });
+        }
         let mut carried = next();
         // Whether what follows belongs to a session that there is no room for, or that has ended.
         let mut without = false;

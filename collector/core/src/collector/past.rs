@@ -47,6 +47,11 @@ impl Past {
         self.sessions.get(&id).is_some_and(|ended| ended.over)
     }
 
+    /// Whether contact with this session was lost.
+    pub(crate) fn may_return(&self, id: SessionId) -> bool {
+        self.sessions.get(&id).is_some_and(|ended| !ended.over)
+    }
+
     pub(crate) fn session_mut(&mut self, id: SessionId) -> Option<&mut SessionState> {
         self.sessions.get_mut(&id).map(|ended| &mut ended.session)
     }
