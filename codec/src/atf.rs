@@ -16,10 +16,10 @@ pub use detail::{
     Context, DetailBody, DetailEvent, DetailEvents, DetailReader, DetailWriter, FunctionDetail, Keys, MAX_STACK_BYTES,
 };
 pub use index::{IndexEvent, IndexEvents, IndexReader, IndexWriter};
-pub use integrity::{Corrupt, Corruption, Integrity, OpenError, RunningChecksum};
+pub use integrity::{Corrupt, Corruption, FileChecksum, Integrity, OpenError, RunningChecksum};
 pub use manifest::{
     EndEntry, FunctionEntry, GapEntry, LimitEntry, Manifest, ManifestError, ModuleEntry, ProcessEntry, QueueEntry,
-    ThreadEntry,
+    TableEntry, ThreadEntry,
 };
 pub use origin::Origin;
 pub use thread::{BrokenLink, ThreadReader, ThreadWriter};

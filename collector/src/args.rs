@@ -71,7 +71,7 @@ pub(crate) enum Command {
     Stats(StatsArgs),
     /// Write a session as a file for other tools
     Export(ExportArgs),
-    /// Check all checksums, links and counts; exit with 1 if anything is wrong
+    /// Check checksums, counts, links, order and spans; exit with 1 if anything is wrong, and list what was not checked
     Verify(DirArgs),
     /// Complete sessions whose collector was killed
     Repair(RepairArgs),

@@ -34,7 +34,7 @@ pub use collector_core::{
     Run, RunEvents, Session,
 };
 
-pub use self::parquet::{SPAN_COLUMNS, SpanColumn, SpanTable};
+pub use self::parquet::{SPAN_COLUMNS, SpanColumn, SpanDigest, SpanTable};
 pub use chrome::ChromeSink;
 pub use disk::{DiskCounters, DiskOptions, DiskSink, EarlierSessions, PendingTable, SpansWhen, TableFile};
 pub use folded::FoldedSink;

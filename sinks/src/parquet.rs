@@ -2,6 +2,7 @@
 
 mod column;
 mod columns;
+mod digest;
 mod encode;
 mod texts;
 
@@ -26,6 +27,7 @@ use column::Column;
 use texts::Texts;
 
 pub use columns::{SPAN_COLUMNS, SpanColumn};
+pub use digest::SpanDigest;
 
 /// Makes a Parquet file of spans. It writes nothing itself: what is to be written is asked for, and no error of a disk
 /// gets in between. The file can be read only once all of it is there, since the index comes last.

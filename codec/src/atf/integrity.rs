@@ -1,5 +1,7 @@
 //! What a file's bytes are worth.
 
+use std::fmt;
+
 use crc32fast::Hasher;
 use thiserror::Error;
 
@@ -229,6 +231,35 @@ impl RunningChecksum {
     /// Checks the events, once all of them were seen.
     pub fn check(&self) -> Result<(), Corrupt> {
         agree_checksum(self.end.saturating_add(4), self.expected, self.hasher.clone().finalize())
+    }
+}
+
+/// The checksum of a whole file, as a manifest has it: CRC-32, in 8 hexadecimal digits.
+#[derive(Debug, Clone, Default)]
+pub struct FileChecksum(Hasher);
+
+impl FileChecksum {
+    /// That of a file with these bytes.
+    pub fn of(bytes: &[u8]) -> Self {
+        let mut checksum = Self::default();
+        checksum.update(bytes);
+        checksum
+    }
+
+    /// These bytes come next.
+    pub fn update(&mut self, bytes: &[u8]) {
+        self.0.update(bytes);
+    }
+
+    /// The bytes come next that a hasher has seen.
+    pub(crate) fn append(&mut self, seen: &Hasher) {
+        self.0.combine(seen);
+    }
+}
+
+impl fmt::Display for FileChecksum {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:08x}", self.0.clone().finalize())
     }
 }
 

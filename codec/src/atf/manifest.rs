@@ -6,6 +6,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use thiserror::Error;
 
+use super::FileChecksum;
+
 /// The manifest of a session directory, `manifest.json`.
 ///
 /// Readers of ATF v2 need `threads` and the two times; all else is Spoor's and may be absent. Fields that are
@@ -60,6 +62,9 @@ pub struct Manifest {
     /// When `spans.parquet` is made: `live`, `after` the end, or `no`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spans: Option<String>,
+    /// The table of spans, once it is finished.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub table: Option<TableEntry>,
     /// Fields that are not known here.
     #[serde(flatten)]
     pub extra: Map<String, Value>,
@@ -96,6 +101,26 @@ pub struct ThreadEntry {
     /// The position of its first event or gap in this part of the session; absent where that is 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first: Option<u64>,
+    /// The checksum of its index as a whole.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub index_checksum: Option<String>,
+    /// The checksum of its detail file as a whole.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub detail_checksum: Option<String>,
+    /// Fields that are not known here.
+    #[serde(flatten)]
+    pub extra: Map<String, Value>,
+}
+
+/// A table of spans that is finished.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct TableEntry {
+    /// How many spans it has.
+    pub rows: u64,
+    /// How many bytes its file has.
+    pub bytes: u64,
+    /// The checksum of its file.
+    pub checksum: String,
     /// Fields that are not known here.
     #[serde(flatten)]
     pub extra: Map<String, Value>,
@@ -234,17 +259,46 @@ pub struct EndEntry {
     pub extra: Map<String, Value>,
 }
 
+/// The member that comes last: the checksum of all bytes before the comma in front of it.
+const CHECKSUM: &str = "checksum";
+const DIGITS_BEHIND: &str = "\"checksum\": \"";
+/// What a manifest without it ends with.
+const END: &[u8] = b"\n}";
+
+fn last_member(before: &[u8]) -> String {
+    format!(",\n  {DIGITS_BEHIND}{}\"\n}}\n", FileChecksum::of(before))
+}
+
 impl Manifest {
     /// Reads a manifest. What it says can still be wrong: see [`check`](Self::check).
     pub fn parse(json: &[u8]) -> Result<Self, ManifestError> {
-        Ok(serde_json::from_slice(json)?)
+        let mut manifest: Self = serde_json::from_slice(json)?;
+        manifest.extra.remove(CHECKSUM);
+        Ok(manifest)
     }
 
-    /// The manifest as JSON.
+    /// The manifest as JSON, with its checksum.
     pub fn to_json(&self) -> Result<Vec<u8>, ManifestError> {
         let mut json = serde_json::to_vec_pretty(self)?;
-        json.push(b'\n');
+        json.truncate(json.len().saturating_sub(END.len()));
+        let last = last_member(&json);
+        json.extend_from_slice(last.as_bytes());
         Ok(json)
+    }
+
+    /// Whether these bytes have a checksum, which is theirs. One that is another's is an error.
+    pub fn check_bytes(json: &[u8]) -> Result<bool, ManifestError> {
+        let length = last_member(b"").len();
+        let Some((before, last)) = json.len().checked_sub(length).and_then(|at| json.split_at_checked(at)) else {
+            return Ok(false);
+        };
+        let expected = last_member(before);
+        let digits = expected.find(DIGITS_BEHIND).map_or(0, |at| at.saturating_add(DIGITS_BEHIND.len()));
+        match last == expected.as_bytes() {
+            true => Ok(true),
+            false if last.get(..digits) == expected.as_bytes().get(..digits) => Err(ManifestError::Checksum),
+            false => Ok(false),
+        }
     }
 
     /// How many events are missing, by thread, over all gaps.
@@ -293,6 +347,9 @@ pub enum ManifestError {
     /// It ends before it starts.
     #[error("manifest.json: time_start_ns {start_ns} is after time_end_ns {end_ns}")]
     Times { start_ns: u64, end_ns: u64 },
+    /// It is not what its writer wrote.
+    #[error("manifest.json: its checksum is another's: it was changed")]
+    Checksum,
     /// Two threads would share a directory.
     #[error("manifest.json: thread {id} is there twice")]
     ThreadTwice { id: u32 },

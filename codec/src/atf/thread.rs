@@ -8,8 +8,8 @@ use std::{
 use thiserror::Error;
 
 use super::{
-    AppendError, Corrupt, DetailBody, DetailEvent, DetailEvents, DetailReader, DetailWriter, EDGE_BYTES, IndexEvent,
-    IndexReader, IndexWriter, Origin, Sealed, writer::MAX_EVENTS,
+    AppendError, Corrupt, DetailBody, DetailEvent, DetailEvents, DetailReader, DetailWriter, EDGE_BYTES, FileChecksum,
+    IndexEvent, IndexReader, IndexWriter, Origin, Sealed, writer::MAX_EVENTS,
 };
 
 /// Writes the index and detail of one thread, and links them both ways.
@@ -93,6 +93,11 @@ impl ThreadWriter {
     /// What the two files start with until they are sealed.
     pub fn starts(&self) -> ([u8; EDGE_BYTES], Option<[u8; EDGE_BYTES]>) {
         (self.index.start(), self.detail.as_ref().map(DetailWriter::start))
+    }
+
+    /// The checksums of the two files as they will be once they are sealed and written.
+    pub fn file_checksums(&self) -> (FileChecksum, Option<FileChecksum>) {
+        (self.index.file_checksum(), self.detail.as_ref().map(DetailWriter::file_checksum))
     }
 
     /// Writes what waits to the ends of the two files. Nothing is written to `detail` while there are no details.

@@ -5,7 +5,7 @@ use std::io::{self, ErrorKind, Seek, SeekFrom, Write};
 use crc32fast::Hasher;
 use thiserror::Error;
 
-use super::{EDGE_BYTES, Origin};
+use super::{EDGE_BYTES, FileChecksum, Origin};
 use crate::heph::EncodeError;
 
 /// Why an event cannot be appended.
@@ -107,6 +107,16 @@ impl<T: Totals> FileWriter<T> {
         self.pending.extend_from_slice(&self.totals.footer(self.hasher.finalize()));
         let header = T::header(&self.origin, Some(&self.totals));
         Sealed { pending: self.pending, header, written: self.written }
+    }
+
+    /// The checksum of the file as it will be once it is sealed and written.
+    pub fn file_checksum(&self) -> FileChecksum {
+        let mut events = self.hasher.clone();
+        events.update(self.pending.get(self.hashed..).unwrap_or_default());
+        let mut checksum = FileChecksum::of(&T::header(&self.origin, Some(&self.totals)));
+        checksum.append(&events);
+        checksum.update(&self.totals.footer(events.finalize()));
+        checksum
     }
 
     fn hash(&mut self) {

@@ -7,7 +7,7 @@ use std::{
 };
 
 use codec::{
-    atf::{LAYOUTS, Manifest},
+    atf::{LAYOUTS, Manifest, TableEntry},
     layout::{Layout, RUN_KINDS, RUN_PREFIXES, RUN_WORD, WIRE},
     profile::{Key, ProfileOption},
 };
@@ -105,6 +105,9 @@ fn full_manifest() -> Manifest {
     manifest.modules[0].unloaded_ns = Some(1);
     manifest.gaps[0].ranges = Some(2);
     (manifest.part, manifest.spans) = (Some(1), Some("after".into()));
+    manifest.threads[0].index_checksum = Some(String::new());
+    manifest.threads[0].detail_checksum = Some(String::new());
+    manifest.table = Some(TableEntry::default());
     manifest.extra.clear();
     manifest
 }
@@ -123,6 +126,7 @@ fn the_tables_of_the_manifest_are_the_codes() {
         ("gap", &json["gaps"][0]),
         ("limit", &json["limits"][0]),
         ("end", &json["end"]),
+        ("table", &json["table"]),
     ];
     for (name, object) in objects {
         let fields: BTreeSet<_> = object.as_object().expect("an object").keys().map(|key| format!("`{key}`")).collect();

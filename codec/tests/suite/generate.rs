@@ -9,7 +9,7 @@ use codec::{
     SubstreamId,
     atf::{
         Context, DetailBody, EndEntry, FunctionDetail, FunctionEntry, GapEntry, IndexEvent, Keys, LimitEntry, Manifest,
-        ModuleEntry, ProcessEntry, QueueEntry, ThreadEntry,
+        ModuleEntry, ProcessEntry, QueueEntry, TableEntry, ThreadEntry,
     },
     heph::{Attribute, Attributes, Event, List, Metadata, Stamp, Value},
     profile::{
@@ -241,7 +241,8 @@ any_of_fields! {
     Context { substream, start }
     IndexEvent { timestamp, function, thread, kind, depth, detail }
     ThreadEntry {
-        id, has_detail, os_id, name, creator, start_ns, end_ns, produced, written, first, extra
+        id, has_detail, os_id, name, creator, start_ns, end_ns, produced, written, first,
+        index_checksum, detail_checksum, extra
     }
     ProcessEntry {
         pid, host, arch, os, executable, arguments, argument_count, agent_version, extra
@@ -254,9 +255,10 @@ any_of_fields! {
     GapEntry { thread, first, count, cause, at_index, ranges, extra }
     LimitEntry { module, reason, detail, count, extra }
     EndEntry { how, code, at_ns, extra }
+    TableEntry { rows, bytes, checksum, extra }
     Manifest {
         threads, time_start_ns, time_end_ns, session, process, clock, clock_zero_ns, epoch_unix_ns, modules,
-        functions, queues, gaps, drops, limits, end, part, spans, extra
+        functions, queues, gaps, drops, limits, end, part, spans, table, extra
     }
 }
 

@@ -24,7 +24,7 @@ pub(crate) fn make(table: &PendingTable, config: SpanConfig, progress: &Progress
     let started = Instant::now();
     let Some(mut file) = table.create()? else { return Ok(None) };
     let spans = write(&Trace::open(table.dir())?, config, progress, &mut file)?;
-    Ok(file.finish()?.map(|bytes| Made { spans, bytes, took: started.elapsed() }))
+    Ok(file.finish(spans)?.map(|bytes| Made { spans, bytes, took: started.elapsed() }))
 }
 
 /// Writes the table of a session, and returns how many spans it has.

@@ -1,9 +1,12 @@
 //! `collector verify`: is everything there, and is everything right.
 
-use std::process::ExitCode;
+use std::{fs::File, process::ExitCode};
 
 use anyhow::{Context, Result};
+use collector_core::spans::SpanConfig;
+use sinks::{SpanDigest, SpansWhen, disk::Verified};
 
+use super::{spanning, trace::Trace};
 use crate::{
     args::DirArgs,
     offline::{printable, tell},
@@ -14,19 +17,66 @@ pub(crate) fn run(args: &DirArgs) -> Result<ExitCode> {
     let sessions = sinks::disk::verify(&args.dir).with_context(|| format!("cannot verify {}", args.dir.display()))?;
     let mut wrong = false;
     let mut text = String::new();
-    for session in sessions {
+    for mut session in sessions {
+        if session.problems.is_empty() && session.spans > 0 {
+            match check_table(&session) {
+                Ok(Agreement::Same) => {}
+                Ok(Agreement::Unknown(why)) => session.unchecked.push(format!("{TABLE} against the events: {why}")),
+                Ok(Agreement::Different { table, events }) => {
+                    let problem = format!("{TABLE}: it has {table} spans, the events make {events}, or others");
+                    session.problems.push(problem);
+                }
+                Err(error) => session.problems.push(format!("{TABLE} against the events: {error:#}")),
+            }
+        }
         let name = session.dir.display();
         if session.problems.is_empty() {
             let (threads, details) = (counted(session.threads, "thread"), counted(session.details, "detail"));
             let (events, missing) = (counted(session.events, "event"), count(session.missing));
-            text += &format!("{name}: intact: {threads}, {events}, {details}, {missing} missing\n");
+            let spans = if session.spans > 0 { counted(session.spans, "span") + ", " } else { String::new() };
+            text += &format!("{name}: intact: {threads}, {events}, {details}, {spans}{missing} missing\n");
         } else {
             wrong = true;
             for problem in session.problems {
                 eprintln!("{name}: {}", printable(&problem));
             }
         }
+        for what in session.unchecked {
+            text += &format!("{name}: not checked: {}\n", printable(&what));
+        }
     }
     tell(&mut std::io::stdout(), &text).context("cannot write to standard output")?;
     Ok(if wrong { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+const TABLE: &str = "spans.parquet";
+
+/// Whether a table has the spans that the events make.
+enum Agreement {
+    Same,
+    Different {
+        table: u64,
+        events: u64,
+    },
+    /// It cannot be told, and why.
+    Unknown(&'static str),
+}
+
+fn check_table(session: &Verified) -> Result<Agreement> {
+    let trace = Trace::open(&session.dir)?;
+    if trace.manifest.spans.as_deref() == Some(SpansWhen::Live.name()) {
+        return Ok(Agreement::Unknown("it was made while they arrived"));
+    }
+    let table = SpanDigest::read(File::open(session.dir.join(TABLE))?)?;
+    let mut made = SpanDigest::default();
+    let engine = spanning::engine(&trace, SpanConfig::default());
+    spanning::spans(&trace, engine, |spans| {
+        spans.iter().for_each(|span| made.add(span));
+        Ok(())
+    })?;
+    if table.is_bounded() || made.is_bounded() {
+        return Ok(Agreement::Unknown("spans were given up so that memory stayed bounded"));
+    }
+    let (table_rows, made_rows) = (table.rows(), made.rows());
+    Ok(if table == made { Agreement::Same } else { Agreement::Different { table: table_rows, events: made_rows } })
 }

@@ -68,6 +68,13 @@ pub(super) fn lock(file: &File) -> io::Result<()> {
     Ok(flock(file, FlockOperation::NonBlockingLockExclusive)?)
 }
 
+/// Waits until nobody else changes whether a part is finished, and keeps others from it until this is dropped.
+pub(super) fn lock_dir(dir: &Path) -> io::Result<File> {
+    let file = File::open(dir)?;
+    flock(&file, FlockOperation::LockExclusive)?;
+    Ok(file)
+}
+
 /// Writes a file whole or not at all: under another name first.
 pub(super) fn replace(files: &dyn Files, path: &Path, contents: &[u8]) -> io::Result<()> {
     let fresh = path.with_extension("json.new");

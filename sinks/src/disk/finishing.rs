@@ -161,7 +161,11 @@ impl Finishing {
         volume.wrote(written);
         self.bytes = self.bytes.saturating_add(written);
         match result {
-            Ok(()) => self.spans = None,
+            Ok(()) => {
+                let table = Some(spans.entry());
+                self.spans = None;
+                self.change_manifest(|manifest| manifest.table = table);
+            }
             Err(_) => {
                 self.give_up_spans(volume);
             }
@@ -173,14 +177,18 @@ impl Finishing {
         let Some(mut spans) = self.spans.take() else { return false };
         spans.give_up(&*volume.handles.files, &self.dir);
         volume.counters.lost_spans.add(spans.rows);
+        self.change_manifest(|manifest| match manifest.limits.iter_mut().find(|limit| limit.reason == LIMIT) {
+            Some(limit) => limit.count = limit.count.saturating_add(spans.rows),
+            None => manifest.limits.push(spans_limit(spans.rows)),
+        });
+        true
+    }
+
+    fn change_manifest(&mut self, change: impl FnOnce(&mut Manifest)) {
         let manifest = self.manifest.as_deref().and_then(|json| Manifest::parse(json).ok());
         if let Some(mut manifest) = manifest {
-            match manifest.limits.iter_mut().find(|limit| limit.reason == LIMIT) {
-                Some(limit) => limit.count = limit.count.saturating_add(spans.rows),
-                None => manifest.limits.push(spans_limit(spans.rows)),
-            }
+            change(&mut manifest);
             self.manifest = manifest.to_json().ok().or(self.manifest.take());
         }
-        true
     }
 }

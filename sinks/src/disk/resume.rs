@@ -12,7 +12,7 @@ use codec::atf::Manifest;
 use super::{
     directory::{inside, part_name, read_if_there},
     earlier::{earlier_parts, ends_of, may_go_on},
-    files::replace,
+    files::{lock_dir, replace},
     journal::{JOURNAL, Journal, Note},
     notes::notes_of,
     reopen::{Found, Purpose, Unfinished, session_name},
@@ -63,6 +63,7 @@ fn last_part(volume: &Volume, session: &Session) -> Option<PathBuf> {
 /// Makes a finished part an unfinished one. It is finished until its manifest is replaced, whenever this is interrupted.
 fn unfinish(volume: &Volume, dir: &Path, mut manifest: Manifest) -> io::Result<()> {
     let files = &*volume.handles.files;
+    let _locked = lock_dir(dir)?;
     let mut journal = Journal::new(Budget::default(), 0);
     let number = manifest.part.unwrap_or(1);
     let mut firsts = BTreeMap::new();
@@ -81,7 +82,7 @@ fn unfinish(volume: &Volume, dir: &Path, mut manifest: Manifest) -> io::Result<(
     journal.create(files, dir)?;
     journal.flush(0)?;
     drop(journal);
-    (manifest.end, manifest.gaps, manifest.threads) = (None, Vec::new(), Vec::new());
+    (manifest.end, manifest.gaps, manifest.threads, manifest.table) = (None, Vec::new(), Vec::new(), None);
     manifest.limits.retain(|limit| !limit.reason.starts_with("collector:"));
     let json = manifest.to_json().map_err(io::Error::other)?;
     replace(files, &dir.join(MANIFEST), &json)

@@ -8,7 +8,10 @@ use std::{
     path::Path,
 };
 
-use codec::span::Span;
+use codec::{
+    atf::{FileChecksum, TableEntry},
+    span::Span,
+};
 
 use super::files::Files;
 use crate::{Budget, Catalog, Session, output::write_some, parquet::SpanTable};
@@ -48,6 +51,8 @@ pub(super) struct PartSpans {
 struct Tail {
     waiting: Vec<u8>,
     written: u64,
+    /// Of all of them.
+    checksum: FileChecksum,
 }
 
 impl PartSpans {
@@ -115,7 +120,7 @@ impl PartSpans {
     /// Takes what the table has ready.
     fn collect(&mut self) {
         if let Some(table) = &mut self.table {
-            self.tail.waiting.append(&mut table.take_bytes());
+            self.tail.append(&table.take_bytes());
         }
         self.settle();
     }
@@ -189,8 +194,8 @@ impl PartSpans {
         let Some(table) = self.table.take() else { return false };
         let rows = table.rows();
         match table.finish(session) {
-            Ok(mut bytes) => {
-                self.tail.waiting.append(&mut bytes);
+            Ok(bytes) => {
+                self.tail.append(&bytes);
                 self.rows = rows;
             }
             Err(_) => self.lost = self.lost.saturating_add(rows),
@@ -204,6 +209,12 @@ impl PartSpans {
         (written, result.and_then(|()| files.rename(&dir.join(PARTIAL), &dir.join(SPANS))))
     }
 
+    /// What the manifest says of a file that is finished.
+    pub(super) fn entry(&self) -> TableEntry {
+        let Tail { written, checksum, .. } = &self.tail;
+        TableEntry { rows: self.rows, bytes: *written, checksum: checksum.to_string(), ..TableEntry::default() }
+    }
+
     /// How many bytes wait.
     pub(super) fn pending_bytes(&self) -> usize {
         self.tail.waiting.len()
@@ -211,6 +222,11 @@ impl PartSpans {
 }
 
 impl Tail {
+    fn append(&mut self, bytes: &[u8]) {
+        self.checksum.update(bytes);
+        self.waiting.extend_from_slice(bytes);
+    }
+
     /// Writes what waits. What could not be written still waits.
     fn write(&mut self, files: &dyn Files, dir: &Path) -> io::Result<()> {
         if self.waiting.is_empty() {

@@ -63,6 +63,7 @@ pub(super) fn spans_limit(count: u64) -> LimitEntry {
 
 fn entry(stream: u32, thread: &OpenThread, catalog: &Catalog, zero_ns: u64) -> ThreadEntry {
     let written = thread.writer.len().into();
+    let (index, detail) = thread.writer.file_checksums();
     let known = catalog.thread(StreamId(stream));
     let at = |time: codec::SessionNs| zero_ns.saturating_add(time.0);
     ThreadEntry {
@@ -76,6 +77,8 @@ fn entry(stream: u32, thread: &OpenThread, catalog: &Catalog, zero_ns: u64) -> T
         creator: known.and_then(|thread| thread.creator).map(|stream| stream.0),
         start_ns: known.map(|thread| at(thread.start)),
         end_ns: known.and_then(|thread| thread.end).map(at),
+        index_checksum: Some(index.to_string()),
+        detail_checksum: detail.map(|detail| detail.to_string()),
         ..ThreadEntry::default()
     }
 }

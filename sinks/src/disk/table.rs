@@ -7,7 +7,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError, mpsc::Sender},
 };
 
-use codec::atf::Manifest;
+use codec::atf::{FileChecksum, Manifest, TableEntry};
 
 use super::{
     DiskCounters, DiskSink, directory, files,
@@ -65,10 +65,14 @@ impl DiskSink {
 
 /// Whether a part is finished, and was to get a table that it lacks.
 pub fn lacks_table(dir: &Path) -> bool {
-    let manifest = || Manifest::parse(&fs::read(dir.join(MANIFEST)).ok()?).ok();
-    let is_wanted =
-        |manifest: Manifest| manifest.end.is_some() && manifest.spans.as_deref() == Some(SpansWhen::After.name());
-    !dir.join(SPANS).exists() && !dir.join(JOURNAL).exists() && manifest().is_some_and(is_wanted)
+    !dir.join(SPANS).exists() && finished(dir).is_some()
+}
+
+/// The manifest of a part that is finished and gets its table after that.
+fn finished(dir: &Path) -> Option<Manifest> {
+    let manifest = Manifest::parse(&fs::read(dir.join(MANIFEST)).ok()?).ok()?;
+    let is_wanted = manifest.end.is_some() && manifest.spans.as_deref() == Some(SpansWhen::After.name());
+    (is_wanted && !dir.join(JOURNAL).exists()).then_some(manifest)
 }
 
 impl PendingTable {
@@ -99,7 +103,7 @@ impl PendingTable {
             return Ok(None);
         }
         file.set_len(0)?;
-        Ok(Some(TableFile { of: self, file, bytes: 0, whole: false }))
+        Ok(Some(TableFile { of: self, file, bytes: 0, checksum: FileChecksum::default(), whole: false }))
     }
 }
 
@@ -109,21 +113,28 @@ pub struct TableFile<'a> {
     of: &'a PendingTable,
     file: File,
     bytes: u64,
+    checksum: FileChecksum,
     whole: bool,
 }
 
 impl TableFile<'_> {
-    /// Gives the file its name: all of it is there. Returns how many bytes it has, or nothing if its part was removed, or
-    /// goes on.
-    pub fn finish(mut self) -> io::Result<Option<u64>> {
-        if !lacks_table(&self.of.dir) {
-            return Ok(None);
-        }
-        match fs::rename(self.of.dir.join(PARTIAL), self.of.dir.join(SPANS)) {
+    /// Gives the file its name: all of it is there, with so many rows, and the manifest says so. Returns how many bytes
+    /// it has, or nothing if its part was removed or goes on.
+    pub fn finish(mut self, rows: u64) -> io::Result<Option<u64>> {
+        let dir = &self.of.dir;
+        let _locked = match files::lock_dir(dir) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            renamed => renamed?,
-        }
+            locked => locked?,
+        };
+        let Some(mut manifest) = finished(dir) else { return Ok(None) };
+        let checksum = self.checksum.to_string();
+        manifest.table = Some(TableEntry { rows, bytes: self.bytes, checksum, ..TableEntry::default() });
+        let json = manifest.to_json().map_err(io::Error::other)?;
+        // The manifest goes first: a table without a name is made again.
+        files::replace(&files::OsFiles, &dir.join(MANIFEST), &json)?;
+        fs::rename(dir.join(PARTIAL), dir.join(SPANS))?;
         self.whole = true;
+        self.make_room();
         Ok(Some(self.bytes))
     }
 
@@ -139,6 +150,7 @@ impl Write for TableFile<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let written = self.file.write(bytes)?;
         self.bytes = self.bytes.saturating_add(written as u64);
+        self.checksum.update(bytes.get(..written).unwrap_or_default());
         if written > 0 {
             self.make_room();
         }
@@ -198,7 +210,7 @@ mod tests {
         fs::write(first.dir.join(PARTIAL), b"what a killed collector left").expect("room");
         let mut file = first.create().expect("it is made").expect("nobody else does");
         file.write_all(b"rows").expect("room");
-        assert_eq!(file.finish().expect("renamed"), Some(4));
+        assert_eq!(file.finish(1).expect("renamed"), Some(4));
         assert_eq!(fs::read(first.dir.join(SPANS)).expect("it is there"), b"rows");
         assert!(first.create().expect("looked at").is_none() && !first.dir.join(PARTIAL).exists(), "it is there");
         fs::remove_dir_all(&second.dir).expect("it is there");
@@ -221,7 +233,7 @@ mod tests {
         // Now it is too large itself, and goes with its session.
         file.write_all(&[1]).expect("room");
         assert!(!second.dir.exists());
-        assert_eq!(file.finish().expect("it is no error"), None);
+        assert_eq!(file.finish(1).expect("it is no error"), None);
         fs::remove_dir_all(&dir).expect("it is there");
     }
 }

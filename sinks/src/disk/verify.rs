@@ -1,21 +1,30 @@
-//! Checking what was written: every checksum, every link, every count.
+//! Checking what was written: every checksum, every link, every count, the order of time, and that nothing is there
+//! twice.
+
+mod positions;
+mod table;
+mod thread;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fs::File,
-    io,
+    fs, io,
     path::{Path, PathBuf},
 };
 
-use codec::atf::{DetailReader, IndexReader, Integrity, Manifest, ThreadEntry, ThreadReader};
+use codec::atf::Manifest;
 
+use self::{
+    positions::{Extent, verify_gaps, verify_parts},
+    table::verify_table,
+    thread::{PlainEvents, verify_thread},
+};
 use super::{
     directory::{read_if_there, sessions_in, threads_in},
     journal::JOURNAL,
+    removed::REMOVED,
     room::MANIFEST,
     spans::SPANS,
 };
-use crate::parquet::table_rows;
 
 /// What was found in one session, or part of one.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -34,6 +43,19 @@ pub struct Verified {
     pub missing: u64,
     /// What is wrong. Nothing, if it is whole.
     pub problems: Vec<String>,
+    /// What could not be checked.
+    pub unchecked: Vec<String>,
+    /// What the parts of its session have in common.
+    session: String,
+    /// What it has of its threads.
+    extents: Vec<Extent>,
+}
+
+impl Verified {
+    /// The name of its directory.
+    fn name(&self) -> String {
+        self.dir.file_name().unwrap_or_default().to_string_lossy().into_owned()
+    }
 }
 
 /// Checks a session's directory, or all sessions in a directory. Reads every byte of them.
@@ -49,7 +71,9 @@ pub fn verify(dir: &Path) -> io::Result<Vec<Verified>> {
         }
         found
     };
-    Ok(sessions_in(dir)?.into_iter().map(verified).collect())
+    let mut sessions: Vec<_> = sessions_in(dir)?.into_iter().map(verified).collect();
+    verify_parts(&mut sessions);
+    Ok(sessions)
 }
 
 fn verify_session(found: &mut Verified) -> io::Result<()> {
@@ -73,16 +97,24 @@ fn verify_session(found: &mut Verified) -> io::Result<()> {
     if let Err(error) = manifest.check() {
         found.problems.push(error.to_string());
     }
+    match Manifest::check_bytes(&json) {
+        Ok(true) => {}
+        Ok(false) if manifest.spans.is_some() => found.problems.push(format!("{MANIFEST} has lost its checksum")),
+        Ok(false) => found.unchecked.push(format!("names, and the ends of files: {MANIFEST} has no checksum")),
+        Err(error) => found.problems.push(error.to_string()),
+    }
+    found.session = manifest.session.clone().unwrap_or_else(|| session_name(&found.name()));
+    found.extents = manifest.threads.iter().filter_map(Extent::of).collect();
     let listed: BTreeSet<u32> = manifest.threads.iter().map(|thread| thread.id).collect();
     for (stream, _) in threads_in(&found.dir)? {
         if !listed.contains(&stream) {
             found.problems.push(format!("thread_{stream} is not in {MANIFEST}"));
         }
     }
-    let mut written = BTreeMap::new();
+    let (mut written, plain) = (BTreeMap::new(), PlainEvents::of(&manifest));
     for thread in &manifest.threads {
         found.threads += 1;
-        let problem = match verify_thread(found, thread, &manifest) {
+        let problem = match verify_thread(found, thread, &manifest, &plain) {
             Ok(events) => {
                 written.insert(thread.id, events);
                 continue;
@@ -92,105 +124,25 @@ fn verify_session(found: &mut Verified) -> io::Result<()> {
         found.problems.push(format!("thread_{}: {problem}", thread.id));
     }
     verify_gaps(found, &manifest, &written);
-    verify_spans(found)
+    verify_table(found, &manifest)?;
+    list_others(found)
 }
 
-/// Checks that the table of spans can be read, if there is one.
-fn verify_spans(found: &mut Verified) -> io::Result<()> {
-    let file = match File::open(found.dir.join(SPANS)) {
-        Ok(file) => file,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        Err(error) => return Err(error),
-    };
-    match table_rows(file) {
-        Ok(rows) => found.spans = rows,
-        Err(problem) => found.problems.push(format!("{SPANS}: {problem}")),
+/// The name that the parts of a session share.
+fn session_name(part: &str) -> String {
+    part.split_once('.').map_or(part, |(session, _)| session).into()
+}
+
+/// Names what is in the directory and was not looked at.
+fn list_others(found: &mut Verified) -> io::Result<()> {
+    for entry in fs::read_dir(&found.dir)? {
+        let name = entry?.file_name().to_string_lossy().into_owned();
+        let known = [MANIFEST, JOURNAL, SPANS].contains(&&*name) || name.starts_with("thread_");
+        match &*name {
+            _ if known => {}
+            REMOVED => found.unchecked.push(format!("what a repair has put in {REMOVED}/")),
+            _ => found.unchecked.push(format!("{name}: it is not part of a trace")),
+        }
     }
     Ok(())
-}
-
-/// Checks the two files of a thread, and tells how many events it has.
-fn verify_thread(found: &mut Verified, thread: &ThreadEntry, manifest: &Manifest) -> Result<u64, String> {
-    let dir = found.dir.join(format!("thread_{}", thread.id));
-    let read = |name: &str| read_if_there(&dir.join(name)).map_err(|error| format!("{name}: {error}"));
-    let index_file = read("index.atf")?.ok_or("index.atf is not there")?;
-    let detail_file = read("detail.atf")?;
-    if detail_file.is_some() != thread.has_detail {
-        let (there, said) = (detail_file.is_some(), thread.has_detail);
-        return Err(format!("detail.atf is there: {there}, by {MANIFEST}: {said}"));
-    }
-    let index = IndexReader::open(&index_file).map_err(|error| format!("index.atf: {error}"))?;
-    intact("index.atf", index.check())?;
-    let detail = detail_file.as_deref().map(DetailReader::open).transpose();
-    let detail = detail.map_err(|error| format!("detail.atf: {error}"))?;
-    if let Some(detail) = &detail {
-        intact("detail.atf", detail.check())?;
-        found.details = found.details.saturating_add(detail.len());
-    }
-    let events = u64::from(index.len());
-    if let Some(written) = thread.written.filter(|written| *written != events) {
-        return Err(format!("{MANIFEST} says {written} events, index.atf has {events}"));
-    }
-    let times = manifest.time_start_ns..=manifest.time_end_ns;
-    for (sequence, event) in (0_u64..).zip(index.events()) {
-        let at = event.map_err(|error| format!("index.atf: {error}"))?.timestamp.0;
-        if !times.contains(&at) {
-            let (start, end) = times.into_inner();
-            return Err(format!("event {sequence} is at {at}, by {MANIFEST} all are from {start} to {end}"));
-        }
-    }
-    ThreadReader { index, detail }.check_links().map_err(|error| error.to_string())?;
-    found.events = found.events.saturating_add(events);
-    Ok(events)
-}
-
-fn intact(name: &str, integrity: Integrity) -> Result<(), String> {
-    match integrity {
-        Integrity::Intact => Ok(()),
-        Integrity::Unfinished { events } => Err(format!("{name} is unfinished, with {events} events")),
-        Integrity::Corrupt(corrupt) => Err(format!("{name}: {corrupt}")),
-    }
-}
-
-/// Checks that the gaps lie in order, and inside what their threads have. `written` has the threads that are whole.
-fn verify_gaps(found: &mut Verified, manifest: &Manifest, written: &BTreeMap<u32, u64>) {
-    let mut latest: BTreeMap<u32, (u64, u64)> = BTreeMap::new();
-    for gap in &manifest.gaps {
-        found.missing = found.missing.saturating_add(gap.count);
-        let (Some(at), Some(written)) = (gap.at_index, written.get(&gap.thread)) else { continue };
-        if at > *written {
-            let (thread, first) = (gap.thread, gap.first);
-            found.problems.push(format!("thread_{thread}: the gap at {first} is behind event {at} of {written}"));
-        }
-        // Merged gaps lie anywhere.
-        let before = latest.entry(gap.thread).or_default();
-        if gap.ranges.is_none() && (gap.first, at) < *before {
-            let (thread, first) = (gap.thread, gap.first);
-            found.problems.push(format!("thread_{thread}: the gap at {first} is not in order"));
-        }
-        let end = if gap.ranges.is_none() { gap.first.saturating_add(gap.count) } else { gap.first };
-        *before = (end, at).max(*before);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use codec::atf::GapEntry;
-
-    use super::*;
-
-    #[test]
-    fn gaps_that_were_merged_say_nothing_of_where_the_next_may_be() {
-        let gap = |first, count, ranges| {
-            let at_index = Some(first);
-            GapEntry { thread: 1, first, count, cause: "x".into(), at_index, ranges, ..GapEntry::default() }
-        };
-        let check = |gaps: Vec<GapEntry>| {
-            let (mut found, manifest) = (Verified::default(), Manifest { gaps, ..Manifest::default() });
-            verify_gaps(&mut found, &manifest, &BTreeMap::from([(1, 100)]));
-            found.problems
-        };
-        assert_eq!(check(vec![gap(10, 50, Some(5)), gap(20, 1, None), gap(30, 9, None)]), [""; 0]);
-        assert_eq!(check(vec![gap(10, 50, None), gap(20, 1, None)]).len(), 1);
-    }
 }

@@ -26,7 +26,13 @@ fn ingest(folder: &Folder, traces: &Path, choice: &str) -> Vec<PathBuf> {
 }
 
 #[track_caller]
-fn ingest_packets(folder: &Folder, traces: &Path, choice: &str, packets: &[u8], arguments: &[&str]) -> Vec<PathBuf> {
+pub(crate) fn ingest_packets(
+    folder: &Folder,
+    traces: &Path,
+    choice: &str,
+    packets: &[u8],
+    arguments: &[&str],
+) -> Vec<PathBuf> {
     let file = folder.join("in.heph");
     fs::write(&file, packets).expect("room on disk");
     let sink = disk(traces) + choice;

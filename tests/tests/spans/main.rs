@@ -4,6 +4,7 @@
 
 mod after;
 mod chrome;
+mod damage;
 mod folded;
 mod offline;
 mod parquet;

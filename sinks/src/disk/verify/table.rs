@@ -1,0 +1,80 @@
+//! Whether the table of spans is the one that was written.
+
+use std::{
+    fs::File,
+    io::{self, Read},
+    path::Path,
+};
+
+use codec::atf::{FileChecksum, Manifest, TableEntry};
+
+use super::{
+    super::{SpansWhen, spans::SPANS},
+    Verified,
+};
+use crate::parquet::table_rows;
+
+/// Checks the table of spans against what the manifest says of it.
+pub(super) fn verify_table(found: &mut Verified, manifest: &Manifest) -> io::Result<()> {
+    let path = found.dir.join(SPANS);
+    let file = match File::open(&path) {
+        Ok(file) => Some(file),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+        Err(error) => return Err(error),
+    };
+    let is_after = manifest.spans.as_deref() == Some(SpansWhen::After.name()) && manifest.end.is_some();
+    let (file, problem) = match (&manifest.table, file) {
+        (Some(table), None) => {
+            let rows = table.rows;
+            (None, Some(format!("it is not there, and should have {rows} spans: a collector makes it again")))
+        }
+        (Some(table), Some(file)) => (Some(file), changed(&path, table)?),
+        (None, Some(_)) if manifest.spans.as_deref() == Some(SpansWhen::Live.name()) => {
+            (None, Some("the manifest does not know of it".into()))
+        }
+        (None, Some(file)) => {
+            found.unchecked.push(format!("whether {SPANS} was changed: the manifest does not know of it"));
+            (Some(file), None)
+        }
+        (None, None) => {
+            if is_after {
+                found.unchecked.push(format!("{SPANS}: it is not made yet"));
+            }
+            return Ok(());
+        }
+    };
+    let problem = problem.or_else(|| match table_rows(file?) {
+        Ok(rows) => {
+            found.spans = rows;
+            let expected = manifest.table.as_ref().map(|table| table.rows).filter(|expected| *expected != rows);
+            expected.map(|expected| format!("it has {rows} spans, by the manifest {expected}"))
+        }
+        Err(error) => Some(error.to_string()),
+    });
+    if let Some(problem) = problem {
+        found.problems.push(format!("{SPANS}: {problem}"));
+    }
+    Ok(())
+}
+
+/// What is wrong with the bytes of a file, if anything is.
+fn changed(path: &Path, table: &TableEntry) -> io::Result<Option<String>> {
+    let (mut file, mut bytes, mut checksum) = (File::open(path)?, 0, FileChecksum::default());
+    let mut buffer = vec![0; 1 << 16];
+    loop {
+        let read = match file.read(&mut buffer) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            read => read?,
+        };
+        if read == 0 {
+            break;
+        }
+        checksum.update(buffer.get(..read).unwrap_or_default());
+        bytes += read as u64;
+    }
+    if bytes != table.bytes {
+        return Ok(Some(format!("it has {bytes} bytes, by the manifest {}", table.bytes)));
+    }
+    let (found, expected) = (checksum.to_string(), &table.checksum);
+    Ok((found != *expected).then(|| format!("it was changed: its checksum is {found}, by the manifest {expected}")))
+}
