@@ -15,6 +15,7 @@ mod programs;
 mod reader;
 mod redis;
 mod spans;
+mod stall;
 mod targets;
 mod threads;
 
