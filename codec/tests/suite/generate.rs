@@ -234,7 +234,7 @@ any_of_fields! {
     End<'static> { reason, at, stream_count, streams }
     Ack<'static> { session, echo, window_bytes, streams, options }
     Lost<'static> { count, cause }
-    Kept<'static> { session, streams, lost }
+    Kept<'static> { session, streams, lost, since }
     Range { stream, first, count }
     Nack<'static> { session, ranges }
     Keys<'static> { function, start, end, substream, attributes }

@@ -28,6 +28,11 @@ impl Cause {
         Self(format!("collector:{reason}").into())
     }
 
+    /// They are of a stream that the session has too many of.
+    pub fn streams() -> Self {
+        Self::collector("streams")
+    }
+
     /// The cause in words.
     pub fn as_str(&self) -> &str {
         &self.0
