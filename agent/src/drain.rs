@@ -14,6 +14,7 @@ mod creations;
 pub(crate) mod fake;
 mod queues;
 mod ring;
+mod stall;
 mod tasks;
 mod threads;
 
@@ -27,6 +28,7 @@ use std::{
 use codec::{FunctionId, SessionNs, profile::EndReason};
 
 pub use clock::Clock;
+pub use stall::Waiting;
 pub use tasks::{ProcTasks, Tasks};
 
 use crate::{
@@ -36,6 +38,7 @@ use crate::{
 use creations::{Creation, Creations};
 use queues::Queues;
 use ring::{DrainContext, Ring, Taken};
+use stall::Stall;
 use threads::TracedThread;
 
 /// How many words are copied out of a ring at once: few enough to stay in the nearest cache, more than any record has.
@@ -62,6 +65,7 @@ pub struct Drain {
     /// Threads that have ended: who created them may become known later.
     ended: Vec<TracedThread>,
     counts: Counts,
+    stall: Stall,
     words: Vec<u64>,
     ids: Vec<u32>,
     looked: Instant,
@@ -85,6 +89,7 @@ impl Drain {
             created: Vec::new(),
             ended: Vec::new(),
             counts: Counts::default(),
+            stall: Stall::new(),
             words: Vec::new(),
             ids: Vec::new(),
             looked: now,
@@ -112,6 +117,7 @@ impl Drain {
         self.find_ended_threads(now);
         self.update_names(now, shipper);
         let records = (0..self.rings.len()).map(|ring| self.take(ring, WORDS_PER_TURN, shipper)).sum();
+        self.find_stall(records, now);
         self.join_creators(shipper);
         shipper.flush();
         records
@@ -215,7 +221,9 @@ impl Drain {
     }
 
     fn with_context<T>(&mut self, shipper: &mut Shipper, act: impl FnOnce(&mut DrainContext<'_>) -> T) -> T {
+        let full = self.reason();
         act(&mut DrainContext {
+            full,
             clock: &self.clock,
             functions: &self.functions,
             known: &mut self.known,

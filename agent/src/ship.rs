@@ -12,6 +12,7 @@ mod error;
 pub(crate) mod fake;
 mod greeting;
 mod link;
+mod losses;
 mod modules;
 mod options;
 mod replay;
@@ -19,7 +20,7 @@ mod report;
 mod settings;
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::HashMap,
     io,
     net::SocketAddr,
     time::{Duration, Instant},
@@ -38,6 +39,7 @@ pub use settings::{Settings, Transport, Who, Wire};
 
 use contact::Contact;
 use drops::Drops;
+use losses::Losses;
 use options::{Options, Topic};
 use replay::Replay;
 
@@ -77,8 +79,7 @@ pub struct Shipper {
     scratch: Vec<u8>,
     bytes: u64,
     again: u64,
-    /// What the collector has lost, by cause.
-    lost: BTreeMap<Box<str>, u64>,
+    lost: Losses,
     /// Up to where this collector was told that an earlier one has the events of a stream.
     kept_before: HashMap<StreamId, Position>,
     ended: bool,
@@ -123,7 +124,7 @@ impl Shipper {
             scratch: Vec::new(),
             bytes: 0,
             again: 0,
-            lost: BTreeMap::new(),
+            lost: Losses::default(),
             kept_before: HashMap::new(),
             ended: false,
             settings,
@@ -294,7 +295,7 @@ impl Shipper {
             events: self.replay.pushed(),
             unsettled: self.replay.unsettled_events(),
             dropped: self.drops.counts().clone(),
-            lost: self.lost.clone(),
+            lost: self.lost.sum(),
             unacknowledged: self.count_open(),
             complete: self.is_complete(),
             bytes: self.bytes,

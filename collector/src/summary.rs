@@ -6,7 +6,7 @@ use codec::{
     atf::{EndEntry, LimitEntry},
     text::{printable, shorten},
 };
-use collector_core::{Ended, Session, Summary};
+use collector_core::{Cause, Ended, Session, Summary};
 
 use crate::quantity::{Period, count, counted};
 
@@ -35,12 +35,7 @@ pub(crate) fn line(
             summary.missing.iter().map(|(cause, number)| format!("{cause} {}", count(*number))).collect();
         _ = write!(line, " ({})", causes.join(", "));
     }
-    let more = [
-        (summary.late, "late"),
-        (summary.duplicates, "duplicate"),
-        (summary.restarts, "restarts"),
-        (summary.refused, "refused, of too many streams"),
-    ];
+    let more = [(summary.late, "late"), (summary.duplicates, "duplicate"), (summary.restarts, "restarts")];
     for (number, what) in more.into_iter().filter(|(number, _)| *number > 0) {
         _ = write!(line, ", {} {what}", count(number));
     }
@@ -59,11 +54,12 @@ pub(crate) fn ended(session: &Session, summary: &Summary) -> Ended {
     let clock = session.catalog().clock();
     let at_ns = summary.at.map(|at| clock.map_or(at.0, |clock| clock.at(at).0));
     let mut limits = Vec::new();
-    if summary.refused > 0 {
+    let streams = Cause::streams();
+    if let Some(count) = summary.missing.get(&streams) {
         limits.push(LimitEntry {
-            reason: "collector:streams".into(),
+            reason: streams.to_string(),
             detail: "events of streams beyond --max-streams".into(),
-            count: summary.refused,
+            count: *count,
             ..LimitEntry::default()
         });
     }

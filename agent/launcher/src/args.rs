@@ -1,6 +1,6 @@
 //! What can be said on the command line.
 
-use std::{ffi::OsString, path::PathBuf};
+use std::{ffi::OsString, path::PathBuf, str::FromStr, time::Duration};
 
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum, error::ErrorKind};
 
@@ -93,6 +93,10 @@ pub(crate) struct TraceArgs {
     /// What to do when a thread calls faster than can be sent: leave calls out and say so, or make the thread wait
     #[arg(long, value_enum, value_name = "WHAT", default_value_t = OnFull::Drop, help_heading = "Limits")]
     pub(crate) on_full: OnFull,
+    /// How long a thread may wait with `--on-full block` while the collector takes nothing; then the program goes on,
+    /// and calls are left out until it takes something: a time, 0s to go on at once, or never
+    #[arg(long, value_name = "TIME", default_value = "10s", help_heading = "Limits")]
+    pub(crate) stall: Stall,
     /// The memory that each thread records into; a power of two
     #[arg(long, value_name = "SIZE", default_value = "4MiB", value_parser = ring_bytes, help_heading = "Limits")]
     pub(crate) ring_bytes: Size,
@@ -189,6 +193,21 @@ pub(crate) enum OnFull {
     Drop,
     /// Make the thread wait
     Block,
+}
+
+/// How long a thread may wait for a collector that takes nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Stall(pub(crate) Option<Duration>);
+
+impl FromStr for Stall {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "never" => Ok(Self(None)),
+            _ => text.parse().map(|Period(time)| Self(Some(time))).map_err(|error| format!("{error}, or never")),
+        }
+    }
 }
 
 /// Says what is wrong with an argument that clap could not check, and ends as clap does.

@@ -27,6 +27,7 @@ use codec::{
 use crate::{
     args::{Transport, Wire},
     install::{Hooked, Report},
+    notices::Notices,
     settings::Settings,
     signals::Signals,
 };
@@ -49,6 +50,8 @@ pub(crate) struct Delivery {
     work: Option<(Shipper, Clock, Receiver<Order>)>,
     thread: Option<JoinHandle<Outcome>>,
     pid: i32,
+    stall: Option<Duration>,
+    notices: Notices,
     linger: Duration,
 }
 
@@ -77,7 +80,9 @@ impl Delivery {
         let shipper = Shipper::connect(ship_settings(settings), &who)?;
         let (orders, received) = mpsc::channel();
         let work = Some((shipper, clock, received));
-        Ok(Self { functions: Arc::default(), orders, work, thread: None, pid, linger: settings.linger })
+        let notices = Notices::new(&settings.collector.name, settings.stall);
+        let Settings { stall, linger, .. } = *settings;
+        Ok(Self { functions: Arc::default(), orders, work, thread: None, pid, stall, notices, linger })
     }
 
     /// The numbers of functions.
@@ -89,8 +94,9 @@ impl Delivery {
     pub(crate) fn begin(&mut self, arena: Arc<Arena>) -> Result<()> {
         let Some((shipper, clock, orders)) = self.work.take() else { return Ok(()) };
         let drain = Drain::new(arena, clock, Arc::clone(&self.functions), ProcTasks::new(self.pid));
-        let linger = self.linger;
-        let worker = Worker { shipper, drain, orders, modules: Vec::new(), linger };
+        let drain = drain.with_stall(self.stall);
+        let (linger, notices) = (self.linger, self.notices.clone());
+        let worker = Worker { shipper, drain, orders, modules: Vec::new(), notices, linger };
         let thread = thread::Builder::new().name("delivery".into()).spawn(|| worker.work());
         self.thread = Some(thread.context("cannot start a thread")?);
         Ok(())
@@ -203,6 +209,7 @@ struct Worker {
     orders: Receiver<Order>,
     /// The modules that were told of, and when they were loaded.
     modules: Vec<(Hooked, SessionNs)>,
+    notices: Notices,
     linger: Duration,
 }
 
@@ -215,6 +222,7 @@ impl Worker {
                 }
             }
             let taken = self.drain.turn(&mut self.shipper);
+            self.notices.look(&self.drain, &self.shipper);
             self.shipper.turn(if taken == 0 { IDLE } else { Duration::ZERO });
         }
     }

@@ -22,6 +22,7 @@ mod install;
 mod library;
 mod list;
 mod manual;
+mod notices;
 mod process;
 mod program;
 mod settings;

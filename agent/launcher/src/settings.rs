@@ -22,6 +22,8 @@ pub(crate) struct Settings {
     pub(crate) detail: bool,
     pub(crate) max_depth: Option<u32>,
     pub(crate) on_full: OnFull,
+    /// How long threads may wait for a collector that takes nothing. None: for ever.
+    pub(crate) stall: Option<Duration>,
     pub(crate) ring_bytes: u64,
     pub(crate) replay_bytes: u64,
     /// The largest datagram that was asked for.
@@ -55,6 +57,7 @@ impl Settings {
             detail: !args.no_detail,
             max_depth: args.max_depth,
             on_full: args.on_full,
+            stall: args.stall.0,
             ring_bytes: args.ring_bytes.0,
             replay_bytes: args.replay_bytes.0,
             datagram_bytes: args.datagram_bytes,

@@ -38,6 +38,8 @@ pub(super) struct Ring {
 
 /// What reading a ring needs of its surroundings.
 pub(super) struct DrainContext<'a> {
+    /// Why events do not fit a ring.
+    pub(super) full: &'static str,
     pub(super) clock: &'a Clock,
     pub(super) functions: &'a Functions,
     /// A copy of those that were known when they were last needed.
@@ -196,7 +198,7 @@ impl Ring {
             return false;
         }
         self.reported_dropped += count;
-        self.drop_events(count, "ring-full", context);
+        self.drop_events(count, context.full, context);
         true
     }
 
@@ -205,7 +207,7 @@ impl Ring {
         let count = dropped.saturating_sub(self.reported_dropped);
         if count >> 40 == 0 {
             self.reported_dropped += count;
-            self.drop_events(count, "ring-full", context);
+            self.drop_events(count, context.full, context);
         }
     }
 

@@ -49,7 +49,9 @@ pub struct Control {
     pub unwatchable: AtomicU64,
     /// 1 while a thread asks the system to run another program in this process. Where it stays so, that was done.
     pub executing: AtomicU64,
-    _pad_notes: [u64; 3],
+    /// From outside: 1 while nobody is to wait for room, since the collector has taken nothing for long.
+    pub stalled: AtomicU64,
+    _pad_notes: [u64; 2],
     /// Where a thread of the target waits for the outside.
     pub mailbox: Mailbox,
 }

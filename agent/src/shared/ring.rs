@@ -44,7 +44,9 @@ pub struct RingHead {
     /// Calls that were passed through unrecorded because they were made by a signal handler that had interrupted the
     /// recording of another.
     pub interrupted: AtomicU64,
-    _pad_writer: [u64; 4],
+    /// 1 while the thread waits for room. A handler that jumps out of that leaves it so until the next time.
+    pub waiting: AtomicU64,
+    _pad_writer: [u64; 3],
     /// How far it is read.
     pub read: AtomicU64,
     _pad_reader: [u64; 7],

@@ -39,9 +39,6 @@ const MOST_WANTED: usize = 4_096;
 /// Why an event cannot be sent again that a collector before this one has in its files.
 const KEPT_BEFORE: &str = "kept-before";
 
-/// How many causes of losses are told apart.
-const MOST_CAUSES: usize = 64;
-
 /// How often is looked for options that say nothing any more.
 const FORGET_EVERY: Duration = Duration::from_secs(1);
 
@@ -71,11 +68,7 @@ impl Shipper {
                 for StreamPosition { stream, next } in kept.streams {
                     replay.keep(stream, next);
                 }
-                // Each tells of all so far. There are a few causes, unless somebody makes them up.
-                for Lost { count, cause } in kept.lost.iter().take(MOST_CAUSES.saturating_sub(lost.len())) {
-                    let known = lost.entry(cause.into()).or_default();
-                    *known = count.max(*known);
-                }
+                kept.lost.iter().for_each(|Lost { count, cause }| lost.add(kept.since, cause, count));
             }
             Ok(Message::Option(Known { option: ProfileOption::Nack(nack), .. })) if nack.session == session => {
                 let Nack { ranges, .. } = nack;

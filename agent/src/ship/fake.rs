@@ -202,7 +202,7 @@ impl Fake {
             let ack = Ack { session: SESSION, echo, window_bytes, streams, options };
             ProfileOption::from(ack).encode(&mut answer).expect("it fits");
         }
-        let kept = Kept { session: SESSION, streams: streams.as_slice().into(), lost: [].as_slice().into() };
+        let kept = Kept { session: SESSION, streams: streams.as_slice().into(), lost: [].as_slice().into(), since: 0 };
         ProfileOption::from(kept).encode(&mut answer).expect("it fits");
         let missing = self.got.missing();
         if !missing.is_empty() {

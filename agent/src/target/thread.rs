@@ -311,8 +311,9 @@ fn is_foreign(tid: u32, name: &[u64; 2]) -> bool {
     let mut bytes = [0; 16];
     bytes[..8].copy_from_slice(&name[0].to_le_bytes());
     bytes[8..].copy_from_slice(&name[1].to_le_bytes());
+    // Once it has been seen it is ignored for good, and the system may give its id to a thread of the program.
     // ORDERING: as in `prepare`.
-    FOREIGN.iter().any(|foreign| foreign.load(Ordering::Relaxed) == tid)
+    FOREIGN.iter().any(|foreign| foreign.compare_exchange(tid, 0, Ordering::Relaxed, Ordering::Relaxed).is_ok())
         || FOREIGN_NAMES.iter().any(|foreign| bytes.starts_with(foreign))
 }
 

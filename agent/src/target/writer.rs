@@ -128,13 +128,28 @@ impl Writer {
     /// Looks how far the ring has been read, and finds room for this many bytes in one piece. Skips to the ring's start
     /// if need be, and waits if it was told to.
     fn make_room(&mut self, bytes: usize) -> bool {
+        if self.find_room(bytes) {
+            return true;
+        }
+        if !self.blocks {
+            return false;
+        }
+        // ORDERING: a hint for the outside.
+        self.head().waiting.store(1, Ordering::Relaxed);
+        let found = self.wait_for_room(bytes);
+        self.head().waiting.store(0, Ordering::Relaxed);
+        found
+    }
+
+    fn wait_for_room(&mut self, bytes: usize) -> bool {
         let mut naps = 0;
         let mut heard = self.stopped_at;
         while !self.find_room(bytes) {
-            // ORDERING: a hint; what matters is how far the ring is read.
-            let (recording, heartbeat) =
-                (self.control().recording.load(Ordering::Relaxed), self.control().heartbeat.load(Ordering::Relaxed));
-            if !self.blocks || recording == 0 || heartbeat == self.stopped_at {
+            let Control { recording, heartbeat, stalled, .. } = self.control();
+            // ORDERING: hints; what matters is how far the ring is read.
+            let (recording, heartbeat, stalled) =
+                (recording.load(Ordering::Relaxed), heartbeat.load(Ordering::Relaxed), stalled.load(Ordering::Relaxed));
+            if recording == 0 || heartbeat == self.stopped_at || stalled != 0 {
                 return false;
             }
             if heartbeat != heard {

@@ -35,6 +35,9 @@ pub struct Manifest {
     /// When the session's zero was, in nanoseconds since the Unix epoch.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub epoch_unix_ns: Option<u64>,
+    /// When a collector first heard of the session, by its own clock, in nanoseconds since the Unix epoch.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seen_unix_ns: Option<u64>,
     /// The modules.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub modules: Vec<ModuleEntry>,

@@ -65,6 +65,8 @@ wire_struct! {
         /// What the collector has lost of the session so far, all streams together. What the agent dropped does not
         /// count.
         pub lost: List<'a, Lost<'a>>,
+        /// When it began to count them, in nanoseconds since the Unix epoch: those of another time come on top.
+        pub since: u64,
     }
 
     /// Events that the collector lost for one cause.

@@ -234,7 +234,7 @@ any_of_fields! {
     End<'static> { reason, at, stream_count, streams }
     Ack<'static> { session, echo, window_bytes, streams, options }
     Lost<'static> { count, cause }
-    Kept<'static> { session, streams, lost }
+    Kept<'static> { session, streams, lost, since }
     Range { stream, first, count }
     Nack<'static> { session, ranges }
     Keys<'static> { function, start, end, substream, attributes }
@@ -257,7 +257,7 @@ any_of_fields! {
     EndEntry { how, code, at_ns, extra }
     TableEntry { rows, bytes, checksum, extra }
     Manifest {
-        threads, time_start_ns, time_end_ns, session, process, clock, clock_zero_ns, epoch_unix_ns, modules,
+        threads, time_start_ns, time_end_ns, session, process, clock, clock_zero_ns, epoch_unix_ns, seen_unix_ns, modules,
         functions, queues, gaps, drops, limits, end, part, spans, table, extra
     }
 }

@@ -316,7 +316,8 @@ fn check_options(seen: &mut BTreeSet<String>) {
     };
     check(seen, "option-ack", option(ack));
     let lost = [Lost { count: 5, cause: "network" }];
-    let kept = Kept { session: SESSION, streams: streams[..1].into(), lost: (&lost).into() };
+    let since = 1_610_113_734_118_010_000;
+    let kept = Kept { session: SESSION, streams: streams[..1].into(), lost: (&lost).into(), since };
     check(seen, "option-kept", option(kept));
     let ranges = [Range { stream: StreamId(7), first: Position((1 << 32) + 2), count: 3 }];
     check(seen, "option-nack", option(Nack { session: SESSION, ranges: (&ranges).into() }));

@@ -58,6 +58,11 @@ impl Cause {
         matches!(self.as_str(), LOST_CONTACT | STOPPED | KILLED)
     }
 
+    /// They are of a stream that the session has too many of.
+    pub fn streams() -> Self {
+        Self::collector("streams")
+    }
+
     /// The cause in words.
     pub fn as_str(&self) -> &str {
         &self.0

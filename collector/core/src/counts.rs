@@ -41,6 +41,8 @@ pub struct Counts {
     pub refused_sessions: u64,
     /// Events refused because their session, or all together, had too many streams.
     pub refused_stream_events: u64,
+    /// Streams that were refused, of sessions that are open.
+    pub refused_streams_now: usize,
     /// What catalogs had no room for.
     pub refused_by_catalogs: Refused,
     /// Events in datagrams that were not taken, since the driver had no room. Agents send them again.

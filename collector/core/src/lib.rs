@@ -25,6 +25,7 @@ mod counts;
 
 mod outbox;
 mod output;
+mod refused;
 mod reply;
 mod session;
 mod session_state;

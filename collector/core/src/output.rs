@@ -89,7 +89,8 @@ pub struct Summary {
     pub streams: usize,
     /// Events passed on.
     pub written: u64,
-    /// Events missing, by cause.
+    /// Events missing, by cause. Those of [too many streams](Cause::streams) are in no gap, since nothing else is known
+    /// of their streams.
     pub missing: BTreeMap<Cause, u64>,
     /// Events that arrived after their gap was declared.
     pub late: u64,
@@ -97,9 +98,6 @@ pub struct Summary {
     pub duplicates: u64,
     /// How often a stream's counter started anew.
     pub restarts: u64,
-    /// Events refused because they were of one stream too many. They are in no gap, since nothing is known of their
-    /// streams.
-    pub refused: u64,
 }
 
 /// How a session ended.

@@ -82,14 +82,14 @@ impl Reply {
     }
 
     /// The acknowledgements, of all that has not been told. `next` and `kept` tell how far a stream has come, and `lost`
-    /// is what the session has lost.
+    /// is what the session has lost, and since when that is counted.
     pub(crate) fn acks(
         &mut self,
         session: SessionId,
         window_bytes: u64,
         next: impl Fn(StreamId) -> Option<Position>,
         kept: impl Fn(StreamId) -> Option<Position>,
-        lost: &[Lost<'_>],
+        (lost, since): (&[Lost<'_>], u64),
     ) -> Vec<Bytes> {
         fn positions(streams: BTreeSet<StreamId>, of: impl Fn(StreamId) -> Option<Position>) -> Vec<StreamPosition> {
             let position = |stream| of(stream).map(|next| StreamPosition { stream, next });
@@ -106,7 +106,7 @@ impl Reply {
         let lost = lost.get(..PER_PACKET).unwrap_or(lost);
         let kept = kept
             .chunks(PER_PACKET)
-            .filter_map(|streams| packet(Kept { session, streams: streams.into(), lost: lost.into() }.into()));
+            .filter_map(|streams| packet(Kept { session, streams: streams.into(), lost: lost.into(), since }.into()));
         let acks = (0..packets).filter_map(|_| {
             let streams = streams.next().unwrap_or_default().into();
             let options = options.next().unwrap_or_default().into();

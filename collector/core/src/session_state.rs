@@ -20,6 +20,7 @@ use crate::{
     buffers::Buffers,
     cause::AgentCauses,
     outbox::Outbox,
+    refused::RefusedStreams,
     reply::{MAX_RANGES, Reply, nacks},
     stream::{Arrival, Events, Order, Stream, StreamContext, Tally},
 };
@@ -29,6 +30,9 @@ const MAX_POSITION: Position = Position(1 << 48);
 
 /// How many streams a session may have even if all sessions together have too many.
 const FEW_STREAMS: usize = 16;
+
+/// How many streams are refused and accounted for all the same, for each that all sessions may have.
+const MOST_REFUSED: usize = 4;
 
 /// How many times the patience for missing events a session that has announced its end may still take.
 const LAST_PATIENCE: u32 = 20;
@@ -74,7 +78,7 @@ pub(crate) struct SessionState {
     /// When missing events are next looked for, to ask for them.
     next_look: Duration,
     tally: Tally,
-    refused: u64,
+    refused: RefusedStreams,
     /// Bytes that came from the peer in datagrams and bytes sent there, so that no more goes out than came in.
     received_bytes: u64,
     sent_bytes: u64,
@@ -157,7 +161,7 @@ impl SessionState {
             kept: HashMap::new(),
             next_look: Duration::ZERO,
             tally: Tally::default(),
-            refused: 0,
+            refused: RefusedStreams::default(),
             received_bytes: 0,
             sent_bytes: 0,
         }
@@ -167,7 +171,7 @@ impl SessionState {
     pub(crate) fn into_earlier(self, counts: &mut Counts) -> EarlierSession {
         let positions = self.positions().collect();
         let (given_up, missing): (BTreeMap<_, _>, _) =
-            self.out.missing.into_iter().partition(|(cause, _)| cause.is_provisional());
+            self.missing().into_iter().partition(|(cause, _)| cause.is_provisional());
         given_up.iter().for_each(|(cause, count)| counts.found(cause, *count));
         let (session, kept, written) = (self.session, self.kept, self.out.written);
         EarlierSession { session, positions, kept, written, missing }
@@ -181,12 +185,12 @@ impl SessionState {
     /// Where each stream stands, and those that have not been heard of since contact was lost before.
     pub(crate) fn positions(&self) -> impl Iterator<Item = (StreamId, Position)> {
         let silent = self.resumed.iter().map(|(stream, position)| (*stream, *position));
-        self.streams.iter().map(|stream| (stream.id(), stream.settled())).chain(silent)
+        self.streams.iter().map(|stream| (stream.id(), stream.settled())).chain(silent).chain(self.refused.positions())
     }
 
     /// How many positions are remembered.
     pub(crate) fn stream_count(&self) -> usize {
-        self.streams.len() + self.resumed.len()
+        self.streams.len() + self.resumed.len() + self.refused.len()
     }
 
     /// Bytes have arrived from this peer.
@@ -223,8 +227,10 @@ impl SessionState {
             return;
         }
         let Some(index) = self.stream(stamp.stream, context) else {
-            self.refused += u64::from(count);
             context.counts.refused_stream_events += u64::from(count);
+            if !self.refused.contains(stamp.stream) {
+                self.refused.count(count.into());
+            }
             return;
         };
         let order = match (self.id, self.peer) {
@@ -268,7 +274,12 @@ impl SessionState {
         }
         let all_taken = context.counts.streams_now >= context.config.max_streams_in_all;
         let full = self.streams.len() >= context.config.max_streams;
-        if full || (all_taken && self.streams.len() >= FEW_STREAMS) {
+        if full || (all_taken && self.streams.len() >= FEW_STREAMS) || self.refused.contains(id) {
+            let most = context.config.max_streams_in_all.saturating_mul(MOST_REFUSED);
+            if self.id.is_some() && context.counts.refused_streams_now < most && !self.refused.contains(id) {
+                self.refused.add(id);
+                context.counts.refused_streams_now += 1;
+            }
             return None;
         }
         let index = self.streams.len();
@@ -324,7 +335,7 @@ impl SessionState {
         for StreamPosition { stream, next } in progress.streams {
             self.reached(stream, next, context);
             // Acknowledged again although it may not have moved: the acknowledgement may have been lost.
-            if self.id.is_some() && self.by_id.contains_key(&stream) {
+            if self.id.is_some() && self.knows(stream) {
                 self.reply.moved(stream, 0, context.now + context.config.ack_time);
                 self.reply.kept(stream, context.now + context.config.ack_time);
             }
@@ -339,6 +350,11 @@ impl SessionState {
         ending.add(end, packet, &mut context.counts.ending_room_now);
     }
 
+    /// Whether there is something to tell of a stream.
+    fn knows(&self, stream: StreamId) -> bool {
+        self.by_id.contains_key(&stream) || self.refused.contains(stream)
+    }
+
     /// A stream has come as far as `next`, says the agent. Those who do not speak the profile cannot say so.
     fn reached(&mut self, id: StreamId, next: Position, context: &mut SessionContext<'_>) {
         // A stream of which there is nothing to tell yet need not be known.
@@ -346,6 +362,7 @@ impl SessionState {
             return;
         }
         self.with_stream(id, context, |stream, context, now| stream.reached(next, now, context));
+        self.refused.reached(id, next);
     }
 
     fn drops(&mut self, drops: &Drops<'_>, context: &mut SessionContext<'_>) {
@@ -357,6 +374,7 @@ impl SessionState {
             self.with_stream(lost.stream, context, |stream, context, now| {
                 stream.dropped(&lost, cause, now, context);
             });
+            self.refused.dropped(&lost);
         }
     }
 
@@ -443,19 +461,32 @@ impl SessionState {
         }
         context.counts.sessions_open -= 1;
         context.counts.streams_now -= self.streams.len();
+        context.counts.refused_streams_now -= self.refused.len();
+        if self.refused.events() > 0 {
+            context.counts.miss(&Cause::streams(), self.refused.events());
+        }
         let summary = Summary {
             id: self.id,
             how: self.ending.as_ref().map_or(how, |ending| How::Told(ending.reason)),
             at: self.ending.as_ref().map(|ending| ending.at),
             streams: self.stream_count(),
             written: self.out.written,
-            missing: self.out.missing.clone(),
+            missing: self.missing(),
             late: self.tally.late,
             duplicates: self.tally.duplicates,
             restarts: self.tally.restarts,
-            refused: self.refused,
         };
         self.out.push(Output::Ended(Arc::clone(&self.session), summary));
+    }
+
+    /// What is missing, by cause: the gaps, and what is of streams that were refused.
+    fn missing(&self) -> BTreeMap<Cause, u64> {
+        let mut missing = self.out.missing.clone();
+        let refused = self.refused.events();
+        if refused > 0 {
+            *missing.entry(Cause::streams()).or_default() += refused;
+        }
+        missing
     }
 
     /// Everything of a stream before this position would survive the end of the collector.
@@ -487,13 +518,16 @@ impl SessionState {
         // Without room time stands still, and agents are answered all the same.
         if self.reply.is_due(context.now, window_bytes) || (context.room == 0 && self.reply.is_wanted()) {
             let (streams, by_id) = (&self.streams, &self.by_id);
-            let next = |stream| by_id.get(&stream).and_then(|index| streams.get(*index)).map(Stream::settled);
-            let kept = |stream| self.kept.get(&stream).copied();
-            let lost: Vec<_> = (self.out.missing.iter())
+            let known = |stream| by_id.get(&stream).and_then(|index| streams.get(*index)).map(Stream::settled);
+            let next = |stream| known(stream).or_else(|| self.refused.next(stream));
+            let kept = |stream| self.kept.get(&stream).copied().or_else(|| self.refused.next(stream));
+            let missing = self.missing();
+            let lost: Vec<_> = (missing.iter())
                 .filter(|(cause, _)| cause.agent_reason().is_none() && !cause.is_provisional())
                 .map(|(cause, count)| Lost { count: *count, cause: cause.as_str() })
                 .collect();
-            packets = self.reply.acks(id, window_bytes, next, kept, &lost);
+            let since = self.session.seen_unix_ns;
+            packets = self.reply.acks(id, window_bytes, next, kept, (&lost, since));
         }
         let mut ranges = Vec::new();
         let (look, listening) = (context.now >= self.next_look, self.listening(context.now));
@@ -531,7 +565,7 @@ impl SessionState {
             _ => return,
         };
         for position in streams {
-            if self.by_id.contains_key(&position.stream) {
+            if self.knows(position.stream) {
                 self.reply.moved(position.stream, 0, by);
                 self.reply.kept(position.stream, by);
             }

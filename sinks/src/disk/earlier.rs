@@ -102,7 +102,7 @@ impl EarlierSessions {
             count.part(&part);
         }
         count.last(&dir, &notes)?;
-        let seen_unix_ns = manifest.epoch_unix_ns.unwrap_or(0);
+        let seen_unix_ns = manifest.seen_unix_ns.unwrap_or(0);
         let session = Arc::new(Session::new(name, Some(id), source, seen_unix_ns, catalog));
         let Count { positions, written, missing } = count;
         Ok(Some(EarlierSession { session, kept: positions.clone(), positions, written, missing }))

@@ -125,6 +125,7 @@ impl Part {
         let mut manifest = session.catalog().manifest();
         manifest.part = Some(self.number).filter(|number| *number > 1);
         manifest.session = manifest.session.or(session.id.map(|id| id.to_string()));
+        manifest.seen_unix_ns = Some(session.seen_unix_ns).filter(|seen| *seen > 0);
         manifest.spans = Some(self.spans_when.name().into());
         let json = manifest.to_json().map_err(io::Error::other)?;
         replace(&*volume.handles.files, &dir.join(MANIFEST), &json)?;

@@ -45,6 +45,7 @@ impl OpenSession {
         if self.part.unlisted > 0 {
             manifest.extra.insert("unlisted_events".into(), self.part.unlisted.into());
         }
+        manifest.seen_unix_ns = Some(self.session.seen_unix_ns).filter(|seen| *seen > 0);
         manifest.spans = Some(self.part.spans_when.name().into());
         if let Some(removed) = volume.with_room(|room| room.removed_of(&self.base)).flatten() {
             manifest.extra.insert("removed_parts".into(), removed.names.iter().cloned().collect());

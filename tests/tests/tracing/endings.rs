@@ -7,7 +7,7 @@ use tests::{
     traced::LOSSLESS,
 };
 
-use crate::{BOTH, LONG, child, eventually};
+use crate::{BOTH, LONG, child, eventually, kill};
 
 /// A program that waits to be ended, traced.
 struct Waiting {
@@ -48,11 +48,6 @@ impl Waiting {
         assert!(trace.manifest.gaps.is_empty(), "{:?}", trace.manifest.gaps);
         (exit, trace)
     }
-}
-
-fn kill(signal: &str, pid: u32) {
-    let sent = std::process::Command::new("sh").args(["-c", &format!("kill -s {signal} {pid}")]).status();
-    assert!(sent.is_ok_and(|status| status.success()), "SIG{signal} to {pid}");
 }
 
 #[test]

@@ -9,16 +9,18 @@ mod attach;
 mod detail;
 mod endings;
 mod failures;
+mod killed;
 mod libraries;
 mod local_server;
 mod programs;
 mod reader;
 mod redis;
 mod spans;
+mod stall;
 mod targets;
 mod threads;
 
-use std::{fs, path::Path};
+use std::{fs, path::Path, process::Command};
 
 use tests::{
     Transport,
@@ -27,6 +29,13 @@ use tests::{
 
 /// Both ways to the collector.
 const BOTH: [Transport; 2] = [Transport::Udp, Transport::Tcp];
+
+/// Sends a signal, by its name without `SIG`, to a process.
+#[track_caller]
+fn kill(signal: &str, pid: u32) {
+    let sent = Command::new("sh").args(["-c", &format!("kill -s {signal} {pid}")]).status();
+    assert!(sent.is_ok_and(|status| status.success()), "SIG{signal} to {pid}");
+}
 
 /// The process that another one has started from this file. Fails the test where it does not come.
 #[track_caller]

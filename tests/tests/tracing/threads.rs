@@ -2,8 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use codec::{EventKind, atf::ThreadEntry};
-use tests::{Run, Traced};
+use codec::{EventKind, atf::ThreadEntry, quantity::count};
+use tests::{Collector, Folder, Process, Run, Target, Trace, Traced, agent_command, collector::disk, process::Stdout};
+
+use crate::{BOTH, LONG};
 
 /// The threads that called a function.
 fn calling(traced: &Traced, name: &str) -> BTreeSet<u32> {
@@ -70,6 +72,37 @@ fn every_short_thread_is_one_of_its_own() {
     for thread in calling(&traced, "brief") {
         let calls = traced.trace.threads[&thread].iter().filter(|event| event.name.as_deref() == Some("touch"));
         assert_eq!(calls.count(), 6, "three calls and three returns of thread {thread}");
+    }
+}
+
+/// More threads than the collector takes: both sides count the same to the event.
+#[test]
+fn more_threads_than_the_collector_takes_are_counted_by_both_sides() {
+    agent_command::prepare();
+    for transport in BOTH {
+        let folder = Folder::new("many-threads");
+        let sink = format!("{},spans=no", disk(folder.path()));
+        let arguments = ["--listen", "127.0.0.1:0", "--sink", &sink, "--max-streams", "300"];
+        let collector = Collector::start(&arguments, Stdout::Collect);
+        let options = ["--no-detail", "--on-full", "drop"];
+        let mut command = agent_command::run_to(collector.address(transport), transport, &options);
+        // 200 and 1,000 of them.
+        command.arg(Target::named("short_threads").program()).arg("40").env("SPOOR_COUNTS", folder.join("counts"));
+        let agent = Process::start(command, Stdout::Collect).exit(LONG);
+        let said = agent.stderr.lines().last().unwrap_or_default();
+        assert!(said.contains("events of 1201 threads") && !said.contains("not confirmed"), "{said}");
+        let collector = collector.stop();
+        let line = collector.stderr.lines().find(|line| line.contains("events produced")).unwrap_or_default();
+        let trace = Trace::only(folder.path());
+        let gaps: u64 = trace.manifest.gaps.iter().map(|gap| gap.count).sum();
+        let limit = trace.manifest.limits.iter().find(|limit| limit.reason == "collector:streams");
+        let refused = limit.expect("it says that there were too many").count;
+        assert!((300..310).contains(&trace.threads.len()), "{} threads", trace.threads.len());
+        let sent = trace.len() as u64 + refused;
+        assert!(said.contains(&format!("agent: {sent} events of")), "{said}\n{line}");
+        assert!(said.contains(&format!("{refused} lost by the collector (collector:streams {refused})")), "{said}");
+        assert!(line.contains(&format!("(collector:streams {})", count(refused))) || gaps > 0, "{said}\n{line}");
+        tests::collector::verified(&trace.folder);
     }
 }
 

@@ -85,7 +85,7 @@ impl Session {
             ProfileOption::from(ack).encode(&mut answer).expect("it fits");
         }
         let (streams, lost) = (streams.as_slice().into(), [].as_slice().into());
-        ProfileOption::from(Kept { session, streams, lost }).encode(&mut answer).expect("it fits");
+        ProfileOption::from(Kept { session, streams, lost, since: 0 }).encode(&mut answer).expect("it fits");
         answer
     }
 }

@@ -36,7 +36,8 @@ impl Past {
         } else {
             self.order.push_back(id);
         }
-        while self.order.len() > MAX || self.streams > MAX_STREAMS {
+        // The last one is remembered whatever it has: it was open a moment ago, and its agent waits for an answer.
+        while self.order.len() > MAX || (self.streams > MAX_STREAMS && self.order.len() > 1) {
             let Some(oldest) = self.order.pop_front() else { return };
             self.forget(oldest);
         }

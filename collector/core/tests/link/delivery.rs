@@ -9,7 +9,7 @@ use codec::{
     heph::Packets,
     profile::{Fingerprint, Known, Message, ProfileOption},
 };
-use collector_core::Config;
+use collector_core::{Cause, Config, How};
 use quickcheck::QuickCheck;
 
 use crate::ledger::{Ledger, link};
@@ -21,6 +21,8 @@ struct Replies {
     options: Vec<Fingerprint>,
     wanted: Vec<(u32, u64, u64)>,
     windows: Vec<u64>,
+    kept: BTreeMap<u32, u64>,
+    lost: BTreeMap<String, u64>,
 }
 
 fn replies(ledger: &mut Ledger) -> Replies {
@@ -35,6 +37,10 @@ fn replies(ledger: &mut Ledger) -> Replies {
                 }
                 replies.options.extend(ack.options);
                 replies.windows.push(ack.window_bytes);
+            }
+            Message::Option(Known { option: ProfileOption::Kept(kept), .. }) => {
+                replies.kept.extend(kept.streams.iter().map(|position| (position.stream.0, position.next.0)));
+                replies.lost = kept.lost.iter().map(|lost| (lost.cause.into(), lost.count)).collect();
             }
             Message::Option(Known { option: ProfileOption::Nack(nack), .. }) => {
                 replies.wanted.extend(nack.ranges.iter().map(|range| (range.stream.0, range.first.0, range.count)));
@@ -87,6 +93,30 @@ fn what_is_missing_is_asked_for() {
     ledger.send(&agent, &agent.event(0, 0));
     ledger.pass(Duration::from_millis(20));
     assert_eq!(replies(&mut ledger).settled.get(&0), Some(&1));
+}
+
+/// The agent hears that they are settled, and how many of them it did not drop itself.
+#[test]
+fn events_of_too_many_streams_are_settled_and_lost() {
+    let (agent, mut ledger) = link(Config { max_streams: 2, ..Config::default() });
+    ledger.send(&agent, &agent.session());
+    for stream in 0..4 {
+        ledger.send(&agent, &agent.event(stream, 0));
+    }
+    // Told again, it does not count again.
+    ledger.send(&agent, &agent.drops(2, 1, 3));
+    ledger.send(&agent, &agent.drops(2, 1, 3));
+    ledger.send(&agent, &agent.progress(&[(0, 1), (1, 1), (2, 5), (3, 7)]));
+    ledger.pass(Duration::from_millis(50));
+    let Replies { settled, kept, lost, .. } = replies(&mut ledger);
+    assert_eq!(settled, BTreeMap::from([(0, 1), (1, 1), (2, 5), (3, 7)]));
+    assert_eq!(kept, BTreeMap::from([(2, 5), (3, 7)]), "nothing of the others is on disk");
+    assert_eq!(lost, BTreeMap::from([("collector:streams".into(), 2 + 7)]));
+    ledger.collector.finish(ledger.now, How::Stopped);
+    ledger.take();
+    let summary = ledger.only().ended.as_ref().expect("it has ended");
+    assert_eq!((summary.written, summary.missing.get(&Cause::streams())), (2, Some(&9)));
+    assert_eq!((ledger.collector.counts().refused_streams_now, ledger.collector.counts().missing()), (0, 9));
 }
 
 #[test]

@@ -130,7 +130,6 @@ fn ended(session: &Arc<Session>) -> Output {
         late: 0,
         duplicates: 0,
         restarts: 0,
-        refused: 0,
     };
     Output::Ended(Arc::clone(session), summary)
 }
