@@ -1,0 +1,103 @@
+//! What a session tells its agent: acknowledgements, and requests for what is missing.
+
+use std::{collections::VecDeque, time::Duration};
+
+use codec::{
+    Position, StreamId,
+    profile::{Fingerprint, Lost, ProfileOption, Range},
+};
+
+use super::{SessionContext, SessionState};
+use crate::{
+    Peer, Transmit,
+    reply::{MAX_RANGES, nacks},
+    stream::Stream,
+};
+
+/// How many replies may wait to be sent, of all sessions.
+const MAX_TRANSMITS: usize = 4096;
+
+impl SessionState {
+    /// Everything of a stream before this position would survive the end of the collector.
+    pub(crate) fn kept(&mut self, stream: StreamId, next: Position, by: Duration) {
+        let kept = self.kept.entry(stream).or_default();
+        *kept = next.max(*kept);
+        if self.id.is_some() {
+            self.reply.kept(stream, by);
+        }
+    }
+
+    /// Whether something is to be told.
+    pub(crate) fn owes_reply(&self) -> bool {
+        self.reply.is_wanted()
+    }
+
+    /// Puts acknowledgements and requests into `transmits`, where it is time for them.
+    pub(crate) fn reply(
+        &mut self,
+        window_bytes: u64,
+        context: &mut SessionContext<'_>,
+        transmits: &mut VecDeque<Transmit>,
+    ) {
+        let Some(id) = self.id else { return };
+        if transmits.len() >= MAX_TRANSMITS {
+            return;
+        }
+        let mut packets = Vec::new();
+        // Without room time stands still, and agents are answered all the same.
+        if self.reply.is_due(context.now, window_bytes) || (context.room == 0 && self.reply.is_wanted()) {
+            let (streams, by_id) = (&self.streams, &self.by_id);
+            let known = |stream| by_id.get(&stream).and_then(|index| streams.get(*index)).map(Stream::settled);
+            let next = |stream| known(stream).or_else(|| self.refused.next(stream));
+            let kept = |stream| self.kept.get(&stream).copied().or_else(|| self.refused.next(stream));
+            let missing = self.missing();
+            let lost: Vec<_> = (missing.iter())
+                .filter(|(cause, _)| cause.agent_reason().is_none() && !cause.is_provisional())
+                .map(|(cause, count)| Lost { count: *count, cause: cause.as_str() })
+                .collect();
+            let since = self.session.seen_unix_ns;
+            packets = self.reply.acks(id, window_bytes, next, kept, (&lost, since));
+        }
+        let mut ranges = Vec::new();
+        let (look, listening) = (context.now >= self.next_look, self.listening(context.now));
+        if look {
+            self.next_look = context.now + context.config.nack_time / 2;
+        }
+        for index in self.waiting.iter().filter(|_| look) {
+            let Some(stream) = self.streams.get_mut(*index) else { continue };
+            let wanted = stream.wanted(listening, context.config, MAX_RANGES - ranges.len());
+            ranges.extend(wanted.into_iter().map(|(first, count)| Range { stream: stream.id(), first, count }));
+            if ranges.len() >= MAX_RANGES {
+                break;
+            }
+        }
+        packets.extend(nacks(id, &ranges));
+        for packet in packets {
+            let bytes = packet.len() as u64;
+            let is_datagram = matches!(self.peer, Peer::Datagram { .. });
+            // A forged address must not be sent much more than was forged.
+            if is_datagram && self.sent_bytes.saturating_add(bytes) > self.received_bytes.saturating_mul(3) {
+                break;
+            }
+            self.sent_bytes = self.sent_bytes.saturating_add(bytes);
+            context.counts.replies += 1;
+            transmits.push_back(Transmit { to: self.peer, packet });
+        }
+    }
+
+    /// An option of a session that has ended: its agent may not know yet. Only the streams that it asks for are told.
+    pub(crate) fn acknowledge_again(&mut self, option: Option<&ProfileOption<'_>>, packet: &[u8], by: Duration) {
+        self.reply.option(Fingerprint::of(packet), by);
+        let streams = match option {
+            Some(ProfileOption::Progress(progress)) => progress.streams,
+            Some(ProfileOption::End(end)) => end.streams,
+            _ => return,
+        };
+        for position in streams {
+            if self.knows(position.stream) {
+                self.reply.moved(position.stream, 0, by);
+                self.reply.kept(position.stream, by);
+            }
+        }
+    }
+}
