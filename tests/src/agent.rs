@@ -77,7 +77,7 @@ impl Settings {
     pub fn new(collector: &Collector, transport: Transport, seed: u64) -> Self {
         match transport {
             Transport::Udp => Self::udp(collector.udp(), seed),
-            Transport::Tcp => Self::tcp(collector.tcp(), seed),
+            _ => Self::tcp(collector.tcp(), seed),
         }
     }
 

@@ -76,8 +76,8 @@ impl Collector {
     /// The address of its first socket for this.
     pub fn address(&self, transport: Transport) -> SocketAddr {
         match transport {
-            Transport::Udp => self.udp(),
-            Transport::Tcp => self.tcp(),
+            Transport::Udp | Transport::Quic => self.udp(),
+            Transport::Tcp | Transport::Tls => self.tcp(),
         }
     }
 
