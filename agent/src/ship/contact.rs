@@ -283,7 +283,7 @@ impl Contact {
                 }
                 // Somebody has found words for it.
                 ErrorKind::PermissionDenied if error.get_ref().is_some() => {
-                    ShipError::Rejected { to, transport, source: error }
+                    ShipError::Rejected { to, transport, why: error }
                 }
                 _ => ShipError::Unreachable { to, transport, source: error },
             },

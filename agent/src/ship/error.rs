@@ -30,8 +30,8 @@ pub enum ShipError {
     #[error("cannot reach {to} over {transport}: {source}")]
     Unreachable { to: SocketAddr, transport: Transport, source: io::Error },
     /// One side does not trust the other, or they do not speak the same.
-    #[error("no session with {to} over {transport}: {source}")]
-    Rejected { to: SocketAddr, transport: Transport, source: io::Error },
+    #[error("no session with {to} over {transport}: {why}")]
+    Rejected { to: SocketAddr, transport: Transport, why: io::Error },
     /// The session cannot be described.
     #[error("cannot say who is traced: {0}")]
     Session(#[from] EncodeError),
