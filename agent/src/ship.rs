@@ -1,8 +1,9 @@
-//! Delivering: packets to the collector over UDP or TCP, each until it has arrived or was given up, and not more at a
+//! Delivering: packets to the collector over UDP, TCP or a tunnel, each until it has arrived or was given up, and not more at a
 //! time than the collector takes.
 //!
 //! The caller pushes events while there [is room](Shipper::has_room), and calls [`Shipper::turn`] often: it receives
-//! what the collector sends, retransmits what was lost, reports progress, and reconnects. It starts no threads.
+//! what the collector sends, retransmits what was lost, reports progress, and reconnects. It starts no threads; a tunnel,
+//! which others provide, may.
 
 mod contact;
 mod delivery;
@@ -18,6 +19,7 @@ mod options;
 mod replay;
 mod report;
 mod settings;
+mod tunnel;
 
 use std::{
     collections::HashMap,
@@ -36,6 +38,7 @@ pub(crate) use codec::text;
 pub use error::ShipError;
 pub use report::Report;
 pub use settings::{Settings, Transport, Who, Wire};
+pub use tunnel::{Tunnel, TunnelState, Tunnelled};
 
 use contact::Contact;
 use drops::Drops;

@@ -9,13 +9,16 @@ use std::{
     time::{Duration, Instant},
 };
 
+use agent::ship::Transport;
 use benches::{
     Arguments, fresh,
     load::{Carries, Load},
+    ran::cpu_time_ns,
     running::{Account, Running, events_on_disk, verify},
-    sender::{tcp, udp},
+    sender::{encrypted, tcp, udp},
 };
 use codec::SessionId;
+use rustix::process::getpid;
 
 fn main() {
     let arguments = Arguments::read();
@@ -37,6 +40,16 @@ fn main() {
                     throughput(&folder, &name, transport, carries, events);
                 }
             }
+        }
+    }
+
+    println!("\n### Encryption\n");
+    println!("| case | M events | M events/s | collector, ns/event | sender, ns/event |");
+    println!("|---|---:|---:|---:|---:|");
+    for transport in ["TCP", "TLS", "UDP", "QUIC"] {
+        let name = format!("encryption, {transport}");
+        if arguments.wants(&name) {
+            encryption(&folder, &name, transport, millions * 1_000_000);
         }
     }
 
@@ -90,6 +103,42 @@ fn throughput(folder: &Path, name: &str, transport: &str, carries: Carries, even
         baseline / 1e6,
         bytes / seconds / baseline,
         memory.iter().map(u64::to_string).collect::<Vec<_>>().join(", "),
+    );
+}
+
+/// Events per second and the processor time of both sides, by transport.
+fn encryption(folder: &Path, name: &str, transport: &str, events: u64) {
+    fresh(folder);
+    let sink = format!("disk:{},spans=no", folder.display());
+    let tls: &[&str] = if matches!(transport, "TLS" | "QUIC") { &["--tls", "self"] } else { &[] };
+    let running = Running::start_with(&[&["--once", "--sink", &sink], tls].concat());
+    let (address, id, carries) = (running.address, SessionId([9; 16]), Carries::Index);
+    let own = || cpu_time_ns(getpid()).unwrap_or(f64::NAN);
+    let (started, before) = (Instant::now(), own());
+    match (transport, running.pin) {
+        ("TLS", Some(pin)) => encrypted(address, Transport::Tls, pin, id, carries, events, |_| {}),
+        ("QUIC", Some(pin)) => encrypted(address, Transport::Quic, pin, id, carries, events, |_| {}),
+        ("UDP", _) => udp(address, id, carries, events, |_| {}).map(|_| ()),
+        _ => tcp(address, id, carries, events, |_| {}),
+    }
+    .expect("everything is sent");
+    let sent = own() - before;
+    let mut collected = running.cpu_ns();
+    let mut written = 0;
+    while written < events || events_on_disk(folder) > written {
+        (written, collected) = (events_on_disk(folder), collected.max(running.cpu_ns()));
+        thread::sleep(Duration::from_micros(500));
+    }
+    let seconds = started.elapsed().as_secs_f64();
+    let written = Account::parse(&running.wait()).expect("the collector says what came of it").written;
+    verify(folder, written);
+    let count = written as f64;
+    println!(
+        "| {name} | {:.1} | {:.2} | {:.0} | {:.0} |",
+        count / 1e6,
+        count / seconds / 1e6,
+        collected / count,
+        sent / count
     );
 }
 

@@ -1,7 +1,7 @@
 //! A collector that runs, to be measured.
 
 use std::{
-    fs, io,
+    env, fs, io,
     io::{BufRead, BufReader},
     net::SocketAddr,
     path::{Path, PathBuf},
@@ -10,6 +10,7 @@ use std::{
     thread::{self, JoinHandle},
 };
 
+use codec::access::Pin;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::{built, ran::cpu_time_ns};
@@ -27,6 +28,8 @@ pub struct Running {
     stderr: Option<JoinHandle<String>>,
     /// Where it listens.
     pub address: SocketAddr,
+    /// What its certificate is known by, if it has one.
+    pub pin: Option<Pin>,
 }
 
 impl Running {
@@ -40,21 +43,27 @@ impl Running {
         let mut child = Command::new(binary())
             .args(["--listen", "127.0.0.1:0", "--stats", "1h"])
             .args(options)
+            .env("XDG_STATE_HOME", env::temp_dir().join("spoor-benches"))
             .stderr(Stdio::piped())
             .spawn()
             .expect("the collector starts");
         let mut lines = BufReader::new(child.stderr.take().expect("a pipe"));
         let mut text = String::new();
+        let (mut address, mut pin) = (None, None);
         let address = loop {
             let mut line = String::new();
             assert!(lines.read_line(&mut line).expect("readable") > 0, "the collector ended early: {text}");
             text += &line;
-            if let Some(rest) = line.strip_prefix("listening tcp ") {
-                break rest.trim().parse().expect("an address");
+            let listening = line.strip_prefix("listening tcp ").or_else(|| line.strip_prefix("listening tls "));
+            address = listening.and_then(|rest| rest.trim().parse().ok()).or(address);
+            pin = line.strip_prefix("certificate ").and_then(|rest| rest.trim().parse().ok()).or(pin);
+            // It says that when all its sockets listen.
+            if let (true, Some(address)) = (line.starts_with("writing to "), address) {
+                break address;
             }
         };
         let stderr = thread::spawn(move || io::read_to_string(lines).unwrap_or_default());
-        Self { child, stderr: Some(stderr), address }
+        Self { child, stderr: Some(stderr), address, pin }
     }
 
     /// The memory it has now, in bytes.

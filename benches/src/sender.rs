@@ -1,4 +1,4 @@
-//! Sends events over TCP or UDP as an agent does, as fast as the collector takes them.
+//! Sends events over TCP, UDP, TLS or QUIC as an agent does, as fast as the collector takes them.
 
 use std::{
     io::{self, Read, Write},
@@ -7,12 +7,15 @@ use std::{
     time::{Duration, Instant},
 };
 
+use agent::ship::{Transport, Tunnel};
 use codec::{
     SessionId,
+    access::Pin,
     heph::Packets,
     profile::{Known, Message, ProfileOption},
 };
 use quinn_udp::{Transmit, UdpSockRef, UdpSocketState};
+use tunnel::{Encrypted, Setup, Trust};
 
 use crate::load::{Carries, Load, ending, opening, progress};
 
@@ -26,9 +29,37 @@ const DATAGRAM_BYTES: usize = 1400;
 const BURST_BYTES: usize = 62_000;
 
 /// Sends `events` over TCP. `pace` is called with how many have been sent, and may wait.
-pub fn tcp(to: SocketAddr, id: SessionId, carries: Carries, events: u64, mut pace: impl FnMut(u64)) -> io::Result<()> {
-    let mut connection = TcpStream::connect(to)?;
-    let mut replies = connection.try_clone()?;
+pub fn tcp(to: SocketAddr, id: SessionId, carries: Carries, events: u64, pace: impl FnMut(u64)) -> io::Result<()> {
+    let connection = TcpStream::connect(to)?;
+    let replies = connection.try_clone()?;
+    stream(connection, replies, id, carries, events, pace)
+}
+
+/// Sends `events` encrypted, as the agent does: through a thread that encrypts.
+pub fn encrypted(
+    to: SocketAddr,
+    transport: Transport,
+    pin: Pin,
+    id: SessionId,
+    carries: Carries,
+    events: u64,
+    pace: impl FnMut(u64),
+) -> io::Result<()> {
+    let (trust, name) = (Trust::Pin(pin), "localhost".into());
+    let setup = Setup { transport, trust, name, identity: None, token: None };
+    let connection = Encrypted::new(&setup).map_err(io::Error::other)?.open(to)?.socket;
+    let replies = connection.try_clone()?;
+    stream(connection, replies, id, carries, events, pace)
+}
+
+fn stream(
+    mut connection: impl Write,
+    mut replies: impl Read + Send + 'static,
+    id: SessionId,
+    carries: Carries,
+    events: u64,
+    mut pace: impl FnMut(u64),
+) -> io::Result<()> {
     // Replies are read, and nothing more: TCP itself does the pacing.
     let reader = thread::spawn(move || while replies.read(&mut [0; 4096]).is_ok_and(|read| read > 0) {});
     connection.write_all(&opening(id))?;

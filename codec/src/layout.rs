@@ -4,7 +4,7 @@ use crate::{
     heph::{EVENT_LAYOUT, METADATA_LAYOUT},
     profile::{
         Ack, Clock, Dropped, Drops, End, Epoch, FunctionName, Functions, Kept, Limit, Limits, Lost, Module, Nack,
-        Progress, Queue, Range, Session, StreamPosition, Thread,
+        Progress, Queue, Range, Refused, Session, StreamPosition, Thread, Token,
     },
 };
 
@@ -45,11 +45,13 @@ pub const WIRE: &[Layout] = &[
     Progress::LAYOUT,
     StreamPosition::LAYOUT,
     End::LAYOUT,
+    Token::LAYOUT,
     Ack::LAYOUT,
     Kept::LAYOUT,
     Lost::LAYOUT,
     Nack::LAYOUT,
     Range::LAYOUT,
+    Refused::LAYOUT,
 ];
 
 /// The fields of a word of a run from its highest bit, each with its number of bits.

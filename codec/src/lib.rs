@@ -7,7 +7,7 @@
 //! * [`atf`]: the trace format on disk (feature `atf`);
 //! * [`span`]: what events are made into.
 //!
-//! Beside them are [`quantity`] and [`text`], which the commands of both sides need.
+//! Beside them are [`access`], [`quantity`] and [`text`], which the commands of both sides need.
 //!
 //! The crate does no I/O and reads no clock. What comes from outside is checked once, when it is decoded;
 //! a decoded value cannot be invalid. What goes out is checked before the first byte is written, so a
@@ -30,6 +30,7 @@
     )
 )]
 
+pub mod access;
 #[cfg(feature = "atf")]
 pub mod atf;
 pub mod heph;

@@ -4,6 +4,7 @@
 //! through as they are, unknown attributes stay reachable, and bytes behind the known fields of an option are
 //! handed over beside it.
 
+mod access;
 mod delivery;
 mod end;
 mod fingerprint;
@@ -15,6 +16,7 @@ pub(crate) mod run;
 mod runtime;
 mod session;
 
+pub use access::{Refused, Token};
 pub use delivery::{Ack, Dropped, Drops, Kept, Lost, Nack, Progress, Range, StreamPosition};
 pub use end::{End, EndReason};
 pub use fingerprint::{Fingerprint, FunctionTableHasher};

@@ -1,5 +1,6 @@
 //! The command line.
 
+mod access;
 mod spans;
 
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
@@ -12,6 +13,7 @@ use crate::{
     sink_spec::{OnFull, SinkSpec},
 };
 
+pub(crate) use self::access::AccessArgs;
 pub(crate) use self::spans::{
     ExportArgs, ExportFormat, MakingArgs, SpanOrder, SpansArgs, StatsArgs, TableArgs, TopArgs, TopOrder, TreeArgs,
     WhichArgs, WireForm,
@@ -21,6 +23,8 @@ const EXAMPLES: &str = "\
 Examples:
   collector --listen 0.0.0.0:7000
       Receive traces over UDP and TCP, and write each session to ./traces.
+  collector --tls self --token-file token
+      Receive them encrypted, from senders that know the token.
   collector --listen 127.0.0.1:0 --once --sink disk:/var/traces --sink stdout:events
       Receive one session on a free port, write it, and print its events as JSON.
   collector info traces/20260101-120000-1
@@ -89,10 +93,10 @@ pub(crate) struct RunArgs {
     /// Address to listen on, for both UDP and TCP; port 0 picks a free port. May be repeated
     #[arg(long, value_name = "ADDR:PORT", default_value = "0.0.0.0:7000")]
     pub(crate) listen: Vec<SocketAddr>,
-    /// Accept only UDP
+    /// Accept only UDP, or with TLS only QUIC
     #[arg(long, conflicts_with = "tcp")]
     pub(crate) udp: bool,
-    /// Accept only TCP
+    /// Accept only TCP, or with TLS only that
     #[arg(long)]
     pub(crate) tcp: bool,
     /// Exit after the first session
@@ -113,6 +117,8 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = tenth_of_a_second)]
     pub(crate) session_timeout: Period,
     #[command(flatten)]
+    pub(crate) access: AccessArgs,
+    #[command(flatten)]
     pub(crate) sinks: SinkArgs,
     #[command(flatten)]
     pub(crate) spans: MakingArgs,
@@ -121,7 +127,7 @@ pub(crate) struct RunArgs {
     /// Receive buffer to request for each UDP socket
     #[arg(long, value_name = "SIZE", default_value = "32MiB", help_heading = "Limits")]
     pub(crate) receive_buffer: Size,
-    /// Maximum number of concurrent TCP connections
+    /// Maximum number of concurrent TCP and QUIC connections
     #[arg(long, value_name = "N", default_value_t = 512, help_heading = "Limits", value_parser = at_least_one)]
     pub(crate) max_connections: usize,
 }

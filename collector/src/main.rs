@@ -1,14 +1,15 @@
-//! The `collector` command: receives traces over UDP and TCP, accounts for every event, and writes them; and looks at
+//! The `collector` command: receives traces over UDP, TCP, TLS and QUIC, accounts for every event, and writes them; and looks at
 //! what was written.
 //!
 //! ```text
-//! udp, tcp, ingest ─▶ receiver (core) ─▶ recorders, by session ─▶ sinks
+//! udp, tcp, quic, ingest ─▶ receiver (core) ─▶ recorders, by session ─▶ sinks
 //!                      └─▶ post ─▶ the agents
 //! ```
 
 #![forbid(unsafe_code)]
 
 mod args;
+mod door;
 mod ingest;
 mod listen;
 mod log;
@@ -17,6 +18,7 @@ mod metrics;
 mod names;
 mod notices;
 mod offline;
+mod quic;
 mod receiver;
 mod recorder;
 mod service;
@@ -26,7 +28,6 @@ mod status;
 mod summary;
 mod tables;
 mod tcp;
-
 mod udp;
 
 use std::process::ExitCode;

@@ -89,12 +89,17 @@ pub(crate) fn text(receiver: &Receiver) -> String {
     text.counter("replies_total", "Acknowledgements and requests sent.", core.replies);
     text.gauge("held_bytes", "Bytes of events that wait for missing ones.", core.held_bytes_now);
     text.family("received_bytes_total", "counter", "Bytes that arrived.");
-    for (transport, bytes) in [("udp", &ledger.udp_bytes), ("tcp", &ledger.tcp_bytes)] {
+    for (transport, bytes) in [
+        ("udp", &ledger.udp_bytes),
+        ("tcp", &ledger.tcp_bytes),
+        ("tls", &ledger.tls_bytes),
+        ("quic", &ledger.quic_bytes),
+    ] {
         text.sample("received_bytes_total", &[("transport", transport)], bytes.load(Relaxed));
     }
     text.counter("receive_errors_total", "Times that receiving failed.", ledger.receive_errors.load(Relaxed));
-    text.gauge("connections_open", "TCP connections.", ledger.connections_open.load(Relaxed));
-    text.counter("connections_total", "TCP connections accepted.", ledger.connections.load(Relaxed));
+    text.gauge("connections_open", "Open connections.", ledger.connections_open.load(Relaxed));
+    text.counter("connections_total", "Connections accepted, TCP and QUIC.", ledger.connections.load(Relaxed));
     text.gauge("catalog_bytes", "Memory for names.", ledger.catalog_bytes.load(Relaxed));
     refused(&mut text, receiver);
     sinks(&mut text, receiver);
@@ -104,13 +109,17 @@ pub(crate) fn text(receiver: &Receiver) -> String {
 fn refused(text: &mut Text, receiver: &Receiver) {
     let (ledger, core) = (&receiver.ledger, receiver.ledger.core());
     let catalogs = &core.refused_by_catalogs;
-    text.family("refused_total", "counter", "What was refused because a limit was reached.");
+    text.family("refused_total", "counter", "What was refused: for a limit, or because a sender may not send.");
     let counts = [
         ("sessions", core.refused_sessions),
         ("session_events", core.refused_session_events),
         ("datagrams", core.refused_datagrams),
         ("streams", core.refused_stream_events),
         ("connections", ledger.connections_refused.load(Relaxed)),
+        ("plain_senders", ledger.refusals.plain.load(Relaxed)),
+        ("encrypted_senders", ledger.refusals.encrypted.load(Relaxed)),
+        ("handshakes", ledger.refusals.handshakes.load(Relaxed)),
+        ("tokens", ledger.refusals.tokens.load(Relaxed)),
         ("functions", catalogs.functions),
         ("modules", catalogs.modules),
         ("threads", catalogs.threads),

@@ -20,6 +20,7 @@ use tracing::info_span;
 
 pub(crate) use self::{ledger::Ledger, post::Post};
 use crate::{
+    door::Refusal,
     names::Names,
     notices::Notices,
     recorder::{BackgroundWriter, KeptPositions, Recorders},
@@ -125,6 +126,11 @@ impl Receiver {
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Somebody does not get in.
+    pub(crate) fn refuse(&self, refusal: &Refusal, from: &str) {
+        self.ledger.refusals.add(refusal, from, &self.notices);
     }
 
     /// Datagrams have arrived: in `bytes`, each where it says, from the address beside it.

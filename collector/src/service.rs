@@ -12,6 +12,7 @@ use std::{
 
 use anyhow::{Context, Result};
 use collector_core::How;
+use quinn::VarInt;
 use sinks::EarlierSessions;
 use tokio::{
     net::{TcpListener, UdpSocket},
@@ -20,14 +21,16 @@ use tokio::{
     time::MissedTickBehavior,
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
-use tracing::{error, info};
+use tracing::{error, info, warn};
 
 use crate::{
     args::{self, RunArgs},
+    door::Door,
     listen::{self, Listening, Wanted},
     log, metrics,
     notices::Notices,
     quantity::{Size, count, counted},
+    quic,
     receiver::Receiver,
     recorder::Recorders,
     settings::{self, Shares},
@@ -39,6 +42,9 @@ use crate::{
 
 /// How long sinks that take nothing are waited for at the end.
 const PATIENCE: Duration = Duration::from_secs(10);
+
+/// How long the ends of connections are waited for.
+const LAST_WORD: Duration = Duration::from_millis(200);
 
 /// How often the core is told the time.
 const TICK: Duration = Duration::from_millis(10);
@@ -52,6 +58,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode> {
     let runtime = runtime.context("cannot start the runtime")?;
     let result = runtime.block_on(async {
         // Everything that can fail is opened before anything is told to be ready.
+        let door = Arc::new(Door::new(&args.access)?);
         let listening = open(args)?;
         let metrics = match args.metrics {
             Some(address) => Some(TcpListener::bind(address).await.with_context(|| {
@@ -75,7 +82,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode> {
         let earlier = EarlierSessions::find(directories);
         let limits = settings::catalog_limits(&args.limits);
         let receiver = Arc::new(Receiver::new(config, limits, recorders, earlier, notices));
-        serve(args, &receiver, tables, listening, metrics).await
+        serve(args, &receiver, tables, listening, door, metrics).await
     });
     // A sink that hangs has been given up by now, and is not to be waited for again.
     runtime.shutdown_background();
@@ -110,6 +117,7 @@ async fn serve(
     receiver: &Arc<Receiver>,
     tables: Making,
     listening: Vec<Listening>,
+    door: Arc<Door>,
     metrics: Option<TcpListener>,
 ) -> Result<ExitCode> {
     let mut interrupts = signal(SignalKind::interrupt()).context("cannot handle SIGINT")?;
@@ -117,11 +125,19 @@ async fn serve(
     let stop = CancellationToken::new();
     let failed = Arc::new(Notify::new());
     let receiving = TaskTracker::new();
-    let mut sockets = Vec::new();
+    let (mut sockets, mut endpoints) = (Vec::new(), Vec::new());
+    warn_of_strangers(&door, &listening)?;
     let room = Shares::of(args.limits.memory.0).connections;
     let connections = Arc::new(tcp::Connections::new(args.max_connections, args.session_timeout.0, room));
     for one in listening {
-        if let Some(socket) = one.udp {
+        if let (Some(socket), Some(certificate)) = (&one.udp, door.quic()) {
+            let (address, buffer) = (socket.local_addr()?, one.receive_buffer);
+            let endpoint =
+                quic::listen(receiver, socket.try_clone()?, certificate).context("cannot receive over QUIC")?;
+            info!("listening quic {address} receive-buffer {buffer}");
+            tokio::spawn(quic::accept(receiver.clone(), endpoint.clone(), connections.clone(), door.clone()));
+            endpoints.push(endpoint);
+        } else if let Some(socket) = one.udp {
             let socket = Arc::new(UdpSocket::from_std(socket)?);
             let (address, buffer) = (socket.local_addr()?, one.receive_buffer);
             info!("listening udp {address} receive-buffer {buffer}");
@@ -139,11 +155,14 @@ async fn serve(
         if let Some(listener) = one.tcp {
             let listener = TcpListener::from_std(listener)?;
             let address = listener.local_addr()?;
-            info!("listening tcp {address}");
-            tokio::spawn(tcp::accept(receiver.clone(), listener, connections.clone()));
+            info!("listening {} {address}", if door.tls().is_some() { "tls" } else { "tcp" });
+            tokio::spawn(tcp::accept(receiver.clone(), listener, connections.clone(), door.clone()));
         }
     }
     receiver.post.set_sockets(sockets);
+    if let Some(pin) = door.pin() {
+        info!("certificate {pin}");
+    }
     if let Some(listener) = metrics {
         let address = listener.local_addr()?;
         info!("metrics http://{address}/metrics");
@@ -177,6 +196,10 @@ async fn serve(
         _ = terminations.recv() => false,
     };
     receiver.post.settle().await;
+    for endpoint in endpoints {
+        endpoint.close(VarInt::from_u32(0), b"the collector stopped");
+        _ = tokio::time::timeout(LAST_WORD, endpoint.wait_idle()).await;
+    }
     let progress = tables.progress.clone();
     let making = tokio::task::spawn_blocking(move || tables.finish(|_| {}));
     let interrupted = async {
@@ -203,6 +226,23 @@ async fn serve(
     receiver.notices.finish();
     let whole = finished && good && receiver.ledger.lost_by_disks() == 0;
     Ok(if whole { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Says so where anybody on the network can send.
+fn warn_of_strangers(door: &Door, listening: &[Listening]) -> Result<()> {
+    let addresses = listening.iter().map(|one| match (&one.udp, &one.tcp) {
+        (Some(udp), _) => udp.local_addr().map(Some),
+        (None, Some(tcp)) => tcp.local_addr().map(Some),
+        (None, None) => Ok(None),
+    });
+    let addresses = addresses.collect::<Result<Vec<_>, _>>()?;
+    let beyond = addresses.into_iter().flatten().find(|address| !address.ip().is_loopback());
+    if let Some(address) = beyond.filter(|_| door.is_open()) {
+        warn!(
+            "anybody who can reach {address} may send: --token-file FILE with --tls self lets in only who knows a token"
+        );
+    }
+    Ok(())
 }
 
 /// Returns when no sink has taken anything for too long, although something waits. Outputs that nobody reads are given up

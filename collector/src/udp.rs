@@ -10,7 +10,7 @@ use quinn_udp::{BATCH_SIZE, RecvMeta, UdpSockRef, UdpSocketState};
 use tokio::{io::Interest, net::UdpSocket};
 use tokio_util::sync::CancellationToken;
 
-use crate::receiver::Receiver;
+use crate::{door::Refusal, receiver::Receiver};
 
 /// The largest run of datagrams that the system hands over at once.
 const BUFFER_BYTES: usize = 64 << 10;
@@ -69,6 +69,11 @@ async fn receive_some(
                 let (start, end) = (index * BUFFER_BYTES, index * BUFFER_BYTES + meta.len);
                 // The system may have joined several datagrams of one size.
                 let starts = (start..end).step_by(meta.stride.max(1));
+                if memory.get(start..end).is_some_and(is_quic) {
+                    let why = Refusal::Encrypted("it speaks QUIC, and this collector has no --tls");
+                    receiver.refuse(&why, &format!("udp {}", meta.addr));
+                    continue;
+                }
                 datagrams.extend(starts.map(|from| (meta.addr, from..end.min(from + meta.stride))));
             }
             receiver.datagrams(number, memory, &datagrams);
@@ -83,4 +88,9 @@ async fn receive_some(
             false
         }
     }
+}
+
+/// Whether a datagram opens a QUIC connection: a long header, and version 1. No packet starts like that.
+fn is_quic(datagram: &[u8]) -> bool {
+    matches!(datagram, [first, 0, 0, 0, 1, ..] if first & 0xC0 == 0xC0)
 }

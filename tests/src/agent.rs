@@ -7,6 +7,7 @@ mod program;
 use std::{
     io::{self, ErrorKind},
     net::SocketAddr,
+    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -14,7 +15,9 @@ use codec::{
     Arch, ModuleId, Os, Position, SessionId, SessionNs, StreamId,
     profile::{EndReason, FunctionName, Module, Thread},
 };
-use real_agent::ship::{self, ShipError, Shipper, Who};
+use real_agent::ship::{self, ShipError, Shipper, Tunnel, Who};
+
+use tunnel::{Encrypted, Setup};
 
 pub use program::{EVENT_NS, Made, Program};
 pub use ship::Transport;
@@ -44,6 +47,8 @@ pub struct Settings {
     pub collector: SocketAddr,
     /// How packets travel.
     pub transport: Transport,
+    /// What encrypts them.
+    pub tunnel: Option<Arc<dyn Tunnel>>,
     /// The session.
     pub session: SessionId,
     /// How large a datagram may get; over TCP, how much is written at once.
@@ -64,6 +69,7 @@ impl Settings {
         Self {
             collector,
             transport: Transport::Udp,
+            tunnel: None,
             session: SessionId(Random::new(seed).id()),
             datagram_bytes: 1_400,
             streams: 2,
@@ -77,8 +83,15 @@ impl Settings {
     pub fn new(collector: &Collector, transport: Transport, seed: u64) -> Self {
         match transport {
             Transport::Udp => Self::udp(collector.udp(), seed),
-            Transport::Tcp => Self::tcp(collector.tcp(), seed),
+            _ => Self::tcp(collector.tcp(), seed),
         }
+    }
+
+    /// An agent that sends an encrypted stream.
+    #[track_caller]
+    pub fn encrypted(collector: SocketAddr, setup: &Setup, seed: u64) -> Self {
+        let tunnel = Encrypted::new(setup).unwrap_or_else(|wrong| panic!("{wrong}"));
+        Self { transport: setup.transport, tunnel: Some(Arc::new(tunnel)), ..Self::tcp(collector, seed) }
     }
 
     /// An agent that sends a stream.
@@ -113,8 +126,9 @@ impl Agent {
             clock_zero_ns: CLOCK_ZERO_NS,
         };
         let Settings { collector, transport, datagram_bytes, patience, streams, first_position, .. } = settings;
+        let tunnel = settings.tunnel.clone();
         let ship = ship::Settings::new(vec![collector], transport);
-        let ship = ship::Settings { datagram_bytes, patience, replay_bytes: REPLAY_BYTES, ..ship };
+        let ship = ship::Settings { tunnel, datagram_bytes, patience, replay_bytes: REPLAY_BYTES, ..ship };
         let mut shipper = Shipper::connect(ship, &who)?;
         for stream in 0..streams {
             let (name, os_id) = (format!("worker {stream}"), 1_000 + u64::from(stream));

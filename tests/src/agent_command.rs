@@ -77,7 +77,8 @@ pub fn apart(exit: &Exit) -> (Vec<&str>, Vec<&str>) {
 fn destination(collector: SocketAddr, transport: Transport) -> [String; 4] {
     let transport = match transport {
         Transport::Udp => "udp",
-        Transport::Tcp => "tcp",
+        Transport::Tcp | Transport::Tls => "tcp",
+        Transport::Quic => "quic",
     };
     ["--to".into(), collector.to_string(), "--transport".into(), transport.into()]
 }

@@ -64,8 +64,8 @@ impl Collector {
         let lines = process.find(PATIENCE, writes);
         let lines = lines.unwrap_or_else(|| panic!("the collector does not listen; it said:\n{}", process.said()));
         Self {
-            udp: listening(&lines, "udp"),
-            tcp: listening(&lines, "tcp"),
+            udp: listening(&lines, ["udp ", "quic "]),
+            tcp: listening(&lines, ["tcp ", "tls "]),
             metrics: lines
                 .iter()
                 .find_map(|line| line.strip_prefix("metrics http://")?.strip_suffix("/metrics")?.parse().ok()),
@@ -76,8 +76,8 @@ impl Collector {
     /// The address of its first socket for this.
     pub fn address(&self, transport: Transport) -> SocketAddr {
         match transport {
-            Transport::Udp => self.udp(),
-            Transport::Tcp => self.tcp(),
+            Transport::Udp | Transport::Quic => self.udp(),
+            Transport::Tcp | Transport::Tls => self.tcp(),
         }
     }
 
@@ -139,6 +139,11 @@ impl Collector {
         assert_eq!(exit.code, None, "the collector ended before it was killed: {}", exit.stderr);
     }
 
+    /// Everything that it has said on stderr.
+    pub fn said(&self) -> String {
+        self.process.said()
+    }
+
     /// Waits for a line on stderr that contains this.
     #[track_caller]
     pub fn wait_for(&self, text: &str) -> String {
@@ -178,10 +183,11 @@ fn command<S: AsRef<OsStr>>(arguments: &[S]) -> Command {
     command
 }
 
-/// The sockets that the collector says it listens on, of one protocol.
-fn listening(lines: &[String], protocol: &str) -> Vec<SocketAddr> {
+/// The sockets that the collector says it listens on, of one protocol or what is encrypted over it.
+fn listening(lines: &[String], protocols: [&str; 2]) -> Vec<SocketAddr> {
     let address = |line: &String| {
-        let rest = line.strip_prefix("listening ")?.strip_prefix(protocol)?;
+        let rest = line.strip_prefix("listening ")?;
+        let rest = protocols.iter().find_map(|protocol| rest.strip_prefix(protocol))?;
         rest.split_whitespace().next()?.parse().ok()
     };
     lines.iter().filter_map(address).collect()

@@ -3,6 +3,7 @@
 use std::{ffi::OsString, path::PathBuf, str::FromStr, time::Duration};
 
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum, error::ErrorKind};
+use codec::access::Pin;
 
 use crate::quantity::{Period, Size};
 
@@ -12,6 +13,8 @@ Examples:
       Run a program and send every call it makes to a collector on this machine.
   agent run --to workstation:7000 --transport tcp --exclude 'libcrypto.so*' -- ./server --port 80
       Send them to another machine, and leave a library out.
+  agent run --to workstation:7000 --transport quic --tls-pin sha256:3f0c… --token-file token -- ./server
+      Send them encrypted, to a collector with `--tls self --token-file token`.
   agent attach --to workstation:7000 4711
       The same for a program that runs already; Ctrl-C leaves it as it was.
   agent list ./server
@@ -80,6 +83,8 @@ pub(crate) struct TraceArgs {
     #[arg(long, value_enum, value_name = "FORM", default_value_t = Wire::Runs)]
     pub(crate) wire: Wire,
     #[command(flatten)]
+    pub(crate) access: AccessArgs,
+    #[command(flatten)]
     pub(crate) exclude: ExcludeArgs,
     /// Bytes of the stack to record with each call, from the stack pointer upward: 0 to 512, a multiple of 8
     #[arg(long, value_name = "N", default_value_t = 128, value_parser = stack_bytes, help_heading = "What to record")]
@@ -120,6 +125,30 @@ pub(crate) struct TraceArgs {
     /// Say more
     #[arg(long, short)]
     pub(crate) verbose: bool,
+}
+
+/// How the collector is known, and how the agent is.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Encryption")]
+pub(crate) struct AccessArgs {
+    /// Encrypt, and trust the collector with this certificate only: its SHA-256, as the collector prints it
+    #[arg(long, value_name = "FINGERPRINT", conflicts_with = "tls_ca")]
+    pub(crate) tls_pin: Option<Pin>,
+    /// Encrypt, and trust collectors with a certificate that was issued by one in this file, in PEM
+    #[arg(long, value_name = "FILE")]
+    pub(crate) tls_ca: Option<PathBuf>,
+    /// The name in the collector's certificate; by default the host of --to
+    #[arg(long, value_name = "NAME", requires = "tls_ca")]
+    pub(crate) tls_name: Option<String>,
+    /// A certificate to show to the collector, in PEM
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    pub(crate) tls_cert: Option<PathBuf>,
+    /// The key of that certificate, in PEM
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    pub(crate) tls_key: Option<PathBuf>,
+    /// A file with the token that the collector wants to see, which nobody else may read
+    #[arg(long, value_name = "FILE")]
+    pub(crate) token_file: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]
@@ -173,8 +202,10 @@ pub(crate) const DEFAULT_COLLECTOR: &str = "127.0.0.1:7000";
 pub(crate) enum Transport {
     /// Datagrams, repeated until they have arrived
     Udp,
-    /// One connection
+    /// One connection; encrypted with --tls-pin or --tls-ca
     Tcp,
+    /// One connection over UDP, always encrypted: it outlasts a change of the address
+    Quic,
 }
 
 /// How to pack calls and returns.

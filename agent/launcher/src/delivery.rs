@@ -25,7 +25,7 @@ use codec::{
 };
 
 use crate::{
-    args::{Transport, Wire},
+    args::Wire,
     install::{Hooked, Report},
     notices::Notices,
     settings::Settings,
@@ -287,17 +287,14 @@ impl Worker {
 }
 
 fn ship_settings(settings: &Settings) -> ship::Settings {
-    let transport = match settings.transport {
-        Transport::Udp => ship::Transport::Udp,
-        Transport::Tcp => ship::Transport::Tcp,
-    };
-    let usual = ship::Settings::new(settings.collector.addresses.clone(), transport);
+    let usual = ship::Settings::new(settings.collector.addresses.clone(), settings.transport);
     let wire = match settings.wire {
         Wire::Runs => ship::Wire::Runs,
         Wire::Plain => ship::Wire::Plain,
     };
     ship::Settings {
         wire,
+        tunnel: settings.tunnel.clone().map(|tunnel| Arc::new(tunnel) as _),
         datagram_bytes: settings.datagram_bytes.map_or(usual.datagram_bytes, usize::from),
         replay_bytes: usize::try_from(settings.replay_bytes).unwrap_or(usize::MAX),
         ..usual

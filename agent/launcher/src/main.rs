@@ -11,6 +11,7 @@
 // The one exception is where Frida's crate is started, which it says is unsafe.
 #![cfg_attr(feature = "frida-core", deny(unsafe_code))]
 
+mod access;
 mod args;
 mod delivery;
 mod doctor;

@@ -6,8 +6,12 @@ use std::{
     time::Duration,
 };
 
+use agent::ship;
+use tunnel::Encrypted;
+
 use crate::{
-    args::{FridaArgs, OnFull, TraceArgs, Transport, Wire},
+    access,
+    args::{FridaArgs, OnFull, TraceArgs, Wire},
     frida,
 };
 
@@ -15,7 +19,8 @@ use crate::{
 #[derive(Debug, Clone)]
 pub(crate) struct Settings {
     pub(crate) collector: Collector,
-    pub(crate) transport: Transport,
+    pub(crate) transport: ship::Transport,
+    pub(crate) tunnel: Option<Encrypted>,
     pub(crate) wire: Wire,
     pub(crate) exclude: Vec<String>,
     pub(crate) stack_bytes: u32,
@@ -48,9 +53,13 @@ pub(crate) struct Collector {
 impl Settings {
     /// Checks the arguments; what is wrong with them otherwise.
     pub(crate) fn new(args: &TraceArgs) -> Result<Self, String> {
+        let collector = Collector::resolve(&args.to)?;
+        let host = args.to.rsplit_once(':').map_or("", |(host, _)| host);
+        let (transport, tunnel) = access::way(&args.access, args.transport, host)?;
         Ok(Self {
-            collector: Collector::resolve(&args.to)?,
-            transport: args.transport,
+            collector,
+            transport,
+            tunnel,
             wire: args.wire,
             exclude: args.exclude.exclude.clone(),
             stack_bytes: if args.no_detail { 0 } else { args.stack_bytes },

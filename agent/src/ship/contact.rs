@@ -3,11 +3,12 @@
 use std::{
     io::{self, ErrorKind},
     net::SocketAddr,
+    sync::Arc,
     time::{Duration, Instant},
 };
 
 use super::{
-    Settings, ShipError, Transport,
+    Settings, ShipError, Transport, Tunnel,
     link::{Link, Sent},
 };
 
@@ -31,6 +32,7 @@ const UNANSWERED: u32 = 5;
 pub(super) struct Contact {
     addresses: Vec<SocketAddr>,
     transport: Transport,
+    tunnel: Option<Arc<dyn Tunnel>>,
     /// How long each address is tried, where there are others.
     patience: Duration,
     /// Which address is tried.
@@ -84,6 +86,7 @@ impl Contact {
         Ok(Self {
             addresses: settings.to.clone(),
             transport: settings.transport,
+            tunnel: settings.tunnel.clone(),
             patience: MOST_OPENING.min(settings.patience / settings.to.len() as u32),
             at: 0,
             phase: Phase::Apart { until: now },
@@ -134,10 +137,12 @@ impl Contact {
     /// was made before.
     pub(super) fn poll(&mut self, now: Instant, hello: impl FnOnce(bool) -> Vec<Vec<u8>>) {
         match &self.phase {
-            Phase::Apart { until } if now >= *until => match Link::open(self.address(), self.transport) {
-                Ok(link) => self.phase = Phase::Opening { link, since: now },
-                Err(error) => self.lose(error, now),
-            },
+            Phase::Apart { until } if now >= *until => {
+                match Link::open(self.address(), self.transport, self.tunnel.as_deref()) {
+                    Ok(link) => self.phase = Phase::Opening { link, since: now },
+                    Err(error) => self.lose(error, now),
+                }
+            }
             Phase::Together { link: Link::Udp(_) } if self.is_silent(now) => self.greet_again(now),
             _ => {}
         }
@@ -183,6 +188,11 @@ impl Contact {
         if let Phase::Opening { link, .. } = std::mem::replace(&mut self.phase, Phase::Apart { until: now }) {
             self.phase = Phase::greeting(link, now, true);
         }
+    }
+
+    /// The collector takes nothing.
+    pub(super) fn refuse(&mut self, reason: String, now: Instant) {
+        self.lose(io::Error::new(ErrorKind::PermissionDenied, reason), now);
     }
 
     /// Gives up on this attempt, or on the contact that there was.
@@ -268,14 +278,23 @@ impl Contact {
         match (self.last_error.take(), &self.phase) {
             (Some((to, error)), Phase::Apart { .. } | Phase::Opening { .. }) => match error.kind() {
                 ErrorKind::ConnectionRefused => ShipError::Refused { to, transport },
-                ErrorKind::TimedOut if transport == Transport::Udp => ShipError::NoAnswer { to, patience },
+                ErrorKind::TimedOut if matches!(transport, Transport::Udp | Transport::Quic) => {
+                    ShipError::NoAnswer { to, transport, patience }
+                }
+                // Somebody has found words for it.
+                ErrorKind::PermissionDenied if error.get_ref().is_some() => {
+                    ShipError::Rejected { to, transport, why: error }
+                }
                 _ => ShipError::Unreachable { to, transport, source: error },
             },
+            (None, Phase::Opening { .. }) if transport == Transport::Quic => {
+                ShipError::NoAnswer { to: self.address(), transport, patience }
+            }
             (None, Phase::Apart { .. } | Phase::Opening { .. }) => {
                 let source = io::Error::new(ErrorKind::TimedOut, "the connection was not made in time");
                 ShipError::Unreachable { to: self.address(), transport, source }
             }
-            _ if transport == Transport::Udp => ShipError::NoAnswer { to: self.address(), patience },
+            _ if transport == Transport::Udp => ShipError::NoAnswer { to: self.address(), transport, patience },
             _ => ShipError::Silent { to: self.address(), patience },
         }
     }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use codec::{
     Position, SessionId, SessionNs,
     heph::Encode,
-    profile::{Ack, Known, Lost, Message, Nack, ProfileOption, Progress, StreamPosition},
+    profile::{Ack, Known, Lost, Message, Nack, ProfileOption, Progress, Refused, StreamPosition},
 };
 use rustix::time::{ClockId, clock_gettime};
 
@@ -13,6 +13,7 @@ use super::{
     Shipper, Transport,
     contact::{Contact, Made},
     link::Sent,
+    text,
 };
 
 /// What may be underway before the collector has said how much.
@@ -50,7 +51,7 @@ pub(super) fn positions_per_packet(datagram_bytes: usize) -> usize {
 impl Shipper {
     /// Takes what has come from the collector. Whether there was anything.
     pub(super) fn receive(&mut self, now: Instant) -> bool {
-        let (mut heard, mut is_unknown) = (None, false);
+        let (mut heard, mut is_unknown, mut refused) = (None, false, None);
         let (session, wanted) = (self.session, &mut self.wanted);
         let (replay, options, drops) = (&mut self.replay, &mut self.options, &mut self.drop_reports);
         let lost = &mut self.lost;
@@ -77,6 +78,9 @@ impl Shipper {
             Ok(Message::Option(Known { option: ProfileOption::Nack(nack), .. })) if nack.session == SessionId::NONE => {
                 is_unknown = true;
             }
+            Ok(Message::Option(Known { option: ProfileOption::Refused(Refused { reason }), .. })) => {
+                refused = Some(text::printable(reason));
+            }
             // Whatever else comes is not for us to understand.
             _ => {}
         });
@@ -88,6 +92,9 @@ impl Shipper {
         }
         if is_unknown {
             self.contact.greet_again(now);
+        }
+        if let Some(reason) = refused {
+            self.contact.refuse(reason, now);
         }
         any
     }
@@ -164,7 +171,7 @@ impl Shipper {
         for (packet, until) in self.drops.take(datagram_bytes) {
             self.drop_reports.add_until(&packet, until);
         }
-        let limit = if self.settings.transport == Transport::Tcp { usize::MAX } else { FLYING_BYTES };
+        let limit = if self.settings.transport == Transport::Udp { FLYING_BYTES } else { usize::MAX };
         for options in [&mut self.drop_reports, &mut self.options] {
             if options.has_fresh() {
                 options.send_fresh(now, datagram_bytes, limit, sender(&mut self.contact, &mut self.bytes, now));

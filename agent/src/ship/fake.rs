@@ -104,7 +104,7 @@ impl Fake {
     pub(crate) fn settings(&self, transport: Transport) -> Settings {
         let to = match transport {
             Transport::Udp => self.addresses.0,
-            Transport::Tcp => self.addresses.1,
+            _ => self.addresses.1,
         };
         Settings { datagram_bytes: DATAGRAM_BYTES, wire: self.wire, ..Settings::new(vec![to], transport) }
     }

@@ -16,7 +16,7 @@ use rustix::{
 };
 
 use self::{tcp::Tcp, udp::Udp};
-use super::Transport;
+use super::{Transport, Tunnel};
 
 /// A socket to a collector. An error from any of its functions means that contact is lost.
 #[derive(Debug)]
@@ -36,10 +36,12 @@ pub(super) enum Sent {
 
 impl Link {
     /// Begins to connect.
-    pub(super) fn open(to: SocketAddr, transport: Transport) -> io::Result<Self> {
-        Ok(match transport {
-            Transport::Udp => Self::Udp(Udp::open(to)?),
-            Transport::Tcp => Self::Tcp(Tcp::open(to)?),
+    pub(super) fn open(to: SocketAddr, transport: Transport, tunnel: Option<&dyn Tunnel>) -> io::Result<Self> {
+        Ok(match (transport, tunnel) {
+            (Transport::Udp, _) => Self::Udp(Udp::open(to)?),
+            (Transport::Tcp, _) => Self::Tcp(Tcp::open(to)?),
+            (Transport::Tls | Transport::Quic, Some(tunnel)) => Self::Tcp(Tcp::through(tunnel.open(to)?)?),
+            (Transport::Tls | Transport::Quic, None) => return Err(ErrorKind::Unsupported.into()),
         })
     }
 
@@ -75,12 +77,18 @@ impl Link {
         }
     }
 
+    fn is_tunnel(&self) -> bool {
+        matches!(self, Self::Tcp(tcp) if tcp.is_tunnel())
+    }
+
     /// Waits until something has come or, where that is waited for too, something can go; at most so long.
     pub(super) fn wait(&self, wait: Duration, to_send: bool) {
         let (fd, unsent) = match self {
             Self::Udp(udp) => (udp.as_fd(), false),
             Self::Tcp(tcp) => (tcp.as_fd(), tcp.has_unsent()),
         };
+        // The socket of a tunnel takes something at once, but that is no news while there is nobody at its other end.
+        let to_send = to_send && !(self.is_tunnel() && matches!(self.is_ready(), Ok(false)));
         let flags = if to_send || unsent { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN };
         wait_for(fd, flags, wait);
     }

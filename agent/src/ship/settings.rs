@@ -1,8 +1,10 @@
 //! Where to deliver, how, and what for.
 
-use std::{fmt, net::SocketAddr, time::Duration};
+use std::{fmt, net::SocketAddr, sync::Arc, time::Duration};
 
 use codec::{Arch, Os, SessionId};
+
+use super::Tunnel;
 
 /// The least that a datagram is made for: whatever an event carries, it fits.
 pub(super) const LEAST_DATAGRAM_BYTES: usize = 1_200;
@@ -26,6 +28,10 @@ pub enum Transport {
     Udp,
     /// In a stream.
     Tcp,
+    /// In a stream through a [tunnel](Settings::tunnel), over TCP.
+    Tls,
+    /// In a stream through a tunnel, over UDP.
+    Quic,
 }
 
 impl fmt::Display for Transport {
@@ -33,6 +39,8 @@ impl fmt::Display for Transport {
         f.write_str(match self {
             Self::Udp => "UDP",
             Self::Tcp => "TCP",
+            Self::Tls => "TLS",
+            Self::Quic => "QUIC",
         })
     }
 }
@@ -55,7 +63,9 @@ pub struct Settings {
     pub transport: Transport,
     /// How function events are packed.
     pub wire: Wire,
-    /// How large a datagram may get; over TCP, how much is written at once.
+    /// What makes encrypted connections.
+    pub tunnel: Option<Arc<dyn Tunnel>>,
+    /// How large a datagram may get; in a stream, how much is written at once.
     pub datagram_bytes: usize,
     /// How many bytes of events are kept until they are settled.
     pub replay_bytes: usize,
@@ -70,6 +80,7 @@ impl Settings {
         Self {
             to,
             transport,
+            tunnel: None,
             wire: Wire::Runs,
             datagram_bytes,
             replay_bytes: 32 << 20,
@@ -80,7 +91,7 @@ impl Settings {
     /// How large datagrams to these addresses should be where the user has not said.
     pub fn usual_datagram_bytes(to: &[SocketAddr], transport: Transport) -> usize {
         match transport {
-            Transport::Tcp => WRITE_BYTES,
+            Transport::Tcp | Transport::Tls | Transport::Quic => WRITE_BYTES,
             Transport::Udp if !to.is_empty() && to.iter().all(|to| to.ip().is_loopback()) => LOOPBACK_DATAGRAM_BYTES,
             Transport::Udp => COMMON_DATAGRAM_BYTES,
         }

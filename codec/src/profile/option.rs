@@ -2,7 +2,10 @@
 
 use bytes::BufMut;
 
-use super::{Ack, Clock, Drops, End, Epoch, Functions, Kept, Limits, Module, Nack, Progress, Queue, Session, Thread};
+use super::{
+    Ack, Clock, Drops, End, Epoch, Functions, Kept, Limits, Module, Nack, Progress, Queue, Refused, Session, Thread,
+    Token,
+};
 use crate::heph::{
     DecodeError, Encode, EncodeError, Metadata, metadata_size,
     wire::{Reader, Wire},
@@ -128,12 +131,16 @@ options! {
     "progress" => Progress(Progress<'a>),
     /// The session is over.
     "end" => End(End<'a>),
+    /// That the sender may send.
+    "token" => Token(Token<'a>),
     /// From the collector: what it has.
     "ack" => Ack(Ack<'a>),
     /// From the collector: what would survive its end.
     "kept" => Kept(Kept<'a>),
     /// From the collector: what it misses.
     "nack" => Nack(Nack<'a>),
+    /// From the collector: why it takes nothing.
+    "refused" => Refused(Refused<'a>),
 }
 
 impl Encode for ProfileOption<'_> {

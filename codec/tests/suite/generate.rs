@@ -15,7 +15,7 @@ use codec::{
     profile::{
         Ack, Clock, Detail, Dropped, Drops, End, EndReason, Epoch, Fingerprint, FunctionEvent, FunctionName, Functions,
         Kept, Known, Limit, Limits, Lost, MAX_STACK_WORDS, Message, Module, Nack, ProfileOption, Progress, Queue,
-        Range, Registers, RuntimeEvent, Session, StreamPosition, Thread,
+        Range, Refused, Registers, RuntimeEvent, Session, StreamPosition, Thread, Token,
     },
 };
 use quickcheck::{Arbitrary, Gen};
@@ -167,7 +167,7 @@ any_by! {
         3 => Self::Context(any(g)),
         _ => Self::Other { kind: 999, payload: any(g) },
     };
-    ProfileOption<'static> => |g| match pick(g, 14) {
+    ProfileOption<'static> => |g| match pick(g, 16) {
         0 => any::<Epoch>(g).into(),
         1 => any::<Clock>(g).into(),
         2 => any::<Session<'_>>(g).into(),
@@ -181,6 +181,8 @@ any_by! {
         10 => any::<End<'_>>(g).into(),
         11 => any::<Ack<'_>>(g).into(),
         12 => any::<Kept<'_>>(g).into(),
+        13 => any::<Token<'_>>(g).into(),
+        14 => any::<Refused<'_>>(g).into(),
         _ => any::<Nack<'_>>(g).into(),
     };
 }
@@ -237,6 +239,8 @@ any_of_fields! {
     Kept<'static> { session, streams, lost, since }
     Range { stream, first, count }
     Nack<'static> { session, ranges }
+    Token<'static> { token }
+    Refused<'static> { reason }
     Keys<'static> { function, start, end, substream, attributes }
     Context { substream, start }
     IndexEvent { timestamp, function, thread, kind, depth, detail }

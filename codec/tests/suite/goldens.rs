@@ -14,8 +14,8 @@ use codec::{
     profile::{
         Ack, Clock, Detail, Dropped, Drops, End, EndReason, Epoch, Fingerprint, FunctionEvent, FunctionName,
         FunctionTableHasher, Functions, Kept, Key, Known, Limit, Limits, Lost, Message, Module, Nack, ProfileOption,
-        Progress, Queue, Range, Registers, RunEncoder, RunEvent, Runtime, RuntimeEvent, Session, StreamPosition,
-        Thread,
+        Progress, Queue, Range, Refused, Registers, RunEncoder, RunEvent, Runtime, RuntimeEvent, Session,
+        StreamPosition, Thread, Token,
     },
 };
 
@@ -321,6 +321,8 @@ fn check_options(seen: &mut BTreeSet<String>) {
     check(seen, "option-kept", option(kept));
     let ranges = [Range { stream: StreamId(7), first: Position((1 << 32) + 2), count: 3 }];
     check(seen, "option-nack", option(Nack { session: SESSION, ranges: (&ranges).into() }));
+    check(seen, "option-token", option(Token { token: b"open sesame" }));
+    check(seen, "option-refused", option(Refused { reason: "wrong token" }));
 }
 
 #[test]

@@ -159,7 +159,9 @@ impl Catalog {
             | ProfileOption::End(_)
             | ProfileOption::Ack(_)
             | ProfileOption::Kept(_)
-            | ProfileOption::Nack(_) => {}
+            | ProfileOption::Nack(_)
+            | ProfileOption::Token(_)
+            | ProfileOption::Refused(_) => {}
         }
         refused
     }

@@ -299,6 +299,8 @@ impl SessionState {
         match option {
             // What the collector says itself is nothing to be told by others.
             Some(ProfileOption::Ack(_) | ProfileOption::Kept(_) | ProfileOption::Nack(_)) => return,
+            // A secret goes into no file.
+            Some(ProfileOption::Token(_) | ProfileOption::Refused(_)) => return,
             // A name that a collector made up says nothing about who it is.
             Some(ProfileOption::Session(_)) if self.id.is_none() => return,
             Some(ProfileOption::Epoch(epoch)) => self.epoch = Some(*epoch),

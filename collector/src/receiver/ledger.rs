@@ -8,7 +8,10 @@ use std::sync::{
 use collector_core::{Collector, Counts};
 use sinks::DiskCounters;
 
-use crate::recorder::{Recorders, SinkCounters};
+use crate::{
+    door::Refusals,
+    recorder::{Recorders, SinkCounters},
+};
 
 /// The counts of all parts. Each number is read alone, so the order of reads and writes does not matter.
 #[derive(Debug)]
@@ -22,6 +25,12 @@ pub(crate) struct Ledger {
     pub(crate) udp_bytes: AtomicU64,
     /// Bytes that arrived over TCP, or in a file.
     pub(crate) tcp_bytes: AtomicU64,
+    /// Bytes that arrived over TLS, decrypted.
+    pub(crate) tls_bytes: AtomicU64,
+    /// Bytes that arrived over QUIC, decrypted.
+    pub(crate) quic_bytes: AtomicU64,
+    /// Senders that did not get in.
+    pub(crate) refusals: Refusals,
     /// Times that receiving or accepting failed.
     pub(crate) receive_errors: AtomicU64,
     /// Connections that have been accepted.
@@ -44,6 +53,9 @@ impl Ledger {
             disks: recorders.disks.clone(),
             udp_bytes: AtomicU64::new(0),
             tcp_bytes: AtomicU64::new(0),
+            tls_bytes: AtomicU64::new(0),
+            quic_bytes: AtomicU64::new(0),
+            refusals: Refusals::default(),
             receive_errors: AtomicU64::new(0),
             connections: AtomicU64::new(0),
             connections_open: AtomicU64::new(0),
@@ -65,7 +77,10 @@ impl Ledger {
 
     /// Bytes that arrived.
     pub(crate) fn received_bytes(&self) -> u64 {
-        self.udp_bytes.load(Relaxed) + self.tcp_bytes.load(Relaxed)
+        [&self.udp_bytes, &self.tcp_bytes, &self.tls_bytes, &self.quic_bytes]
+            .map(|bytes| bytes.load(Relaxed))
+            .iter()
+            .sum()
     }
 
     /// A number that changes whenever a sink takes something.

@@ -2,15 +2,12 @@
 
 use std::{
     collections::HashMap,
-    net::SocketAddr,
+    future::Future,
     sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::Ordering::Relaxed},
     time::{Duration, Instant},
 };
 
-use tokio::{
-    net::TcpStream,
-    sync::{Notify, OwnedSemaphorePermit, Semaphore},
-};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
 use super::Connection;
 use crate::receiver::Receiver;
@@ -58,13 +55,17 @@ impl Connections {
     }
 
     /// Room for so many more bytes, if there is any.
-    pub(super) fn room(&self, bytes: usize) -> Option<OwnedSemaphorePermit> {
+    pub(crate) fn room(&self, bytes: usize) -> Option<OwnedSemaphorePermit> {
         let units = u32::try_from(bytes.div_ceil(UNIT)).ok()?;
         self.room.clone().try_acquire_many_owned(units).ok()
     }
 
     /// Serves a connection, or refuses it where there are too many.
-    pub(super) fn start(self: &Arc<Self>, receiver: &Arc<Receiver>, stream: TcpStream, address: SocketAddr) {
+    pub(crate) fn start<F: Future<Output = ()> + Send + 'static>(
+        self: &Arc<Self>,
+        receiver: &Arc<Receiver>,
+        serve: impl FnOnce(Connection) -> F,
+    ) {
         let mut open = self.open();
         if open.by_number.len() >= self.limit {
             receiver.ledger.connections_refused.fetch_add(1, Relaxed);
@@ -89,7 +90,9 @@ impl Connections {
         open.by_number.insert(number, entry);
         receiver.ledger.connections_open.fetch_add(1, Relaxed);
         let connection = Connection { receiver: receiver.clone(), connections: self.clone(), number, leave };
-        tokio::spawn(connection.serve(stream, address));
+        // It takes itself out of the list when it ends, so that has to be free by then.
+        drop(open);
+        tokio::spawn(serve(connection));
     }
 
     /// What a connection has received is worked on from now on.

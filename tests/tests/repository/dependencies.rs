@@ -10,10 +10,11 @@ use serde_json::Value;
 use crate::root;
 
 /// Each crate and the crates of the workspace that it may use. Packages for tests and benchmarks may use all.
-const ALLOWED: [(&str, &[&str]); 6] = [
+const ALLOWED: [(&str, &[&str]); 7] = [
     ("codec", &[]),
     ("agent", &["codec"]),
-    ("launcher", &["agent", "codec"]),
+    ("tunnel", &["agent", "codec"]),
+    ("launcher", &["agent", "codec", "tunnel"]),
     ("collector-core", &["codec"]),
     ("sinks", &["codec", "collector-core"]),
     ("collector", &["codec", "collector-core", "sinks"]),

@@ -4,6 +4,8 @@
 
 #![forbid(unsafe_code)]
 
+mod access;
+mod encrypted;
 mod hostile;
 mod kill;
 mod loss;

@@ -7,6 +7,7 @@
 
 mod attach;
 mod detail;
+mod encrypted;
 mod endings;
 mod failures;
 mod killed;

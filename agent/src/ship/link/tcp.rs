@@ -2,8 +2,9 @@
 
 use std::{
     io::{self, ErrorKind, Read, Write},
-    net::{SocketAddr, TcpStream},
+    net::SocketAddr,
     os::fd::{AsFd, BorrowedFd},
+    sync::Arc,
     time::Duration,
 };
 
@@ -12,6 +13,7 @@ use rustix::{event::PollFlags, io::Errno};
 use socket2::{Domain, Protocol, Socket, TcpKeepalive, Type};
 
 use super::{Sent, wait_for, would_block};
+use crate::ship::{TunnelState, Tunnelled};
 
 /// How much may wait to be written before no more is taken.
 const UNSENT_BYTES: usize = 256 << 10;
@@ -31,7 +33,9 @@ const STUCK: Duration = Duration::from_secs(120);
 /// A connection that does not block. What could not be written waits here.
 #[derive(Debug)]
 pub(in crate::ship) struct Tcp {
-    stream: TcpStream,
+    stream: Socket,
+    /// How far the tunnel is that this leads through, if it does.
+    tunnel: Option<Arc<TunnelState>>,
     unsent: Vec<u8>,
     /// How much of `unsent` is written.
     written: usize,
@@ -52,14 +56,38 @@ impl Tcp {
             Err(error) if error.raw_os_error() == Some(Errno::INPROGRESS.raw_os_error()) => {}
             connected => connected?,
         }
-        Ok(Self {
-            stream: socket.into(),
+        Ok(Self::new(socket, None))
+    }
+
+    /// A connection that a tunnel makes.
+    pub(super) fn through(tunnelled: Tunnelled) -> io::Result<Self> {
+        let Tunnelled { socket, state } = tunnelled;
+        socket.set_nonblocking(true)?;
+        Ok(Self::new(socket.into(), Some(state)))
+    }
+
+    fn new(stream: Socket, tunnel: Option<Arc<TunnelState>>) -> Self {
+        Self {
+            stream,
+            tunnel,
             unsent: Vec::new(),
             written: 0,
             received: Vec::new(),
             buffer: vec![0; 1 << 16].into(),
             decoder: StreamDecoder::new(MAX_PACKET_BYTES),
-        })
+        }
+    }
+
+    pub(super) fn is_tunnel(&self) -> bool {
+        self.tunnel.is_some()
+    }
+
+    /// What an error of the socket means.
+    fn explained(&self, error: io::Error) -> io::Error {
+        match &self.tunnel {
+            Some(tunnel) => tunnel.explain(error),
+            None => error,
+        }
     }
 
     pub(super) fn as_fd(&self) -> BorrowedFd<'_> {
@@ -67,6 +95,9 @@ impl Tcp {
     }
 
     pub(super) fn is_ready(&self) -> io::Result<bool> {
+        if let Some(tunnel) = &self.tunnel {
+            return tunnel.is_open();
+        }
         if !wait_for(&self.stream, PollFlags::OUT, Duration::ZERO) {
             return Ok(false);
         }
@@ -116,7 +147,7 @@ impl Tcp {
             Ok(0) => Err(ErrorKind::WriteZero.into()),
             Ok(count) => Ok(count),
             Err(error) if would_block(&error) => Ok(0),
-            Err(error) => Err(error),
+            Err(error) => Err(self.explained(error)),
         }
     }
 
@@ -130,7 +161,7 @@ impl Tcp {
                     self.received.extend_from_slice(self.buffer.get(..count).unwrap_or_default());
                 }
                 Err(error) if would_block(&error) => break,
-                Err(error) => return Err(error),
+                Err(error) => return Err(self.explained(error)),
             }
         }
         let mut consumed = 0;
@@ -146,7 +177,8 @@ impl Tcp {
         }
         self.received.drain(..consumed);
         if closed {
-            return Err(io::Error::new(ErrorKind::UnexpectedEof, "the collector closed the connection"));
+            let closed = io::Error::new(ErrorKind::UnexpectedEof, "the collector closed the connection");
+            return Err(self.explained(closed));
         }
         Ok(taken > 0)
     }

@@ -11,7 +11,7 @@ use super::*;
 #[test]
 fn a_connection_takes_whole_packets_or_none() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a socket");
-    let mut link = Link::open(listener.local_addr().expect("an address"), Transport::Tcp).expect("a socket");
+    let mut link = Link::open(listener.local_addr().expect("an address"), Transport::Tcp, None).expect("a socket");
     let (mut peer, _) = listener.accept().expect("a connection");
     while !link.is_ready().expect("a connection") {
         link.wait(Duration::from_secs(1), true);
@@ -45,7 +45,7 @@ fn a_connection_takes_whole_packets_or_none() {
 #[test]
 fn a_datagram_to_nobody_is_noticed() {
     let nobody = UdpSocket::bind("127.0.0.1:0").and_then(|socket| socket.local_addr()).expect("an address");
-    let mut link = Link::open(nobody, Transport::Udp).expect("a socket");
+    let mut link = Link::open(nobody, Transport::Udp, None).expect("a socket");
     assert_eq!(link.send(b"hello").expect("it is sent"), Sent::Yes);
     link.wait(Duration::from_secs(5), false);
     let error = link.receive(|_| panic!("nobody answers")).expect_err("nobody is there");
@@ -55,7 +55,7 @@ fn a_datagram_to_nobody_is_noticed() {
 #[test]
 fn datagrams_larger_than_the_network_takes_are_left_to_the_collector_to_miss() {
     let peer = UdpSocket::bind("127.0.0.1:0").expect("a socket");
-    let mut link = Link::open(peer.local_addr().expect("an address"), Transport::Udp).expect("a socket");
+    let mut link = Link::open(peer.local_addr().expect("an address"), Transport::Udp, None).expect("a socket");
     assert_eq!(link.send(&vec![0; 70_000]).expect("it is no error"), Sent::Yes);
     assert_eq!(link.send(&vec![0; 60_000]).expect("it is sent"), Sent::Yes);
     let mut buffer = vec![0; 1 << 17];

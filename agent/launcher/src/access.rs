@@ -1,0 +1,61 @@
+//! From arguments to an encrypted connection.
+
+use std::{fs, os::unix::fs::PermissionsExt, path::Path};
+
+use agent::ship;
+use codec::access::Secret;
+use tunnel::{Encrypted, Setup, Trust};
+
+use crate::args::{AccessArgs, Transport};
+
+/// How packets travel, and through what; or what is wrong with the arguments.
+pub(crate) fn way(
+    args: &AccessArgs,
+    transport: Transport,
+    host: &str,
+) -> Result<(ship::Transport, Option<Encrypted>), String> {
+    let trust = match (&args.tls_pin, &args.tls_ca) {
+        (Some(pin), _) => Some(Trust::Pin(*pin)),
+        (None, Some(file)) => Some(Trust::Authority(file.clone())),
+        (None, None) => None,
+    };
+    let transport = match (transport, &trust) {
+        (Transport::Udp, Some(_)) => {
+            return Err(
+                "plain UDP is not encrypted: --tls-pin and --tls-ca need --transport tcp or --transport quic".into()
+            );
+        }
+        (Transport::Quic, None) => {
+            return Err("QUIC is encrypted: --tls-pin or --tls-ca has to say which collector to trust".into());
+        }
+        (Transport::Udp, None) => ship::Transport::Udp,
+        (Transport::Tcp, None) => ship::Transport::Tcp,
+        (Transport::Tcp, Some(_)) => ship::Transport::Tls,
+        (Transport::Quic, Some(_)) => ship::Transport::Quic,
+    };
+    let Some(trust) = trust else {
+        return match (&args.token_file, &args.tls_cert) {
+            (Some(_), _) => {
+                Err("a token travels only encrypted: --token-file needs --transport tcp or quic, and --tls-pin \
+                                 or --tls-ca"
+                    .into())
+            }
+            (None, Some(_)) => Err("--tls-cert is shown only encrypted: it needs --tls-pin or --tls-ca".into()),
+            (None, None) => Ok((transport, None)),
+        };
+    };
+    let setup = Setup {
+        transport,
+        trust,
+        name: args.tls_name.clone().unwrap_or_else(|| host.trim_matches(['[', ']']).into()),
+        identity: args.tls_cert.clone().zip(args.tls_key.clone()),
+        token: args.token_file.as_deref().map(token).transpose()?,
+    };
+    Ok((transport, Some(Encrypted::new(&setup)?)))
+}
+
+fn token(file: &Path) -> Result<Secret, String> {
+    let read = fs::read(file).and_then(|contents| Ok((contents, file.metadata()?.permissions().mode())));
+    let (contents, mode) = read.map_err(|error| format!("--token-file {}: {error}", file.display()))?;
+    Secret::from_file(&contents, mode).map_err(|wrong| format!("--token-file {}: {wrong}", file.display()))
+}
