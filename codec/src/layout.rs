@@ -4,7 +4,7 @@ use crate::{
     heph::{EVENT_LAYOUT, METADATA_LAYOUT},
     profile::{
         Ack, Clock, Dropped, Drops, End, Epoch, FunctionName, Functions, Kept, Limit, Limits, Lost, Module, Nack,
-        Progress, Queue, Range, Session, StreamPosition, Thread,
+        Offset, Progress, Queue, Range, Session, StreamPosition, Thread, Times,
     },
 };
 
@@ -32,6 +32,7 @@ pub const WIRE: &[Layout] = &[
     EVENT_LAYOUT,
     Epoch::LAYOUT,
     Clock::LAYOUT,
+    Offset::LAYOUT,
     Session::LAYOUT,
     Thread::LAYOUT,
     Module::LAYOUT,
@@ -46,6 +47,7 @@ pub const WIRE: &[Layout] = &[
     StreamPosition::LAYOUT,
     End::LAYOUT,
     Ack::LAYOUT,
+    Times::LAYOUT,
     Kept::LAYOUT,
     Lost::LAYOUT,
     Nack::LAYOUT,

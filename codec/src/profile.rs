@@ -15,7 +15,7 @@ pub(crate) mod run;
 mod runtime;
 mod session;
 
-pub use delivery::{Ack, Dropped, Drops, Kept, Lost, Nack, Progress, Range, StreamPosition};
+pub use delivery::{Ack, Dropped, Drops, Kept, Lost, Nack, Progress, Range, StreamPosition, Times};
 pub use end::{End, EndReason};
 pub use fingerprint::{Fingerprint, FunctionTableHasher};
 pub use function::{Detail, FunctionEvent, MAX_STACK_WORDS, Registers};
@@ -24,4 +24,4 @@ pub use module::{FunctionName, Functions, Limit, Limits, Module};
 pub use option::{Known, ProfileOption};
 pub use run::{Run, RunEncoder, RunEvent, RunEvents};
 pub use runtime::{Key, Runtime, RuntimeEvent};
-pub use session::{Clock, Epoch, PROFILE_VERSION, Queue, Session, Thread};
+pub use session::{Clock, Epoch, Offset, PROFILE_VERSION, Queue, Session, Thread};

@@ -2,7 +2,10 @@
 
 use bytes::BufMut;
 
-use super::{Ack, Clock, Drops, End, Epoch, Functions, Kept, Limits, Module, Nack, Progress, Queue, Session, Thread};
+use super::{
+    Ack, Clock, Drops, End, Epoch, Functions, Kept, Limits, Module, Nack, Offset, Progress, Queue, Session, Thread,
+    Times,
+};
 use crate::heph::{
     DecodeError, Encode, EncodeError, Metadata, metadata_size,
     wire::{Reader, Wire},
@@ -110,6 +113,8 @@ options! {
     "epoch" => Epoch(Epoch),
     /// The session's zero by the trace's clock.
     "clock" => Clock(Clock),
+    /// The session's zero by the collector's clock.
+    "offset" => Offset(Offset),
     /// Who is being traced.
     "session" => Session(Session<'a>),
     /// A thread.
@@ -130,6 +135,8 @@ options! {
     "end" => End(End<'a>),
     /// From the collector: what it has.
     "ack" => Ack(Ack<'a>),
+    /// From the collector: when it was asked and answered.
+    "times" => Times(Times),
     /// From the collector: what would survive its end.
     "kept" => Kept(Kept<'a>),
     /// From the collector: what it misses.

@@ -85,6 +85,8 @@ pub(crate) struct SessionContext<'a> {
     /// How many bytes the driver has room for.
     pub(crate) room: u64,
     pub(crate) now: Duration,
+    /// The wall clock, or 0.
+    pub(crate) unix_ns: u64,
 }
 
 /// What all sessions of a collector share.
@@ -95,6 +97,8 @@ pub(crate) struct Shared {
     buffers: Buffers,
     /// How many bytes the driver has room for.
     pub(crate) room: u64,
+    /// The wall clock, or 0 while nobody has told.
+    pub(crate) unix_ns: u64,
 }
 
 impl Shared {
@@ -102,11 +106,12 @@ impl Shared {
         let counts = Counts { ending_room_now: config.held_bytes / 2, ..Counts::default() };
         // A batch is passed on when it has more than that, so it ends within one packet of it.
         let buffers = Buffers::new(config.batch_bytes + 2048);
-        Self { config, counts, buffers, room: u64::MAX }
+        Self { config, counts, buffers, room: u64::MAX, unix_ns: 0 }
     }
 
     pub(crate) fn context(&mut self, now: Duration) -> SessionContext<'_> {
-        SessionContext { config: &self.config, counts: &mut self.counts, buffers: &self.buffers, room: self.room, now }
+        let Self { config, counts, buffers, room, unix_ns } = self;
+        SessionContext { config, counts, buffers, room: *room, now, unix_ns: *unix_ns }
     }
 }
 
@@ -252,7 +257,9 @@ impl SessionState {
         let soon = context.now + context.config.ack_time;
         match option {
             // What the collector says itself is nothing to be told by others.
-            Some(ProfileOption::Ack(_) | ProfileOption::Kept(_) | ProfileOption::Nack(_)) => return,
+            Some(ProfileOption::Ack(_) | ProfileOption::Times(_) | ProfileOption::Kept(_) | ProfileOption::Nack(_)) => {
+                return;
+            }
             // A name that a collector made up says nothing about who it is.
             Some(ProfileOption::Session(_)) if self.id.is_none() => return,
             Some(ProfileOption::Epoch(epoch)) => self.epoch = Some(*epoch),
@@ -282,7 +289,7 @@ impl SessionState {
     }
 
     fn progress(&mut self, progress: &Progress<'_>, context: &mut SessionContext<'_>) {
-        self.reply.echo(progress.now, context.now + context.config.ack_time);
+        self.reply.echo(progress.now, context.unix_ns, context.now + context.config.ack_time);
         for StreamPosition { stream, next } in progress.streams {
             self.reached(stream, next, context);
             // Acknowledged again although it may not have moved: the acknowledgement may have been lost.
@@ -469,7 +476,7 @@ impl SessionState {
                 .map(|(cause, count)| Lost { count: *count, cause: cause.as_str() })
                 .collect();
             let since = self.session.seen_unix_ns;
-            packets = self.reply.acks(id, window_bytes, next, kept, (&lost, since));
+            packets = self.reply.acks(id, window_bytes, next, kept, (&lost, since), context.unix_ns);
         }
         let mut ranges = Vec::new();
         let look = context.now >= self.next_look;

@@ -4,6 +4,7 @@
 
 #![forbid(unsafe_code)]
 
+mod clocks;
 mod hostile;
 mod kill;
 mod loss;
