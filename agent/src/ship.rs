@@ -15,6 +15,7 @@ mod greeting;
 mod link;
 mod losses;
 mod modules;
+mod offset;
 mod options;
 mod replay;
 mod report;
@@ -43,6 +44,7 @@ pub use tunnel::{Tunnel, TunnelState, Tunnelled};
 use contact::Contact;
 use drops::Drops;
 use losses::Losses;
+use offset::OffsetEstimate;
 use options::{Options, Topic};
 use replay::Replay;
 
@@ -83,6 +85,7 @@ pub struct Shipper {
     bytes: u64,
     again: u64,
     lost: Losses,
+    offset: OffsetEstimate,
     /// Up to where this collector was told that an earlier one has the events of a stream.
     kept_before: HashMap<StreamId, Position>,
     ended: bool,
@@ -128,6 +131,7 @@ impl Shipper {
             bytes: 0,
             again: 0,
             lost: Losses::default(),
+            offset: OffsetEstimate::default(),
             kept_before: HashMap::new(),
             ended: false,
             settings,
@@ -281,6 +285,7 @@ impl Shipper {
 
     fn tell_end(&mut self, reason: EndReason, at: SessionNs) {
         self.ended = true;
+        self.tell_offset();
         let streams = self.replay.all_positions();
         let stream_count = streams.len() as u32;
         let each = delivery::positions_per_packet(self.datagram_bytes());

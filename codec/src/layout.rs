@@ -4,7 +4,7 @@ use crate::{
     heph::{EVENT_LAYOUT, METADATA_LAYOUT},
     profile::{
         Ack, Clock, Dropped, Drops, End, Epoch, FunctionName, Functions, Kept, Limit, Limits, Lost, Module, Nack,
-        Progress, Queue, Range, Refused, Session, StreamPosition, Thread, Token,
+        Offset, Progress, Queue, Range, Refused, Session, StreamPosition, Thread, Times, Token,
     },
 };
 
@@ -32,6 +32,7 @@ pub const WIRE: &[Layout] = &[
     EVENT_LAYOUT,
     Epoch::LAYOUT,
     Clock::LAYOUT,
+    Offset::LAYOUT,
     Session::LAYOUT,
     Thread::LAYOUT,
     Module::LAYOUT,
@@ -47,6 +48,7 @@ pub const WIRE: &[Layout] = &[
     End::LAYOUT,
     Token::LAYOUT,
     Ack::LAYOUT,
+    Times::LAYOUT,
     Kept::LAYOUT,
     Lost::LAYOUT,
     Nack::LAYOUT,

@@ -17,7 +17,7 @@ mod runtime;
 mod session;
 
 pub use access::{Refused, Token};
-pub use delivery::{Ack, Dropped, Drops, Kept, Lost, Nack, Progress, Range, StreamPosition};
+pub use delivery::{Ack, Dropped, Drops, Kept, Lost, Nack, Progress, Range, StreamPosition, Times};
 pub use end::{End, EndReason};
 pub use fingerprint::{Fingerprint, FunctionTableHasher};
 pub use function::{Detail, FunctionEvent, MAX_STACK_WORDS, Registers};
@@ -26,4 +26,4 @@ pub use module::{FunctionName, Functions, Limit, Limits, Module};
 pub use option::{Known, ProfileOption};
 pub use run::{Run, RunEncoder, RunEvent, RunEvents};
 pub use runtime::{Key, Runtime, RuntimeEvent};
-pub use session::{Clock, Epoch, PROFILE_VERSION, Queue, Session, Thread};
+pub use session::{Clock, Epoch, Offset, PROFILE_VERSION, Queue, Session, Thread};

@@ -257,6 +257,10 @@ pub(crate) struct EventsArgs {
     /// Only before this time
     #[arg(long, value_name = "TIME")]
     pub(crate) to: Option<Moment>,
+    /// Tell times by the collector's clock, in seconds since 1970, so that sessions of several machines can be laid side
+    /// by side
+    #[arg(long)]
+    pub(crate) align: bool,
     /// Print one JSON object per line
     #[arg(long)]
     pub(crate) json: bool,

@@ -7,7 +7,7 @@ use std::{
     net::SocketAddr,
     ops::Range,
     sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::Ordering::Relaxed},
-    time::{Duration, Instant},
+    time::{Duration, Instant, UNIX_EPOCH},
 };
 
 use codec::SessionId;
@@ -49,6 +49,7 @@ struct State {
     /// The time that the core counts in, and when it was last moved on.
     now: Duration,
     moved: Instant,
+    wall: WallClock,
     /// How many bytes the recorders can still take.
     free_bytes: u64,
 }
@@ -65,6 +66,7 @@ impl State {
     fn now(&mut self) -> Duration {
         let passed = self.moved.elapsed();
         self.moved += passed;
+        self.core.set_unix_time(self.wall.unix_ns());
         if self.free_bytes > 0 {
             self.now += passed.min(MOST_AT_ONCE);
         }
@@ -77,6 +79,23 @@ impl State {
             self.free_bytes = recorders.free_bytes();
             self.core.set_room(self.free_bytes);
         }
+    }
+}
+
+/// The wall clock as it was at the start, moved on without steps.
+#[derive(Debug)]
+struct WallClock {
+    unix: Duration,
+    started: Instant,
+}
+
+impl WallClock {
+    fn start() -> Self {
+        Self { unix: UNIX_EPOCH.elapsed().unwrap_or_default(), started: Instant::now() }
+    }
+
+    fn unix_ns(&self) -> u64 {
+        u64::try_from((self.unix + self.started.elapsed()).as_nanos()).unwrap_or(u64::MAX)
     }
 }
 
@@ -119,8 +138,14 @@ impl Receiver {
         let core = Collector::new(config, limits, naming);
         let (ledger, backlogs) = (Ledger::new(&recorders, &core), recorders.backlogs.clone());
         let kept = Arc::clone(&recorders.kept);
-        let state =
-            State { core, recorders: Some(recorders), now: Duration::ZERO, moved: Instant::now(), free_bytes: 1 };
+        let state = State {
+            core,
+            recorders: Some(recorders),
+            now: Duration::ZERO,
+            moved: Instant::now(),
+            wall: WallClock::start(),
+            free_bytes: 1,
+        };
         Self { state: Mutex::new(state), post, ledger, notices, session_ended: Notify::new(), backlogs, kept }
     }
 
@@ -221,6 +246,7 @@ impl Receiver {
     /// Takes what the core has to say to where it belongs.
     fn pump(&self, state: &mut State) {
         state.look_for_room();
+        state.core.set_unix_time(state.wall.unix_ns());
         state.core.flush(state.now);
         while let Some(output) = state.core.poll_output() {
             self.announce(&output);

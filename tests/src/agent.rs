@@ -25,7 +25,7 @@ pub use ship::Transport;
 use crate::{Collector, Random};
 use program::{FUNCTIONS, MODULE};
 
-/// The traced machine's clock at the zero of every session.
+/// The traced machine's clock at the zero of a session.
 pub const CLOCK_ZERO_NS: u64 = 5_000_000_000;
 
 /// The wall clock at that time.
@@ -53,6 +53,8 @@ pub struct Settings {
     pub session: SessionId,
     /// How large a datagram may get; over TCP, how much is written at once.
     pub datagram_bytes: usize,
+    /// The traced machine's clock at the zero of the session.
+    pub clock_zero_ns: u64,
     /// How many streams there are.
     pub streams: u32,
     /// The position of the first event of every stream. The agent reports everything before it as dropped.
@@ -72,6 +74,7 @@ impl Settings {
             tunnel: None,
             session: SessionId(Random::new(seed).id()),
             datagram_bytes: 1_400,
+            clock_zero_ns: CLOCK_ZERO_NS,
             streams: 2,
             first_position: 0,
             detail_every: 8,
@@ -123,7 +126,7 @@ impl Agent {
             executable: "/usr/bin/synthetic".into(),
             arguments: vec!["/usr/bin/synthetic".into(), "--synthetic".into()],
             epoch_unix_ns: EPOCH_UNIX_NS,
-            clock_zero_ns: CLOCK_ZERO_NS,
+            clock_zero_ns: settings.clock_zero_ns,
         };
         let Settings { collector, transport, datagram_bytes, patience, streams, first_position, .. } = settings;
         let tunnel = settings.tunnel.clone();

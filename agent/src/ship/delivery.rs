@@ -54,7 +54,7 @@ impl Shipper {
         let (mut heard, mut is_unknown, mut refused) = (None, false, None);
         let (session, wanted) = (self.session, &mut self.wanted);
         let (replay, options, drops) = (&mut self.replay, &mut self.options, &mut self.drop_reports);
-        let lost = &mut self.lost;
+        let (lost, offset, zero_ns) = (&mut self.lost, &mut self.offset, self.clock_zero_ns);
         let any = self.contact.receive(now, |packet| match Message::decode(packet) {
             Ok(Message::Option(Known { option: ProfileOption::Ack(ack), .. })) if ack.session == session => {
                 let Ack { echo, window_bytes, streams, options: fingerprints, .. } = ack;
@@ -70,6 +70,9 @@ impl Shipper {
                     replay.keep(stream, next);
                 }
                 kept.lost.iter().for_each(|Lost { count, cause }| lost.add(kept.since, cause, count));
+            }
+            Ok(Message::Option(Known { option: ProfileOption::Times(times), .. })) if times.session == session => {
+                offset.add(&times, session_now(zero_ns));
             }
             Ok(Message::Option(Known { option: ProfileOption::Nack(nack), .. })) if nack.session == session => {
                 let Nack { ranges, .. } = nack;
@@ -96,7 +99,17 @@ impl Shipper {
         if let Some(reason) = refused {
             self.contact.refuse(reason, now);
         }
+        if !self.ended {
+            self.tell_offset();
+        }
         any
+    }
+
+    /// Tells how far the clocks are apart, if that is news.
+    pub(super) fn tell_offset(&mut self) {
+        if let Some(offset) = self.offset.news(self.ended) {
+            self.option(offset.into());
+        }
     }
 
     /// Contact is there, perhaps again: what the collector may not have is sent again.

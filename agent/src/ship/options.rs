@@ -19,6 +19,7 @@ pub(super) enum Topic {
     Module(ModuleId),
     Functions(ModuleId, u32),
     Queue(u64),
+    Offset,
 }
 
 impl Topic {
@@ -28,6 +29,7 @@ impl Topic {
             ProfileOption::Module(module) => Self::Module(module.id),
             ProfileOption::Functions(functions) => Self::Functions(functions.module, functions.first_index),
             ProfileOption::Queue(queue) => Self::Queue(queue.id),
+            ProfileOption::Offset(_) => Self::Offset,
             _ => return None,
         })
     }

@@ -38,6 +38,9 @@ pub struct Manifest {
     /// When a collector first heard of the session, by its own clock, in nanoseconds since the Unix epoch.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seen_unix_ns: Option<u64>,
+    /// The same by the collector's clock.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub offset: Option<OffsetEntry>,
     /// The modules.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub modules: Vec<ModuleEntry>,
@@ -71,6 +74,17 @@ pub struct Manifest {
     /// Fields that are not known here.
     #[serde(flatten)]
     pub extra: Map<String, Value>,
+}
+
+/// The session's zero by the collector's clock, which all its sessions share.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct OffsetEntry {
+    /// Nanoseconds since the Unix epoch.
+    pub zero_unix_ns: u64,
+    /// By how many nanoseconds that may be wrong.
+    pub error_ns: u64,
+    /// When it was measured, by the trace's clock.
+    pub at_ns: u64,
 }
 
 /// A thread of the session.

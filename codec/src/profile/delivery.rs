@@ -55,6 +55,18 @@ wire_struct! {
         pub options: List<'a, Fingerprint>,
     }
 
+    /// When a `progress` came and was answered, by the collector's clock.
+    pub struct Times as "times" {
+        /// The session.
+        pub session: SessionId,
+        /// The time of the `progress`, by the agent's clock.
+        pub echo: SessionNs,
+        /// When it arrived, in nanoseconds since the Unix epoch.
+        pub received_unix_ns: u64,
+        /// When this was sent.
+        pub answered_unix_ns: u64,
+    }
+
     /// What would survive the end of the collector, and what it lost.
     pub struct Kept<'a> as "kept" {
         /// The session.

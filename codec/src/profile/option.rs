@@ -3,8 +3,8 @@
 use bytes::BufMut;
 
 use super::{
-    Ack, Clock, Drops, End, Epoch, Functions, Kept, Limits, Module, Nack, Progress, Queue, Refused, Session, Thread,
-    Token,
+    Ack, Clock, Drops, End, Epoch, Functions, Kept, Limits, Module, Nack, Offset, Progress, Queue, Refused, Session,
+    Thread, Times, Token,
 };
 use crate::heph::{
     DecodeError, Encode, EncodeError, Metadata, metadata_size,
@@ -113,6 +113,8 @@ options! {
     "epoch" => Epoch(Epoch),
     /// The session's zero by the trace's clock.
     "clock" => Clock(Clock),
+    /// The session's zero by the collector's clock.
+    "offset" => Offset(Offset),
     /// Who is being traced.
     "session" => Session(Session<'a>),
     /// A thread.
@@ -135,6 +137,8 @@ options! {
     "token" => Token(Token<'a>),
     /// From the collector: what it has.
     "ack" => Ack(Ack<'a>),
+    /// From the collector: when it was asked and answered.
+    "times" => Times(Times),
     /// From the collector: what would survive its end.
     "kept" => Kept(Kept<'a>),
     /// From the collector: what it misses.

@@ -23,6 +23,16 @@ wire_struct! {
         pub zero_ns: u64,
     }
 
+    /// When the session's zero was by the collector's clock, as the agent reckons from the way of packets there and back.
+    pub struct Offset as "offset" {
+        /// Nanoseconds since the Unix epoch.
+        pub zero_unix_ns: u64,
+        /// By how many nanoseconds it may be wrong, at the time of the measurement.
+        pub error_ns: u64,
+        /// When that was.
+        pub at: SessionNs,
+    }
+
     /// One traced run of one process.
     ///
     /// Strings are UTF-8; a sender replaces what is not (a path, an argument) by U+FFFD.

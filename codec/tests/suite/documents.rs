@@ -118,6 +118,7 @@ fn the_tables_of_the_manifest_are_the_codes() {
     let tables = tables(&document("trace-format.md"), "manifest");
     let objects = [
         ("manifest", &json),
+        ("offset", &json["offset"]),
         ("thread", &json["threads"][0]),
         ("process", &json["process"]),
         ("module", &json["modules"][0]),

@@ -9,13 +9,13 @@ use codec::{
     SubstreamId,
     atf::{
         Context, DetailBody, EndEntry, FunctionDetail, FunctionEntry, GapEntry, IndexEvent, Keys, LimitEntry, Manifest,
-        ModuleEntry, ProcessEntry, QueueEntry, TableEntry, ThreadEntry,
+        ModuleEntry, OffsetEntry, ProcessEntry, QueueEntry, TableEntry, ThreadEntry,
     },
     heph::{Attribute, Attributes, Event, List, Metadata, Stamp, Value},
     profile::{
         Ack, Clock, Detail, Dropped, Drops, End, EndReason, Epoch, Fingerprint, FunctionEvent, FunctionName, Functions,
-        Kept, Known, Limit, Limits, Lost, MAX_STACK_WORDS, Message, Module, Nack, ProfileOption, Progress, Queue,
-        Range, Refused, Registers, RuntimeEvent, Session, StreamPosition, Thread, Token,
+        Kept, Known, Limit, Limits, Lost, MAX_STACK_WORDS, Message, Module, Nack, Offset, ProfileOption, Progress,
+        Queue, Range, Refused, Registers, RuntimeEvent, Session, StreamPosition, Thread, Times, Token,
     },
 };
 use quickcheck::{Arbitrary, Gen};
@@ -167,7 +167,7 @@ any_by! {
         3 => Self::Context(any(g)),
         _ => Self::Other { kind: 999, payload: any(g) },
     };
-    ProfileOption<'static> => |g| match pick(g, 16) {
+    ProfileOption<'static> => |g| match pick(g, 18) {
         0 => any::<Epoch>(g).into(),
         1 => any::<Clock>(g).into(),
         2 => any::<Session<'_>>(g).into(),
@@ -183,6 +183,8 @@ any_by! {
         12 => any::<Kept<'_>>(g).into(),
         13 => any::<Token<'_>>(g).into(),
         14 => any::<Refused<'_>>(g).into(),
+        15 => any::<Offset>(g).into(),
+        16 => any::<Times>(g).into(),
         _ => any::<Nack<'_>>(g).into(),
     };
 }
@@ -219,6 +221,7 @@ any_of_fields! {
     Stamp { stream, counter, substream, start, end }
     Epoch { unix_ns }
     Clock { clock, zero_ns }
+    Offset { zero_unix_ns, error_ns, at }
     Session<'static> {
         id, profile, arch, os, pid, agent_version, host, executable, argument_count, arguments
     }
@@ -235,6 +238,7 @@ any_of_fields! {
     Progress<'static> { now, streams }
     End<'static> { reason, at, stream_count, streams }
     Ack<'static> { session, echo, window_bytes, streams, options }
+    Times { session, echo, received_unix_ns, answered_unix_ns }
     Lost<'static> { count, cause }
     Kept<'static> { session, streams, lost, since }
     Range { stream, first, count }
@@ -260,9 +264,10 @@ any_of_fields! {
     LimitEntry { module, reason, detail, count, extra }
     EndEntry { how, code, at_ns, extra }
     TableEntry { rows, bytes, checksum, extra }
+    OffsetEntry { zero_unix_ns, error_ns, at_ns }
     Manifest {
-        threads, time_start_ns, time_end_ns, session, process, clock, clock_zero_ns, epoch_unix_ns, seen_unix_ns, modules,
-        functions, queues, gaps, drops, limits, end, part, spans, table, extra
+        threads, time_start_ns, time_end_ns, session, process, clock, clock_zero_ns, epoch_unix_ns, seen_unix_ns, offset,
+        modules, functions, queues, gaps, drops, limits, end, part, spans, table, extra
     }
 }
 

@@ -13,9 +13,9 @@ use codec::{
     heph::{Attribute, Attributes, Encode, Event, List, Metadata, Packet, Stamp, Value},
     profile::{
         Ack, Clock, Detail, Dropped, Drops, End, EndReason, Epoch, Fingerprint, FunctionEvent, FunctionName,
-        FunctionTableHasher, Functions, Kept, Key, Known, Limit, Limits, Lost, Message, Module, Nack, ProfileOption,
-        Progress, Queue, Range, Refused, Registers, RunEncoder, RunEvent, Runtime, RuntimeEvent, Session,
-        StreamPosition, Thread, Token,
+        FunctionTableHasher, Functions, Kept, Key, Known, Limit, Limits, Lost, Message, Module, Nack, Offset,
+        ProfileOption, Progress, Queue, Range, Refused, Registers, RunEncoder, RunEvent, Runtime, RuntimeEvent,
+        Session, StreamPosition, Thread, Times, Token,
     },
 };
 
@@ -315,6 +315,11 @@ fn check_options(seen: &mut BTreeSet<String>) {
         options: (&options).into(),
     };
     check(seen, "option-ack", option(ack));
+    let (received_unix_ns, answered_unix_ns) = (1_610_113_734_118_013_000, 1_610_113_734_118_023_000);
+    let times = Times { session: SESSION, echo: SessionNs(2500), received_unix_ns, answered_unix_ns };
+    check(seen, "option-times", option(times));
+    let offset = Offset { zero_unix_ns: 1_610_113_734_118_010_250, error_ns: 250, at: SessionNs(2500) };
+    check(seen, "option-offset", option(offset));
     let lost = [Lost { count: 5, cause: "network" }];
     let since = 1_610_113_734_118_010_000;
     let kept = Kept { session: SESSION, streams: streams[..1].into(), lost: (&lost).into(), since };

@@ -11,8 +11,8 @@ use std::{
 
 use codec::{
     FunctionId, ModuleId, SessionNs, StreamId,
-    atf::{FunctionEntry, LimitEntry, Manifest, ModuleEntry, ProcessEntry, QueueEntry},
-    profile::{Clock, Epoch, Limit, ProfileOption, Session},
+    atf::{FunctionEntry, LimitEntry, Manifest, ModuleEntry, OffsetEntry, ProcessEntry, QueueEntry},
+    profile::{Clock, Epoch, Limit, Offset, ProfileOption, Session},
 };
 
 pub use entry::{CatalogModule, CatalogProcess, CatalogThread};
@@ -32,6 +32,7 @@ pub struct Catalog {
     process: Option<CatalogProcess>,
     clock: Option<Clock>,
     epoch: Option<Epoch>,
+    offset: Option<Offset>,
     threads: BTreeMap<StreamId, CatalogThread>,
     modules: BTreeMap<ModuleId, CatalogModule>,
     functions: FunctionTable,
@@ -106,6 +107,7 @@ impl Catalog {
             process: None,
             clock: None,
             epoch: None,
+            offset: None,
             threads: BTreeMap::new(),
             modules: BTreeMap::new(),
             functions: FunctionTable::default(),
@@ -121,6 +123,7 @@ impl Catalog {
         match option {
             ProfileOption::Epoch(epoch) => self.epoch = Some(*epoch),
             ProfileOption::Clock(clock) => self.clock = Some(*clock),
+            ProfileOption::Offset(offset) => self.offset = Some(*offset),
             ProfileOption::Session(session) => {
                 let process = CatalogProcess::new(session, bounds.name_bytes, &mut refused.names_cut);
                 let before = self.process.as_ref().map_or(0, CatalogProcess::bytes);
@@ -158,6 +161,7 @@ impl Catalog {
             | ProfileOption::Progress(_)
             | ProfileOption::End(_)
             | ProfileOption::Ack(_)
+            | ProfileOption::Times(_)
             | ProfileOption::Kept(_)
             | ProfileOption::Nack(_)
             | ProfileOption::Token(_)
@@ -174,6 +178,11 @@ impl Catalog {
     /// The session's zero by the traced machine's clock, once it is known.
     pub fn clock(&self) -> Option<Clock> {
         self.clock
+    }
+
+    /// The session's zero by the collector's clock, once it was measured.
+    pub fn offset(&self) -> Option<Offset> {
+        self.offset
     }
 
     /// The session's zero by the wall clock, once it is known.
@@ -277,6 +286,11 @@ impl Catalog {
             clock: self.clock.map(|clock| clock.clock.name().into()),
             clock_zero_ns: Some(zero_ns).filter(|_| self.clock.is_some()),
             epoch_unix_ns: self.epoch.map(|epoch| epoch.unix_ns),
+            offset: self.offset.map(|Offset { zero_unix_ns, error_ns, at }| OffsetEntry {
+                zero_unix_ns,
+                error_ns,
+                at_ns: zero_ns.saturating_add(at.0),
+            }),
             modules: self.modules.iter().map(|(id, module)| module.entry(*id, zero_ns)).collect::<Vec<ModuleEntry>>(),
             functions: self.functions.iter().map(function).collect(),
             queues: self.queues.iter().map(queue_entry).collect(),

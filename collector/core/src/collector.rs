@@ -95,6 +95,12 @@ impl Collector {
         self.shared.room = bytes;
     }
 
+    /// What the wall clock shows now, in nanoseconds since the Unix epoch, without steps. To be called before what
+    /// arrives is handed over, and before replies are made; otherwise agents cannot tell how far their clocks are off.
+    pub fn set_unix_time(&mut self, unix_ns: u64) {
+        self.shared.unix_ns = unix_ns;
+    }
+
     /// The driver has written everything of these streams of a session before these positions, be it as a gap, so that it
     /// would survive the end of the process.
     pub fn kept(&mut self, now: Duration, session: &Session, streams: impl IntoIterator<Item = (StreamId, Position)>) {

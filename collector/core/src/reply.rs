@@ -6,7 +6,7 @@ use bytes::{Bytes, BytesMut};
 use codec::{
     Position, SessionId, SessionNs, StreamId,
     heph::Encode,
-    profile::{Ack, Fingerprint, Kept, Lost, Nack, ProfileOption, Range, StreamPosition},
+    profile::{Ack, Fingerprint, Kept, Lost, Nack, ProfileOption, Range, StreamPosition, Times},
 };
 
 /// How many streams, options or ranges one packet tells of: it has to fit a datagram.
@@ -31,6 +31,8 @@ pub(crate) struct Reply {
     /// Bytes of events that have arrived since the last time.
     bytes: u64,
     echo: SessionNs,
+    /// When a `progress` arrived that has not been answered, by the wall clock.
+    received_unix_ns: Option<u64>,
 }
 
 impl Reply {
@@ -61,8 +63,8 @@ impl Reply {
     }
 
     /// A `progress` has arrived.
-    pub(crate) fn echo(&mut self, now: SessionNs, by: Duration) {
-        self.echo = now;
+    pub(crate) fn echo(&mut self, now: SessionNs, received_unix_ns: u64, by: Duration) {
+        (self.echo, self.received_unix_ns) = (now, Some(received_unix_ns).filter(|time| *time > 0));
         self.want(by);
     }
 
@@ -90,6 +92,7 @@ impl Reply {
         next: impl Fn(StreamId) -> Option<Position>,
         kept: impl Fn(StreamId) -> Option<Position>,
         (lost, since): (&[Lost<'_>], u64),
+        answered_unix_ns: u64,
     ) -> Vec<Bytes> {
         fn positions(streams: BTreeSet<StreamId>, of: impl Fn(StreamId) -> Option<Position>) -> Vec<StreamPosition> {
             let position = |stream| of(stream).map(|next| StreamPosition { stream, next });
@@ -102,6 +105,9 @@ impl Reply {
         let mut streams = streams.chunks(PER_PACKET);
         let mut options = options.chunks(PER_PACKET);
         let echo = self.echo;
+        let times = self
+            .received_unix_ns
+            .and_then(|received_unix_ns| packet(Times { session, echo, received_unix_ns, answered_unix_ns }.into()));
         *self = Self { echo, ..Self::default() };
         let lost = lost.get(..PER_PACKET).unwrap_or(lost);
         let kept = kept
@@ -112,7 +118,7 @@ impl Reply {
             let options = options.next().unwrap_or_default().into();
             packet(Ack { session, echo, window_bytes, streams, options }.into())
         });
-        acks.chain(kept).collect()
+        times.into_iter().chain(acks).chain(kept).collect()
     }
 }
 

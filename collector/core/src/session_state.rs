@@ -2,6 +2,7 @@
 
 mod answers;
 mod end_state;
+mod shared;
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -16,9 +17,9 @@ use codec::{
 };
 
 use self::end_state::EndState;
+pub(crate) use self::shared::{SessionContext, Shared};
 use crate::{
     Cause, Config, Counts, EarlierSession, How, Output, Peer, Session, Summary,
-    buffers::Buffers,
     cause::AgentCauses,
     outbox::Outbox,
     refused::RefusedStreams,
@@ -80,39 +81,6 @@ pub(crate) struct SessionState {
     /// Bytes that came from the peer in datagrams and bytes sent there, so that no more goes out than came in.
     received_bytes: u64,
     sent_bytes: u64,
-}
-
-/// What a session needs of the collector.
-pub(crate) struct SessionContext<'a> {
-    pub(crate) config: &'a Config,
-    pub(crate) counts: &'a mut Counts,
-    pub(crate) buffers: &'a Buffers,
-    /// How many bytes the driver has room for.
-    pub(crate) room: u64,
-    pub(crate) now: Duration,
-}
-
-/// What all sessions of a collector share.
-#[derive(Debug)]
-pub(crate) struct Shared {
-    pub(crate) config: Config,
-    pub(crate) counts: Counts,
-    buffers: Buffers,
-    /// How many bytes the driver has room for.
-    pub(crate) room: u64,
-}
-
-impl Shared {
-    pub(crate) fn new(config: Config) -> Self {
-        let counts = Counts { ending_room_now: config.held_bytes / 2, ..Counts::default() };
-        // A batch is passed on when it has more than that, so it ends within one packet of it.
-        let buffers = Buffers::new(config.batch_bytes + 2048);
-        Self { config, counts, buffers, room: u64::MAX }
-    }
-
-    pub(crate) fn context(&mut self, now: Duration) -> SessionContext<'_> {
-        SessionContext { config: &self.config, counts: &mut self.counts, buffers: &self.buffers, room: self.room, now }
-    }
 }
 
 impl SessionState {
@@ -298,7 +266,9 @@ impl SessionState {
         let soon = context.now + context.config.ack_time;
         match option {
             // What the collector says itself is nothing to be told by others.
-            Some(ProfileOption::Ack(_) | ProfileOption::Kept(_) | ProfileOption::Nack(_)) => return,
+            Some(ProfileOption::Ack(_) | ProfileOption::Times(_) | ProfileOption::Kept(_) | ProfileOption::Nack(_)) => {
+                return;
+            }
             // A secret goes into no file.
             Some(ProfileOption::Token(_) | ProfileOption::Refused(_)) => return,
             // A name that a collector made up says nothing about who it is.
@@ -331,7 +301,7 @@ impl SessionState {
 
     fn progress(&mut self, progress: &Progress<'_>, context: &mut SessionContext<'_>) {
         self.replays = self.id.is_some();
-        self.reply.echo(progress.now, context.now + context.config.ack_time);
+        self.reply.echo(progress.now, context.unix_ns, context.now + context.config.ack_time);
         for StreamPosition { stream, next } in progress.streams {
             self.reached(stream, next, context);
             // Acknowledged again although it may not have moved: the acknowledgement may have been lost.

@@ -65,6 +65,10 @@ pub(crate) struct SpansArgs {
     /// Maximum number of spans
     #[arg(long, value_name = "N")]
     pub(crate) limit: Option<usize>,
+    /// Tell times by the collector's clock, in seconds since 1970, so that sessions of several machines can be laid side
+    /// by side
+    #[arg(long)]
+    pub(crate) align: bool,
     #[command(flatten)]
     pub(crate) table: TableArgs,
 }
@@ -200,6 +204,10 @@ pub(crate) struct ExportArgs {
     /// Output format
     #[arg(long, value_enum, value_name = "FORMAT")]
     pub(crate) format: ExportFormat,
+    /// Tell times by the collector's clock, so that files of several machines share a time line. Only with --format
+    /// perfetto and chrome
+    #[arg(long)]
+    pub(crate) align: bool,
     /// How Heph packets carry function events: runs by default. Only with --format heph
     #[arg(long, value_enum, value_name = "FORM")]
     pub(crate) wire: Option<WireForm>,

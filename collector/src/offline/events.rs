@@ -22,7 +22,7 @@ use super::{
 use crate::args::EventsArgs;
 
 pub(crate) fn run(args: &EventsArgs) -> Result<ExitCode> {
-    let trace = Trace::open(&args.dir)?;
+    let trace = Trace::open_aligned(&args.dir, args.align)?;
     let threads = wanted_threads(&trace, args.thread.as_deref())?;
     let mut out = BufWriter::with_capacity(64 << 10, io::stdout().lock());
     let printed = print(&trace, args, &threads, &mut out);
@@ -137,7 +137,15 @@ mod tests {
         detail.expect("it has details").write_to(&mut file("detail.atf")).expect("written");
 
         let trace = Trace::open(&dir).expect("it is one");
-        let args = EventsArgs { dir: dir.clone(), thread: None, function: None, from: None, to: None, json: false };
+        let args = EventsArgs {
+            dir: dir.clone(),
+            thread: None,
+            function: None,
+            from: None,
+            to: None,
+            align: false,
+            json: false,
+        };
         let mut out = Vec::new();
         print(&trace, &args, &trace.threads(), &mut out).expect("it is whole and written");
         let text = String::from_utf8(out).expect("text");

@@ -27,7 +27,10 @@ pub(crate) fn run(args: &ExportArgs) -> Result<ExitCode> {
     if args.wire.is_some() && args.format != ExportFormat::Heph {
         wrong_usage("--wire needs --format heph".into());
     }
-    let trace = Trace::open(&args.session.dir)?;
+    if args.align && !matches!(args.format, ExportFormat::Perfetto | ExportFormat::Chrome) {
+        wrong_usage("--align needs --format perfetto or chrome".into());
+    }
+    let trace = Trace::open_aligned(&args.session.dir, args.align)?;
     let name = args.output.display();
     let bytes = Arc::new(AtomicU64::new(0));
     let out: Box<dyn Write + Send> = match args.output == Path::new("-") {

@@ -91,6 +91,12 @@ fn describe(trace: &Trace) -> Result<String> {
         (0, 0) => writeln!(out, "  time       not known yet")?,
         _ => writeln!(out, "  time       {lasted}, from {from} to {to} ns by {clock}")?,
     }
+    if let (Some(offset), Some(epoch)) = (manifest.offset, manifest.epoch_unix_ns) {
+        let by = Period(Duration::from_nanos(offset.zero_unix_ns.abs_diff(epoch)));
+        let what = if offset.zero_unix_ns >= epoch { "ahead of" } else { "behind" };
+        let error = Period(Duration::from_nanos(offset.error_ns));
+        writeln!(out, "  clocks     the collector's is {by} {what} the sender's, ± {error}")?;
+    }
     let end = match &manifest.end {
         Some(end) => end.code.map_or_else(|| end.how.clone(), |code| format!("{} ({code})", end.how)),
         None => "not finished: it is being written, or its collector was killed (see `collector repair`)".into(),

@@ -24,6 +24,9 @@ pub(super) fn each(trace: &Trace, tell: &mut dyn FnMut(&ProfileOption<'_>)) {
     if let Some(epoch) = catalog.epoch() {
         tell(&ProfileOption::Epoch(epoch));
     }
+    if let Some(offset) = catalog.offset() {
+        tell(&ProfileOption::Offset(offset));
+    }
     // A thread of which nobody told has events, but no id.
     for thread in manifest.threads.iter().filter(|thread| thread.os_id.is_some()) {
         let stream = StreamId(thread.id);

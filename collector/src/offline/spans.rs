@@ -11,7 +11,7 @@ use std::{
 };
 
 use anyhow::Result;
-use codec::span::Span;
+use codec::{SessionNs, span::Span};
 use sinks::{Catalog, NameCache, span_line};
 
 pub(super) use self::csv::field;
@@ -20,7 +20,7 @@ use super::{quiet, scan::Scan, spanning, trace::Trace};
 use crate::args::{SpanOrder, SpansArgs, TableArgs};
 
 pub(crate) fn run(args: &SpansArgs) -> Result<ExitCode> {
-    let trace = Trace::open(&args.session.dir)?;
+    let trace = Trace::open_aligned(&args.session.dir, args.align)?;
     let mut out = BufWriter::with_capacity(64 << 10, io::stdout().lock());
     let printed = print(&trace, args, &mut out);
     let flushed = out.flush();
@@ -116,6 +116,17 @@ fn key(order: SpanOrder, catalog: &Catalog, names: &mut NameCache, span: &Span) 
     key
 }
 
+/// A span with times since another zero.
+fn aligned(span: &Span, zero: u64) -> Span {
+    let moved = |time: SessionNs| SessionNs(time.0.saturating_add(zero));
+    let mut span = span.clone();
+    (span.start, span.end) = (moved(span.start), span.end.map(moved));
+    if let Some(more) = &mut span.more {
+        (more.created, more.resumed) = (more.created.map(moved), more.resumed.map(moved));
+    }
+    span
+}
+
 /// Makes lines of spans.
 struct Lines {
     session: String,
@@ -123,6 +134,8 @@ struct Lines {
     form: Form,
     /// When the first event was, counted from the session's zero: people's times start there.
     start_ns: u64,
+    /// The session's zero by the collector's clock, where times are to be told by that.
+    aligned: Option<u64>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -140,7 +153,9 @@ impl Lines {
             (_, true) => Form::Csv,
             _ => Form::Text,
         };
-        Self { session, names: NameCache::new(), form, start_ns }
+        let aligned = trace.manifest.offset.map(|offset| offset.zero_unix_ns).filter(|_| trace.shift != 0);
+        let start_ns = if aligned.is_some() { 0 } else { start_ns };
+        Self { session, names: NameCache::new(), form, start_ns, aligned }
     }
 
     /// What comes before the first line.
@@ -153,6 +168,8 @@ impl Lines {
     }
 
     fn line(&mut self, to: &mut Vec<u8>, catalog: &Catalog, span: &Span) {
+        let aligned = self.aligned.map(|zero| aligned(span, zero));
+        let span = aligned.as_ref().unwrap_or(span);
         match self.form {
             Form::Json => span_line(to, &self.session, catalog, &mut self.names, span),
             Form::Csv => csv::line(to, self.names.of(catalog, span), span),

@@ -19,6 +19,8 @@ pub(super) struct Trace {
     pub(super) dir: PathBuf,
     pub(super) manifest: Manifest,
     pub(super) catalog: Catalog,
+    /// What is added to times of the trace's clock, so that they are the collector's, modulo 2⁶⁴. 0 unless that is asked for.
+    pub(super) shift: u64,
 }
 
 impl Trace {
@@ -28,12 +30,37 @@ impl Trace {
             .with_context(|| format!("cannot read {} (is {} a session directory?)", path.display(), dir.display()))?;
         let manifest = Manifest::parse(&json).with_context(|| format!("cannot read {}", path.display()))?;
         let catalog = Catalog::from_manifest(&manifest);
-        Ok(Self { dir: dir.into(), manifest, catalog })
+        Ok(Self { dir: dir.into(), manifest, catalog, shift: 0 })
     }
 
-    /// The session as it was when it was recorded.
+    /// The same with times by the collector's clock, where `--align` asks for them.
+    pub(super) fn open_aligned(dir: &Path, align: bool) -> Result<Self> {
+        let mut trace = Self::open(dir)?;
+        if align {
+            let offset = trace.manifest.offset.with_context(|| {
+                format!("--align: {} does not say how its clock and the collector's are apart", dir.display())
+            })?;
+            trace.shift = offset.zero_unix_ns.wrapping_sub(trace.zero_ns());
+        }
+        Ok(trace)
+    }
+
+    /// The session as it was when it was recorded, with its zero where it is to be.
     pub(super) fn session(&self) -> Arc<Session> {
-        let catalog = Catalog::from_manifest(&self.manifest);
+        let mut manifest = self.manifest.clone();
+        if let (Some(offset), true) = (manifest.offset, self.shift != 0) {
+            // Times of all kinds are told from the zero on, those of this one included.
+            let moved = |time: u64| time.wrapping_add(self.shift);
+            manifest.clock_zero_ns = Some(offset.zero_unix_ns);
+            manifest.epoch_unix_ns = Some(offset.zero_unix_ns);
+            for thread in &mut manifest.threads {
+                (thread.start_ns, thread.end_ns) = (thread.start_ns.map(moved), thread.end_ns.map(moved));
+            }
+            for module in &mut manifest.modules {
+                (module.loaded_ns, module.unloaded_ns) = (module.loaded_ns.map(moved), module.unloaded_ns.map(moved));
+            }
+        }
+        let catalog = Catalog::from_manifest(&manifest);
         let id = catalog.session().map(|process| process.id);
         let seen_unix_ns = self.manifest.epoch_unix_ns.unwrap_or(0);
         Arc::new(Session::new(self.name(), id, self.dir.display().to_string(), seen_unix_ns, catalog))

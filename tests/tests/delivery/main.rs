@@ -101,6 +101,51 @@ fn what_the_collector_gives_up_is_in_the_agents_report() {
     assert_eq!(trace.len() as u64 + missing, rig.produced());
 }
 
+/// At any rate of loss, and with little patience, both sides have the same numbers in the end.
+#[test]
+fn at_any_rate_of_loss_both_sides_count_the_same() {
+    for (seed, lose) in [(1, 0.05), (2, 0.1), (3, 0.2)] {
+        let (folder, collector) = Collector::in_folder("ships-rates", &["--reorder-time", "100ms"]);
+        let faults = Faults { lose, lose_answers: lose, ..Faults::NONE };
+        let relay = Relay::start(collector.udp(), seed, faults).expect("a socket");
+        let settings = Settings { datagram_bytes: 1_400, ..settings(relay.address(), Transport::Udp) };
+        let mut rig = Rig::new(settings, 3, 1 << 16);
+        for _ in 0..20 {
+            rig.work(500);
+            rig.turn();
+        }
+        let (report, trace) = delivered(&mut rig, EndReason::Exited(0), collector, &folder);
+        let missing = trace.missing("network").len() as u64;
+        assert_eq!(report.lost.values().sum::<u64>(), missing, "{lose}: {report}");
+        assert_eq!((trace.len() as u64 + missing, report.events), (rig.produced(), rig.produced()), "{lose}: {report}");
+    }
+}
+
+/// A collector that is killed soon and never comes back has at least what it confirmed; the agent names all else.
+#[test]
+fn what_a_collector_killed_at_once_has_not_confirmed_is_named() {
+    for (transport, wait_ms) in
+        [(Transport::Udp, 50), (Transport::Tcp, 50), (Transport::Udp, 400), (Transport::Tcp, 400)]
+    {
+        let (folder, collector) = Collector::in_folder("ships-at-once", &[]);
+        let mut rig = Rig::new(settings(collector.address(transport), transport), 2, 1 << 20);
+        let killed = Instant::now() + Duration::from_millis(wait_ms);
+        while Instant::now() < killed {
+            rig.work(500);
+            rig.turn();
+        }
+        collector.kill();
+        rig.work(500);
+        let report = rig.finish(EndReason::Exited(0), Duration::from_millis(500));
+        run_on("repair", folder.path(), &[]).success();
+        let there = Trace::all(folder.path()).iter().map(Trace::len).sum::<usize>() as u64;
+        let about = format!("{transport}, {wait_ms} ms, {there} on disk: {report:?}");
+        assert!(!report.complete && report.unsettled > 0, "{about}");
+        assert_eq!(report.events + report.dropped_in_all(), rig.produced(), "{about}");
+        assert!(there >= report.events - report.unsettled && there <= report.events, "{about}");
+    }
+}
+
 #[test]
 fn what_does_not_fit_the_rings_is_missing_and_said_to_be() {
     let (folder, collector) = Collector::in_folder("ships-full", &[]);

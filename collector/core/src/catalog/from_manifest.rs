@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use codec::{
     Arch, ClockKind, FunctionId, ModuleId, Os, SessionId, SessionNs, StreamId,
-    atf::{LimitEntry, Manifest, ModuleEntry, ProcessEntry, ThreadEntry},
-    profile::{Clock, Epoch},
+    atf::{LimitEntry, Manifest, ModuleEntry, OffsetEntry, ProcessEntry, ThreadEntry},
+    profile::{Clock, Epoch, Offset},
 };
 
 use super::{Catalog, CatalogLimits, CatalogModule, CatalogProcess, CatalogThread};
@@ -29,6 +29,11 @@ impl Catalog {
         let clock = manifest.clock.as_ref().map(|name| named(name, ClockKind::name));
         self.clock = clock.or(manifest.clock_zero_ns.map(|_| ClockKind::from(0))).map(|clock| Clock { clock, zero_ns });
         self.epoch = manifest.epoch_unix_ns.map(|unix_ns| Epoch { unix_ns });
+        self.offset = manifest.offset.map(|OffsetEntry { zero_unix_ns, error_ns, at_ns }| Offset {
+            zero_unix_ns,
+            error_ns,
+            at: time(at_ns),
+        });
         self.process = manifest.process.as_ref().map(|process| process_of(process, manifest.session.as_deref()));
         let thread = |entry: &ThreadEntry| (StreamId(entry.id), thread_of(entry, time));
         self.threads = manifest.threads.iter().map(thread).collect();

@@ -56,7 +56,7 @@ impl SessionState {
                 .map(|(cause, count)| Lost { count: *count, cause: cause.as_str() })
                 .collect();
             let since = self.session.seen_unix_ns;
-            packets = self.reply.acks(id, window_bytes, next, kept, (&lost, since));
+            packets = self.reply.acks(id, window_bytes, next, kept, (&lost, since), context.unix_ns);
         }
         let mut ranges = Vec::new();
         let (look, listening) = (context.now >= self.next_look, self.listening(context.now));

@@ -29,7 +29,7 @@ impl Lines<'_> {
         let mut line = Line::of_type(out, "event");
         line.number("stream", stream.into());
         line.number("position", position);
-        line.number("timestamp_ns", event.timestamp.0);
+        line.number("timestamp_ns", self.shifted(event.timestamp.0));
         line.text("kind", event.kind.description());
         line.text("fn", &event.function.to_string());
         line.number("depth", event.depth.into());
@@ -45,14 +45,14 @@ impl Lines<'_> {
                     line.detail(detail.registers, detail.stack.iter().copied());
                 }
                 DetailBody::Keys(keys) => {
-                    line.number("start_ns", keys.start.0);
-                    line.number("end_ns", keys.end.0);
+                    line.number("start_ns", self.shifted(keys.start.0));
+                    line.number("end_ns", self.shifted(keys.end.0));
                     line.number("substream", keys.substream.0);
                     line.attributes(keys.attributes);
                 }
                 DetailBody::Context(context) => {
                     line.number("substream", context.substream.0);
-                    line.number("start_ns", context.start.0);
+                    line.number("start_ns", self.shifted(context.start.0));
                 }
                 DetailBody::Other { kind, payload } => line.number(&format!("detail_{kind}"), payload.len() as u64),
             }
@@ -63,7 +63,10 @@ impl Lines<'_> {
 
     fn plain(&self, out: &mut Vec<u8>, raw: Raw<'_>) -> Result<()> {
         let Raw { stream, event, details, .. } = raw;
-        let since = event.timestamp.0.saturating_sub(self.zero);
+        let since = match self.trace.shift {
+            0 => event.timestamp.0.saturating_sub(self.zero),
+            _ => self.shifted(event.timestamp.0),
+        };
         let arrow = match event.kind {
             EventKind::Call => "→",
             EventKind::Return => "←",
@@ -81,6 +84,11 @@ impl Lines<'_> {
         }
         writeln!(out)?;
         Ok(())
+    }
+
+    /// A time by the clock that was asked for.
+    fn shifted(&self, time: u64) -> u64 {
+        time.wrapping_add(self.trace.shift)
     }
 
     fn detail_file(&self, stream: u32) -> String {
