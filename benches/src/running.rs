@@ -12,7 +12,10 @@ use std::{
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::{built, ran::cpu_time_ns};
+use crate::{
+    built,
+    ran::{cpu_time_ns, status_bytes},
+};
 
 /// The `collector` command, built for measuring.
 pub fn binary() -> &'static Path {
@@ -40,6 +43,7 @@ impl Running {
         let mut child = Command::new(binary())
             .args(["--listen", "127.0.0.1:0", "--stats", "1h"])
             .args(options)
+            .stdout(Stdio::null())
             .stderr(Stdio::piped())
             .spawn()
             .expect("the collector starts");
@@ -59,10 +63,12 @@ impl Running {
 
     /// The memory it has now, in bytes.
     pub fn memory(&self) -> u64 {
-        let status = fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap_or_default();
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-        let kib = line.and_then(|line| line.split_whitespace().next()).and_then(|number| number.parse::<u64>().ok());
-        kib.unwrap_or(0) * 1024
+        status_bytes(Pid::from_child(&self.child), "VmRSS:").unwrap_or(0)
+    }
+
+    /// The most memory it has had, in bytes.
+    pub fn peak_memory(&self) -> u64 {
+        status_bytes(Pid::from_child(&self.child), "VmHWM:").unwrap_or(0)
     }
 
     /// The processor time that it has taken so far, in nanoseconds.

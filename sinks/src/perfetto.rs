@@ -13,7 +13,7 @@ use codec::{
 };
 
 use crate::{
-    Catalog, NameCache, Session,
+    Budget, Catalog, NameCache, Session,
     nest::{Edge, Step},
     picture::{self, Arrow, Drawing, Note, Point, StepEncoder, Track},
     view::ViewSink,
@@ -31,6 +31,8 @@ pub type PerfettoSink<W = File> = ViewSink<Drawing<PerfettoEncoder>, W>;
 
 /// How many tracks are remembered. Beyond that, all are described anew.
 const MOST_TRACKS: usize = 1 << 20;
+/// What a track takes.
+const TRACK_BYTES: u64 = 128;
 /// What stands for the ids of processes and threads that are not known.
 const UNKNOWN_ID: u64 = 1 << 30;
 
@@ -51,12 +53,14 @@ pub struct PerfettoEncoder {
     threads: HashMap<StreamId, (u64, Box<str>)>,
     names: NameCache,
     intern: Intern,
+    /// What the tracks take.
+    budget: Budget,
     event: Message,
     packet: Message,
 }
 
 impl StepEncoder for PerfettoEncoder {
-    fn new(number: u32) -> Self {
+    fn new(number: u32, budget: &Budget) -> Self {
         Self {
             number,
             begun: false,
@@ -67,8 +71,9 @@ impl StepEncoder for PerfettoEncoder {
             next_track: 0,
             tracks: HashMap::default(),
             threads: HashMap::default(),
-            names: NameCache::new(),
-            intern: Intern::default(),
+            names: NameCache::within(budget.share()),
+            intern: Intern::within(budget.share()),
+            budget: budget.share(),
             event: Message::new(),
             packet: Message::new(),
         }
@@ -85,6 +90,7 @@ impl StepEncoder for PerfettoEncoder {
             self.write_event(span.end.unwrap_or(span.start), out);
             if span.kind == SpanKind::Task {
                 self.tracks.remove(&(step.track, step.lane));
+                self.budget.release(TRACK_BYTES);
             }
             return;
         }
@@ -144,7 +150,7 @@ impl PerfettoEncoder {
             self.pid = catalog.session().map_or(UNKNOWN_ID + u64::from(self.number), |known| known.pid.into());
         }
         if !self.begun || self.intern.is_full() {
-            self.intern = Intern::default();
+            self.intern = Intern::within(self.budget.share());
             self.clear_state(out);
             self.begun = true;
         }
@@ -190,8 +196,10 @@ impl PerfettoEncoder {
         if let Some(uuid) = self.tracks.get(&(track, lane)) {
             return Some(*uuid);
         }
-        if self.tracks.len() >= MOST_TRACKS {
+        if self.tracks.len() >= MOST_TRACKS || !self.budget.take(TRACK_BYTES) {
             self.tracks.retain(|(track, _), _| *track == Track::Process);
+            self.tracks.shrink_to_fit();
+            self.budget.release(u64::MAX);
         }
         let (parent, name) = match track {
             Track::Thread(_) if lane > 0 => (track, "other stacks".into()),

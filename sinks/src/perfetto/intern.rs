@@ -6,6 +6,7 @@ use ahash::HashMap;
 use codec::FunctionId;
 
 use super::{fields::interned, proto::Message};
+use crate::Budget;
 
 /// With more than this all is forgotten, here and by the reader.
 const MOST_BYTES: usize = 32 << 20;
@@ -30,10 +31,23 @@ pub(super) struct Intern {
     texts: HashMap<Box<str>, u64>,
     functions: HashMap<FunctionId, (u64, Option<Arc<str>>)>,
     bytes: usize,
+    budget: Budget,
+    /// Whether there is no more room for all of them together.
+    refused: bool,
     pub(super) news: Message,
 }
 
 impl Intern {
+    /// Nothing yet, and no more than a budget that others share has room for.
+    pub(super) fn within(budget: Budget) -> Self {
+        Self { budget, ..Self::default() }
+    }
+
+    fn grow(&mut self, bytes: usize) {
+        self.bytes = self.bytes.saturating_add(bytes);
+        self.refused |= !self.budget.take(bytes as u64);
+    }
+
     /// The number of a text.
     pub(super) fn text(&mut self, kind: TextKind, text: &str) -> u64 {
         let (known, field) = match kind {
@@ -47,7 +61,7 @@ impl Intern {
         }
         let number = known.len() as u64 + 1;
         known.insert(text.into(), number);
-        self.bytes = self.bytes.saturating_add(text.len()).saturating_add(ENTRY_BYTES);
+        self.grow(text.len().saturating_add(ENTRY_BYTES));
         let mut entry = Message::new();
         entry.number(interned::IID, number).text(interned::NAME, text);
         self.news.message(field, &entry);
@@ -61,12 +75,12 @@ impl Intern {
 
     /// Remembers it.
     pub(super) fn remember(&mut self, function: FunctionId, number: u64, symbol: Option<Arc<str>>) {
-        self.bytes = self.bytes.saturating_add(ENTRY_BYTES);
+        self.grow(ENTRY_BYTES);
         self.functions.insert(function, (number, symbol));
     }
 
     /// Whether there is too much of it.
     pub(super) fn is_full(&self) -> bool {
-        self.bytes > MOST_BYTES
+        self.bytes > MOST_BYTES || self.refused
     }
 }

@@ -7,6 +7,7 @@
 mod hostile;
 mod kill;
 mod loss;
+mod memory;
 mod offline;
 mod plain;
 mod pressure;
