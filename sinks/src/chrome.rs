@@ -10,6 +10,7 @@ use codec::{
 
 use crate::{
     Budget, Catalog, NameCache, Session,
+    line::quote_plain,
     nest::{Edge, Step},
     picture::{self, Drawing, Note, Point, StepEncoder, Track},
     view::ViewSink,
@@ -289,8 +290,10 @@ fn number(out: &mut Vec<u8>, number: u64) {
 }
 
 fn text(out: &mut Vec<u8>, text: &str) {
-    // Nothing fails that is written to memory.
-    let _ = serde_json::to_writer(out, text);
+    if !quote_plain(out, text) {
+        // Nothing fails that is written to memory.
+        let _ = serde_json::to_writer(out, text);
+    }
 }
 
 fn put(out: &mut Vec<u8>, text: std::fmt::Arguments<'_>) {
