@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 pub mod agent;
+pub mod attack;
 pub mod built;
 pub mod load;
 pub mod ran;

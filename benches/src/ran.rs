@@ -49,7 +49,7 @@ impl Ran {
         let watchdog = thread::spawn(move || {
             let (mut peak, mut cpu_ns) = (0, 0.0);
             while waited.recv_timeout(GLANCE) == Err(RecvTimeoutError::Timeout) {
-                peak = peak_bytes(group).unwrap_or(peak);
+                peak = status_bytes(group, "VmHWM:").unwrap_or(peak);
                 cpu_ns = cpu_time_ns(group).unwrap_or(cpu_ns);
                 if started.elapsed() > LIMIT {
                     _ = kill_process_group(group, Signal::KILL);
@@ -84,10 +84,10 @@ impl Ran {
     }
 }
 
-/// The most memory that a process has had so far.
-fn peak_bytes(process: Pid) -> Option<u64> {
+/// What the kernel says of a process under this name: `VmRSS:` is the memory it has, `VmHWM:` the most it has had.
+pub(crate) fn status_bytes(process: Pid, name: &str) -> Option<u64> {
     let status = fs::read_to_string(format!("/proc/{}/status", process.as_raw_nonzero())).ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    let line = status.lines().find_map(|line| line.strip_prefix(name))?;
     Some(line.split_whitespace().next()?.parse::<u64>().ok()? << 10)
 }
 

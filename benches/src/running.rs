@@ -13,7 +13,10 @@ use std::{
 use codec::access::Pin;
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::{built, ran::cpu_time_ns};
+use crate::{
+    built,
+    ran::{cpu_time_ns, status_bytes},
+};
 
 /// The `collector` command, built for measuring.
 pub fn binary() -> &'static Path {
@@ -44,6 +47,7 @@ impl Running {
             .args(["--listen", "127.0.0.1:0", "--stats", "1h"])
             .args(options)
             .env("XDG_STATE_HOME", env::temp_dir().join("spoor-benches"))
+            .stdout(Stdio::null())
             .stderr(Stdio::piped())
             .spawn()
             .expect("the collector starts");
@@ -68,10 +72,12 @@ impl Running {
 
     /// The memory it has now, in bytes.
     pub fn memory(&self) -> u64 {
-        let status = fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap_or_default();
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-        let kib = line.and_then(|line| line.split_whitespace().next()).and_then(|number| number.parse::<u64>().ok());
-        kib.unwrap_or(0) * 1024
+        status_bytes(Pid::from_child(&self.child), "VmRSS:").unwrap_or(0)
+    }
+
+    /// The most memory it has had, in bytes.
+    pub fn peak_memory(&self) -> u64 {
+        status_bytes(Pid::from_child(&self.child), "VmHWM:").unwrap_or(0)
     }
 
     /// The processor time that it has taken so far, in nanoseconds.

@@ -24,8 +24,8 @@ use codec::span::Span;
 use collector_core::{Output, spans::SpanConfig};
 use crossbeam_channel::{Receiver, RecvTimeoutError};
 use sinks::{
-    ChromeSink, DiskCounters, DiskOptions, DiskSink, HephCompatSink, HephSink, LineSink, PerfettoSink, Session, Sink,
-    SinkError, SpansWhen,
+    Budget, ChromeSink, DiskCounters, DiskOptions, DiskSink, HephCompatSink, HephSink, LineSink, PerfettoSink, Session,
+    Sink, SinkError, SpansWhen,
 };
 use tracing::info_span;
 
@@ -91,12 +91,15 @@ impl Recorders {
             sinks: Vec::new(),
             disks: Vec::new(),
         };
+        let budget = Budget::new(shares.written, Arc::default());
+        let disks = settings.iter().filter(|setting| matches!(setting.target, Target::Disk { .. })).count();
+        let disk_memory = shares.disks / disks.max(1) as u64;
         let mut tables = Tables::new();
         let mut slots: Vec<Vec<Slot>> = (0..count).map(|_| Vec::new()).collect();
         for setting in settings {
             let counters = Arc::new(SinkCounters::default());
             let name = setting.target.to_string();
-            let opened = recorders.open(setting, count, &counters, &mut tables);
+            let opened = recorders.open(setting, count, &counters, &mut tables, (&budget, disk_memory));
             let opened = opened.map_err(|error| anyhow!("cannot open sink {name}: {error}"))?;
             for (slots, (sink, backlog)) in slots.iter_mut().zip(opened) {
                 slots.push(Slot::new(&name, setting, sink, backlog, &counters, notices));
@@ -131,6 +134,7 @@ impl Recorders {
         count: usize,
         counters: &Arc<SinkCounters>,
         tables: &mut Tables,
+        (budget, disk_memory): (&Budget, u64),
     ) -> Result<Vec<(SinkRef, Option<BackgroundWriter>)>, SinkError> {
         let mut backlog = None;
         let mut stdout = || {
@@ -145,6 +149,7 @@ impl Recorders {
                     rotate_bytes: setting.rotate_bytes,
                     rotate_every: setting.rotate_every,
                     spans: *spans,
+                    memory: Some(disk_memory),
                     ..DiskOptions::new(dir)
                 };
                 let mut disks = DiskSink::open_many(options, count)?;
@@ -155,10 +160,10 @@ impl Recorders {
                 return Ok(disks.into_iter().map(|disk| (SinkRef::Own(Box::new(disk)), None)).collect());
             }
             Target::StdoutEvents => Box::new(LineSink::events(stdout())),
-            Target::StdoutSpans => Box::new(LineSink::spans(stdout())),
+            Target::StdoutSpans => Box::new(LineSink::spans(stdout()).within(budget)),
             Target::StdoutHeph => Box::new(HephSink::new(stdout())),
-            Target::Perfetto(file) => Box::new(PerfettoSink::create(file)?),
-            Target::Chrome(file) => Box::new(ChromeSink::create(file)?),
+            Target::Perfetto(file) => Box::new(PerfettoSink::create(file)?.within(budget)),
+            Target::Chrome(file) => Box::new(ChromeSink::create(file)?.within(budget)),
             Target::Heph { file, compat: false } => Box::new(HephSink::create(file)?),
             Target::Heph { file, compat: true } => Box::new(HephCompatSink::open(file)?),
         };

@@ -22,13 +22,18 @@ pub(crate) struct Shares {
     pub(crate) connections: u64,
     /// How many spans may be open, of all sessions and sinks together.
     pub(crate) open_spans: u64,
+    /// What sinks remember of what they have written: names, and what lies where in a picture.
+    pub(crate) written: u64,
+    /// What waits for a disk, of all `disk:` sinks together.
+    pub(crate) disks: u64,
 }
 
 /// What an open span is taken to need: a frame much less, a block that waits about twice as much.
 const OPEN_SPAN_BYTES: u64 = 512;
 
 impl Shares {
-    /// The rest is for what each stream and connection takes anyway, what the disk sink collects, and the program.
+    /// The rest is for what each stream and connection takes anyway, and the program. What is open is counted for more
+    /// than it takes.
     pub(crate) fn of(memory: u64) -> Self {
         Self {
             held: memory / 12,
@@ -36,6 +41,8 @@ impl Shares {
             queues: memory / 8,
             connections: memory / 8,
             open_spans: memory / 4 / OPEN_SPAN_BYTES,
+            written: memory / 12,
+            disks: memory / 6,
         }
     }
 }

@@ -9,7 +9,8 @@ use codec::{
 };
 
 use crate::{
-    Catalog, NameCache, Session,
+    Budget, Catalog, NameCache, Session,
+    line::quote_plain,
     nest::{Edge, Step},
     picture::{self, Drawing, Note, Point, StepEncoder, Track},
     view::ViewSink,
@@ -26,6 +27,10 @@ const UNKNOWN_ID: u64 = 1 << 30;
 /// How many functions are remembered whose symbol was written. Beyond that, symbols are written again.
 const MOST_SYMBOLS: usize = 1 << 18;
 
+/// What a function takes there, and what a row takes.
+const SYMBOL_BYTES: u64 = 32;
+const ROW_BYTES: u64 = 128;
+
 /// Encodes the events of one session.
 #[derive(Debug)]
 pub struct ChromeEncoder {
@@ -38,6 +43,8 @@ pub struct ChromeEncoder {
     names: NameCache,
     /// The functions whose symbol was written.
     symbols: HashSet<FunctionId>,
+    /// What rows and symbols take.
+    budget: Budget,
 }
 
 impl StepEncoder for ChromeEncoder {
@@ -46,15 +53,16 @@ impl StepEncoder for ChromeEncoder {
         b"[\n{\"ph\":\"M\",\"name\":\"trace_format\",\"pid\":0,\"tid\":0,\"args\":{\"unit\":\"us\"}}";
     const FOOT: &'static [u8] = b"\n]\n";
 
-    fn new(number: u32) -> Self {
+    fn new(number: u32, budget: &Budget) -> Self {
         let pid = UNKNOWN_ID + u64::from(number);
         Self {
             number,
             zero_ns: None,
             pid,
             rows: HashMap::default(),
-            names: NameCache::new(),
+            names: NameCache::within(budget.share()),
             symbols: HashSet::default(),
+            budget: budget.share(),
         }
     }
 
@@ -135,6 +143,10 @@ impl ChromeEncoder {
     fn row(&mut self, catalog: &Catalog, track: Track, lane: usize, out: &mut Vec<u8>) -> u64 {
         if let Some(row) = self.rows.get(&(track, lane)) {
             return *row;
+        }
+        // Where there is no room for more rows, what should be beside a thread is drawn on its own.
+        if lane > 0 && !self.budget.take(ROW_BYTES) {
+            return self.row(catalog, track, 0, out);
         }
         let thread = |stream: StreamId| {
             let known = catalog.thread(stream);
@@ -227,8 +239,9 @@ impl ChromeEncoder {
             text(out, raw);
             out.extend_from_slice(b"}}");
         }
-        if self.symbols.len() >= MOST_SYMBOLS {
-            self.symbols.clear();
+        if self.symbols.len() >= MOST_SYMBOLS || !self.budget.take(SYMBOL_BYTES) {
+            self.budget.release(SYMBOL_BYTES.saturating_mul(self.symbols.len() as u64));
+            self.symbols = HashSet::default();
         }
         self.symbols.insert(function);
     }
@@ -277,8 +290,10 @@ fn number(out: &mut Vec<u8>, number: u64) {
 }
 
 fn text(out: &mut Vec<u8>, text: &str) {
-    // Nothing fails that is written to memory.
-    let _ = serde_json::to_writer(out, text);
+    if !quote_plain(out, text) {
+        // Nothing fails that is written to memory.
+        let _ = serde_json::to_writer(out, text);
+    }
 }
 
 fn put(out: &mut Vec<u8>, text: std::fmt::Arguments<'_>) {

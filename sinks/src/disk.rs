@@ -74,6 +74,8 @@ pub struct DiskOptions {
     pub open_threads: usize,
     /// When the tables of spans are made. It is in the manifests, for collectors to come.
     pub spans: SpansWhen,
+    /// How much memory all that waits may take, where that is less than the bounds of the sink.
+    pub memory: Option<u64>,
 }
 
 impl DiskOptions {
@@ -86,6 +88,7 @@ impl DiskOptions {
             rotate_every: None,
             open_threads: 256,
             spans: SpansWhen::default(),
+            memory: None,
         }
     }
 }
@@ -94,12 +97,13 @@ impl DiskSink {
     /// Opens a directory. Fails if it cannot be made or looked at, or if nothing can be made in it. One on a disk that
     /// is full may get room again, and is taken.
     pub fn open(options: DiskOptions) -> Result<Self, SinkError> {
-        Self::with_files(options, Limits::default(), Box::new(OsFiles))
+        let limits = Limits::within(options.memory);
+        Self::with_files(options, limits, Box::new(OsFiles))
     }
 
     /// Opens a directory for several recorders. Each has sessions of its own; all bounds are for all of them together.
     pub fn open_many(options: DiskOptions, count: usize) -> Result<Vec<Self>, SinkError> {
-        let limits = Limits::default();
+        let limits = Limits::within(options.memory);
         let share = |bytes: usize| bytes / count.max(1);
         let limits = Limits {
             flush_total: share(limits.flush_total),

@@ -26,12 +26,10 @@ pub mod tree;
 mod view;
 
 use codec::text::{cut, shorten};
-use collector_core::Budget;
-
 /// What the contract speaks of.
 pub use collector_core::{
-    Batch, Catalog, CatalogLimits, CatalogModule, CatalogProcess, CatalogThread, Cause, EarlierSession, Ended, Gap,
-    Run, RunEvents, Session,
+    Batch, Budget, Catalog, CatalogLimits, CatalogModule, CatalogProcess, CatalogThread, Cause, EarlierSession, Ended,
+    Gap, Run, RunEvents, Session,
 };
 
 pub use self::parquet::{SPAN_COLUMNS, SpanColumn, SpanDigest, SpanTable};

@@ -95,6 +95,9 @@ impl<'b> Line<'b> {
     }
 
     fn quoted(&mut self, text: &str) {
+        if quote_plain(self.to, text) {
+            return;
+        }
         if text.bytes().all(|byte| byte < 0x7f) {
             let _ = serde_json::to_writer(&mut *self.to, text);
         } else {
@@ -269,6 +272,18 @@ impl Line<'_> {
             Value::Strs(values) => self.list(values.iter(), |line, value| line.quoted(value)),
         }
     }
+}
+
+/// Writes a text that needs no escapes in JSON, as most names do not, and tells whether it did.
+pub(crate) fn quote_plain(to: &mut Vec<u8>, text: &str) -> bool {
+    let is_plain =
+        text.bytes().fold(true, |plain, byte| plain & matches!(byte, b' '..=b'~') & (byte != b'"') & (byte != b'\\'));
+    if is_plain {
+        to.push(b'"');
+        to.extend_from_slice(text.as_bytes());
+        to.push(b'"');
+    }
+    is_plain
 }
 
 /// Writes the line of a span. What a span does not have is left out.

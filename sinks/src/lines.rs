@@ -12,7 +12,7 @@ use codec::{
 };
 
 use crate::{
-    Batch, Ended, Gap, NameCache, Session, Sink, SinkError,
+    Batch, Budget, Ended, Gap, NameCache, Session, Sink, SinkError,
     line::{Line, span_line},
     output::Output,
 };
@@ -35,6 +35,8 @@ pub struct LineSink<W> {
     sessions: HashMap<String, OpenSession>,
     /// How many spans of which session were lost and are not yet counted in a line.
     lost: BTreeMap<String, u64>,
+    /// What the names of all sessions take.
+    budget: Budget,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,7 +46,7 @@ enum Kind {
 }
 
 /// A session that goes on.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct OpenSession {
     /// Its line, as it was written last.
     banner: Vec<u8>,
@@ -63,14 +65,20 @@ impl<W: Write> LineSink<W> {
     }
 
     fn new(out: W, kind: Kind) -> Self {
-        Self { out: Output::new(out), kind, sessions: HashMap::new(), lost: BTreeMap::new() }
+        let (sessions, lost) = (HashMap::new(), BTreeMap::new());
+        Self { out: Output::new(out), kind, sessions, lost, budget: Budget::default() }
+    }
+
+    /// The same, and it remembers no more names than a budget that others share has room for.
+    pub fn within(self, budget: &Budget) -> Self {
+        Self { budget: budget.share(), ..self }
     }
 
     /// Writes what is known of a session, unless its last line says just that.
     fn introduce(&mut self, session: &Session) -> Result<(), SinkError> {
         let mut line = Vec::new();
         Line::session(&mut line, session);
-        let known = self.sessions.entry(session.name.clone()).or_default();
+        let known = open(&mut self.sessions, session, &self.budget);
         if known.banner != line {
             self.out.buffer()?.extend_from_slice(&line);
             known.banner = line;
@@ -98,13 +106,18 @@ impl<W: Write> LineSink<W> {
 
     /// Encodes a few spans.
     fn chunk(&mut self, session: &Session, spans: &[Span]) -> Result<(), SinkError> {
-        let known = self.sessions.entry(session.name.clone()).or_default();
+        let known = open(&mut self.sessions, session, &self.budget);
         let (buffer, catalog) = (self.out.buffer()?, session.catalog());
         for span in spans {
             span_line(buffer, &session.name, &catalog, &mut known.names, span);
         }
         Ok(())
     }
+}
+
+fn open<'a>(sessions: &'a mut HashMap<String, OpenSession>, session: &Session, budget: &Budget) -> &'a mut OpenSession {
+    let new = || OpenSession { banner: Vec::new(), names: NameCache::within(budget.share()) };
+    sessions.entry(session.name.clone()).or_insert_with(new)
 }
 
 impl<W: Write + Send> Sink for LineSink<W> {

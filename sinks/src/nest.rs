@@ -17,7 +17,7 @@ use codec::{
     span::{Span, SpanId},
 };
 
-use hulls::Hulls;
+use hulls::{HULL_BYTES, Hulls};
 
 /// How many callers may be waited for. Beyond that, nobody is waited for any longer.
 const MOST_WAITING: usize = 1 << 20;
@@ -48,6 +48,9 @@ pub(crate) struct Nest<T> {
     /// The steps that wait for a span to close.
     waiting: HashMap<SpanId, Waiting<T>>,
     tracks: HashMap<T, Track>,
+    /// How many steps wait, and how many hulls and lanes the tracks have.
+    held: usize,
+    taken: usize,
 }
 
 /// The first that a span called, in the order in which they began.
@@ -63,9 +66,15 @@ struct Track {
     lanes: Lanes,
 }
 
+impl Track {
+    fn len(&self) -> usize {
+        self.hulls.len() + self.lanes.len()
+    }
+}
+
 impl<T> Default for Nest<T> {
     fn default() -> Self {
-        Self { waiting: HashMap::default(), tracks: HashMap::default() }
+        Self { waiting: HashMap::default(), tracks: HashMap::default(), held: 0, taken: 0 }
     }
 }
 
@@ -75,11 +84,14 @@ impl<T: Copy + Eq + Hash> Nest<T> {
     pub(crate) fn close(&mut self, track: T, parent: Option<SpanId>, span: Span, mut pass: impl FnMut(Step<T>)) {
         let (start, end) = (span.start.0, span.end.unwrap_or(span.start).0);
         let place = self.tracks.entry(track).or_default();
+        let before = place.len();
         let (lane, end) = match place.hulls.admit(parent, start, end) {
             Some(end) => (0, end),
             None => (1 + place.lanes.admit(start, end), end),
         };
+        self.taken = (self.taken + place.len()).saturating_sub(before);
         let mut inner = self.waiting.remove(&span.id).unwrap_or(Waiting { start, steps: Vec::new() });
+        self.held = self.held.saturating_sub(inner.steps.len());
         if inner.start != start || lane > 0 {
             inner.steps.drain(..).for_each(&mut pass);
         }
@@ -93,6 +105,7 @@ impl<T: Copy + Eq + Hash> Nest<T> {
             return;
         };
         let waiting = self.waiting.entry(parent).or_insert(Waiting { start, steps: Vec::new() });
+        self.held += 1 + inner.steps.len() + usize::from(start == end);
         waiting.steps.push(begin);
         waiting.steps.append(&mut inner.steps);
         // Only what ends as it begins has an end that waits: all other ends come later than what waits.
@@ -111,17 +124,35 @@ impl<T: Copy + Eq + Hash> Nest<T> {
     /// Nothing more is inside of a span that lies on no track, or on another.
     pub(crate) fn release(&mut self, span: SpanId, pass: impl FnMut(Step<T>)) {
         if let Some(waiting) = self.waiting.remove(&span) {
+            self.held = self.held.saturating_sub(waiting.steps.len());
             waiting.steps.into_iter().for_each(pass);
         }
     }
 
     /// Nothing more comes on a track.
     pub(crate) fn forget(&mut self, track: T) {
-        self.tracks.remove(&track);
+        let place = self.tracks.remove(&track);
+        self.taken = self.taken.saturating_sub(place.map_or(0, |place| place.len()));
+    }
+
+    /// How much memory it takes, about.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        // A list of steps that grows has room for as many again, and for four at first.
+        let steps = (self.held + 2 * self.waiting.len()) * 2 * size_of::<Step<T>>();
+        let tables = self.waiting.len() * 2 * size_of::<(SpanId, Waiting<T>)>();
+        let tracks = self.tracks.len() * 2 * size_of::<(T, Track)>() + self.taken * 2 * HULL_BYTES;
+        steps + tables + tracks
+    }
+
+    /// Forgets what came before: nobody is waited for any longer, and what comes is taken to nest.
+    pub(crate) fn start_anew(&mut self, pass: impl FnMut(Step<T>)) {
+        self.finish(pass);
+        (self.tracks, self.taken) = Default::default();
     }
 
     /// Nothing more comes.
     pub(crate) fn finish(&mut self, mut pass: impl FnMut(Step<T>)) {
+        self.held = 0;
         for (_, waiting) in std::mem::take(&mut self.waiting) {
             waiting.steps.into_iter().for_each(&mut pass);
         }
@@ -137,6 +168,7 @@ impl<T: Copy + Eq + Hash> Nest<T> {
         };
         // What began before those that wait is told behind them where one of them took its place by a tail call.
         if waiting.steps.len() >= MOST_HELD || waiting.start > start {
+            self.held = self.held.saturating_sub(waiting.steps.len());
             waiting.steps.drain(..).for_each(&mut pass);
         }
         waiting.start = waiting.start.min(start);
@@ -152,6 +184,11 @@ pub(crate) struct Lanes {
 }
 
 impl Lanes {
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.free.len()
+    }
+
     /// A lane that is free for so long.
     pub(crate) fn admit(&mut self, start: u64, end: u64) -> usize {
         let next = self.free.len();

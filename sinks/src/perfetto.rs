@@ -4,7 +4,7 @@ mod fields;
 mod intern;
 mod proto;
 
-use std::{fs::File, sync::Arc};
+use std::fs::File;
 
 use ahash::HashMap;
 use codec::{
@@ -13,13 +13,13 @@ use codec::{
 };
 
 use crate::{
-    Catalog, NameCache, Session,
+    Budget, Catalog, KnownName, NameCache, Session,
     nest::{Edge, Step},
     picture::{self, Arrow, Drawing, Note, Point, StepEncoder, Track},
     view::ViewSink,
 };
 use fields::{annotation, clock, defaults, event, packet, process, thread, trace, track as descriptor};
-use intern::{Intern, TextKind};
+use intern::{FunctionName, Intern, TextKind};
 use proto::Message;
 
 /// Writes spans as a Perfetto trace.
@@ -31,6 +31,10 @@ pub type PerfettoSink<W = File> = ViewSink<Drawing<PerfettoEncoder>, W>;
 
 /// How many tracks are remembered. Beyond that, all are described anew.
 const MOST_TRACKS: usize = 1 << 20;
+/// The name of the note that has a symbol.
+const SYMBOL: &str = "symbol";
+/// What a track takes.
+const TRACK_BYTES: u64 = 128;
 /// What stands for the ids of processes and threads that are not known.
 const UNKNOWN_ID: u64 = 1 << 30;
 
@@ -51,12 +55,18 @@ pub struct PerfettoEncoder {
     threads: HashMap<StreamId, (u64, Box<str>)>,
     names: NameCache,
     intern: Intern,
+    /// What the tracks take.
+    budget: Budget,
     event: Message,
+    /// A note of it.
+    inner: Message,
+    /// The track that was asked for last: mostly the next is the same.
+    last_track: Option<((Track, usize), u64)>,
     packet: Message,
 }
 
 impl StepEncoder for PerfettoEncoder {
-    fn new(number: u32) -> Self {
+    fn new(number: u32, budget: &Budget) -> Self {
         Self {
             number,
             begun: false,
@@ -67,9 +77,12 @@ impl StepEncoder for PerfettoEncoder {
             next_track: 0,
             tracks: HashMap::default(),
             threads: HashMap::default(),
-            names: NameCache::new(),
-            intern: Intern::default(),
+            names: NameCache::within(budget.share()),
+            intern: Intern::within(budget.share()),
+            budget: budget.share(),
             event: Message::new(),
+            inner: Message::new(),
+            last_track: None,
             packet: Message::new(),
         }
     }
@@ -85,6 +98,8 @@ impl StepEncoder for PerfettoEncoder {
             self.write_event(span.end.unwrap_or(span.start), out);
             if span.kind == SpanKind::Task {
                 self.tracks.remove(&(step.track, step.lane));
+                self.last_track = None;
+                self.budget.release(TRACK_BYTES);
             }
             return;
         }
@@ -144,7 +159,7 @@ impl PerfettoEncoder {
             self.pid = catalog.session().map_or(UNKNOWN_ID + u64::from(self.number), |known| known.pid.into());
         }
         if !self.begun || self.intern.is_full() {
-            self.intern = Intern::default();
+            self.intern = Intern::within(self.budget.share());
             self.clear_state(out);
             self.begun = true;
         }
@@ -187,11 +202,18 @@ impl PerfettoEncoder {
 
     /// The id of a track, described if it was not.
     fn track(&mut self, catalog: &Catalog, track: Track, lane: usize, span: &Span, out: &mut Vec<u8>) -> Option<u64> {
+        if let Some((_, uuid)) = self.last_track.filter(|(last, _)| *last == (track, lane)) {
+            return Some(uuid);
+        }
         if let Some(uuid) = self.tracks.get(&(track, lane)) {
+            self.last_track = Some(((track, lane), *uuid));
             return Some(*uuid);
         }
-        if self.tracks.len() >= MOST_TRACKS {
+        if self.tracks.len() >= MOST_TRACKS || !self.budget.take(TRACK_BYTES) {
             self.tracks.retain(|(track, _), _| *track == Track::Process);
+            self.tracks.shrink_to_fit();
+            self.last_track = None;
+            self.budget.release(u64::MAX);
         }
         let (parent, name) = match track {
             Track::Thread(_) if lane > 0 => (track, "other stacks".into()),
@@ -275,31 +297,27 @@ impl PerfettoEncoder {
 
     /// The begin of a span, but for its arrows.
     fn begin(&mut self, catalog: &Catalog, span: &Span, track: u64) {
-        let (name, symbol) = self.name(catalog, span);
-        self.start_named(event::SLICE_BEGIN, track, name, span.kind.name());
-        if let Some(symbol) = symbol {
-            self.note("symbol", &Note::Text(symbol.to_string().into()));
-        }
-        picture::notes(span, |name, note| self.note(name, &note));
-    }
-
-    /// The number of a span's name, and its symbol if that differs.
-    fn name(&mut self, catalog: &Catalog, span: &Span) -> (u64, Option<Arc<str>>) {
         let function = match span.what {
             What::Function(function) => Some(function),
             _ => None,
         };
-        if let Some(known) = function.and_then(|function| self.intern.function(function)) {
-            return known;
+        if let Some(FunctionName { name, symbol }) = function.and_then(|function| self.intern.function(function)) {
+            self.start_named(event::SLICE_BEGIN, track, name, span.kind.name());
+            if let Some(symbol) = symbol {
+                self.annotate(SYMBOL, annotation::STRING_VALUE_IID, symbol);
+            }
+        } else {
+            let KnownName { raw, pretty, .. } = self.names.of(catalog, span).clone();
+            let name = if *pretty == *"?" { span.kind.name() } else { &pretty };
+            let name = self.intern.text(TextKind::Name, name);
+            self.start_named(event::SLICE_BEGIN, track, name, span.kind.name());
+            let symbol = raw.as_ref().filter(|raw| **raw != pretty);
+            let symbol = symbol.map(|symbol| self.note_text(SYMBOL, symbol));
+            if let (Some(function), Some(_)) = (function, &raw) {
+                self.intern.remember(function, FunctionName { name, symbol });
+            }
         }
-        let known = self.names.of(catalog, span);
-        let name = if *known.pretty == *"?" { span.kind.name() } else { &known.pretty };
-        let number = self.intern.text(TextKind::Name, name);
-        let symbol = known.raw.clone().filter(|raw| **raw != *known.pretty);
-        if let (Some(function), Some(_)) = (function, &known.raw) {
-            self.intern.remember(function, number, symbol.clone());
-        }
-        (number, symbol)
+        picture::notes(span, |name, note| self.note(name, &note));
     }
 
     /// One end of an arrow, on a thread's track.
@@ -316,27 +334,39 @@ impl PerfettoEncoder {
         arrow.wrapping_add(u64::from(self.number - 1).wrapping_mul(0x9e37_79b9_7f4a_7c15))
     }
 
-    fn start_event(&mut self, kind: u64, track: u64, name: &str, category: &str) {
+    fn start_event(&mut self, kind: u64, track: u64, name: &str, category: &'static str) {
         let name = self.intern.text(TextKind::Name, name);
         self.start_named(kind, track, name, category);
     }
 
-    fn start_named(&mut self, kind: u64, track: u64, name: u64, category: &str) {
-        let category = self.intern.text(TextKind::Category, category);
+    fn start_named(&mut self, kind: u64, track: u64, name: u64, category: &'static str) {
+        let category = self.intern.category(category);
         self.event.clear();
         self.event.number(event::CATEGORY_IIDS, category).number(event::TYPE, kind);
         self.event.number(event::NAME_IID, name).number(event::TRACK_UUID, track);
     }
 
-    fn note(&mut self, name: &str, note: &Note) {
-        let mut message = Message::new();
-        message.number(annotation::NAME_IID, self.intern.text(TextKind::NoteName, name));
+    fn note(&mut self, name: &'static str, note: &Note) {
         match note {
-            Note::Number(number) => message.number(annotation::UINT_VALUE, *number),
-            Note::Address(address) => message.number(annotation::POINTER_VALUE, *address),
-            Note::Text(text) => message.number(annotation::STRING_VALUE_IID, self.intern.text(TextKind::Text, text)),
-        };
-        self.event.message(event::DEBUG_ANNOTATIONS, &message);
+            Note::Number(number) => self.annotate(name, annotation::UINT_VALUE, *number),
+            Note::Address(address) => self.annotate(name, annotation::POINTER_VALUE, *address),
+            Note::Text(text) => _ = self.note_text(name, text),
+        }
+    }
+
+    /// Notes a text, and returns its number.
+    fn note_text(&mut self, name: &'static str, text: &str) -> u64 {
+        // A reader knows the name before the text.
+        self.intern.note_name(name);
+        let number = self.intern.text(TextKind::Text, text);
+        self.annotate(name, annotation::STRING_VALUE_IID, number);
+        number
+    }
+
+    fn annotate(&mut self, name: &'static str, field: u32, value: u64) {
+        self.inner.clear();
+        self.inner.number(annotation::NAME_IID, self.intern.note_name(name)).number(field, value);
+        self.event.message(event::DEBUG_ANNOTATIONS, &self.inner);
     }
 
     fn write_event(&mut self, at: SessionNs, out: &mut Vec<u8>) {

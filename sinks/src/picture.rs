@@ -9,7 +9,7 @@ use codec::{
 };
 
 use crate::{
-    Catalog, Session, SinkError,
+    Budget, Catalog, Session, SinkError,
     nest::{Edge, Lanes, Nest, Step},
     open_spans::OpenSpans,
     output::Output,
@@ -72,9 +72,42 @@ pub(crate) struct Picture {
     open: OpenSpans,
     nest: Nest<Track>,
     lanes: HashMap<Track, Lanes>,
+    /// How many lanes there are.
+    taken: usize,
+    budget: Budget,
+    charged: u64,
 }
 
+/// After how many spans it is looked at how much memory the picture takes.
+const CHUNK: usize = 1024;
+
+/// What a lane takes.
+const LANE_BYTES: usize = 32;
+
 impl Picture {
+    /// One that remembers no more than a budget that others share has room for.
+    fn within(budget: &Budget) -> Self {
+        Self { open: OpenSpans::within(budget.share()), budget: budget.share(), ..Self::default() }
+    }
+
+    /// Has as much of the budget as it needs. Where there is no more, it forgets what lies where, and passes on what waits.
+    fn settle(&mut self, pass: impl FnMut(Step<Track>)) {
+        let needed = self.memory_bytes();
+        if self.budget.exchange(self.charged, needed) {
+            self.charged = needed;
+            return;
+        }
+        self.nest.start_anew(pass);
+        (self.lanes, self.taken) = Default::default();
+        self.budget.release(u64::MAX);
+        self.charged = 0;
+    }
+
+    fn memory_bytes(&self) -> u64 {
+        let lanes = self.lanes.len() * 2 * size_of::<(Track, Lanes)>() + self.taken * LANE_BYTES;
+        (self.nest.memory_bytes() + lanes) as u64
+    }
+
     /// Enters a span, and passes on what is to be written now. Of one that is only told to be open the end is awaited.
     pub(crate) fn add(&mut self, span: &Span, pass: impl FnMut(Step<Track>)) {
         if span.status == SpanStatus::Open {
@@ -110,7 +143,10 @@ impl Picture {
         }
         self.nest.release(span.id, &mut pass);
         let end = span.end.unwrap_or(span.start);
-        let lane = self.lanes.entry(track).or_default().admit(span.start.0, end.0);
+        let lanes = self.lanes.entry(track).or_default();
+        let before = lanes.len();
+        let lane = lanes.admit(span.start.0, end.0);
+        self.taken += lanes.len() - before;
         pass(Step { edge: Edge::Begin, track, lane, span: span.clone() });
         pass(Step { edge: Edge::End, track, lane, span });
     }
@@ -123,8 +159,9 @@ pub trait StepEncoder: std::fmt::Debug + Send {
     /// See [`HEAD`](Self::HEAD).
     const FOOT: &'static [u8] = b"";
 
-    /// An encoder for the session with this number in the file, from 1.
-    fn new(number: u32) -> Self;
+    /// An encoder for the session with this number in the file, from 1. It remembers no more than a budget that others
+    /// share has room for.
+    fn new(number: u32, budget: &Budget) -> Self;
 
     /// Writes a begin or an end.
     fn step(&mut self, session: &Session, catalog: &Catalog, step: &Step<Track>, out: &mut Vec<u8>);
@@ -146,12 +183,12 @@ pub struct Drawing<E> {
 }
 
 impl<E: StepEncoder> Encoder for Drawing<E> {
-    type Options = ();
+    type Options = Budget;
     const HEAD: &'static [u8] = E::HEAD;
     const FOOT: &'static [u8] = E::FOOT;
 
-    fn new(number: u32, (): &()) -> Self {
-        Self { picture: Picture::default(), encoder: E::new(number) }
+    fn new(number: u32, budget: &Budget) -> Self {
+        Self { picture: Picture::within(budget), encoder: E::new(number, budget) }
     }
 
     fn spans<W: Write>(
@@ -162,8 +199,11 @@ impl<E: StepEncoder> Encoder for Drawing<E> {
         out: &mut Output<W>,
     ) -> Result<(), SinkError> {
         let (buffer, catalog) = (out.buffer()?, session.catalog());
-        for span in spans {
-            self.picture.add(span, |step| self.encoder.step(session, &catalog, &step, buffer));
+        for chunk in spans.chunks(CHUNK) {
+            for span in chunk {
+                self.picture.add(span, |step| self.encoder.step(session, &catalog, &step, buffer));
+            }
+            self.picture.settle(|step| self.encoder.step(session, &catalog, &step, buffer));
         }
         if lost > 0 {
             self.encoder.lost(session, &catalog, lost, buffer);

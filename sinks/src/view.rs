@@ -4,7 +4,7 @@ use std::{collections::HashMap, fmt, fs::File, io::Write, path::Path, sync::Arc}
 
 use codec::span::Span;
 
-use crate::{Ended, Session, Sink, SinkError, output::Output};
+use crate::{Budget, Ended, Session, Sink, SinkError, output::Output};
 
 /// Encodes one session of a file.
 pub trait Encoder: fmt::Debug + Send + Sized {
@@ -56,6 +56,13 @@ impl<E: Encoder> ViewSink<E, File> {
         let file = File::create(path);
         let failed = |error| SinkError::from_io(format!("cannot create {}", path.display()), error);
         file.map(Self::new).map_err(failed)
+    }
+}
+
+impl<E: Encoder<Options = Budget>, W: Write> ViewSink<E, W> {
+    /// The same, and it remembers no more than a budget that others share has room for.
+    pub fn within(self, budget: &Budget) -> Self {
+        self.options(budget.share())
     }
 }
 

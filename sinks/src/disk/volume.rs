@@ -136,6 +136,31 @@ impl Default for Limits {
     }
 }
 
+impl Limits {
+    /// Those that come to no more than this.
+    pub(super) fn within(memory: Option<u64>) -> Self {
+        let most = Self::default();
+        let Some(memory) = memory else { return most };
+        let shared = most.depth_bytes + most.name_bytes + most.gap_bytes + most.journal_bytes;
+        let all = shared + most.span_bytes + most.open_span_bytes + (most.stuck_total + most.finishing_bytes) as u64;
+        let part = |bytes: u64| (u128::from(bytes) * u128::from(memory.min(all)) / u128::from(all)) as u64;
+        let size = |bytes: usize| usize::try_from(part(bytes as u64)).unwrap_or(bytes);
+        Self {
+            flush_total: size(most.flush_total),
+            stuck_total: size(most.stuck_total),
+            stuck_bytes: most.stuck_bytes.min(size(most.stuck_total)),
+            depth_bytes: part(most.depth_bytes),
+            name_bytes: part(most.name_bytes),
+            gap_bytes: part(most.gap_bytes),
+            journal_bytes: part(most.journal_bytes),
+            span_bytes: part(most.span_bytes),
+            open_span_bytes: part(most.open_span_bytes),
+            finishing_bytes: size(most.finishing_bytes),
+            ..most
+        }
+    }
+}
+
 /// Why the disk takes nothing.
 #[derive(Debug, Clone)]
 pub(super) struct Failing {

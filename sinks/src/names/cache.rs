@@ -9,7 +9,7 @@ use codec::{
 };
 
 use super::{Named, UNKNOWN, of_function};
-use crate::Catalog;
+use crate::{Budget, Catalog};
 
 /// The names of one session's functions, for those who need them over and over. A name that was not known is asked
 /// for again.
@@ -23,6 +23,7 @@ pub struct NameCache {
     other: KnownName,
     /// About how many bytes the names take.
     bytes: usize,
+    budget: Budget,
 }
 
 /// What something is called: [`Named`], to keep.
@@ -58,6 +59,11 @@ impl NameCache {
     /// One that knows nothing.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// The same, and no more than a budget that others share has room for.
+    pub(crate) fn within(budget: Budget) -> Self {
+        Self { budget, ..Self::default() }
     }
 
     /// What a span is called.
@@ -140,11 +146,12 @@ impl NameCache {
     fn make_room(&mut self, bytes: usize) {
         let bytes = bytes.saturating_add(ENTRY_BYTES);
         self.bytes = self.bytes.saturating_add(bytes);
-        if self.bytes > MOST_BYTES {
-            self.functions.clear();
-            self.known.clear();
-            self.modules.clear();
+        if self.bytes > MOST_BYTES || !self.budget.take(bytes as u64) {
+            (self.functions, self.known, self.modules) = Default::default();
             self.bytes = bytes;
+            self.budget.release(u64::MAX);
+            // Where others have it all, this one takes room for one name at a time.
+            self.budget.take(bytes as u64);
         }
     }
 }

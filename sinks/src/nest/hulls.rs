@@ -21,7 +21,15 @@ struct Hull {
     free: (u64, u64),
 }
 
+/// What a hull takes.
+pub(super) const HULL_BYTES: usize = size_of::<Hull>();
+
 impl Hulls {
+    /// How many there are.
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+
     /// When the last ended that a span called, which began at `start`, as far as that is known.
     pub(super) fn end_within(&self, span: SpanId, start: u64) -> Option<u64> {
         let since = self.0.iter().rev().take_while(|hull| hull.start >= start);

@@ -10,6 +10,7 @@ mod encrypted;
 mod hostile;
 mod kill;
 mod loss;
+mod memory;
 mod offline;
 mod plain;
 mod pressure;
