@@ -2,6 +2,11 @@
 
 use std::{fmt, str::FromStr};
 
+#[cfg(feature = "claim")]
+use sha2::Digest;
+
+use crate::SessionId;
+
 /// How long a token may be.
 pub const MAX_TOKEN_BYTES: usize = 4096;
 
@@ -34,6 +39,24 @@ impl fmt::Debug for Secret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Secret")
     }
+}
+
+/// What ids begin with that are made of a secret.
+const CLAIMED: [u8; 4] = *b"\xc1\xa1\x3e\xd0";
+
+/// The id of the session whose sender has this secret: only who has that can claim the id.
+#[cfg(feature = "claim")]
+pub fn claimed_id(secret: &[u8]) -> SessionId {
+    let mut id: [u8; 16] = sha2::Sha256::digest(secret).first_chunk().copied().unwrap_or_default();
+    if let Some(start) = id.first_chunk_mut() {
+        *start = CLAIMED;
+    }
+    SessionId(id)
+}
+
+/// Whether an id is made of a secret, so that its sender can be asked for that.
+pub fn is_claimed(id: SessionId) -> bool {
+    id.0.starts_with(&CLAIMED)
 }
 
 /// The SHA-256 of a certificate, by which it is known.
@@ -84,6 +107,14 @@ mod tests {
             assert!(read(contents, mode).is_err_and(|error| error.contains(why)), "{why}");
         }
         assert_eq!(format!("{:?}", Secret(b"token".to_vec())), "Secret");
+    }
+
+    #[cfg(feature = "claim")]
+    #[test]
+    fn an_id_tells_nothing_of_its_secret_and_belongs_to_it() {
+        let id = claimed_id(&[7; 32]);
+        assert_eq!(id.to_string(), "c1a13ed0b4e48f24da5ff09c9a03d4b6");
+        assert!(is_claimed(id) && !is_claimed(SessionId([7; 16])) && id != claimed_id(&[8; 32]));
     }
 
     #[test]

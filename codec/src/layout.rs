@@ -3,8 +3,8 @@
 use crate::{
     heph::{EVENT_LAYOUT, METADATA_LAYOUT},
     profile::{
-        Ack, Clock, Dropped, Drops, End, Epoch, FunctionName, Functions, Kept, Limit, Limits, Lost, Module, Nack,
-        Offset, Progress, Queue, Range, Refused, Session, StreamPosition, Thread, Times, Token,
+        Ack, Claim, Clock, Dropped, Drops, End, Epoch, FunctionName, Functions, Kept, Limit, Limits, Lost, Module,
+        Nack, Offset, Progress, Queue, Range, Refused, Session, StreamPosition, Thread, Times, Token,
     },
 };
 
@@ -46,6 +46,7 @@ pub const WIRE: &[Layout] = &[
     Progress::LAYOUT,
     StreamPosition::LAYOUT,
     End::LAYOUT,
+    Claim::LAYOUT,
     Token::LAYOUT,
     Ack::LAYOUT,
     Times::LAYOUT,

@@ -16,7 +16,7 @@ pub(crate) mod run;
 mod runtime;
 mod session;
 
-pub use access::{Refused, Token};
+pub use access::{Claim, Refused, Token};
 pub use delivery::{Ack, Dropped, Drops, Kept, Lost, Nack, Progress, Range, StreamPosition, Times};
 pub use end::{End, EndReason};
 pub use fingerprint::{Fingerprint, FunctionTableHasher};

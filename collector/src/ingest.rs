@@ -42,6 +42,7 @@ pub(crate) fn run(args: &IngestArgs) -> Result<ExitCode> {
     // A file is never silent, and nobody floods us with one. Where it has more sessions than may be open, the one that
     // was longest without a packet is over.
     let config = Config {
+        wants_claims: false,
         openings_per_second: u64::MAX,
         evict_time: Duration::ZERO,
         ..settings::core_config(&args.limits, Duration::MAX)

@@ -112,6 +112,7 @@ fn refused(text: &mut Text, receiver: &Receiver) {
     text.family("refused_total", "counter", "What was refused: for a limit, or because a sender may not send.");
     let counts = [
         ("sessions", core.refused_sessions),
+        ("claims", core.refused_claims),
         ("session_events", core.refused_session_events),
         ("datagrams", core.refused_datagrams),
         ("streams", core.refused_stream_events),

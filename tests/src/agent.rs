@@ -118,6 +118,7 @@ impl Agent {
     pub fn start(settings: Settings) -> Result<Self, ShipError> {
         let who = Who {
             session: settings.session,
+            secret: None,
             arch: Arch::X86_64,
             os: Os::Linux,
             pid: 4_711,

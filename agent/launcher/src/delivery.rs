@@ -20,7 +20,7 @@ use agent::{
 };
 use anyhow::{Context, Result};
 use codec::{
-    Arch, ModuleId, Os, SessionId, SessionNs,
+    Arch, ModuleId, Os, SessionNs, access,
     profile::{EndReason, FunctionName, Limit, Module},
 };
 
@@ -303,15 +303,16 @@ fn ship_settings(settings: &Settings) -> ship::Settings {
 
 /// What is known of a process.
 fn who(pid: i32, clock: &Clock) -> Result<Who> {
-    let mut session = [0; 16];
-    let random = File::open("/dev/urandom").and_then(|mut file| file.read_exact(&mut session));
+    let mut secret = [0; 32];
+    let random = File::open("/dev/urandom").and_then(|mut file| file.read_exact(&mut secret));
     random.context("cannot read /dev/urandom")?;
     let executable = fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default();
     let arguments = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
     let arguments = arguments.strip_suffix(b"\0").unwrap_or(&arguments);
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     Ok(Who {
-        session: SessionId(session),
+        session: access::claimed_id(&secret),
+        secret: Some(secret),
         arch: if cfg!(target_arch = "aarch64") { Arch::Arm64 } else { Arch::X86_64 },
         os: Os::Linux,
         pid: pid.unsigned_abs(),

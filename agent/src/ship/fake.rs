@@ -112,6 +112,7 @@ impl Fake {
     pub(crate) fn who() -> Who {
         Who {
             session: SESSION,
+            secret: None,
             arch: Arch::X86_64,
             os: Os::Linux,
             pid: 4_711,

@@ -3,7 +3,7 @@
 use codec::{
     ClockKind,
     heph::{Encode, EncodeError, List},
-    profile::{Clock, Epoch, PROFILE_VERSION, ProfileOption, Session},
+    profile::{Claim, Clock, Epoch, PROFILE_VERSION, ProfileOption, Session},
 };
 
 use super::{Who, text::cut};
@@ -12,7 +12,7 @@ use super::{Who, text::cut};
 const MOST_HOST_BYTES: usize = 255;
 const MOST_PATH_BYTES: usize = 600;
 
-/// `session`, `epoch` and `clock`, one behind the other, in a datagram of this size.
+/// `claim`, `session`, `epoch` and `clock`, one behind the other, in a datagram of this size.
 pub(super) fn greeting(who: &Who, datagram_bytes: usize) -> Result<Vec<u8>, EncodeError> {
     let epoch = ProfileOption::from(Epoch { unix_ns: who.epoch_unix_ns });
     let clock = ProfileOption::from(Clock { clock: ClockKind::Boottime, zero_ns: who.clock_zero_ns });
@@ -29,12 +29,15 @@ pub(super) fn greeting(who: &Who, datagram_bytes: usize) -> Result<Vec<u8>, Enco
         argument_count: arguments.len() as u32,
         arguments: List::default(),
     };
-    let taken = ProfileOption::from(session).encoded_len()? + epoch.encoded_len()? + clock.encoded_len()?;
+    let claim = who.secret.as_ref().map(|secret| ProfileOption::from(Claim { secret }));
+    let claim_bytes = claim.as_ref().map_or(Ok(0), ProfileOption::encoded_len)?;
+    let taken =
+        claim_bytes + ProfileOption::from(session).encoded_len()? + epoch.encoded_len()? + clock.encoded_len()?;
     // The list's own count is in what is taken already.
     let fitting = List::fitting(&arguments, datagram_bytes.saturating_sub(taken) + 2);
     session.arguments = arguments.get(..fitting).unwrap_or_default().into();
     let mut packets = Vec::new();
-    for option in [session.into(), epoch, clock] {
+    for option in claim.into_iter().chain([session.into(), epoch, clock]) {
         option.encode(&mut packets)?;
     }
     Ok(packets)
@@ -53,6 +56,7 @@ mod tests {
     fn who(arguments: Vec<String>) -> Who {
         Who {
             session: SessionId([7; 16]),
+            secret: Some([7; 32]),
             arch: Arch::X86_64,
             os: Os::Linux,
             pid: 4_711,
@@ -83,7 +87,7 @@ mod tests {
                     session.arguments.iter().eq(arguments.iter().map(String::as_str).take(session.arguments.len()))
                 );
             }
-            assert_eq!(names, ["session", "epoch", "clock"]);
+            assert_eq!(names, ["claim", "session", "epoch", "clock"]);
         }
     }
 }

@@ -106,8 +106,10 @@ impl Settings {
 /// Who is being traced: what `session`, `epoch` and `clock` say.
 #[derive(Debug, Clone)]
 pub struct Who {
-    /// The session's id, random.
+    /// The session's id.
     pub session: SessionId,
+    /// The secret that the id was made of, where it was.
+    pub secret: Option<[u8; 32]>,
     /// The processor.
     pub arch: Arch,
     /// The operating system.

@@ -9,6 +9,12 @@ wire_struct! {
         pub token: &'a [u8],
     }
 
+    /// That the session is the sender's own: stands before `session`.
+    pub struct Claim<'a> as "claim" {
+        /// What its id was made of.
+        pub secret: &'a [u8],
+    }
+
     /// The collector takes nothing from this sender.
     pub struct Refused<'a> as "refused" {
         /// Why, and what to do, for people.

@@ -3,8 +3,8 @@
 use bytes::BufMut;
 
 use super::{
-    Ack, Clock, Drops, End, Epoch, Functions, Kept, Limits, Module, Nack, Offset, Progress, Queue, Refused, Session,
-    Thread, Times, Token,
+    Ack, Claim, Clock, Drops, End, Epoch, Functions, Kept, Limits, Module, Nack, Offset, Progress, Queue, Refused,
+    Session, Thread, Times, Token,
 };
 use crate::heph::{
     DecodeError, Encode, EncodeError, Metadata, metadata_size,
@@ -133,6 +133,8 @@ options! {
     "progress" => Progress(Progress<'a>),
     /// The session is over.
     "end" => End(End<'a>),
+    /// That the session is the sender's.
+    "claim" => Claim(Claim<'a>),
     /// That the sender may send.
     "token" => Token(Token<'a>),
     /// From the collector: what it has.

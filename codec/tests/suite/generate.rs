@@ -13,9 +13,9 @@ use codec::{
     },
     heph::{Attribute, Attributes, Event, List, Metadata, Stamp, Value},
     profile::{
-        Ack, Clock, Detail, Dropped, Drops, End, EndReason, Epoch, Fingerprint, FunctionEvent, FunctionName, Functions,
-        Kept, Known, Limit, Limits, Lost, MAX_STACK_WORDS, Message, Module, Nack, Offset, ProfileOption, Progress,
-        Queue, Range, Refused, Registers, RuntimeEvent, Session, StreamPosition, Thread, Times, Token,
+        Ack, Claim, Clock, Detail, Dropped, Drops, End, EndReason, Epoch, Fingerprint, FunctionEvent, FunctionName,
+        Functions, Kept, Known, Limit, Limits, Lost, MAX_STACK_WORDS, Message, Module, Nack, Offset, ProfileOption,
+        Progress, Queue, Range, Refused, Registers, RuntimeEvent, Session, StreamPosition, Thread, Times, Token,
     },
 };
 use quickcheck::{Arbitrary, Gen};
@@ -167,7 +167,7 @@ any_by! {
         3 => Self::Context(any(g)),
         _ => Self::Other { kind: 999, payload: any(g) },
     };
-    ProfileOption<'static> => |g| match pick(g, 18) {
+    ProfileOption<'static> => |g| match pick(g, 19) {
         0 => any::<Epoch>(g).into(),
         1 => any::<Clock>(g).into(),
         2 => any::<Session<'_>>(g).into(),
@@ -185,6 +185,7 @@ any_by! {
         14 => any::<Refused<'_>>(g).into(),
         15 => any::<Offset>(g).into(),
         16 => any::<Times>(g).into(),
+        17 => any::<Claim<'_>>(g).into(),
         _ => any::<Nack<'_>>(g).into(),
     };
 }
@@ -244,6 +245,7 @@ any_of_fields! {
     Range { stream, first, count }
     Nack<'static> { session, ranges }
     Token<'static> { token }
+    Claim<'static> { secret }
     Refused<'static> { reason }
     Keys<'static> { function, start, end, substream, attributes }
     Context { substream, start }

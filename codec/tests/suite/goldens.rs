@@ -12,7 +12,7 @@ use codec::{
     },
     heph::{Attribute, Attributes, Encode, Event, List, Metadata, Packet, Stamp, Value},
     profile::{
-        Ack, Clock, Detail, Dropped, Drops, End, EndReason, Epoch, Fingerprint, FunctionEvent, FunctionName,
+        Ack, Claim, Clock, Detail, Dropped, Drops, End, EndReason, Epoch, Fingerprint, FunctionEvent, FunctionName,
         FunctionTableHasher, Functions, Kept, Key, Known, Limit, Limits, Lost, Message, Module, Nack, Offset,
         ProfileOption, Progress, Queue, Range, Refused, Registers, RunEncoder, RunEvent, Runtime, RuntimeEvent,
         Session, StreamPosition, Thread, Times, Token,
@@ -326,6 +326,7 @@ fn check_options(seen: &mut BTreeSet<String>) {
     check(seen, "option-kept", option(kept));
     let ranges = [Range { stream: StreamId(7), first: Position((1 << 32) + 2), count: 3 }];
     check(seen, "option-nack", option(Nack { session: SESSION, ranges: (&ranges).into() }));
+    check(seen, "option-claim", option(Claim { secret: &[7; 32] }));
     check(seen, "option-token", option(Token { token: b"open sesame" }));
     check(seen, "option-refused", option(Refused { reason: "wrong token" }));
 }

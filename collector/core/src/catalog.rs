@@ -164,6 +164,7 @@ impl Catalog {
             | ProfileOption::Times(_)
             | ProfileOption::Kept(_)
             | ProfileOption::Nack(_)
+            | ProfileOption::Claim(_)
             | ProfileOption::Token(_)
             | ProfileOption::Refused(_) => {}
         }

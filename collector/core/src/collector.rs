@@ -39,7 +39,8 @@ pub struct Collector {
     by_id: HashMap<SessionId, SessionKey>,
     past: Past,
     bindings: Bindings,
-    decoders: HashMap<u64, StreamDecoder>,
+    /// What reads each connection, and the session that its sender has claimed last.
+    decoders: HashMap<u64, (StreamDecoder, Option<SessionId>)>,
     next_key: u64,
     /// No session can make room for another before this time.
     full_until: Duration,
@@ -137,7 +138,7 @@ impl Collector {
     /// consumed now. `ended` says that no more will follow.
     pub fn stream(&mut self, now: Duration, stream: u64, input: &[u8], ended: bool) -> usize {
         let limit = self.shared.config.max_packet_bytes;
-        let mut decoder = self.decoders.remove(&stream).unwrap_or_else(|| StreamDecoder::new(limit));
+        let mut decoder = self.decoders.remove(&stream).unwrap_or_else(|| (StreamDecoder::new(limit), None));
         let consumed = self.take_stream(now, Peer::Stream(stream), &mut decoder, input, ended);
         self.decoders.insert(stream, decoder);
         consumed
@@ -305,7 +306,11 @@ impl Collector {
     /// The open session with this id, to which the peer belongs from now on. There is none if it has ended, or if
     /// there are too many.
     fn session_for(&mut self, now: Duration, peer: Peer, name: Named) -> Option<SessionKey> {
-        let Named { id, plain } = name;
+        let Named { id, is_proven, plain } = name;
+        if !is_proven && self.shared.config.wants_claims {
+            self.shared.counts.refused_claims += 1;
+            return None;
+        }
         let can_bind = self.bindings.contains_key(&peer) || self.make_room_for_peer(now);
         if let Some(key) = self.by_id.get(&id) {
             if can_bind {

@@ -15,6 +15,8 @@ pub struct Config {
     pub replay_time: Duration,
     /// After how much silence a session is given up.
     pub session_timeout: Duration,
+    /// Whether senders have to show that they own the ids that can be claimed. What is read from a file cannot.
+    pub wants_claims: bool,
     /// How long datagrams of an unknown sender are kept in case it is about to say who it is.
     pub identify_time: Duration,
     /// How many bytes of them are kept.
@@ -51,6 +53,7 @@ impl Default for Config {
             reorder_time: Duration::from_millis(500),
             replay_time: Duration::from_secs(10),
             session_timeout: Duration::from_secs(30),
+            wants_claims: true,
             identify_time: Duration::from_millis(250),
             identify_bytes: 256 << 10,
             max_sessions: 1024,

@@ -37,6 +37,8 @@ pub struct Counts {
     pub refused_datagrams: u64,
     /// Events of connections refused because there were too many sessions.
     pub refused_session_events: u64,
+    /// Times that a sender named a session without having shown that it is its own.
+    pub refused_claims: u64,
     /// Times that a session was refused because there were too many.
     pub refused_sessions: u64,
     /// Events refused because their session, or all together, had too many streams.

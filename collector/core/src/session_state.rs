@@ -270,7 +270,7 @@ impl SessionState {
                 return;
             }
             // A secret goes into no file.
-            Some(ProfileOption::Token(_) | ProfileOption::Refused(_)) => return,
+            Some(ProfileOption::Claim(_) | ProfileOption::Token(_) | ProfileOption::Refused(_)) => return,
             // A name that a collector made up says nothing about who it is.
             Some(ProfileOption::Session(_)) if self.id.is_none() => return,
             Some(ProfileOption::Epoch(epoch)) => self.epoch = Some(*epoch),

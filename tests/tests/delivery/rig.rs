@@ -71,6 +71,7 @@ impl Rig {
         let mut random = Random::new(7);
         let who = Who {
             session: SessionId(random.id()),
+            secret: None,
             arch: Arch::X86_64,
             os: Os::Linux,
             pid: 4_711,

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use codec::{
-    SessionId,
+    SessionId, access,
     heph::{DecodeError, Packets, Step, StreamDecoder},
     profile::{Epoch, Message, ProfileOption},
 };
@@ -21,6 +21,8 @@ type Packet<'a> = (Message<'a>, &'a [u8]);
 
 /// What a packet can say about the session of those that follow.
 enum Turn {
+    /// Its sender has the secret of this one.
+    Claim(SessionId),
     /// It is this one.
     To(Named),
     /// Its zero is this one.
@@ -31,15 +33,22 @@ enum Turn {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Named {
     pub(super) id: SessionId,
+    /// Whether its sender has shown that it is its own, where that can be shown.
+    pub(super) is_proven: bool,
     /// Whether its packets are plain Heph, and the name was made up by a collector that wrote them to a file.
     pub(super) plain: bool,
 }
 
 /// The session that a datagram says it is of, if it does.
 pub(super) fn announced(datagram: &[u8], limit: u32) -> Option<Named> {
-    find(datagram, limit, |message| match turn(message) {
-        Some(Turn::To(name)) => Some(name),
-        _ => None,
+    let mut claimed = None;
+    find(datagram, limit, |message| match turn(message, claimed)? {
+        Turn::To(name) => Some(name),
+        Turn::Claim(id) => {
+            claimed = Some(id);
+            None
+        }
+        Turn::Epoch(_) => None,
     })
 }
 
@@ -68,11 +77,17 @@ pub(super) fn is_readable(datagram: &[u8], limit: u32) -> bool {
     Packets::new(datagram, limit).next_with(Message::decode).is_some_and(|packet| packet.is_ok())
 }
 
+/// What a packet says of the session of those that follow, where its sender has shown the secret of `claimed`.
 #[inline]
-fn turn(message: &Message<'_>) -> Option<Turn> {
+fn turn(message: &Message<'_>, claimed: Option<SessionId>) -> Option<Turn> {
     match message {
         Message::Option(known) => match &known.option {
-            ProfileOption::Session(session) => Some(Turn::To(Named { id: session.id, plain: session.profile == 0 })),
+            ProfileOption::Claim(claim) => Some(Turn::Claim(access::claimed_id(claim.secret))),
+            ProfileOption::Session(session) => {
+                let (id, plain) = (session.id, session.profile == 0);
+                let is_proven = !access::is_claimed(id) || claimed == Some(id);
+                Some(Turn::To(Named { id, is_proven, plain }))
+            }
             ProfileOption::Epoch(epoch) => Some(Turn::Epoch(*epoch)),
             _ => None,
         },
@@ -89,7 +104,7 @@ impl Collector {
     pub(super) fn take_datagram(&mut self, now: Duration, peer: Peer, key: Option<SessionKey>, datagram: &[u8]) {
         let mut packets = Packets::new(datagram, self.shared.config.max_packet_bytes);
         let mut failed = false;
-        self.take_packets(now, peer, key, || match packets.next_with(decode)? {
+        self.take_packets(now, peer, key, &mut None, || match packets.next_with(decode)? {
             Ok(packet) => Some(packet),
             Err(_) => {
                 failed = true;
@@ -107,7 +122,7 @@ impl Collector {
         &mut self,
         now: Duration,
         peer: Peer,
-        decoder: &mut StreamDecoder,
+        (decoder, claimed): &mut (StreamDecoder, Option<SessionId>),
         input: &[u8],
         ended: bool,
     ) -> usize {
@@ -131,7 +146,7 @@ impl Collector {
                 Step::More { .. } => return None,
             }
         };
-        self.take_packets(now, peer, key, next);
+        self.take_packets(now, peer, key, claimed, next);
         self.shared.counts.skipped_bytes += skipped;
         consumed
     }
@@ -142,19 +157,25 @@ impl Collector {
         now: Duration,
         peer: Peer,
         mut key: Option<SessionKey>,
+        claimed: &mut Option<SessionId>,
         mut next: impl FnMut() -> Option<Packet<'p>>,
     ) {
         // An agent that was silent for too long need not know that.
         if let Some(Binding::Past(id)) = self.bindings.get(&peer)
             && self.past.may_return(*id)
         {
-            key = self.session_for(now, peer, Named { id: *id, plain: false });
+            key = self.session_for(now, peer, Named { id: *id, is_proven: true, plain: false });
         }
         let mut carried = next();
         // Whether what follows belongs to a session that there is no room for, or that has ended.
         let mut without = false;
         while let Some((message, bytes)) = carried {
-            key = match turn(&message) {
+            key = match turn(&message, *claimed) {
+                Some(Turn::Claim(id)) => {
+                    *claimed = Some(id);
+                    carried = next();
+                    continue;
+                }
                 Some(Turn::To(name)) => {
                     let key = self.session_for(now, peer, name);
                     without = key.is_none();
@@ -183,7 +204,7 @@ impl Collector {
             // The way of nearly all packets: the session stays the same.
             carried = loop {
                 match next() {
-                    Some(packet) if turn(&packet.0).is_some() => break Some(packet),
+                    Some(packet) if turn(&packet.0, None).is_some() => break Some(packet),
                     Some((message, bytes)) => {
                         heard += bytes.len();
                         give(session, &message, bytes, &mut context);

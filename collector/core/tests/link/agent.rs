@@ -6,7 +6,7 @@ use codec::{
     Arch, ClockKind, EventKind, FunctionId, Os, Position, SessionId, SessionNs, StreamId, SubstreamId,
     heph::{Attributes, Encode, Stamp},
     profile::{
-        Clock, Dropped, Drops, End, EndReason, Epoch, FunctionEvent, PROFILE_VERSION, ProfileOption, Progress,
+        Claim, Clock, Dropped, Drops, End, EndReason, Epoch, FunctionEvent, PROFILE_VERSION, ProfileOption, Progress,
         RunEncoder, RunEvent, Session, StreamPosition,
     },
 };
@@ -115,6 +115,10 @@ impl Agent {
 
 pub(crate) fn peer(port: u16) -> Peer {
     Peer::Datagram { socket: 0, address: SocketAddr::from(([127, 0, 0, 1], port)) }
+}
+
+pub(crate) fn claim(secret: &[u8]) -> Vec<u8> {
+    packet(Claim { secret })
 }
 
 pub(crate) fn epoch(unix_ns: u64) -> Vec<u8> {

@@ -2,10 +2,11 @@
 
 use std::time::{Duration, Instant};
 
+use codec::access;
 use collector_core::{Config, Peer};
 
 use crate::{
-    agent::{Agent, epoch, peer},
+    agent::{Agent, claim, epoch, peer},
     ledger::{Ledger, link},
 };
 
@@ -190,4 +191,39 @@ fn what_sessions_say_at_their_end_is_bounded() {
     }
     assert_eq!(ledger.collector.counts().sessions_open, 0);
     assert_eq!(ledger.collector.counts().ending_room_now, room);
+}
+
+#[test]
+fn who_has_only_read_the_id_of_a_session_cannot_touch_it() {
+    let (mut agent, mut ledger) = link(Config::default());
+    let secret = [7; 32];
+    agent.id = access::claimed_id(&secret);
+    ledger.send(&agent, &[claim(&secret), agent.session(), agent.event(0, 0)].concat());
+    let mut thief = Agent::new(1, 5001);
+    thief.id = agent.id;
+    let steal = |ledger: &mut Ledger| {
+        let theft = [thief.session(), thief.event(0, 1), thief.end(&[(0, 2)])].concat();
+        for theft in [theft.clone(), [claim(&[8; 32]), theft].concat()] {
+            ledger.send(&thief, &theft);
+            ledger.collector.stream(ledger.now, 9, &theft, false);
+            ledger.collector.disconnected(ledger.now, 9);
+        }
+        ledger.take();
+    };
+    steal(&mut ledger);
+    ledger.pass(Duration::from_secs(1));
+    assert_eq!((ledger.only().streams[&0].positions(), ledger.only().ended.is_none()), (vec![0], true));
+    assert_eq!(ledger.collector.counts().refused_claims, 4);
+    // From another port, and in two pieces of a connection, its own agent goes on.
+    agent.peer = peer(5002);
+    ledger.send(&agent, &[claim(&secret), agent.session(), agent.event(0, 1)].concat());
+    ledger.collector.stream(ledger.now, 10, &claim(&secret), false);
+    ledger.collector.stream(ledger.now, 10, &[agent.session(), agent.event(0, 2)].concat(), false);
+    ledger.take();
+    assert_eq!(ledger.only().streams[&0].positions(), [0, 1, 2]);
+    ledger.pass(Duration::from_secs(31));
+    steal(&mut ledger);
+    assert!(ledger.only().ended.is_some(), "nobody goes on with it");
+    assert!(ledger.only().options.iter().all(|option| option != "claim"), "the secret goes into no file");
+    ledger.balance();
 }
