@@ -6,6 +6,7 @@ mod spans;
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum, error::ErrorKind};
+use sinks::SyncWhen;
 
 use crate::{
     log::{LogFormat, LogLevel},
@@ -152,6 +153,10 @@ pub(crate) struct SinkArgs {
     /// Continue a session in a new directory when its directory reaches this age
     #[arg(long, value_name = "TIME", help_heading = "Sinks")]
     pub(crate) rotate_every: Option<Period>,
+    /// When the files of disk: sinks are made to survive a power failure: none, at the end of each session, or at least
+    /// every TIME, and then the agent keeps its events until they do
+    #[arg(long, value_name = "none|end|TIME", default_value = "none", value_parser = sync, help_heading = "Sinks")]
+    pub(crate) sync: SyncWhen,
     /// Permissions of new directories, in octal; new files have the same without execution. Traces contain registers and
     /// stacks, so by default only their owner may read them
     #[arg(long, value_name = "MODE", default_value = "700", value_parser = mode, help_heading = "Sinks")]
@@ -333,6 +338,17 @@ fn memory(text: &str) -> Result<Size, String> {
 fn mode(text: &str) -> Result<u32, String> {
     let mode = u32::from_str_radix(text, 8).ok().filter(|mode| *mode <= 0o777 && mode & 0o700 == 0o700);
     mode.ok_or_else(|| "expected octal digits that allow the owner everything, such as 750".into())
+}
+
+fn sync(text: &str) -> Result<SyncWhen, String> {
+    match text {
+        "none" => Ok(SyncWhen::Never),
+        "end" => Ok(SyncWhen::End),
+        time => match time.parse::<Period>() {
+            Ok(Period(time)) if time >= Duration::from_millis(10) => Ok(SyncWhen::Every(time)),
+            _ => Err("expected none, end, or a time of at least 10ms, such as 200ms".into()),
+        },
+    }
 }
 
 fn packet_size(text: &str) -> Result<Size, String> {

@@ -148,6 +148,7 @@ impl Recorders {
                     max_bytes: setting.max_bytes,
                     rotate_bytes: setting.rotate_bytes,
                     rotate_every: setting.rotate_every,
+                    sync: setting.sync,
                     spans: *spans,
                     memory: Some(disk_memory),
                     ..DiskOptions::new(dir)

@@ -3,6 +3,7 @@
 use std::{path::PathBuf, time::Duration};
 
 use collector_core::{CatalogLimits, Config};
+use sinks::SyncWhen;
 
 use crate::{
     args::{LimitArgs, SinkArgs},
@@ -88,6 +89,7 @@ pub(crate) struct SinkSetting {
     pub(crate) max_bytes: Option<u64>,
     pub(crate) rotate_bytes: Option<u64>,
     pub(crate) rotate_every: Option<Duration>,
+    pub(crate) sync: SyncWhen,
 }
 
 /// From here on what is created has these permissions, and files are not executable.
@@ -115,6 +117,9 @@ pub(crate) fn sinks(args: &SinkArgs) -> Result<Vec<SinkSetting>, String> {
     if !on_disk && (args.max_bytes.is_some() || args.rotate_bytes.is_some() || args.rotate_every.is_some()) {
         return Err("--max-bytes, --rotate-bytes and --rotate-every are for disk: sinks, and there is none".into());
     }
+    if !on_disk && args.sync != SyncWhen::Never {
+        return Err("--sync is for disk: sinks, and there is none".into());
+    }
     let alone = args.sinks.len() == 1;
     let setting = |spec: &SinkSpec| {
         let waits = alone || matches!(spec.target, Target::Disk { .. });
@@ -125,6 +130,7 @@ pub(crate) fn sinks(args: &SinkArgs) -> Result<Vec<SinkSetting>, String> {
             max_bytes: args.max_bytes.map(|size| size.0),
             rotate_bytes: args.rotate_bytes.map(|size| size.0),
             rotate_every: args.rotate_every.map(|period| period.0),
+            sync: args.sync,
         }
     };
     Ok(args.sinks.iter().map(setting).collect())

@@ -19,6 +19,7 @@ mod spans;
 mod standin;
 mod starts;
 mod summary;
+mod sync;
 mod table;
 mod thread;
 mod verify;
@@ -36,6 +37,7 @@ use finishing::Finishing;
 pub use repair::{RepairOutcome, Repaired, repair};
 use room::Room;
 use session::OpenSession;
+pub use sync::SyncWhen;
 pub use table::{PendingTable, SpansWhen, TableFile, lacks_table};
 pub use verify::{Verified, verify};
 use volume::{Failing, Limits, Volume};
@@ -74,6 +76,8 @@ pub struct DiskOptions {
     pub open_threads: usize,
     /// When the tables of spans are made. It is in the manifests, for collectors to come.
     pub spans: SpansWhen,
+    /// When its files are made to survive a power failure.
+    pub sync: SyncWhen,
     /// How much memory all that waits may take, where that is less than the bounds of the sink.
     pub memory: Option<u64>,
 }
@@ -88,6 +92,7 @@ impl DiskOptions {
             rotate_every: None,
             open_threads: 256,
             spans: SpansWhen::default(),
+            sync: SyncWhen::default(),
             memory: None,
         }
     }
@@ -129,8 +134,8 @@ impl DiskSink {
         let rotate_bytes = options.rotate_bytes.or(options.max_bytes.map(|max_bytes| max_bytes / 4));
         let option_bytes =
             options.max_bytes.map_or(limits.option_bytes, |max_bytes| limits.option_bytes.min(max_bytes / 4));
-        let (rotate_every, spans) = (options.rotate_every, options.spans);
-        let limits = Limits { rotate_bytes, rotate_every, option_bytes, spans, ..limits };
+        let (rotate_every, spans, sync) = (options.rotate_every, options.spans, options.sync);
+        let limits = Limits { rotate_bytes, rotate_every, option_bytes, spans, sync, ..limits };
         let volume = Volume::new(dir, limits, options.open_threads, files, room);
         Ok(Self { sessions: HashMap::new(), volume })
     }
@@ -154,6 +159,8 @@ impl DiskSink {
         let open = self.sessions.values().map(|session| session.part.pending_bytes());
         let finishing = self.volume.finishing.iter().map(Finishing::pending_bytes);
         self.volume.pending = open.chain(finishing).fold(0, usize::saturating_add);
+        let synced = self.volume.step_sync();
+        self.volume.note(&what, synced);
         self.volume.unless_recovered(before);
         self.answer(&what)?;
         self.volume.crowded.as_ref().map_or(Ok(()), |crowded| Err(crowded.answer(&what)))
@@ -253,6 +260,10 @@ impl Sink for DiskSink {
             session.rotate_if_due(&mut self.volume);
         }
         self.flush_all()
+    }
+
+    fn is_kept(&self) -> bool {
+        self.volume.sync.is_kept()
     }
 
     /// Sessions that nobody ended are finished as `stopped`. What the disk does not take even now stays as a killed

@@ -34,7 +34,7 @@ pub use collector_core::{
 
 pub use self::parquet::{SPAN_COLUMNS, SpanColumn, SpanDigest, SpanTable};
 pub use chrome::ChromeSink;
-pub use disk::{DiskCounters, DiskOptions, DiskSink, EarlierSessions, PendingTable, SpansWhen, TableFile};
+pub use disk::{DiskCounters, DiskOptions, DiskSink, EarlierSessions, PendingTable, SpansWhen, SyncWhen, TableFile};
 pub use folded::FoldedSink;
 pub use heph::{HephCompatSink, HephSink, Packer};
 pub use line::{Line, span_line};

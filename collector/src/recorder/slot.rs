@@ -200,8 +200,8 @@ impl Slot {
                 self.notices.say(format!("sink {}: works again", self.name));
             }
         }
-        self.dirty = false;
-        flushed
+        self.dirty = !self.sink.with(|sink| sink.is_kept());
+        flushed && !self.dirty
     }
 
     /// Closes a sink of this recorder's own; one that is shared is flushed, and closed when all are done with it.

@@ -114,6 +114,7 @@ impl Finishing {
             _ => {}
         }
         volume.closed(self);
+        volume.sync.ended();
         self.journal = Journal::default();
         volume.with_room(|room| room.add(&self.dir, self.session.as_deref()));
         volume.report_pending_table(&self.dir);

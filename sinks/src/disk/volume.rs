@@ -14,6 +14,7 @@ use super::{
     finishing::Finishing,
     journal::Journal,
     room::Room,
+    sync::{Sync, SyncWhen},
     table::{PendingTable, SpansWhen},
 };
 use crate::{Budget, SinkError};
@@ -40,6 +41,7 @@ pub(super) struct Volume {
     pub(super) crowded: Option<Failing>,
     /// Bytes written but for those of journals, for which room is kept: only these show that the disk takes something.
     progress: u64,
+    pub(super) sync: Sync,
     next_part: u64,
 }
 
@@ -87,6 +89,7 @@ pub(super) struct Limits {
     pub(super) rotate_bytes: Option<u64>,
     pub(super) rotate_every: Option<Duration>,
     pub(super) spans: SpansWhen,
+    pub(super) sync: SyncWhen,
     /// A thread with this much is flushed.
     pub(super) flush_bytes: usize,
     /// A thread with this much takes no more while the disk takes nothing.
@@ -117,6 +120,7 @@ impl Default for Limits {
             rotate_bytes: None,
             rotate_every: None,
             spans: SpansWhen::default(),
+            sync: SyncWhen::default(),
             flush_bytes: 64 << 10,
             stuck_bytes: 1 << 20,
             flush_total: 32 << 20,
@@ -216,6 +220,7 @@ impl Volume {
             failing: None,
             crowded: None,
             progress: 0,
+            sync: Sync::new(limits.sync),
             next_part: 0,
         }
     }
@@ -296,7 +301,13 @@ impl Volume {
     /// Counts bytes that were written.
     pub(super) fn count(&mut self, bytes: u64) {
         self.progress = self.progress.saturating_add(bytes);
+        self.sync.wrote();
         self.counters.bytes_written.add(bytes);
+    }
+
+    /// Makes what was written survive a power failure, where it is time to.
+    pub(super) fn step_sync(&mut self) -> io::Result<()> {
+        self.sync.step(&self.dir)
     }
 
     /// Writes what waits in a journal, as long as room for this many bytes stays behind it.

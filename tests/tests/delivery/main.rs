@@ -303,7 +303,8 @@ fn both_ends_stop_for_long_and_go_on() {
 
 /// A collector on the same directory and the same address as one before.
 fn again(folder: &Path, to: SocketAddr) -> Collector {
-    Collector::start(&["--listen", &to.to_string(), "--sink", &disk(folder)], Stdout::Collect)
+    // What is synced is kept, and nothing else.
+    Collector::start(&["--listen", &to.to_string(), "--sink", &disk(folder), "--sync", "50ms"], Stdout::Collect)
 }
 
 #[test]

@@ -90,6 +90,7 @@ fn scene() -> Scene {
         on_full: OnFull::Drop,
         max_bytes: None,
         rotate_bytes: None,
+        sync: sinks::SyncWhen::Never,
         rotate_every: None,
     };
     let slot = Slot::new("test", &setting, sink, Some(out.clone()), &counters, &Arc::new(Notices::new()));
