@@ -126,17 +126,19 @@ fn senders_can_be_known_by_certificates() {
     let identity = Identity::new();
     let wanted = [identity.certified("collector"), vec!["--tls-ca".into(), identity.path("ca.pem")]].concat();
     let mut siege = Siege::start(&wanted);
+    let mut agents = Vec::new();
     for (transport, seed) in [Tls, Quic].into_iter().zip(10..) {
         let (to, setup) = (siege.collector.address(transport), identity.setup(transport));
         let none = Settings::encrypted(to, &setup, seed);
         siege.refuses(none, "wants a certificate", "which --tls-ca demands", "handshakes");
         let shown = Setup { identity: Some((identity.file("agent.pem"), identity.file("agent.key"))), ..setup.clone() };
-        let agent = trace(Settings::encrypted(to, &shown, seed), 500);
-        is_complete(siege.folder.path(), &agent);
+        agents.push(trace(Settings::encrypted(to, &shown, seed), 500));
         let expired = Some((identity.file("expired.pem"), identity.file("expired.key")));
         let expired = Settings::encrypted(to, &Setup { identity: expired, ..setup }, seed);
         siege.counts_anew().refuses(expired, "refuses the certificate of --tls-cert", "expired", "handshakes");
     }
+    siege.collector.stop().success();
+    agents.iter().for_each(|agent| drop(is_complete(siege.folder.path(), agent)));
 }
 
 #[test]
