@@ -97,7 +97,8 @@ impl SessionState {
     pub(crate) fn resume(earlier: EarlierSession, peer: Peer, context: &mut SessionContext<'_>) -> Self {
         let EarlierSession { session, positions, kept, written, missing } = earlier;
         let mut state = Self::with_session(Arc::clone(&session), peer, context);
-        (state.resumed, state.kept) = (positions, kept);
+        // Only who still has what was given up has a reason to come back.
+        (state.resumed, state.kept, state.replays) = (positions, kept, true);
         (state.out.written, state.out.missing) = (written, missing);
         state.out.push(Output::Resumed(session));
         state
@@ -418,8 +419,8 @@ impl SessionState {
         let may_return = self.replays && self.ending.is_none();
         for index in 0..self.streams.len() {
             self.with_index(index, context, |stream, context, _| match how {
-                How::LostContact if may_return => stream.give_up_for_now(&Cause::lost_contact(), true, context),
-                How::Stopped if may_return => stream.give_up_for_now(&Cause::stopped(), false, context),
+                How::LostContact if may_return => stream.give_up_for_now(&Cause::lost_contact(), context),
+                How::Stopped if may_return => stream.give_up_for_now(&Cause::stopped(), context),
                 How::Stopped => stream.give_up(&Cause::stopped(), context),
                 _ => stream.give_up(&Cause::network(), context),
             });

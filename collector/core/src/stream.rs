@@ -438,14 +438,9 @@ impl Stream {
         quiet || now.saturating_sub(since) >= 2 * patience
     }
 
-    /// Gives up on what has not come, for now: the agent still has it, and what waits for it too. Where that is lost with
-    /// the agent, what waits is passed on.
-    pub(crate) fn give_up_for_now(&mut self, tail: &Cause, agent_is_gone: bool, context: &mut StreamContext<'_>) {
+    /// Gives up on what has not come, for now: the agent still has it, and what waits for it too.
+    pub(crate) fn give_up_for_now(&mut self, tail: &Cause, context: &mut StreamContext<'_>) {
         let known = self.known().max(self.held.ranges().last().map_or(self.next, |(_, end)| end));
-        while let Some(first) = self.held.first().filter(|_| agent_is_gone) {
-            self.declare(first, &Cause::network(), context);
-            self.settle(context);
-        }
         let held = self.held.clear();
         context.counts.held_bytes_now -= held;
         context.tally.held_bytes -= held;

@@ -57,7 +57,10 @@ pub(super) fn is_of_agent(datagram: &[u8], limit: u32) -> bool {
     let said = |option: &ProfileOption<'_>| {
         matches!(option, ProfileOption::Progress(_) | ProfileOption::End(_) | ProfileOption::Drops(_))
     };
-    let by_agent = |message: &Message<'_>| matches!(message, Message::Option(known) if said(&known.option));
+    let by_agent = |message: &Message<'_>| match message {
+        Message::Option(known) => said(&known.option),
+        message => matches!(message, Message::Run(_)),
+    };
     find(datagram, limit, |message| by_agent(message).then_some(())).is_some()
 }
 

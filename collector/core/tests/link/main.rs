@@ -6,4 +6,5 @@ mod delivery;
 mod hostile;
 mod ledger;
 mod plain;
+mod restarts;
 mod schedules;
