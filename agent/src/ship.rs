@@ -54,6 +54,9 @@ const SLACK_BYTES: usize = 256 << 10;
 /// How long one wait lasts before other duties are looked at, where the shipper waits by itself.
 const GLANCE: Duration = Duration::from_millis(5);
 
+/// How often contact may be lost, and fail to be made again, before a collector that has everything counts as gone.
+const MOST_FAILURES: u64 = 3;
+
 /// How long the collector may take to acknowledge an end that was told only because time was up.
 const LAST_WORD: Duration = Duration::from_millis(300);
 
@@ -249,7 +252,7 @@ impl Shipper {
                 (unsettled, deadline) = (left, Instant::now() + linger);
             }
             // A collector that has everything and is gone will confirm nothing more.
-            if self.ended && self.replay.is_settled() && self.contact.failures() > failures {
+            if self.ended && self.replay.is_settled() && self.contact.failures() > failures + MOST_FAILURES {
                 break;
             }
         }

@@ -320,13 +320,21 @@ impl Replay {
         self.parcels.iter().skip((self.unsent - self.first) as usize).any(|parcel| parcel.unreceived_bytes > 0)
     }
 
-    /// Whatever was sent may be lost: all that was not received is to be sent again. What was received and not kept is
-    /// asked for by a collector that does not have it.
+    /// Whatever was sent may be lost, and what was received with the collector that had it: all that is not kept is to be
+    /// sent again, in order.
     pub(super) fn rewind(&mut self) {
         self.positions();
         self.unsent = self.first;
         self.in_flight = 0;
-        self.parcels.iter_mut().for_each(|parcel| parcel.sent &= parcel.unreceived_bytes == 0);
+        self.parcels.iter_mut().for_each(|parcel| (parcel.sent, parcel.unreceived_bytes) = (false, 0));
+        for state in &mut self.streams {
+            state.received = 0;
+            for segment in &state.segments {
+                if let Some(parcel) = self.parcels.get_mut((segment.parcel - self.first) as usize) {
+                    parcel.unreceived_bytes += u64::from(segment.bytes);
+                }
+            }
+        }
     }
 
     /// Gives up on what was never sent, and tells what that is.

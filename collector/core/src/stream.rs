@@ -445,7 +445,10 @@ impl Stream {
         context.counts.held_bytes_now -= held;
         context.tally.held_bytes -= held;
         self.given_up = Some(self.next);
-        self.declare(known, tail, context);
+        // What the agent dropped among it, it says again.
+        if known > self.next {
+            self.missing(known, tail.clone(), context);
+        }
         self.tail = None;
     }
 

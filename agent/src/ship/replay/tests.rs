@@ -191,6 +191,8 @@ fn check(steps: &[Step]) {
             }
             Step::Rewind => {
                 replay.rewind();
+                (0..4).for_each(|stream| _ = model.told(stream));
+                model.received.clear();
                 model.kept.values_mut().for_each(|underway| *underway = false);
             }
         }
@@ -238,7 +240,10 @@ fn what_was_received_and_not_kept_can_be_had_again() {
     replay.receive(StreamId(1), Position(100));
     assert_eq!((replay.in_flight_bytes(), replay.unsettled_events()), (0, 90));
     replay.rewind();
-    assert!(replay.next_parcel(u64::MAX).is_none(), "it was received");
+    while replay.next_parcel(u64::MAX).is_some() {
+        replay.parcel_sent(1);
+    }
+    assert!(replay.in_flight_bytes() > 0, "it may be lost with the collector that received it");
     let mut found = Vec::new();
     let range = Range { stream: StreamId(1), first: Position(10), count: 90 };
     replay.again(&range, 1_000, 10, |bytes| found.extend(events(bytes)));
