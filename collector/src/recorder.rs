@@ -13,7 +13,7 @@ use std::{
     fmt,
     sync::{
         Arc, Mutex, PoisonError,
-        atomic::{AtomicU64, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
     },
     thread::{self, JoinHandle},
     time::{Duration, Instant},
@@ -50,6 +50,8 @@ pub(crate) struct Recorders {
     pub(crate) backlogs: Vec<BackgroundWriter>,
     /// What they have written.
     pub(crate) kept: Arc<KeptPositions>,
+    /// Whether they are to end, and wait for nothing any longer.
+    closing: Arc<AtomicBool>,
     /// Bytes that wait for each recorder.
     pub(crate) queued_bytes: Vec<Arc<AtomicU64>>,
     /// What each sink counts, with its name.
@@ -87,6 +89,7 @@ impl Recorders {
             shared: Vec::new(),
             backlogs: Vec::new(),
             kept: Arc::default(),
+            closing: Arc::default(),
             queued_bytes: Vec::new(),
             sinks: Vec::new(),
             disks: Vec::new(),
@@ -102,7 +105,7 @@ impl Recorders {
             let opened = recorders.open(setting, count, &counters, &mut tables, (&budget, disk_memory));
             let opened = opened.map_err(|error| anyhow!("cannot open sink {name}: {error}"))?;
             for (slots, (sink, backlog)) in slots.iter_mut().zip(opened) {
-                slots.push(Slot::new(&name, setting, sink, backlog, &counters, notices));
+                slots.push(Slot::new(&name, setting, sink, backlog, &recorders.closing, &counters, notices));
             }
             recorders.sinks.push((name, counters));
         }
@@ -192,6 +195,7 @@ impl Recorders {
 
     /// Ends all recorders and closes all sinks. Blocks until they have written everything. Returns whether all could.
     pub(crate) fn close(mut self) -> bool {
+        self.closing.store(true, Relaxed);
         for queue in &mut self.queues {
             queue.push_all();
         }

@@ -262,6 +262,10 @@ impl Sink for DiskSink {
         self.flush_all()
     }
 
+    fn takes_more(&self) -> bool {
+        self.volume.failing.is_none()
+    }
+
     fn is_kept(&self) -> bool {
         self.volume.sync.is_kept()
     }

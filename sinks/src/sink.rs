@@ -74,6 +74,11 @@ pub trait Sink: Send {
     /// Hands everything taken so far to the operating system.
     fn flush(&mut self) -> Result<(), SinkError>;
 
+    /// Whether it can take more without a loss. One that cannot may be able to after a flush.
+    fn takes_more(&self) -> bool {
+        true
+    }
+
     /// Whether what was flushed counts as kept. A sink may first have to see to it that it survives a power failure.
     fn is_kept(&self) -> bool {
         true

@@ -10,6 +10,8 @@ use std::{
         Arc,
         atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
     },
+    thread,
+    time::Duration,
 };
 
 use codec::span::Span;
@@ -66,9 +68,14 @@ pub(super) struct Slot {
     dirty: bool,
     failing: bool,
     full: Cause,
+    /// Whether the collector ends: then nothing is waited for any longer.
+    closing: Arc<AtomicBool>,
     counters: Arc<SinkCounters>,
     notices: Arc<Notices>,
 }
+
+/// How long is waited before a disk that takes nothing is tried again.
+const RETRY_TIME: Duration = Duration::from_millis(20);
 
 impl Slot {
     pub(super) fn new(
@@ -76,6 +83,7 @@ impl Slot {
         setting: &SinkSetting,
         sink: SinkRef,
         backlog: Option<BackgroundWriter>,
+        closing: &Arc<AtomicBool>,
         counters: &Arc<SinkCounters>,
         notices: &Arc<Notices>,
     ) -> Self {
@@ -92,6 +100,7 @@ impl Slot {
             dirty: false,
             failing: false,
             full: Cause::collector("sink-full"),
+            closing: Arc::clone(closing),
             counters: Arc::clone(counters),
             notices: Arc::clone(notices),
         }
@@ -107,6 +116,9 @@ impl Slot {
         if self.is_closed() {
             self.counters.not_given.fetch_add(events(output), Relaxed);
             return;
+        }
+        if matches!(output, Output::Events(_)) && self.on_full == OnFull::Block {
+            self.wait_for_disk();
         }
         let session = session_of(output);
         let has_room = self.on_full == OnFull::Block || self.backlog.as_ref().is_none_or(BackgroundWriter::has_room);
@@ -143,6 +155,15 @@ impl Slot {
         }
         self.counters.taken.fetch_add(1, Relaxed);
         self.dirty = true;
+    }
+
+    /// Waits while it can take nothing without a loss: agents keep what is not kept here.
+    fn wait_for_disk(&mut self) {
+        while !self.sink.with(|sink| sink.takes_more()) && !self.is_closed() && !self.closing.load(Relaxed) {
+            thread::sleep(RETRY_TIME);
+            self.dirty = true;
+            self.flush();
+        }
     }
 
     fn give(&mut self, events: u64, call: impl FnOnce(&mut dyn Sink) -> Result<(), SinkError>) {

@@ -93,7 +93,8 @@ fn scene() -> Scene {
         sync: sinks::SyncWhen::Never,
         rotate_every: None,
     };
-    let slot = Slot::new("test", &setting, sink, Some(out.clone()), &counters, &Arc::new(Notices::new()));
+    let slot =
+        Slot::new("test", &setting, sink, Some(out.clone()), &Arc::default(), &counters, &Arc::new(Notices::new()));
     Scene { slot, story, hold, out }
 }
 
