@@ -269,10 +269,10 @@ impl Shipper {
         self.report()
     }
 
-    /// Whether everything has arrived, the end included, which is told once everything else was sent: the collector
-    /// does not wait long for what is missing then.
+    /// Whether everything has arrived, the end included, which is told once all events were sent and all options have
+    /// arrived: the collector does not wait long for what is missing then.
     fn is_over(&mut self, reason: EndReason, at: SessionNs) -> bool {
-        if !self.ended && !self.replay.has_unsent() {
+        if !self.ended && !self.replay.has_unsent() && self.count_open() == 0 {
             self.tell_end(reason, at);
         }
         self.is_complete()
