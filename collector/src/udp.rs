@@ -43,6 +43,8 @@ pub(crate) async fn receive(
                 break;
             }
         }
+        // A socket that always has more never waits; without this, neither signals nor timers would get their turn.
+        tokio::task::yield_now().await;
         if stopping {
             return Ok(());
         }

@@ -95,7 +95,7 @@ fn a_flood_does_not_keep_it_from_ending() {
     let (folder, collector) = Collector::in_folder("flood-end", &[]);
     let agent = crate::trace(Settings::tcp(collector.tcp(), 4), 2000);
     let (to, done) = (collector.udp(), Arc::new(AtomicBool::new(false)));
-    let floods: Vec<_> = (0..1)
+    let floods: Vec<_> = (0..2)
         .map(|_| {
             let done = done.clone();
             thread::spawn(move || {
