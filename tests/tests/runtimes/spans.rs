@@ -87,7 +87,8 @@ fn tasks_are_spans(traced: &Traced) {
     assert_eq!(tasks.len() as u64, created);
     let statuses = count_by(tasks.iter().copied(), "status");
     // The program ends in its first task, and maybe before the one that has woken its last sleeper completes.
-    let parent_of = |task: &SpanLine| all_by_id.get(task.word("parent")).filter(|one| one.word("kind") == "task").copied();
+    let parent_of =
+        |task: &SpanLine| all_by_id.get(task.word("parent")).filter(|one| one.word("kind") == "task").copied();
     let unfinished: Vec<_> = tasks.iter().filter(|task| task.word("status") == "unmatched").collect();
     let wakers = unfinished.iter().filter(|task| parent_of(task).and_then(parent_of).is_some()).count();
     assert!(wakers <= 1 && unfinished.len() == 1 + wakers, "{unfinished:?}");
