@@ -2,7 +2,7 @@
 //! do not outlive the test.
 
 use std::{
-    fs,
+    env, fs,
     io::{BufRead, BufReader, Read},
     os::unix::process::ExitStatusExt,
     path::PathBuf,
