@@ -199,9 +199,9 @@ pub fn build(binary: &str) -> PathBuf {
         cargo.arg("--release");
     }
     // What the cargo outside says of this package looks like a change to the build scripts of others.
-    for (name, _) in
-        env::vars().filter(|(name, _)| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_"))
-    {
+    let of_outside =
+        |name: &str| name == "OUT_DIR" || name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_");
+    for (name, _) in env::vars().filter(|(name, _)| of_outside(name)) {
         cargo.env_remove(name);
     }
     let output = cargo.current_dir(env!("CARGO_MANIFEST_DIR")).output().expect("cargo runs");

@@ -46,9 +46,9 @@ fn build() -> Result<PathBuf> {
     let mut build = Command::new(cargo);
     build.args(["build", "--quiet", "--workspace", "--bin", "agent", "--bin", "collector"]);
     // What the cargo outside says of this package looks like a change to the build scripts of others.
-    for (name, _) in
-        env::vars().filter(|(name, _)| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_"))
-    {
+    let of_outside =
+        |name: &str| name == "OUT_DIR" || name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_");
+    for (name, _) in env::vars().filter(|(name, _)| of_outside(name)) {
         build.env_remove(name);
     }
     if !build.status()?.success() {
