@@ -11,6 +11,7 @@ use std::{
 #[derive(Debug)]
 pub struct Cable {
     address: SocketAddr,
+    collector: Arc<Mutex<SocketAddr>>,
     open: Arc<Mutex<Vec<TcpStream>>>,
 }
 
@@ -19,11 +20,13 @@ impl Cable {
     pub fn start(collector: SocketAddr) -> io::Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0")?;
         let address = listener.local_addr()?;
-        let open = Arc::new(Mutex::new(Vec::new()));
-        let ends = Arc::clone(&open);
+        let (collector, open) = (Arc::new(Mutex::new(collector)), Arc::new(Mutex::new(Vec::new())));
+        let (goal, ends) = (Arc::clone(&collector), Arc::clone(&open));
         thread::spawn(move || {
             for agent in listener.incoming() {
-                let (agent, collector) = (agent?, TcpStream::connect(collector)?);
+                let (agent, collector) = (agent?, *goal.lock().unwrap_or_else(PoisonError::into_inner));
+                // Where there is nobody, the agent is cut off.
+                let Ok(collector) = TcpStream::connect(collector) else { continue };
                 for (mut from, mut to) in
                     [(agent.try_clone()?, collector.try_clone()?), (collector.try_clone()?, agent.try_clone()?)]
                 {
@@ -36,12 +39,17 @@ impl Cable {
             }
             io::Result::Ok(())
         });
-        Ok(Self { address, open })
+        Ok(Self { address, collector, open })
     }
 
     /// Where agents connect to.
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// From now on connections lead to this collector.
+    pub fn move_to(&self, collector: SocketAddr) {
+        *self.collector.lock().unwrap_or_else(PoisonError::into_inner) = collector;
     }
 
     /// Cuts all connections, whatever is on the way. Returns how many there were.

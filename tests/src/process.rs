@@ -198,12 +198,7 @@ pub fn build(binary: &str) -> PathBuf {
     if !cfg!(debug_assertions) {
         cargo.arg("--release");
     }
-    // What the cargo outside says of this package looks like a change to the build scripts of others.
-    let of_outside =
-        |name: &str| name == "OUT_DIR" || name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_");
-    for (name, _) in env::vars().filter(|(name, _)| of_outside(name)) {
-        cargo.env_remove(name);
-    }
+    as_outside(&mut cargo);
     let output = cargo.current_dir(env!("CARGO_MANIFEST_DIR")).output().expect("cargo runs");
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{binary} cannot be built: {errors}");
@@ -211,4 +206,13 @@ pub fn build(binary: &str) -> PathBuf {
     let named = messages.filter(|message| message["target"]["name"] == binary);
     let executable = named.filter_map(|message| message["executable"].as_str().map(PathBuf::from)).next_back();
     executable.unwrap_or_else(|| panic!("cargo did not name the executable of {binary}: {errors}"))
+}
+
+/// Takes what the cargo that runs the tests says of their package from the environment of a command. To another cargo it
+/// looks like a change to the build scripts of others.
+pub fn as_outside(command: &mut Command) {
+    let said = |name: &str| name == "OUT_DIR" || name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_");
+    for (name, _) in env::vars().filter(|(name, _)| said(name)) {
+        command.env_remove(name);
+    }
 }

@@ -86,8 +86,9 @@ struct Shared {
     faults: Mutex<Faults>,
     record: Mutex<Record>,
     stopped: AtomicBool,
-    /// How often the agents were moved.
+    /// How often the agents or the collector were moved.
     moves: AtomicU32,
+    collector: Mutex<SocketAddr>,
 }
 
 impl Shared {
@@ -116,10 +117,10 @@ impl Relay {
             record: Mutex::new(Record::default()),
             stopped: AtomicBool::new(false),
             moves: AtomicU32::new(0),
+            collector: Mutex::new(collector),
         });
         let mut forward = Forward {
             socket: Arc::new(socket),
-            collector,
             shared: Arc::clone(&shared),
             random: Random::new(seed),
             burst_left: 0,
@@ -145,6 +146,12 @@ impl Relay {
     pub fn move_agents(&self) {
         // ORDERING: nothing but the number itself is told by it.
         self.shared.moves.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// From now on everything goes to this collector.
+    pub fn move_to(&self, collector: SocketAddr) {
+        *self.shared.collector.lock().unwrap_or_else(PoisonError::into_inner) = collector;
+        self.move_agents();
     }
 
     /// The events of which no copy went through, as stream and counter.
@@ -180,7 +187,6 @@ type Delayed = (Instant, u64, SocketAddr, Vec<u8>);
 /// The way from agents to the collector.
 struct Forward {
     socket: Arc<UdpSocket>,
-    collector: SocketAddr,
     shared: Arc<Shared>,
     random: Random,
     burst_left: u32,
@@ -256,8 +262,9 @@ impl Forward {
 
     /// Opens the way for another agent, and the way back.
     fn open(&self, agent: SocketAddr) -> io::Result<(Arc<UdpSocket>, JoinHandle<()>)> {
-        let socket = UdpSocket::bind(local(self.collector))?;
-        socket.connect(self.collector)?;
+        let collector = *self.shared.collector.lock().unwrap_or_else(PoisonError::into_inner);
+        let socket = UdpSocket::bind(local(collector))?;
+        socket.connect(collector)?;
         socket.set_read_timeout(Some(GLANCE))?;
         let socket = Arc::new(socket);
         let (from, to, shared) = (Arc::clone(&socket), Arc::clone(&self.socket), Arc::clone(&self.shared));

@@ -40,7 +40,7 @@ pub struct Collector {
     past: Past,
     bindings: Bindings,
     /// What reads each connection, and the session that its sender has claimed last.
-    decoders: HashMap<u64, (StreamDecoder, Option<SessionId>)>,
+    decoders: HashMap<u64, (StreamDecoder, incoming::Sender)>,
     next_key: u64,
     /// No session can make room for another before this time.
     full_until: Duration,
@@ -138,7 +138,8 @@ impl Collector {
     /// consumed now. `ended` says that no more will follow.
     pub fn stream(&mut self, now: Duration, stream: u64, input: &[u8], ended: bool) -> usize {
         let limit = self.shared.config.max_packet_bytes;
-        let mut decoder = self.decoders.remove(&stream).unwrap_or_else(|| (StreamDecoder::new(limit), None));
+        let mut decoder =
+            self.decoders.remove(&stream).unwrap_or_else(|| (StreamDecoder::new(limit), Default::default()));
         let consumed = self.take_stream(now, Peer::Stream(stream), &mut decoder, input, ended);
         self.decoders.insert(stream, decoder);
         consumed

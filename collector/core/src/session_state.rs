@@ -205,7 +205,7 @@ impl SessionState {
             (None, Peer::Stream(_)) => Order::Kept,
             (None, Peer::Datagram { .. }) => Order::Loose,
         };
-        let (now, patience) = (self.listening(context.now), self.patience(context.config));
+        let now = self.listening(context.now);
         let Some(stream) = self.streams.get_mut(index) else { return };
         let events = Events::all(packet, count);
         let arrival = Arrival { counter: stamp.counter, end: stamp.end, events, order, now };
@@ -214,7 +214,6 @@ impl SessionState {
             counts: &mut *context.counts,
             out: &mut self.out,
             tally: &mut self.tally,
-            patience,
         };
         stream.arrive(&arrival, &mut stream_context);
         if stream.is_waiting() {
@@ -366,7 +365,7 @@ impl SessionState {
         context: &mut SessionContext<'_>,
         act: impl FnOnce(&mut Stream, &mut StreamContext<'_>, Duration),
     ) {
-        let (now, patience) = (self.listening(context.now), self.patience(context.config));
+        let now = self.listening(context.now);
         let Some(stream) = self.streams.get_mut(index) else { return };
         let before = stream.next();
         let mut stream_context = StreamContext {
@@ -374,7 +373,6 @@ impl SessionState {
             counts: &mut *context.counts,
             out: &mut self.out,
             tally: &mut self.tally,
-            patience,
         };
         act(stream, &mut stream_context, now);
         if stream.next() != before && self.id.is_some() {
@@ -390,8 +388,9 @@ impl SessionState {
     /// Time has passed. Returns whether the session has come to the end that it announced.
     pub(crate) fn tick(&mut self, context: &mut SessionContext<'_>) -> Option<How> {
         let waiting: Vec<_> = self.waiting.iter().copied().collect();
+        let patience = self.patience(context.config);
         for index in waiting {
-            self.with_index(index, context, |stream, context, now| stream.tick(now, context));
+            self.with_index(index, context, |stream, context, now| stream.tick(patience, now, context));
         }
         self.is_over(context.now, context.config).then_some(How::Told(self.ending.as_ref()?.reason))
     }

@@ -72,8 +72,6 @@ pub(crate) struct StreamContext<'a> {
     pub(crate) counts: &'a mut Counts,
     pub(crate) out: &'a mut Outbox,
     pub(crate) tally: &'a mut Tally,
-    /// How long a missing event is waited for.
-    pub(crate) patience: Duration,
 }
 
 impl StreamContext<'_> {
@@ -413,9 +411,8 @@ impl Stream {
         self.watch_tail(now);
     }
 
-    /// Gives up on what has been missing for too long.
-    pub(crate) fn tick(&mut self, now: Duration, context: &mut StreamContext<'_>) {
-        let patience = context.patience;
+    /// Gives up on what has been missing for longer than this.
+    pub(crate) fn tick(&mut self, patience: Duration, now: Duration, context: &mut StreamContext<'_>) {
         while let Some((first, arrived)) = self.held.oldest() {
             if !self.is_overdue(arrived, now, patience) {
                 return;

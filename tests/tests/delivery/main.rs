@@ -7,13 +7,14 @@
 #[allow(dead_code)]
 #[path = "../../../agent/src/drain/fake.rs"]
 mod fake;
+mod going_on;
 mod rig;
+mod way;
 
 use std::{
     collections::BTreeSet,
     io::Read,
     net::SocketAddr,
-    path::Path,
     thread,
     time::{Duration, Instant},
 };
@@ -66,21 +67,6 @@ fn everything_arrives_over_both_transports_in_datagrams_of_any_size() {
     }
 }
 
-#[test]
-fn a_network_that_loses_things_loses_nothing() {
-    let (folder, collector) = Collector::in_folder("ships-lossy", &[]);
-    let relay = Relay::start(collector.udp(), 11, Faults::BAD).expect("a socket");
-    let settings = Settings { datagram_bytes: 1_400, ..settings(relay.address(), Transport::Udp) };
-    let mut rig = Rig::new(settings, 3, 1 << 16);
-    for _ in 0..20 {
-        rig.work(500);
-        rig.turn();
-    }
-    let (report, _) = delivered(&mut rig, EndReason::Exited(0), collector, &folder);
-    assert!(report.again > 0, "{report}");
-    assert!(relay.datagrams().1 > 20, "the network lost {:?}", relay.datagrams());
-}
-
 /// Both sides count the same, also where the collector waits too short a time for what the network loses again and again.
 #[test]
 fn what_the_collector_gives_up_is_in_the_agents_report() {
@@ -99,26 +85,6 @@ fn what_the_collector_gives_up_is_in_the_agents_report() {
     assert!(missing > 100, "{report}");
     assert_eq!(report.lost.iter().map(|(cause, count)| (&**cause, *count)).collect::<Vec<_>>(), [("network", missing)]);
     assert_eq!(trace.len() as u64 + missing, rig.produced());
-}
-
-/// At any rate of loss, and with little patience, both sides have the same numbers in the end.
-#[test]
-fn at_any_rate_of_loss_both_sides_count_the_same() {
-    for (seed, lose) in [(1, 0.05), (2, 0.1), (3, 0.2)] {
-        let (folder, collector) = Collector::in_folder("ships-rates", &["--reorder-time", "100ms"]);
-        let faults = Faults { lose, lose_answers: lose, ..Faults::NONE };
-        let relay = Relay::start(collector.udp(), seed, faults).expect("a socket");
-        let settings = Settings { datagram_bytes: 1_400, ..settings(relay.address(), Transport::Udp) };
-        let mut rig = Rig::new(settings, 3, 1 << 16);
-        for _ in 0..20 {
-            rig.work(500);
-            rig.turn();
-        }
-        let (report, trace) = delivered(&mut rig, EndReason::Exited(0), collector, &folder);
-        let missing = trace.missing("network").len() as u64;
-        assert_eq!(report.lost.values().sum::<u64>(), missing, "{lose}: {report}");
-        assert_eq!((trace.len() as u64 + missing, report.events), (rig.produced(), rig.produced()), "{lose}: {report}");
-    }
 }
 
 /// A collector that is killed soon and never comes back has at least what it confirmed; the agent names all else.
@@ -236,75 +202,6 @@ fn between_them_a_killed_collector_and_the_next_have_everything() {
         let there = positions(&before).union(&positions(&after)).count() as u64;
         assert_eq!(there, rig.produced(), "{transport} after {turns} turns: {report}");
     }
-}
-
-/// One directory, nothing twice, nothing missing: whenever a collector is killed, the next goes on where the files end.
-#[test]
-fn a_collector_that_is_killed_again_and_again_has_everything_in_one_directory_udp() {
-    killed_again_and_again(Transport::Udp);
-}
-
-#[test]
-fn a_collector_that_is_killed_again_and_again_has_everything_in_one_directory_tcp() {
-    killed_again_and_again(Transport::Tcp);
-}
-
-/// `SPOOR_KILLS` says how often.
-fn killed_again_and_again(transport: Transport) {
-    let kills = std::env::var("SPOOR_KILLS").ok().and_then(|kills| kills.parse().ok()).unwrap_or(5);
-    let folder = Folder::new("ships-resumed");
-    let mut collector = Collector::to_disk(folder.path(), &[]);
-    let to = collector.address(transport);
-    let mut rig = Rig::new(settings(to, transport), 3, 1 << 20);
-    for round in 0..kills {
-        for _ in 0..round * 3 % 7 {
-            rig.work(3_000);
-            rig.turn();
-        }
-        match round % 5 {
-            4 => _ = collector.stop(),
-            _ => collector.kill(),
-        }
-        rig.work(3_000);
-        rig.turn();
-        collector = again(folder.path(), to);
-    }
-    let (report, trace) = delivered(&mut rig, EndReason::Exited(0), collector, &folder);
-    assert!(trace.manifest.gaps.is_empty() && report.lost.is_empty(), "{transport}: {report}");
-    assert_eq!(trace.len() as u64, rig.produced(), "{transport}: {report}");
-    assert!(trace.folder.join("spans.parquet").exists());
-}
-
-/// Either end may stop for longer than the other waits for it.
-#[test]
-fn both_ends_stop_for_long_and_go_on() {
-    for transport in [Transport::Udp, Transport::Tcp] {
-        let (folder, mut collector) = Collector::in_folder("ships-silent", &["--session-timeout", "500ms"]);
-        let mut rig = Rig::new(settings(collector.address(transport), transport), 3, 1 << 20);
-        for _ in 0..2 {
-            rig.work(3_000);
-            rig.turn();
-            thread::sleep(Duration::from_secs(1));
-            rig.work(3_000);
-            rig.settle(LONG);
-            collector.process().signal("STOP");
-            rig.work(3_000);
-            let until = Instant::now() + Duration::from_secs(2);
-            while Instant::now() < until {
-                rig.turn();
-            }
-            collector.process().signal("CONT");
-        }
-        let (report, trace) = delivered(&mut rig, EndReason::Exited(0), collector, &folder);
-        assert!(trace.manifest.gaps.is_empty() && report.lost.is_empty(), "{transport}: {report}");
-        assert_eq!(trace.len() as u64, rig.produced(), "{transport}: {report}");
-    }
-}
-
-/// A collector on the same directory and the same address as one before.
-fn again(folder: &Path, to: SocketAddr) -> Collector {
-    // What is synced is kept, and nothing else.
-    Collector::start(&["--listen", &to.to_string(), "--sink", &disk(folder), "--sync", "50ms"], Stdout::Collect)
 }
 
 #[test]

@@ -2,6 +2,8 @@
 
 use std::process::Command;
 
+use tests::process::as_outside;
+
 use crate::{root, text, tree::files};
 
 /// A command of the README and what it says that prints.
@@ -37,7 +39,9 @@ fn commands_print_what_the_readme_shows() {
     let commands: Vec<_> = shown().into_iter().filter(|shown| shown.command != TEST_COMMAND).collect();
     assert!(commands.len() >= 2, "the README has commands to try");
     for Shown { command, output } in commands {
-        let ran = Command::new("sh").arg("-c").arg(&command).current_dir(root()).output().expect("sh runs");
+        let mut shell = Command::new("sh");
+        as_outside(&mut shell);
+        let ran = shell.arg("-c").arg(&command).current_dir(root()).output().expect("sh runs");
         let errors = String::from_utf8_lossy(&ran.stderr);
         assert!(ran.status.success(), "{command}: {errors}");
         assert_eq!(String::from_utf8_lossy(&ran.stdout), output, "{command}");

@@ -1,16 +1,10 @@
 //! Delivering over TLS and QUIC: the same sessions, with the same accounts, whatever happens to the network.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use tests::{
-    Agent, Cable, Collector, Faults, Folder, Identity, Relay, Settings, Trace, Transport, account,
-    collector::{disk, run_on},
-    process::Stdout,
-};
+use tests::{Agent, Collector, Faults, Folder, Identity, Relay, Settings, Transport};
 
-use crate::{LONG, finish, is_complete, trace};
-
-const BOTH: [Transport; 2] = [Transport::Tls, Transport::Quic];
+use crate::{finish, is_complete, trace};
 
 /// A collector that wants to see a token, with these arguments besides.
 fn guarded(identity: &Identity, name: &str, arguments: &[&str]) -> (Folder, Collector) {
@@ -38,27 +32,6 @@ fn tls_and_quic_work_side_by_side_on_one_port() {
 }
 
 #[test]
-fn a_tls_connection_that_is_cut_all_the_time_loses_nothing() {
-    let identity = Identity::new();
-    let (folder, collector) = guarded(&identity, "encrypted-cut", &[]);
-    let cable = Cable::start(collector.tcp()).expect("a socket");
-    let settings = Settings::encrypted(cable.address(), &identity.setup(Transport::Tls), 72);
-    let mut agent = Agent::start(settings).expect("it is heard");
-    let mut cuts = 0;
-    while cuts < 8 {
-        let cut = Instant::now() + Duration::from_millis(200);
-        while Instant::now() < cut {
-            agent.work(100).expect("it is taken");
-        }
-        cuts += cable.cut();
-    }
-    finish(&mut agent);
-    assert!(agent.report().reconnects >= 4, "{:?}", agent.report());
-    collector.stop().success();
-    is_complete(folder.path(), &agent);
-}
-
-#[test]
 fn quic_makes_good_for_a_bad_network_and_outlasts_a_move() {
     let identity = Identity::new();
     let (folder, collector) = guarded(&identity, "encrypted-lossy", &[]);
@@ -82,30 +55,4 @@ fn quic_makes_good_for_a_bad_network_and_outlasts_a_move() {
     assert!(relay.datagrams().1 > 20, "the network lost {:?}", relay.datagrams());
     collector.stop().success();
     is_complete(folder.path(), &agent);
-}
-
-#[test]
-fn a_collector_that_is_killed_and_started_again_has_the_rest() {
-    let identity = Identity::new();
-    for (transport, seed) in BOTH.into_iter().zip(74..) {
-        let (before, collector) = guarded(&identity, "encrypted-killed", &[]);
-        let to = collector.address(transport);
-        let settings = Settings::encrypted(to, &identity.setup(transport), seed);
-        let mut agent = Agent::start(settings).expect("it is heard");
-        agent.work(2_000).expect("it is taken");
-        agent.settle(LONG).expect("it is kept");
-        collector.kill();
-        let after = Folder::new("encrypted-again");
-        let (to, sink, guard) = (to.to_string(), disk(after.path()), identity.guarded());
-        let mut arguments = vec!["--listen", &to, "--sink", &sink];
-        arguments.extend(guard.iter().map(String::as_str));
-        let collector = Collector::start(&arguments, Stdout::Collect);
-        agent.work(2_000).expect("it is kept");
-        finish(&mut agent);
-        assert_eq!(agent.report().reconnects, 1, "{transport}");
-        collector.stop().success();
-        run_on("repair", before.path(), &[]).success();
-        let parts = [Trace::only(before.path()), Trace::only(after.path())];
-        account::parts_hold(&parts, agent.program(), &Default::default());
-    }
 }

@@ -19,6 +19,15 @@ use crate::{
 /// A packet and its bytes.
 type Packet<'a> = (Message<'a>, &'a [u8]);
 
+/// What is known of who sends the packets of a connection, or of a datagram.
+#[derive(Debug, Default)]
+pub(super) struct Sender {
+    /// The session whose secret it has shown.
+    claimed: Option<SessionId>,
+    /// Whether it has named a session that it does not get, that there is no room for, or that has ended.
+    is_refused: bool,
+}
+
 /// What a packet can say about the session of those that follow.
 enum Turn {
     /// Its sender has the secret of this one.
@@ -98,6 +107,13 @@ fn turn(message: &Message<'_>, claimed: Option<SessionId>) -> Option<Turn> {
     }
 }
 
+/// Whether a packet says anything of that.
+#[inline]
+fn is_turn(message: &Message<'_>) -> bool {
+    use ProfileOption::{Claim, Epoch, Session};
+    matches!(message, Message::Option(known) if matches!(known.option, Claim(_) | Session(_) | Epoch(_)))
+}
+
 fn decode(packet: &[u8]) -> Result<Packet<'_>, DecodeError> {
     Message::decode(packet).map(|message| (message, packet))
 }
@@ -107,7 +123,7 @@ impl Collector {
     pub(super) fn take_datagram(&mut self, now: Duration, peer: Peer, key: Option<SessionKey>, datagram: &[u8]) {
         let mut packets = Packets::new(datagram, self.shared.config.max_packet_bytes);
         let mut failed = false;
-        self.take_packets(now, peer, key, &mut None, || match packets.next_with(decode)? {
+        self.take_packets(now, peer, key, &mut Sender::default(), || match packets.next_with(decode)? {
             Ok(packet) => Some(packet),
             Err(_) => {
                 failed = true;
@@ -125,7 +141,7 @@ impl Collector {
         &mut self,
         now: Duration,
         peer: Peer,
-        (decoder, claimed): &mut (StreamDecoder, Option<SessionId>),
+        (decoder, sender): &mut (StreamDecoder, Sender),
         input: &[u8],
         ended: bool,
     ) -> usize {
@@ -149,7 +165,7 @@ impl Collector {
                 Step::More { .. } => return None,
             }
         };
-        self.take_packets(now, peer, key, claimed, next);
+        self.take_packets(now, peer, key, sender, next);
         self.shared.counts.skipped_bytes += skipped;
         consumed
     }
@@ -160,7 +176,7 @@ impl Collector {
         now: Duration,
         peer: Peer,
         mut key: Option<SessionKey>,
-        claimed: &mut Option<SessionId>,
+        sender: &mut Sender,
         mut next: impl FnMut() -> Option<Packet<'p>>,
     ) {
         // An agent that was silent for too long need not know that.
@@ -170,18 +186,19 @@ impl Collector {
             key = self.session_for(now, peer, Named { id: *id, is_proven: true, plain: false });
         }
         let mut carried = next();
-        // Whether what follows belongs to a session that there is no room for, or that has ended.
-        let mut without = false;
+        // Whether what follows belongs to a session that there is none of.
+        let mut without = sender.is_refused;
         while let Some((message, bytes)) = carried {
-            key = match turn(&message, *claimed) {
+            key = match turn(&message, sender.claimed) {
                 Some(Turn::Claim(id)) => {
-                    *claimed = Some(id);
+                    sender.claimed = Some(id);
                     carried = next();
                     continue;
                 }
                 Some(Turn::To(name)) => {
                     let key = self.session_for(now, peer, name);
                     without = key.is_none();
+                    sender.is_refused = without;
                     key
                 }
                 Some(Turn::Epoch(epoch)) => self.session_for_epoch(now, peer, key, &epoch),
@@ -207,7 +224,7 @@ impl Collector {
             // The way of nearly all packets: the session stays the same.
             carried = loop {
                 match next() {
-                    Some(packet) if turn(&packet.0, None).is_some() => break Some(packet),
+                    Some(packet) if is_turn(&packet.0) => break Some(packet),
                     Some((message, bytes)) => {
                         heard += bytes.len();
                         give(session, &message, bytes, &mut context);

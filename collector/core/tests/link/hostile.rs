@@ -206,6 +206,8 @@ fn who_has_only_read_the_id_of_a_session_cannot_touch_it() {
         for theft in [theft.clone(), [claim(&[8; 32]), theft].concat()] {
             ledger.send(&thief, &theft);
             ledger.collector.stream(ledger.now, 9, &theft, false);
+            // What comes later in the connection is of no session either.
+            ledger.collector.stream(ledger.now, 9, &thief.end(&[(0, 3)]), false);
             ledger.collector.disconnected(ledger.now, 9);
         }
         ledger.take();
