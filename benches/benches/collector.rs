@@ -43,13 +43,14 @@ fn main() {
         }
     }
 
-    println!("\n### Encryption\n");
-    println!("| case | M events | M events/s | collector, ns/event | sender, ns/event |");
-    println!("|---|---:|---:|---:|---:|");
-    for transport in ["TCP", "TLS", "UDP", "QUIC"] {
-        let name = format!("encryption, {transport}");
+    println!("\n### Encryption and synchronisation\n");
+    println!("| case | M events | M events/s | until the end s | collector, ns/event | sender, ns/event |");
+    println!("|---|---:|---:|---:|---:|---:|");
+    let transports = ["TCP", "TLS", "UDP", "QUIC"].map(|transport| (transport, "none"));
+    for (transport, sync) in transports.into_iter().chain(["end", "1s", "100ms", "10ms"].map(|sync| ("TCP", sync))) {
+        let name = format!("guarded, {transport}, --sync {sync}");
         if arguments.wants(&name) {
-            encryption(&folder, &name, transport, millions * 1_000_000);
+            guarded(&folder, &name, transport, sync, millions * 1_000_000);
         }
     }
 
@@ -106,12 +107,12 @@ fn throughput(folder: &Path, name: &str, transport: &str, carries: Carries, even
     );
 }
 
-/// Events per second and the processor time of both sides, by transport.
-fn encryption(folder: &Path, name: &str, transport: &str, events: u64) {
+/// Events per second and the processor time of both sides, by transport and by how often files are synchronised.
+fn guarded(folder: &Path, name: &str, transport: &str, sync: &str, events: u64) {
     fresh(folder);
     let sink = format!("disk:{},spans=no", folder.display());
     let tls: &[&str] = if matches!(transport, "TLS" | "QUIC") { &["--tls", "self"] } else { &[] };
-    let running = Running::start_with(&[&["--once", "--sink", &sink], tls].concat());
+    let running = Running::start_with(&[&["--once", "--sink", &sink, "--sync", sync], tls].concat());
     let (address, id, carries) = (running.address, SessionId([9; 16]), Carries::Index);
     let own = || cpu_time_ns(getpid()).unwrap_or(f64::NAN);
     let (started, before) = (Instant::now(), own());
@@ -130,11 +131,13 @@ fn encryption(folder: &Path, name: &str, transport: &str, events: u64) {
         thread::sleep(Duration::from_micros(500));
     }
     let seconds = started.elapsed().as_secs_f64();
-    let written = Account::parse(&running.wait()).expect("the collector says what came of it").written;
+    let said = running.wait();
+    let in_all = started.elapsed().as_secs_f64();
+    let written = Account::parse(&said).expect("the collector says what came of it").written;
     verify(folder, written);
     let count = written as f64;
     println!(
-        "| {name} | {:.1} | {:.2} | {:.0} | {:.0} |",
+        "| {name} | {:.1} | {:.2} | {in_all:.2} | {:.0} | {:.0} |",
         count / 1e6,
         count / seconds / 1e6,
         collected / count,

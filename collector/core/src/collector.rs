@@ -193,7 +193,10 @@ impl Collector {
 
     /// Makes everything ready that has been settled, and the replies that are due. To be called after each burst.
     pub fn flush(&mut self, now: Duration) {
-        let share = self.shared.config.window_bytes.min(self.shared.room) / self.shared.counts.sessions_open.max(1);
+        // What is underway behind a lost packet has to wait for it, and with what else that takes there must be room for it.
+        let waiting = self.shared.config.held_bytes as u64 / 8;
+        let all = self.shared.config.window_bytes.min(waiting).min(self.shared.room);
+        let share = all / self.shared.counts.sessions_open.max(1);
         let window_bytes = share.max(LEAST_WINDOW_BYTES.min(self.shared.room));
         let mut touched = std::mem::take(&mut self.touched);
         touched.dedup();

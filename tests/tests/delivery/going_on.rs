@@ -116,10 +116,23 @@ fn killed_again_and_again(way: &Way, moves: bool) {
 }
 
 #[test]
-fn both_ends_stop_for_longer_than_the_other_waits() {
-    for transport in [Transport::Udp, Transport::Tcp, Transport::Tls, Transport::Quic] {
-        both_stop(&Way::new(transport));
-    }
+fn both_ends_stop_for_longer_than_the_other_waits_udp() {
+    both_stop(&Way::new(Transport::Udp));
+}
+
+#[test]
+fn both_ends_stop_for_longer_than_the_other_waits_tcp() {
+    both_stop(&Way::new(Transport::Tcp));
+}
+
+#[test]
+fn both_ends_stop_for_longer_than_the_other_waits_tls() {
+    both_stop(&Way::new(Transport::Tls));
+}
+
+#[test]
+fn both_ends_stop_for_longer_than_the_other_waits_quic() {
+    both_stop(&Way::new(Transport::Quic));
 }
 
 /// `SPOOR_STOP_SECONDS` says for how long.

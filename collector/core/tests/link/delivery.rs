@@ -78,6 +78,19 @@ fn a_used_window_is_acknowledged_at_once() {
 }
 
 #[test]
+fn all_that_may_be_underway_can_wait_for_what_was_lost() {
+    let (agent, mut ledger) =
+        link(Config { window_bytes: 16 << 20, held_bytes: 1 << 20, reorder_packets: 1 << 20, ..Config::default() });
+    ledger.send(&agent, &agent.session());
+    let window = replies(&mut ledger).windows.pop().expect("an acknowledgement");
+    let count = window / agent.event(0, 0).len() as u64;
+    (1..count).for_each(|position| ledger.send(&agent, &agent.event(0, position)));
+    ledger.send(&agent, &agent.event(0, 0));
+    assert_eq!(ledger.only().streams[&0].positions(), (0..count).collect::<Vec<_>>());
+    ledger.balance();
+}
+
+#[test]
 fn what_is_missing_is_asked_for() {
     let (agent, mut ledger) = link(Config::default());
     ledger.send(&agent, &[agent.session(), agent.event(0, 2), agent.event(0, 3), agent.event(0, 6)].concat());
