@@ -107,7 +107,7 @@ impl Delivery {
         for module in &report.modules {
             if !module.missing.is_empty() {
                 let names = module.missing.join(", ");
-                eprintln!("agent: {} has no {names}: its calls are traced, but not what it runs", module.path);
+                say!("{} has no {names}: its calls are traced, but not what it runs", module.path);
             }
             self.order(Order::Hooked(Box::new(module.clone())));
         }
@@ -154,7 +154,7 @@ impl Delivery {
         let asked = signals.asked();
         while !thread.is_finished() {
             if signals.asked() != asked {
-                eprintln!("agent: stopped before everything was delivered");
+                say!("stopped before everything was delivered");
                 return;
             }
             thread::sleep(GLANCE);
@@ -162,7 +162,7 @@ impl Delivery {
         match thread.join() {
             Ok(outcome) if !settings.quiet || !outcome.report.complete => outcome.print(settings),
             Ok(_) => {}
-            Err(_) => eprintln!("agent: delivery failed: the trace is incomplete (this is a bug)"),
+            Err(_) => say!("delivery failed: the trace is incomplete (this is a bug)"),
         }
     }
 }
@@ -193,7 +193,7 @@ impl Outcome {
         } else if !report.complete {
             line += "; the collector has all events, but went away before it confirmed the rest";
         }
-        eprintln!("agent: {line}");
+        say!("{line}");
     }
 }
 

@@ -23,7 +23,7 @@ pub(crate) fn run(args: &ListArgs) -> Result<ExitCode> {
         listings.push(Listing::new(library.clone(), &open(library)?, &exclude));
     }
     for name in &found.missing {
-        eprintln!("agent: the program needs {name}, which the loader does not find");
+        say!("the program needs {name}, which the loader does not find");
     }
     let mut out = String::new();
     if args.json {

@@ -11,6 +11,14 @@
 // The one exception is where Frida's crate is started, which it says is unsafe.
 #![cfg_attr(feature = "frida-core", deny(unsafe_code))]
 
+/// Says a line on stderr. Where that cannot be written to, the program that is traced must not suffer for it.
+macro_rules! say {
+    ($($words:tt)*) => {{
+        use std::io::Write as _;
+        _ = writeln!(std::io::stderr(), "agent: {}", format_args!($($words)*));
+    }};
+}
+
 mod access;
 mod args;
 mod delivery;
@@ -57,7 +65,7 @@ fn main() -> ExitCode {
         if let Some(Interrupted(signal)) = error.chain().find_map(|cause| cause.downcast_ref()) {
             return end_state::die_of(*signal);
         }
-        eprintln!("agent: {error:#}");
+        say!("{error:#}");
         error.downcast_ref::<Unrunnable>().map_or(ExitCode::FAILURE, |unrunnable| ExitCode::from(unrunnable.code))
     })
 }

@@ -46,7 +46,7 @@ impl Notices {
             return;
         }
         if let Some(line) = self.next(drain.waiting(), Instant::now(), || why(shipper)) {
-            eprintln!("agent: {line}");
+            say!("{line}");
         }
     }
 

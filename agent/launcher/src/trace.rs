@@ -157,7 +157,7 @@ impl Trace {
         match trace.hook(deadline) {
             Ok(report) => {
                 if settings.verbose {
-                    eprintln!("agent: {}", timing(&report, entered, started.elapsed()));
+                    say!("{}", timing(&report, entered, started.elapsed()));
                 }
                 Ok(trace)
             }

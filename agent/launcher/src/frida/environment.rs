@@ -90,7 +90,7 @@ fn lock(folder: &Path, quiet: bool) -> io::Result<File> {
     let file = File::options().append(true).create(true).open(name)?;
     if rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
         if !quiet {
-            eprintln!("agent: waiting for another agent that is getting Frida");
+            say!("waiting for another agent that is getting Frida");
         }
         rustix::fs::flock(&file, FlockOperation::LockExclusive)?;
     }
@@ -193,7 +193,7 @@ impl Progress {
             (sender, thread::spawn(move || spin(&what, begun, &ended)))
         });
         if live.is_none() && !quiet {
-            eprintln!("agent: {what}");
+            say!("{what}");
         }
         Self { what: what.into(), begun, quiet, live }
     }
@@ -206,7 +206,7 @@ impl Progress {
             eprint!("\r\x1b[K");
         }
         if !self.quiet {
-            eprintln!("agent: {}: {how} in {:.1} s", self.what, self.begun.elapsed().as_secs_f64());
+            say!("{}: {how} in {:.1} s", self.what, self.begun.elapsed().as_secs_f64());
         }
     }
 }

@@ -1,6 +1,6 @@
 //! A traced program behaves as it does untraced.
 
-use std::process::Command;
+use std::{fs::File, process::Command};
 
 use crate::support::{Folder, agent_run, run, run_with, sending};
 
@@ -18,6 +18,15 @@ fn death_by_a_signal_is_passed_on() {
         let ended = run(&mut agent_run(&["sh", "-c", &format!("kill -{name} $$")]));
         assert_eq!(ended.signal(), Some(number), "{ended:?}");
     }
+}
+
+#[test]
+fn what_cannot_be_said_changes_nothing() {
+    let full = || File::options().write(true).open("/dev/full").expect("Linux has one");
+    let status = sending(&["run", "--", "sh", "-c", "exit 7"]).stderr(full()).status().expect("it starts");
+    assert_eq!(status.code(), Some(7));
+    let status = sending(&["run", "--", "/nowhere/to/be/found"]).stderr(full()).status().expect("it starts");
+    assert_eq!(status.code(), Some(127));
 }
 
 #[test]
