@@ -10,7 +10,7 @@ use std::{
 };
 
 use codec::{
-    Position, SessionId, StreamId,
+    Position, SessionId, StreamId, access,
     atf::{EDGE_BYTES, EndEntry, IndexEvent, IndexReader, Manifest},
 };
 use serde::Deserialize;
@@ -24,7 +24,7 @@ use super::{
 };
 use crate::{Catalog, Cause, EarlierSession, Session};
 
-/// The sessions in a directory that have not ended by their own account, by their ids.
+/// The sessions in a directory that may go on, by their ids.
 #[derive(Debug, Default)]
 pub struct EarlierSessions(HashMap<SessionId, Option<PathBuf>>);
 
@@ -41,9 +41,10 @@ struct Brief {
     end: Option<EndEntry>,
 }
 
-/// Whether a session that ended so may go on.
-pub(super) fn may_go_on(end: Option<&EndEntry>) -> bool {
-    end.is_none_or(|end| MAY_GO_ON.contains(&end.how.as_str()))
+/// Whether a session that ended so may go on. One whose agent has to prove that it is its own always may: that agent comes
+/// back because it was not told that all has arrived.
+pub(super) fn may_go_on(id: SessionId, end: Option<&EndEntry>) -> bool {
+    access::is_claimed(id) || end.is_none_or(|end| MAY_GO_ON.contains(&end.how.as_str()))
 }
 
 impl EarlierSessions {
@@ -62,7 +63,8 @@ impl EarlierSessions {
             let Some(Brief { session: Some(id), end }) = brief else { continue };
             let Ok(id) = u128::from_str_radix(&id, 16) else { continue };
             // The last part says how it ended, and that came first.
-            found.entry(SessionId(id.to_be_bytes())).or_insert_with(|| may_go_on(end.as_ref()).then_some(dir));
+            let id = SessionId(id.to_be_bytes());
+            found.entry(id).or_insert_with(|| may_go_on(id, end.as_ref()).then_some(dir));
         }
         Self(found)
     }

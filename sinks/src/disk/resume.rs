@@ -23,14 +23,14 @@ use super::{
 use crate::{Budget, Session};
 
 impl OpenSession {
-    /// Goes on with a session of this name and id, if it is there and has not ended by its own account.
+    /// Goes on with a session of this name and id, if it is there and may go on.
     pub(super) fn resume(volume: &mut Volume, session: &Arc<Session>) -> io::Result<Option<Self>> {
         let Some(dir) = last_part(volume, session) else { return Ok(None) };
         let is_busy = volume.finishing.iter().any(|part| part.dir == dir);
         let json = read_if_there(&dir.join(MANIFEST))?.unwrap_or_default();
         let manifest = Manifest::parse(&json).map_err(io::Error::other)?;
-        let is_same = manifest.session.is_some() && manifest.session == session.id.map(|id| id.to_string());
-        if is_busy || !is_same || !may_go_on(manifest.end.as_ref()) {
+        let id = session.id.filter(|id| manifest.session.as_deref() == Some(&id.to_string()));
+        if is_busy || !id.is_some_and(|id| may_go_on(id, manifest.end.as_ref())) {
             return Ok(None);
         }
         let mut found = Unfinished::open(&dir)?;

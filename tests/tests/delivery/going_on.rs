@@ -9,7 +9,7 @@ use std::{
 
 use codec::profile::EndReason;
 use real_agent::ship::Transport;
-use tests::{Cable, Collector, Faults, Folder, Relay, wait::LONG};
+use tests::{Cable, Collector, Faults, Folder, Relay, Trace, collector::verified, wait::LONG};
 
 use crate::{delivered, rig::Rig, way::Way};
 
@@ -215,4 +215,26 @@ fn a_connection_is_cut_all_the_time() {
         }
         has_everything(&mut rig, &way, collector, &folder);
     }
+}
+
+/// An agent that was not told that all has arrived says everything again, to the next collector: there is no other trace.
+#[test]
+fn what_has_ended_already_is_confirmed_by_the_next() {
+    let way = Way::new(Transport::Tcp);
+    let folder = Folder::new("ships-ended");
+    let [first, second] = [(); 2].map(|()| {
+        let collector = way.collector("127.0.0.1:0", folder.path(), &[]);
+        // It is the same session each time, with the same secret.
+        let mut rig = Rig::new(way.settings(collector.tcp()), 3, 1 << 20);
+        rig.work(3_000);
+        let report = rig.finish(EndReason::Exited(3), LONG);
+        collector.stop().success();
+        assert!(report.complete && report.lost.is_empty(), "{report}");
+        rig
+    });
+    let trace = Trace::only(folder.path());
+    first.is_all_in(&trace);
+    verified(&trace.folder);
+    assert_eq!((trace.len() as u64, trace.len() as u64), (first.produced(), second.produced()));
+    assert_eq!(trace.manifest.end.as_ref().and_then(|end| end.code), Some(3));
 }

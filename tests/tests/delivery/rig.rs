@@ -7,7 +7,7 @@ use std::{
 };
 
 use codec::{
-    Arch, EventKind, FunctionId, ModuleId, Os, SessionId, SessionNs,
+    Arch, EventKind, FunctionId, ModuleId, Os, SessionNs, access,
     profile::{EndReason, FunctionName, Module, Registers},
 };
 use real_agent::{
@@ -69,9 +69,10 @@ impl Rig {
     pub(crate) fn new(settings: Settings, threads: usize, ring_bytes: usize) -> Self {
         let clock = Clock::start();
         let mut random = Random::new(7);
+        let secret: [u8; 32] = [random.id(), random.id()].concat().try_into().expect("32 bytes");
         let who = Who {
-            session: SessionId(random.id()),
-            secret: None,
+            session: access::claimed_id(&secret),
+            secret: Some(secret),
             arch: Arch::X86_64,
             os: Os::Linux,
             pid: 4_711,
