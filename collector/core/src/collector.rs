@@ -39,7 +39,7 @@ pub struct Collector {
     by_id: HashMap<SessionId, SessionKey>,
     past: Past,
     bindings: Bindings,
-    /// What reads each connection, and the session that its sender has claimed last.
+    /// What reads each connection, and what is known of its sender.
     decoders: HashMap<u64, (StreamDecoder, incoming::Sender)>,
     next_key: u64,
     /// No session can make room for another before this time.
@@ -58,7 +58,9 @@ pub struct Collector {
 
 impl Collector {
     /// A collector without sessions.
-    pub fn new(config: Config, limits: CatalogLimits, names: impl SessionNames + 'static) -> Self {
+    pub fn new(mut config: Config, limits: CatalogLimits, names: impl SessionNames + 'static) -> Self {
+        // What is underway behind a lost packet has to wait for it, and with what else that takes there must be room for it.
+        config.window_bytes = config.window_bytes.min(config.held_bytes as u64 / 8);
         Self {
             shared: Shared::new(config),
             limits,
@@ -193,10 +195,7 @@ impl Collector {
 
     /// Makes everything ready that has been settled, and the replies that are due. To be called after each burst.
     pub fn flush(&mut self, now: Duration) {
-        // What is underway behind a lost packet has to wait for it, and with what else that takes there must be room for it.
-        let waiting = self.shared.config.held_bytes as u64 / 8;
-        let all = self.shared.config.window_bytes.min(waiting).min(self.shared.room);
-        let share = all / self.shared.counts.sessions_open.max(1);
+        let share = self.shared.config.window_bytes.min(self.shared.room) / self.shared.counts.sessions_open.max(1);
         let window_bytes = share.max(LEAST_WINDOW_BYTES.min(self.shared.room));
         let mut touched = std::mem::take(&mut self.touched);
         touched.dedup();
