@@ -11,6 +11,7 @@
 
 mod arena;
 mod control;
+mod lifeline;
 mod mailbox;
 mod record;
 mod ring;
@@ -19,6 +20,7 @@ pub mod tsc;
 
 pub use arena::{Arena, ArenaError, CONTROL_BYTES, HEAD_BYTES, Shape};
 pub use control::{Control, FLAG_BLOCK, FLAG_DETAIL, MAGIC, VERSION};
+pub use lifeline::{Lifeline, ReaderState};
 pub use mailbox::{Command, Mailbox, MailboxRequest, Turn};
 pub use record::{Kind, MAX_DEPTH, MAX_FUNCTION, MAX_KEYS, MAX_RECORD_WORDS, Record, RecordError, header, parse};
 pub use ring::{RingHead, RingState, SKIP};

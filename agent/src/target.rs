@@ -23,6 +23,7 @@
 //! | [`gum`] | the functions that Frida's own hooks take |
 //! | [`gate`] | holding the program until it is hooked |
 //! | [`mailbox`] | waiting for the outside |
+//! | [`patience`] | how long to wait for the outside |
 //! | [`open`] | what the outside calls, through Frida |
 //! | `memory` | copying and filling, instead of the program's own |
 //! | [`sys`] | system calls |
@@ -33,6 +34,7 @@ mod mailbox;
 #[cfg(feature = "library")]
 mod memory;
 mod open;
+mod patience;
 mod routines;
 mod shadow;
 mod slow;

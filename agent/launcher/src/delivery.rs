@@ -15,7 +15,7 @@ use std::{
 
 use agent::{
     drain::{Clock, Counts, Drain, Functions, ProcTasks},
-    shared::Arena,
+    shared::{Arena, Lifeline},
     ship::{self, Shipper, Who},
 };
 use anyhow::{Context, Result};
@@ -93,11 +93,15 @@ impl Delivery {
     /// Begins to empty the rings.
     pub(crate) fn begin(&mut self, arena: Arc<Arena>) -> Result<()> {
         let Some((shipper, clock, orders)) = self.work.take() else { return Ok(()) };
+        let tied = Arc::clone(&arena);
         let drain = Drain::new(arena, clock, Arc::clone(&self.functions), ProcTasks::new(self.pid));
         let drain = drain.with_stall(self.stall);
         let (linger, notices) = (self.linger, self.notices.clone());
         let worker = Worker { shipper, drain, orders, modules: Vec::new(), notices, linger };
-        let thread = thread::Builder::new().name("delivery".into()).spawn(|| worker.work());
+        let thread = thread::Builder::new().name("delivery".into()).spawn(|| {
+            let _lifeline = Lifeline::tie(tied);
+            worker.work()
+        });
         self.thread = Some(thread.context("cannot start a thread")?);
         Ok(())
     }

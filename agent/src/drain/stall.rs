@@ -55,6 +55,9 @@ impl Drain {
     /// Has threads wait for room no longer than this while the collector takes nothing; without it they wait for ever.
     pub fn with_stall(mut self, limit: Option<Duration>) -> Self {
         self.stall.limit = limit;
+        let limit_ms = limit.map_or(u64::MAX, |limit| u64::try_from(limit.as_millis()).unwrap_or(u64::MAX));
+        // ORDERING: a hint for threads that wait for an agent that is stopped.
+        self.arena.control().stall_ms.store(limit_ms, Ordering::Relaxed);
         self
     }
 

@@ -195,6 +195,7 @@ impl Drain {
         // ORDERING: counts of their own.
         let without = self.arena.control().threads_without_ring.load(Ordering::Relaxed);
         let unwatched = self.arena.control().unwatchable.load(Ordering::Relaxed);
+        let unserved = self.arena.control().unserved.load(Ordering::Relaxed);
         let bytes =
             format!("{} bytes of rings were no records; events in them are not counted", self.counts.damaged_bytes);
         let limit = |count, reason, detail| Limit { module: ModuleId(0), count, reason, detail };
@@ -203,6 +204,11 @@ impl Drain {
             limit(without.into(), "no-ring", "threads"),
             limit(self.counts.interrupted, "interrupted", "calls of signal handlers that came while one was recorded"),
             limit(unwatched, "not-watched", "functions given to a runtime: that they are run is not told"),
+            limit(
+                unserved.into(),
+                "agent-stopped",
+                "modules loaded while the agent did nothing: they may not be hooked",
+            ),
             limit(self.counts.damages, "ring-damaged", &bytes),
         ];
         let limits: Vec<_> = limits.into_iter().filter(|limit| limit.count > 0).collect();

@@ -8,7 +8,7 @@ use super::Mailbox;
 pub const MAGIC: u64 = u64::from_le_bytes(*b"spoor\0\0\x01");
 
 /// The version of everything in [`shared`](super).
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// In [`Control::flags`]: a thread that finds its ring full waits instead of dropping the event.
 pub const FLAG_BLOCK: u32 = 1;
@@ -51,7 +51,12 @@ pub struct Control {
     pub executing: AtomicU64,
     /// From outside: 1 while nobody is to wait for room, since the collector has taken nothing for long.
     pub stalled: AtomicU64,
-    _pad_notes: [u64; 2],
+    /// From outside: how many milliseconds a thread waits at least for an outside that lives and is stopped.
+    pub stall_ms: AtomicU64,
+    /// From outside: the thread that empties the rings, as [`Lifeline`](super::Lifeline) has it.
+    pub reader: AtomicU32,
+    /// Modules that were loaded or unloaded while nobody answered, and of which the outside does not know.
+    pub unserved: AtomicU32,
     /// Where a thread of the target waits for the outside.
     pub mailbox: Mailbox,
 }

@@ -1,25 +1,23 @@
 //! Waiting for the outside: to be hooked, or to have a module hooked that was just loaded.
 
-use core::sync::atomic::{AtomicU32, Ordering};
+use core::sync::atomic::Ordering;
 
-use super::{sys, thread, watch::landmark};
+use super::{patience::Patience, sys, thread, watch::landmark};
 use crate::shared::{Command, Control, Mailbox, Turn};
 
 /// How long one wait lasts before the thread looks whether anybody is there.
 const GLANCE_MILLISECONDS: u64 = 100;
-
-/// How many such waits without a sign of life from outside mean that nobody is there.
-const PATIENCE: u32 = 50;
 
 /// Tells the outside something and does what it says until it says to go on. A program is not held up by an outside that
 /// is gone.
 pub(super) fn serve(control: &'static Control, subject: u32, module: u64) {
     let mailbox = &control.mailbox;
     let tid = sys::gettid();
-    let mut patience = Patience::new(&control.heartbeat);
+    let mut patience = Patience::new(control);
     // ORDERING: what the owner before has done is done.
     while mailbox.owner.compare_exchange(0, tid, Ordering::Acquire, Ordering::Relaxed).is_err() {
         if !patience.lasts() {
+            control.unserved.fetch_add(1, Ordering::Relaxed);
             return;
         }
         sys::sleep_microseconds(1000);
@@ -33,6 +31,7 @@ pub(super) fn serve(control: &'static Control, subject: u32, module: u64) {
             sys::futex_wait(&mailbox.turn, Turn::Outside as u32, GLANCE_MILLISECONDS);
             // Before the program has started, it has nothing better to do than to wait; the outside ends that.
             if subject != 0 && !patience.lasts() {
+                control.unserved.fetch_add(1, Ordering::Relaxed);
                 hand_over(mailbox, Turn::Nobody);
                 mailbox.owner.store(0, Ordering::Release);
                 return;
@@ -84,28 +83,5 @@ fn map_code(at: usize, bytes: usize) -> usize {
             0
         }
         Err(_) => 0,
-    }
-}
-
-/// Waiting as long as the outside gives signs of life.
-struct Patience<'a> {
-    heartbeat: &'a AtomicU32,
-    seen: u32,
-    waits: u32,
-}
-
-impl<'a> Patience<'a> {
-    fn new(heartbeat: &'a AtomicU32) -> Self {
-        Self { heartbeat, seen: heartbeat.load(Ordering::Relaxed), waits: 0 }
-    }
-
-    fn lasts(&mut self) -> bool {
-        // ORDERING: a hint.
-        let now = self.heartbeat.load(Ordering::Relaxed);
-        if now != self.seen {
-            (self.seen, self.waits) = (now, 0);
-        }
-        self.waits += 1;
-        self.waits <= PATIENCE
     }
 }

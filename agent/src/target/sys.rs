@@ -175,6 +175,16 @@ pub(super) fn yield_now() {
     unsafe { call(SCHED_YIELD, [0; 6]) };
 }
 
+/// The time since some moment in the past.
+pub(super) fn milliseconds() -> u64 {
+    const CLOCK_GETTIME: usize = 228;
+    const MONOTONIC: usize = 1;
+    let mut time = [0_u64; 2];
+    // SAFETY: it writes the time.
+    unsafe { call(CLOCK_GETTIME, [MONOTONIC, time.as_mut_ptr() as usize, 0, 0, 0, 0]) };
+    time[0] * 1000 + time[1] / 1_000_000
+}
+
 /// Does nothing for a while.
 pub(super) fn sleep_microseconds(microseconds: u64) {
     let time = [microseconds / 1_000_000, microseconds % 1_000_000 * 1000];

@@ -2,14 +2,14 @@
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use super::sys;
+use super::{
+    patience::{Patience, heartbeat},
+    sys,
+};
 use crate::shared::{Control, FLAG_BLOCK, FLAG_DETAIL, Kind, MAX_RECORD_WORDS, RingHead, SKIP, header, tsc};
 
 /// How long to sleep while the ring is full and the outside is alive.
 const NAP_MICROSECONDS: u64 = 50;
-
-/// How many such naps without a sign of life mean that nobody empties the rings any more.
-const PATIENCE_NAPS: u32 = 40_000;
 
 /// Where a thread writes. `routines` knows the layout.
 ///
@@ -81,11 +81,6 @@ impl Writer {
         unsafe { &*self.head }
     }
 
-    fn control(&self) -> &Control {
-        // SAFETY: as above.
-        unsafe { &*self.control }
-    }
-
     /// Writes a record that is an event, or counts it as dropped.
     pub(super) fn event(&mut self, record: &[u64]) {
         if !self.put(record) {
@@ -142,21 +137,18 @@ impl Writer {
     }
 
     fn wait_for_room(&mut self, bytes: usize) -> bool {
-        let mut naps = 0;
-        let mut heard = self.stopped_at;
+        // SAFETY: it is never unmapped.
+        let control: &'static Control = unsafe { &*self.control };
+        let mut patience = Patience::new(control);
         while !self.find_room(bytes) {
-            let Control { recording, heartbeat, stalled, .. } = self.control();
+            let Control { recording, stalled, .. } = control;
             // ORDERING: hints; what matters is how far the ring is read.
-            let (recording, heartbeat, stalled) =
-                (recording.load(Ordering::Relaxed), heartbeat.load(Ordering::Relaxed), stalled.load(Ordering::Relaxed));
+            let (recording, stalled) = (recording.load(Ordering::Relaxed), stalled.load(Ordering::Relaxed));
+            let heartbeat = heartbeat(control);
             if recording == 0 || heartbeat == self.stopped_at || stalled != 0 {
                 return false;
             }
-            if heartbeat != heard {
-                (heard, naps) = (heartbeat, 0);
-            }
-            naps += 1;
-            if naps > PATIENCE_NAPS {
+            if !patience.lasts() {
                 self.stopped_at = heartbeat;
                 return false;
             }
