@@ -34,14 +34,22 @@ pub(crate) fn run(args: &InfoArgs) -> Result<ExitCode> {
 fn list(sessions: &[PathBuf], as_json: bool, out: &mut impl Write) -> io::Result<bool> {
     let mut whole = true;
     for session in sessions {
-        let text = Trace::open(session).and_then(|trace| if as_json { json(&trace) } else { describe(&trace) });
-        match text {
-            Ok(text) if tell(out, &text)? => {}
+        let text = Trace::open(session).and_then(|trace| {
+            let text = if as_json { json(&trace) } else { describe(&trace) }?;
+            let wrong = match Scan::open(&trace, &trace.threads()) {
+                Ok(scan) => scan.wrong(),
+                Err(error) => Some(format!("{error:#}")),
+            };
+            Ok((text, wrong))
+        });
+        let wrong = match text {
+            Ok((text, wrong)) if tell(out, &text)? => wrong,
             Ok(_) => break,
-            Err(error) => {
-                whole = false;
-                eprintln!("{}: {}", session.display(), printable(&format!("{error:#}")));
-            }
+            Err(error) => Some(format!("{error:#}")),
+        };
+        if let Some(wrong) = wrong {
+            whole = false;
+            eprintln!("{}: {}", session.display(), printable(&wrong));
         }
     }
     Ok(whole)
@@ -51,7 +59,7 @@ fn json(trace: &Trace) -> Result<String> {
     let mut value = serde_json::to_value(&trace.manifest)?;
     if let Some(object) = value.as_object_mut() {
         object.insert("directory".into(), trace.dir.display().to_string().into());
-        object.insert("unfinished".into(), trace.is_unfinished().into());
+        object.insert("unfinished".into(), trace.is_unfinished.into());
     }
     Ok(format!("{}\n", printable_json(&value.to_string())))
 }
@@ -265,7 +273,7 @@ mod tests {
         );
         let (dir, sessions) = scene(&[&manifest]);
         let mut out = Vec::new();
-        assert!(list(&sessions, false, &mut out).expect("it is written"));
+        assert!(!list(&sessions, false, &mut out).expect("it is written"), "its threads are not there");
         let text = String::from_utf8(out).expect("text");
         assert!(text.contains("\\u{1b}[2J"), "{text}");
         assert!(!text.chars().any(|c| c.is_control() && c != '\n'), "{text:?}");

@@ -6,7 +6,7 @@ mod thread;
 
 use std::{cmp::Reverse, collections::BinaryHeap};
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use codec::atf::{DetailEvents, GapEntry, IndexEvent, ThreadEntry};
 
 pub(super) use self::message::{MessageConsumer, Messages};
@@ -75,6 +75,7 @@ impl Run<'_> {
 #[derive(Debug)]
 pub(super) struct Scan<'a> {
     threads: Vec<ThreadScan<'a>>,
+    trace: &'a Trace,
 }
 
 /// What all pages of all threads together may take. A thread has pages only from its first event to its last.
@@ -97,7 +98,7 @@ impl<'a> Scan<'a> {
             let gaps = gaps.remove(&thread.id).unwrap_or_default();
             open.extend(ThreadScan::open(trace, thread, gaps, page)?);
         }
-        Ok(Self { threads: open })
+        Ok(Self { threads: open, trace })
     }
 
     /// How many events the index of a thread has, if it can be read.
@@ -109,6 +110,12 @@ impl<'a> Scan<'a> {
     /// The time of the first event of all.
     pub(super) fn first_time(&self) -> Option<u64> {
         self.threads.iter().map(ThreadScan::time).min().filter(|time| *time != u64::MAX)
+    }
+
+    /// What is wrong with the manifest, or what files lack of what it says, so far as their ends tell.
+    pub(super) fn wrong(&self) -> Option<String> {
+        let manifest = self.trace.wrong.as_ref().map(ToString::to_string);
+        manifest.or_else(|| self.threads.iter().find_map(ThreadScan::wrong))
     }
 
     /// Hands over all events. Stops at the first error, be it the consumer's.
@@ -143,7 +150,10 @@ impl<'a> Scan<'a> {
                 }
             }
         }
-        Ok(())
+        match &self.trace.wrong {
+            Some(wrong) => bail!("{wrong}: names, times and gaps may be wrong (see `collector verify`)"),
+            None => Ok(()),
+        }
     }
 }
 

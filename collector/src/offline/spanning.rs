@@ -50,7 +50,7 @@ pub(super) struct Batch {
 
 /// The same in batches. They are made by another thread, while the last one is being taken.
 pub(super) fn batches(trace: &Trace, engine: Engine, mut take: impl FnMut(&Batch) -> Result<()>) -> Result<()> {
-    if trace.is_unfinished() {
+    if trace.is_unfinished {
         eprintln!("{}: it is not finished: names, gaps and the end are missing until it is", trace.dir.display());
     }
     let mut scan = Scan::open(trace, &trace.threads())?;
@@ -102,7 +102,7 @@ impl Spanning<'_> {
         self.engine.settle(SessionNs(0));
         self.hand_over()?;
         let manifest = &self.trace.manifest;
-        let end = manifest.end.as_ref().filter(|_| !self.trace.is_unfinished());
+        let end = manifest.end.as_ref().filter(|_| !self.trace.is_unfinished);
         let finish = end.map_or(Finish::Cut, |end| Finish::of(&end.how, end.code));
         let at = end.and_then(|end| end.at_ns).or(Some(manifest.time_end_ns)).filter(|at| *at > 0);
         let at = at.map(|at| SessionNs(at.saturating_sub(self.trace.zero_ns())));

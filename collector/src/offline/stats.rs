@@ -128,7 +128,7 @@ fn json(trace: &Trace, stats: &BTreeMap<SpanRuntime, Stats>) -> Json {
         .iter()
         .map(|gap| json!({"thread": gap.thread, "first": gap.first, "count": gap.count, "cause": gap.cause}))
         .collect();
-    json!({"session": trace.name(), "unfinished": trace.is_unfinished(), "runtimes": runtimes, "gaps": gaps})
+    json!({"session": trace.name(), "unfinished": trace.is_unfinished, "runtimes": runtimes, "gaps": gaps})
 }
 
 fn describe(trace: &Trace, stats: &BTreeMap<SpanRuntime, Stats>) -> Result<String> {
@@ -167,7 +167,7 @@ fn describe(trace: &Trace, stats: &BTreeMap<SpanRuntime, Stats>) -> Result<Strin
         let (number, missing) = (counted(number, "gap"), counted(missing, "event"));
         writeln!(out, "  missing    {missing} in {number}: {}", printable(cause))?;
     }
-    if trace.is_unfinished() {
+    if trace.is_unfinished {
         writeln!(out, "  not finished: it is being written, or its collector was killed (see `collector repair`)")?;
     }
     Ok(out)

@@ -8,7 +8,7 @@ use std::{
 };
 
 use anyhow::{Context, Result};
-use codec::atf::{GapEntry, Manifest, ThreadEntry};
+use codec::atf::{GapEntry, Manifest, ManifestError, ThreadEntry};
 use sinks::{Catalog, Session};
 
 use super::scan::Scan;
@@ -19,6 +19,10 @@ pub(super) struct Trace {
     pub(super) dir: PathBuf,
     pub(super) manifest: Manifest,
     pub(super) catalog: Catalog,
+    /// Whether its collector has not finished it.
+    pub(super) is_unfinished: bool,
+    /// What its manifest cannot be trusted for.
+    pub(super) wrong: Option<ManifestError>,
     /// What is added to times of the trace's clock, so that they are the collector's, modulo 2⁶⁴. 0 unless that is asked for.
     pub(super) shift: u64,
 }
@@ -30,7 +34,9 @@ impl Trace {
             .with_context(|| format!("cannot read {} (is {} a session directory?)", path.display(), dir.display()))?;
         let manifest = Manifest::parse(&json).with_context(|| format!("cannot read {}", path.display()))?;
         let catalog = Catalog::from_manifest(&manifest);
-        Ok(Self { dir: dir.into(), manifest, catalog, shift: 0 })
+        let is_unfinished = manifest.end.is_none() || dir.join("journal.heph").exists();
+        let wrong = Manifest::check_bytes(&json).err().or_else(|| manifest.check().err());
+        Ok(Self { dir: dir.into(), manifest, catalog, is_unfinished, wrong, shift: 0 })
     }
 
     /// The same with times by the collector's clock, where `--align` asks for them.
@@ -79,11 +85,6 @@ impl Trace {
         self.manifest.threads.iter().filter_map(|thread| thread.written).fold(0, u64::saturating_add)
     }
 
-    /// Whether its collector has not finished it.
-    pub(super) fn is_unfinished(&self) -> bool {
-        self.manifest.end.is_none() || self.dir.join("journal.heph").exists()
-    }
-
     /// What the trace's clock showed at the session's zero: times in the files count from there on.
     pub(super) fn zero_ns(&self) -> u64 {
         self.manifest.clock_zero_ns.unwrap_or(0)
@@ -103,7 +104,7 @@ impl Trace {
     /// The threads: those of the manifest, and in a session that is not finished those that have a directory.
     pub(super) fn threads(&self) -> Vec<ThreadEntry> {
         let mut threads = self.manifest.threads.clone();
-        if self.is_unfinished() {
+        if self.is_unfinished {
             let entries = fs::read_dir(&self.dir).into_iter().flatten().flatten();
             let ids = entries.filter_map(|entry| entry.file_name().to_str()?.strip_prefix("thread_")?.parse().ok());
             let mut known: HashSet<u32> = threads.iter().map(|thread| thread.id).collect();

@@ -487,6 +487,55 @@ fn damage_is_named_after_what_could_be_read() {
     assert!(exit.text().contains("fib"), "what could be read is printed: {}", exit.text());
 }
 
+/// Damages a finished trace.
+type Damage = fn(&Path);
+
+/// Leaves so many bytes of a file, or so many less than it has.
+fn shorten(path: &Path, to: i64) {
+    let file = fs::OpenOptions::new().write(true).open(path).expect("it is there");
+    let length = i64::try_from(file.metadata().expect("it is there").len()).expect("it is short");
+    file.set_len(u64::try_from(if to < 0 { length + to } else { to }).expect("that is less")).expect("it is a file");
+}
+
+#[test]
+fn a_finished_trace_that_lacks_something_is_never_read_without_a_word() {
+    const INDEX: &str = "thread_1/index.atf";
+    const DETAIL: &str = "thread_1/detail.atf";
+    let damages: [(&str, Damage); 11] = [
+        ("nothing", |_| {}),
+        ("an index without its footer", |dir| shorten(&dir.join(INDEX), -64)),
+        ("an index without footer and events", |dir| shorten(&dir.join(INDEX), -64 - 32 * 5)),
+        ("an index cut inside an event", |dir| shorten(&dir.join(INDEX), -64 - 32 * 5 - 7)),
+        ("an index of its header", |dir| shorten(&dir.join(INDEX), 64)),
+        ("an empty index", |dir| shorten(&dir.join(INDEX), 0)),
+        ("no directory of a thread", |dir| fs::remove_dir_all(dir.join("thread_1")).expect("it is there")),
+        ("details without their footer", |dir| shorten(&dir.join(DETAIL), -64)),
+        ("details that are empty", |dir| shorten(&dir.join(DETAIL), 0)),
+        ("no details", |dir| fs::remove_file(dir.join(DETAIL)).expect("they are there")),
+        ("another name", |dir| {
+            let manifest = fs::read_to_string(dir.join("manifest.json")).expect("it is there");
+            fs::write(dir.join("manifest.json"), manifest.replace("fib", "fob")).expect("room on disk");
+        }),
+    ];
+    const OTHERS: [&[&str]; 6] = [
+        &["events"],
+        &["info"],
+        &["verify"],
+        &["export", "--format", "heph", "-o", "-"],
+        &["export", "--format", "chrome", "-o", "-"],
+        &["export", "--format", "parquet", "-o", "-"],
+    ];
+    for (what, damage) in damages {
+        let (_folder, session) = ingested("offline-lacking", &Packets::program(50_000));
+        damage(&session);
+        for command in COMMANDS.iter().copied().chain(OTHERS) {
+            let exit = run_on(command[0], &session, &command[1..]);
+            assert_eq!(exit.code, Some(i32::from(what != "nothing")), "{what}, {command:?}: {}", exit.stderr);
+            assert!(what == "nothing" || !exit.stderr.is_empty(), "{what}, {command:?}: no word");
+        }
+    }
+}
+
 /// A session of two threads with so many events each, in nested calls.
 fn large(folder: &Path, events: u64) {
     fs::create_dir_all(folder).expect("room on disk");

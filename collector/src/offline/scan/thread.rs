@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use codec::atf::{
     BrokenLink, Corrupt, DetailEvent, DetailEvents, DetailReader, EDGE_BYTES, GapEntry, IndexEvent, IndexReader,
     OpenError, ThreadEntry,
@@ -29,6 +29,8 @@ pub(super) struct ThreadScan<'a> {
     position: u64,
     /// The event that comes next.
     next: Next,
+    /// What its files lack of what the manifest says.
+    wrong: Option<String>,
 }
 
 /// What comes next in an index.
@@ -56,23 +58,56 @@ impl<'a> ThreadScan<'a> {
         let index = dir.join("index.atf");
         let ends = Ends::look(&index).with_context(|| format!("cannot read {}", index.display()))?;
         let head = match IndexReader::open(&ends.head) {
-            Ok(head) => head,
-            Err(OpenError::Short { .. }) => return Ok(None),
+            Ok(head) => Some(head),
+            Err(OpenError::Short { .. }) if trace.is_unfinished => return Ok(None),
+            Err(OpenError::Short { .. }) => None,
             Err(error) => return Err(error).with_context(|| index.display().to_string()),
         };
         let footer = ends.footer(IndexReader::is_footer);
         let end = match footer.is_some() {
             true => ends.length.saturating_sub(FIRST),
             // A header that promises a footer where there is none is damage: all behind it is looked at.
-            false if head.has_detail().is_some() && ends.length > FIRST => ends.length,
+            false if head.is_some_and(|head| head.has_detail().is_some()) && ends.length > FIRST => ends.length,
             false => events_end(&index, ends.length).with_context(|| format!("cannot read {}", index.display()))?,
         };
         let details = Details::open(dir.join("detail.atf"), page)?;
-        let (index, position) = (Pages::new(index, FIRST, end, page).checked_by(footer), thread.first.unwrap_or(0));
-        let mut scan = Self { stream: thread.id, index, details, gaps, gap: 0, sequence: 0, position, next: Next::End };
+        let (position, is_whole) = (thread.first.unwrap_or(0), footer.is_some());
+        let index = Pages::new(index, FIRST, end, page).checked_by(footer);
+        let mut scan = Self {
+            stream: thread.id,
+            index,
+            details,
+            gaps,
+            gap: 0,
+            sequence: 0,
+            position,
+            next: Next::End,
+            wrong: None,
+        };
+        if !trace.is_unfinished {
+            scan.wrong = scan.compare(thread, is_whole);
+        }
         // One event is enough to know where the thread begins.
         scan.peek(IndexEvent::BYTES)?;
         Ok(Some(scan))
+    }
+
+    /// What its files lack of what the manifest says of it.
+    fn compare(&self, thread: &ThreadEntry, is_index_whole: bool) -> Option<String> {
+        let events = self.events();
+        let said = thread.written.filter(|written| *written != events);
+        match (&self.details, said) {
+            (_, Some(said)) => Some(format!("index.atf has {events} events, by manifest.json it has {said}")),
+            _ if !is_index_whole => Some("index.atf lacks its end".into()),
+            (None, _) if thread.has_detail => Some("detail.atf is not there, or empty".into()),
+            (Some(details), _) if details.is_cut => Some("detail.atf lacks its end".into()),
+            _ => None,
+        }
+    }
+
+    /// What its files lack of what the manifest says.
+    pub(super) fn wrong(&self) -> Option<String> {
+        self.wrong.as_ref().map(|wrong| format!("thread_{}: {wrong}", self.stream))
     }
 
     /// How many events it has.
@@ -134,6 +169,9 @@ impl<'a> ThreadScan<'a> {
                     let checked = pages.check();
                     checked.with_context(|| format!("thread {}: {}", self.stream, pages.path().display()))?;
                 }
+                if let Some(wrong) = self.wrong() {
+                    bail!("{wrong}: the trace is damaged (see `collector verify`)");
+                }
                 return Ok(false);
             }
         };
@@ -185,10 +223,7 @@ struct Details {
 
 impl Details {
     fn open(path: PathBuf, page: usize) -> Result<Option<Self>> {
-        let ends = match Ends::look(&path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            ends => ends.with_context(|| format!("cannot read {}", path.display()))?,
-        };
+        let ends = Ends::look(&path).with_context(|| format!("cannot read {}", path.display()))?;
         match DetailReader::open(&ends.head) {
             Ok(_) => {}
             Err(OpenError::Short { .. }) => return Ok(None),
@@ -268,8 +303,14 @@ struct Ends {
 }
 
 impl Ends {
+    /// Of a file that is not there, both are empty.
     fn look(path: &Path) -> io::Result<Self> {
-        let length = fs::metadata(path)?.len();
+        let length = match fs::metadata(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return Ok(Self { head: Vec::new(), tail: Vec::new(), length: 0 });
+            }
+            data => data?.len(),
+        };
         let (mut head, mut tail) = (vec![0; EDGE_BYTES], vec![0; EDGE_BYTES]);
         let read = read_at(path, &mut head, 0)?;
         head.truncate(read);
