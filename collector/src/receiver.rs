@@ -277,7 +277,7 @@ impl Receiver {
                     self.session_ended.notify_one();
                 }
             }
-            Output::Options(..) | Output::Events(_) | Output::Gap(..) => {}
+            Output::Options(..) | Output::Ending(..) | Output::Events(_) | Output::Gap(..) => {}
         }
     }
 }

@@ -238,6 +238,7 @@ fn session_of(output: &Output) -> &Arc<Session> {
         Output::Started(session)
         | Output::Resumed(session)
         | Output::Options(session, _)
+        | Output::Ending(session, _)
         | Output::Gap(session, _)
         | Output::Ended(session, _) => session,
     }
@@ -315,7 +316,7 @@ impl Recorder {
                 let places = self.disks.iter().filter_map(|(_, disk)| disk.place(&session.name));
                 self.notices.say(summary::line(session, summary, lasted, places));
             }
-            Output::Options(..) | Output::Events(_) | Output::Gap(..) => {}
+            Output::Options(..) | Output::Ending(..) | Output::Events(_) | Output::Gap(..) => {}
         }
         // Each number is read alone.
         self.queued_bytes.fetch_sub(queue::bytes(&output), Relaxed);

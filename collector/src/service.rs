@@ -2,6 +2,7 @@
 
 use std::{
     net::SocketAddr,
+    path::Path,
     process::ExitCode,
     sync::{
         Arc,
@@ -13,7 +14,10 @@ use std::{
 use anyhow::{Context, Result};
 use collector_core::How;
 use quinn::VarInt;
-use sinks::EarlierSessions;
+use sinks::{
+    EarlierSessions,
+    disk::{Leftover, finish_ended},
+};
 use tokio::{
     net::{TcpListener, UdpSocket},
     signal::unix::{SignalKind, signal},
@@ -69,16 +73,17 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode> {
         let notices = Arc::new(Notices::new());
         log::start(args.log.log, args.log.log_format, &notices);
         let (memory, recorders) = (args.limits.memory.0, settings::recorders(args.recorders));
+        let directories = sinks.iter().filter_map(|sink| match &sink.target {
+            Target::Disk { dir, .. } => Some(dir.as_path()),
+            _ => None,
+        });
+        directories.clone().for_each(finish_leftover);
         let (recorders, tables) = Recorders::start(&sinks, &args.spans.config(), memory, recorders, &notices)?;
         let mut config = settings::core_config(&args.limits, args.session_timeout.0);
         if let Some(smallest) = listening.iter().filter(|one| one.udp.is_some()).map(|one| one.receive_buffer).min() {
             // Datagrams take more room in the system than they have bytes.
             config.window_bytes = (smallest as u64 / 4).max(64 << 10);
         }
-        let directories = sinks.iter().filter_map(|sink| match &sink.target {
-            Target::Disk { dir, .. } => Some(dir.as_path()),
-            _ => None,
-        });
         let earlier = EarlierSessions::find(directories);
         let limits = settings::catalog_limits(&args.limits);
         let receiver = Arc::new(Receiver::new(config, limits, recorders, earlier, notices));
@@ -87,6 +92,19 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode> {
     // A sink that hangs has been given up by now, and is not to be waited for again.
     runtime.shutdown_background();
     result
+}
+
+/// Finishes what a killed collector has left in a directory, where its agents are done, and tells of the rest.
+fn finish_leftover(dir: &Path) {
+    let Leftover { finished, unfinished } = finish_ended(dir);
+    for session in finished {
+        let name = session.file_name().unwrap_or_default().to_string_lossy();
+        info!("session {name} had ended when its collector was killed, and is finished now; in {}", session.display());
+    }
+    if unfinished > 0 {
+        let (sessions, dir) = (counted(unfinished, "session"), dir.display());
+        info!("unfinished in {dir}: {sessions}, which go on when their agents come back; `collector repair` ends them");
+    }
 }
 
 /// A session has two files for each of its threads.

@@ -3,7 +3,7 @@
 use std::{fmt::Write, path::PathBuf, time::Duration};
 
 use codec::{
-    atf::{EndEntry, LimitEntry},
+    atf::LimitEntry,
     text::{printable, shorten},
 };
 use collector_core::{Cause, Ended, Session, Summary};
@@ -50,9 +50,6 @@ pub(crate) fn line(
 
 /// How a session ended, as sinks record it.
 pub(crate) fn ended(session: &Session, summary: &Summary) -> Ended {
-    let (how, code) = summary.how.word();
-    let clock = session.catalog().clock();
-    let at_ns = summary.at.map(|at| clock.map_or(at.0, |clock| clock.at(at).0));
     let mut limits = Vec::new();
     let streams = Cause::streams();
     if let Some(count) = summary.missing.get(&streams) {
@@ -63,7 +60,7 @@ pub(crate) fn ended(session: &Session, summary: &Summary) -> Ended {
             ..LimitEntry::default()
         });
     }
-    Ended { end: EndEntry { how: how.into(), code, at_ns, ..EndEntry::default() }, limits }
+    Ended { end: summary.how.entry(session, summary.at), limits }
 }
 
 /// The program, where it is known, and where it comes from. What comes from the wire is made fit to be printed.

@@ -31,7 +31,7 @@ use codec::{atf::EndEntry, span::Span};
 
 pub use counters::{Count, DiskCounters};
 pub use directory::sessions_in;
-pub use earlier::EarlierSessions;
+pub use earlier::{EarlierSessions, Leftover, finish_ended};
 use files::{Files, OsFiles};
 use finishing::Finishing;
 pub use repair::{RepairOutcome, Repaired, repair};
@@ -219,6 +219,10 @@ impl Sink for DiskSink {
     fn options(&mut self, session: &Arc<Session>, packets: &[u8]) -> Result<(), SinkError> {
         self.session(session).0.part.journal.options(packets);
         Ok(())
+    }
+
+    fn ending(&mut self, session: &Arc<Session>, packets: &[u8]) -> Result<(), SinkError> {
+        self.options(session, packets)
     }
 
     fn events(&mut self, batch: &Arc<Batch>) -> Result<(), SinkError> {

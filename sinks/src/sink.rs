@@ -49,6 +49,13 @@ pub trait Sink: Send {
         Ok(())
     }
 
+    /// The session is about to end, as these packets say. They come again as options; only a sink that may be asked how a
+    /// session ended that it did not see the end of needs them.
+    fn ending(&mut self, session: &Arc<Session>, packets: &[u8]) -> Result<(), SinkError> {
+        let _ = (session, packets);
+        Ok(())
+    }
+
     /// Events arrived. Sinks that write only spans leave this as it is.
     fn events(&mut self, batch: &Arc<Batch>) -> Result<(), SinkError> {
         let _ = batch;

@@ -8,7 +8,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use codec::{Position, SessionId, SessionNs, StreamId, profile::EndReason};
+use codec::{Position, SessionId, SessionNs, StreamId, atf::EndEntry, profile::EndReason};
 
 use crate::{Batch, Cause, Session};
 
@@ -59,6 +59,8 @@ pub enum Output {
     Events(Arc<Batch>),
     /// Events are missing.
     Gap(Arc<Session>, Gap),
+    /// It is about to end, as these packets say: all events before that are settled. They come again as options at its end.
+    Ending(Arc<Session>, Bytes),
     /// It has ended; nothing follows.
     Ended(Arc<Session>, Summary),
 }
@@ -114,6 +116,14 @@ pub enum How {
 }
 
 impl How {
+    /// What a manifest says of it, where it was at this time by the session's own account.
+    pub fn entry(self, session: &Session, at: Option<SessionNs>) -> EndEntry {
+        let (how, code) = self.word();
+        let clock = session.catalog().clock();
+        let at_ns = at.map(|at| clock.map_or(at.0, |clock| clock.at(at).0));
+        EndEntry { how: how.into(), code, at_ns, ..EndEntry::default() }
+    }
+
     /// The word for it in a manifest, and the exit code or signal where there is one.
     pub fn word(self) -> (&'static str, Option<i32>) {
         match self {

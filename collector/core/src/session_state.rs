@@ -318,6 +318,17 @@ impl SessionState {
         }
         let ending = self.ending.get_or_insert_with(|| EndState::new(end, context.now));
         ending.add(end, packet, &mut context.counts.ending_room_now);
+        self.announce_end();
+    }
+
+    /// Tells the sinks that the session is about to end, so that they know should the collector not live to see it.
+    fn announce_end(&mut self) {
+        if self.id.is_some()
+            && self.waiting.is_empty()
+            && let Some(packets) = self.ending.as_mut().and_then(EndState::announce)
+        {
+            self.out.push(Output::Ending(Arc::clone(&self.session), packets));
+        }
     }
 
     /// Whether there is something to tell of a stream.
@@ -392,6 +403,7 @@ impl SessionState {
         for index in waiting {
             self.with_index(index, context, |stream, context, now| stream.tick(patience, now, context));
         }
+        self.announce_end();
         self.is_over(context.now, context.config).then_some(How::Told(self.ending.as_ref()?.reason))
     }
 

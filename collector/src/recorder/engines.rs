@@ -86,7 +86,7 @@ fn held(engine: &Engine) -> usize {
 
 fn feed(engine: &mut Engine, output: &Output, ended: Option<&Ended>) {
     match output {
-        Output::Started(_) | Output::Resumed(_) => {}
+        Output::Started(_) | Output::Resumed(_) | Output::Ending(..) => {}
         Output::Options(_, packets) => {
             let mut packets = Packets::new(packets, MAX_PACKET_BYTES);
             while let Some(Ok(message)) = packets.next_with(Message::decode) {

@@ -50,7 +50,7 @@ impl Recorded {
                 let end = Position(gap.first.0.saturating_add(gap.count));
                 self.positions(session).insert(gap.stream, end);
             }
-            Output::Started(_) | Output::Resumed(_) | Output::Options(..) | Output::Ended(..) => {}
+            Output::Started(_) | Output::Resumed(_) | Output::Options(..) | Output::Ending(..) | Output::Ended(..) => {}
         }
     }
 

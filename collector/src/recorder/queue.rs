@@ -75,7 +75,7 @@ impl Queue {
 /// The memory that an output keeps while it waits.
 pub(super) fn bytes(output: &Output) -> u64 {
     let more = match output {
-        Output::Options(_, packets) => packets.len(),
+        Output::Options(_, packets) | Output::Ending(_, packets) => packets.len(),
         Output::Events(batch) => batch.bytes.len() + batch.runs.len() * size_of::<Run>(),
         Output::Started(_) | Output::Resumed(_) | Output::Gap(..) | Output::Ended(..) => 0,
     };

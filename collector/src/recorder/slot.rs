@@ -147,6 +147,7 @@ impl Slot {
                 Output::Started(session) => sink.start(session),
                 Output::Resumed(session) => sink.resume(session),
                 Output::Options(session, packets) => sink.options(session, packets),
+                Output::Ending(session, packets) => sink.ending(session, packets),
                 Output::Events(batch) => sink.events(batch),
                 Output::Gap(session, gap) => sink.gap(session, gap),
                 Output::Ended(..) => Ok(()),
@@ -194,6 +195,7 @@ impl Slot {
                 self.unstarted.remove(&session.name);
                 self.unreported.take(session).for_each(drop);
             }
+            Output::Ending(..) => {}
             Output::Options(_, packets) => {
                 self.counters.lost_option_bytes.fetch_add(packets.len() as u64, Relaxed);
             }

@@ -20,6 +20,7 @@ use super::{
     journal::{self, Entry, JOURNAL},
     notes::{Notes, notes_of},
     reopen::{Found, Unfinished, session_name},
+    repair::{RepairOutcome, repair_session},
     room::MANIFEST,
 };
 use crate::{Catalog, Cause, EarlierSession, Session};
@@ -109,6 +110,50 @@ impl EarlierSessions {
         let Count { positions, written, missing } = count;
         Ok(Some(EarlierSession { session, kept: positions.clone(), positions, written, missing }))
     }
+}
+
+/// What becomes of sessions that a killed collector has left in a directory.
+#[derive(Debug, Default)]
+pub struct Leftover {
+    /// Those that had ended, with all that their agents sent: they are finished now.
+    pub finished: Vec<PathBuf>,
+    /// How many others there are. They go on when their agents come back.
+    pub unfinished: u64,
+}
+
+/// Finishes the sessions in a directory whose agents have ended them, and which lack nothing but that.
+pub fn finish_ended(dir: &Path) -> Leftover {
+    let mut leftover = Leftover::default();
+    let is_left = |dir: &PathBuf| dir.join(JOURNAL).exists();
+    for dir in sessions_in(dir).unwrap_or_default().into_iter().filter(is_left) {
+        // What cannot be read is told when it is repaired.
+        match has_ended(&dir).unwrap_or(Some(false)) {
+            Some(true) if matches!(repair_session(&dir, false), Ok(RepairOutcome::Repaired { .. })) => {
+                leftover.finished.push(dir);
+            }
+            Some(_) => leftover.unfinished += 1,
+            None => {}
+        }
+    }
+    leftover
+}
+
+/// Whether an unfinished part has all events that its agent had when it ended the session. None where it is somebody else's.
+fn has_ended(dir: &Path) -> io::Result<Option<bool>> {
+    let Found::Unfinished(_locked) = Unfinished::open(dir)? else { return Ok(None) };
+    let mut notes = Notes::default();
+    let journal = read_if_there(&dir.join(JOURNAL))?.unwrap_or_default();
+    let take = |entry: Entry<'_>| match entry {
+        Entry::Option(option, _) => notes.take_option(&option),
+        Entry::Note(note) => notes.take(note),
+    };
+    journal::replay(&journal, false, take).map_err(io::Error::other)?;
+    let mut count = Count::default();
+    count.last(dir, &notes)?;
+    let is_there = |(stream, next): (&StreamId, &Position)| {
+        next.0 == 0 || count.positions.get(stream).is_some_and(|position| position >= next)
+    };
+    Ok(Some(notes.told_end.is_some() && notes.told_ends.iter().all(is_there)))
 }
 
 fn read_manifest(dir: &Path) -> io::Result<Manifest> {

@@ -3,8 +3,9 @@
 use std::collections::{BTreeMap, HashMap};
 
 use codec::{
-    ClockKind,
+    ClockKind, Position, SessionNs, StreamId,
     atf::{FunctionEntry, GapEntry, Manifest},
+    profile::{EndReason, ProfileOption, StreamPosition},
 };
 
 use super::{
@@ -27,6 +28,9 @@ pub(super) struct Notes {
     pub(super) zero: Option<Zero>,
     /// The functions of module 0.
     pub(super) functions: Vec<FunctionEntry>,
+    /// How the session ended, by its agent's account, when, and where its streams ended.
+    pub(super) told_end: Option<(EndReason, SessionNs)>,
+    pub(super) told_ends: BTreeMap<StreamId, Position>,
 }
 
 impl Notes {
@@ -49,6 +53,14 @@ impl Notes {
                     self.firsts.insert(end.0, end.1);
                 }
             }
+        }
+    }
+
+    /// Takes an option of the agent's, which is not a note but may say how far streams have come.
+    pub(super) fn take_option(&mut self, option: &ProfileOption<'_>) {
+        if let ProfileOption::End(end) = option {
+            self.told_end = Some((end.reason, end.at));
+            self.told_ends.extend(end.streams.into_iter().map(|StreamPosition { stream, next }| (stream, next)));
         }
     }
 

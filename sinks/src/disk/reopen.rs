@@ -17,7 +17,8 @@ use std::{
 use codec::{
     ModuleId, StreamId,
     atf::{
-        BrokenLink, DetailReader, EDGE_BYTES, IndexReader, LimitEntry, Manifest, OpenError, ThreadReader, ThreadWriter,
+        BrokenLink, DetailReader, EDGE_BYTES, EndEntry, IndexReader, LimitEntry, Manifest, OpenError, ThreadReader,
+        ThreadWriter,
     },
 };
 
@@ -35,6 +36,8 @@ use super::{
     thread::OpenThread,
     volume::Volume,
 };
+use collector_core::How;
+
 use crate::Session;
 
 /// A part that nobody writes and nobody has finished.
@@ -62,6 +65,8 @@ pub(super) struct Reopened {
     pub(super) open: OpenSession,
     /// Whole events that were cut off by force.
     pub(super) cut: u64,
+    /// How it ended, where its agent has said so.
+    pub(super) end: Option<EndEntry>,
     /// The positions that streams are known to have come to, for details or gaps behind it are known: what lies between
     /// was lost.
     pub(super) reached: Vec<(StreamId, u64)>,
@@ -133,6 +138,7 @@ impl Unfinished {
         let journal = fs::read(dir.join(JOURNAL))?;
         let take = |entry: Entry<'_>| match entry {
             Entry::Option(option, packet) => {
+                told.notes.take_option(&option);
                 if purpose != Purpose::Resume {
                     open.session.catalog_mut().apply(&option);
                 }
@@ -176,6 +182,7 @@ impl Unfinished {
             told.notes.resume();
             open.part.journal.note(&Note::Resumed);
         }
+        let told_end = told.notes.told_end.map(|(reason, at)| How::Told(reason).entry(&open.session, Some(at)));
         let (reached, mut limits) = told.enter(&mut open, volume);
         let bytes = removed::removed_bytes(&dir)?;
         if bytes > 0 {
@@ -188,7 +195,7 @@ impl Unfinished {
         open.part.bytes = open.part.thread_bytes.saturating_add(manifest_bytes);
         volume.reopened(&dir, open.part.bytes, end as u64);
         volume.counters.set_place(&session.name, &dir);
-        Ok(Reopened { open, cut, reached })
+        Ok(Reopened { open, cut, end: told_end, reached })
     }
 }
 
@@ -246,6 +253,7 @@ impl Told {
                 reached.push((StreamId(stream), thread.next.saturating_add(lost)));
             }
         }
+        reached.extend(self.notes.told_ends.iter().map(|(stream, next)| (*stream, next.0)));
         for &(stream, first, next) in self.notes.ends.values() {
             let Some(thread) = open.thread(volume, StreamId(stream), first) else { continue };
             let settled = thread.missing.saturating_add(thread.writer.len().into());

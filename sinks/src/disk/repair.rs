@@ -73,7 +73,7 @@ pub fn repair(dir: &Path, force: bool) -> io::Result<Vec<Repaired>> {
     Ok(sessions_in(dir)?.into_iter().map(repaired).collect())
 }
 
-fn repair_session(dir: &Path, force: bool) -> io::Result<RepairOutcome> {
+pub(super) fn repair_session(dir: &Path, force: bool) -> io::Result<RepairOutcome> {
     let unfinished = match Unfinished::open(dir)? {
         Found::Unfinished(unfinished) => unfinished,
         Found::Finished => return Ok(RepairOutcome::Finished),
@@ -106,7 +106,8 @@ fn repair_session(dir: &Path, force: bool) -> io::Result<RepairOutcome> {
     let mut volume = Volume::new(parent.into(), limits, 1, Box::new(OsFiles), None);
     let name = dir.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let session = Arc::new(Session::new(name, None, String::new(), 0, Catalog::from_manifest(manifest)));
-    let Reopened { mut open, cut, reached } = unfinished.reopen(&mut volume, &session, Purpose::Repair { force })?;
+    let Reopened { mut open, cut, end, reached } =
+        unfinished.reopen(&mut volume, &session, Purpose::Repair { force })?;
     for (stream, position) in reached {
         if let Some(next) = open.thread(&volume, stream, 0).map(|thread| thread.next) {
             open.part.gap(stream, next, position.saturating_sub(next), Cause::killed().as_str());
@@ -116,7 +117,7 @@ fn repair_session(dir: &Path, force: bool) -> io::Result<RepairOutcome> {
     let events = threads.clone().map(|thread| u64::from(thread.writer.len())).fold(0, u64::saturating_add);
     let missing = threads.clone().map(|thread| thread.missing).fold(0, u64::saturating_add);
     let threads = threads.len() as u64;
-    let end = EndEntry { how: "killed".into(), ..EndEntry::default() };
+    let end = end.unwrap_or_else(|| EndEntry { how: "killed".into(), ..EndEntry::default() });
     open.finish(&mut volume, &Ended { end, ..Ended::default() }, false);
     match volume.failing {
         Some(failing) => Err(failing.error()),

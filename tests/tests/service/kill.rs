@@ -6,6 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use codec::profile::EndReason;
 use tests::{
     Agent, Collector, Folder, Random, Settings, Trace, Transport,
     collector::run_on,
@@ -78,6 +79,32 @@ fn what_is_acknowledged_is_flushed_soon() {
         thread::yield_now();
     }
     assert_eq!(flushed(), events, "without an end of the session");
+}
+
+/// Over UDP a session stays open for a moment after its agent knows that all is kept: options may be late.
+#[test]
+fn a_session_that_had_ended_is_finished_by_the_next_collector() {
+    for transport in [Transport::Udp, Transport::Tcp] {
+        let (folder, collector) = Collector::in_folder("ended", &["--reorder-time", "2s"]);
+        let mut agent = Agent::start(Settings::new(&collector, transport, 11)).expect("it is heard");
+        agent.work(1000).expect("it is taken");
+        agent.finish(EndReason::Exited(3), Duration::from_secs(10)).expect("it is told that all is kept");
+        // What is known at the end is flushed as events are.
+        thread::sleep(Duration::from_millis(250));
+        collector.kill();
+        let session = only_folder(&folder);
+        let was_open = session.join("journal.heph").exists();
+        assert_eq!(was_open, transport == Transport::Udp);
+        let collector = Collector::to_disk(folder.path(), &[]);
+        let said = collector.said();
+        assert_eq!(said.contains("had ended when its collector was killed"), was_open, "{said}");
+        collector.stop().success();
+        verified(&session);
+        let trace = Trace::of(folder.path(), agent.session());
+        let end = trace.manifest.end.clone().expect("it is finished");
+        assert_eq!((end.how.as_str(), end.code, end.at_ns.is_some()), ("exited", Some(3), true));
+        tests::account::complete(&trace, agent.program());
+    }
 }
 
 fn only_folder(folder: &Folder) -> PathBuf {

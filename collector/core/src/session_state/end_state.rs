@@ -5,6 +5,7 @@ use std::{
     time::Duration,
 };
 
+use bytes::Bytes;
 use codec::{
     SessionNs, StreamId,
     profile::{End, EndReason, Fingerprint},
@@ -22,6 +23,8 @@ pub(super) struct EndState {
     packets: BTreeMap<Fingerprint, Box<[u8]>>,
     /// The memory it takes, roughly.
     charged: usize,
+    /// Whether the sinks know of it.
+    is_announced: bool,
 }
 
 /// What a packet takes beside its bytes, and what a stream takes.
@@ -39,6 +42,7 @@ impl EndState {
             since: now,
             packets: BTreeMap::new(),
             charged: 0,
+            is_announced: false,
         }
     }
 
@@ -66,6 +70,15 @@ impl EndState {
     /// Whether the ends of all streams are known.
     pub(super) fn is_complete(&self) -> bool {
         self.told.len() >= self.stream_count
+    }
+
+    /// Its packets, one behind the other, once the ends of all streams are known. Only the first time.
+    pub(super) fn announce(&mut self) -> Option<Bytes> {
+        if self.is_announced || !self.is_complete() {
+            return None;
+        }
+        self.is_announced = true;
+        Some(self.packets.values().flatten().copied().collect())
     }
 
     /// Whether the rest of it should have come.

@@ -115,6 +115,9 @@ impl Ledger {
                     }
                 }
             }
+            Output::Ending(session, packets) => {
+                assert!(!packets.is_empty() && self.open(&session).ended.is_none(), "it is not over yet");
+            }
             Output::Options(session, packets) => {
                 let entry = self.open(&session);
                 for packet in Packets::new(&packets, MAX_PACKET_BYTES) {

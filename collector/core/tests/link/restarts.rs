@@ -170,7 +170,7 @@ impl World {
                 }
                 Output::Gap(_, gap) => assert!(gap.cause.is_provisional(), "{gap:?}"),
                 Output::Ended(_, summary) => self.ended = matches!(summary.how, How::Told(_)),
-                Output::Resumed(_) | Output::Options(..) => {}
+                Output::Resumed(_) | Output::Options(..) | Output::Ending(..) => {}
             }
         }
         if let Some(session) = session {
