@@ -230,7 +230,7 @@ impl Receiver {
             state.recorders.take()
         };
         let Some(recorders) = recorders else { return true };
-        let closed = tokio::task::spawn_blocking(move || recorders.close()).await.unwrap_or(false);
+        let closed = tokio::task::spawn_blocking(move || recorders.close(how == How::Stopped)).await.unwrap_or(false);
         let mut state = self.state();
         self.acknowledge_kept(&mut state);
         self.pump(&mut state);

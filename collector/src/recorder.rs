@@ -13,7 +13,7 @@ use std::{
     fmt,
     sync::{
         Arc, Mutex, PoisonError,
-        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+        atomic::{AtomicU64, Ordering::Relaxed},
     },
     thread::{self, JoinHandle},
     time::{Duration, Instant},
@@ -30,7 +30,12 @@ use sinks::{
 use tracing::info_span;
 
 pub(crate) use self::{background::BackgroundWriter, kept::KeptPositions, slot::SinkCounters};
-use self::{engines::Engines, kept::Recorded, queue::Queue, slot::Slot};
+use self::{
+    engines::Engines,
+    kept::Recorded,
+    queue::Queue,
+    slot::{Closing, Slot},
+};
 use crate::{
     notices::Notices,
     settings::{Shares, SinkSetting},
@@ -51,7 +56,7 @@ pub(crate) struct Recorders {
     /// What they have written.
     pub(crate) kept: Arc<KeptPositions>,
     /// Whether they are to end, and wait for nothing any longer.
-    closing: Arc<AtomicBool>,
+    closing: Arc<Closing>,
     /// Bytes that wait for each recorder.
     pub(crate) queued_bytes: Vec<Arc<AtomicU64>>,
     /// What each sink counts, with its name.
@@ -194,8 +199,10 @@ impl Recorders {
     }
 
     /// Ends all recorders and closes all sinks. Blocks until they have written everything. Returns whether all could.
-    pub(crate) fn close(mut self) -> bool {
-        self.closing.store(true, Relaxed);
+    /// What a full disk does not take then is left to the agents, where they keep it.
+    pub(crate) fn close(mut self, agents_keep: bool) -> bool {
+        self.closing.agents_keep.store(agents_keep, Relaxed);
+        self.closing.now.store(true, Relaxed);
         for queue in &mut self.queues {
             queue.push_all();
         }
@@ -305,7 +312,13 @@ impl Recorder {
             slot.offer(&output, ended.as_ref(), &self.spans);
         }
         self.spans.clear();
-        self.recorded.add(&output);
+        let session = session_of(&output);
+        let mut durable = self.slots.iter().filter(|slot| slot.is_durable).peekable();
+        let has_left = durable.peek().is_some() && durable.all(|slot| slot.has_left(session));
+        match has_left {
+            true => self.recorded.forget(session),
+            false => self.recorded.add(&output),
+        }
         match &output {
             Output::Started(session) | Output::Resumed(session) => {
                 _ = self.started.insert(session.name.clone(), Instant::now());
@@ -314,7 +327,15 @@ impl Recorder {
                 let lasted = self.started.remove(&session.name).map_or(Duration::ZERO, |started| started.elapsed());
                 let _about = info_span!("session", session = %session.name, peer = %session.source).entered();
                 let places = self.disks.iter().filter_map(|(_, disk)| disk.place(&session.name));
-                self.notices.say(summary::line(session, summary, lasted, places));
+                match has_left {
+                    true => self.notices.warn(summary::left(session, places)),
+                    false => {
+                        let lost = self.disks.iter().map(|(_, disk)| disk.lost_of(&session.name));
+                        let lost = lost.max_by_key(|lost| lost.values().sum::<u64>()).unwrap_or_default();
+                        let lost = Some(lost).filter(|_| self.slots.iter_mut().all(|slot| slot.takes_more()));
+                        self.notices.say(summary::line(session, summary, lost, lasted, places));
+                    }
+                }
             }
             Output::Options(..) | Output::Ending(..) | Output::Events(_) | Output::Gap(..) => {}
         }

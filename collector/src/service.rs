@@ -103,7 +103,7 @@ fn finish_leftover(dir: &Path) {
     }
     if unfinished > 0 {
         let (sessions, dir) = (counted(unfinished, "session"), dir.display());
-        info!("unfinished in {dir}: {sessions}, which go on when their agents come back; `collector repair` ends them");
+        info!("unfinished in {dir}: {sessions} to go on when the agents come back (`collector repair` ends them)");
     }
 }
 
@@ -302,14 +302,14 @@ async fn tick(receiver: Arc<Receiver>) {
 
 /// What all sessions came to.
 pub(crate) fn total(receiver: &Receiver) -> String {
-    let core = receiver.ledger.core();
+    let (core, lost_by_disks) = (receiver.ledger.core(), receiver.ledger.lost_by_disks());
     let mut line = format!(
         "{}, {} received: {} produced = {} written + {} missing",
         counted(core.sessions, "session"),
         Size(receiver.ledger.received_bytes()),
         counted(core.produced(), "event"),
-        count(core.written),
-        count(core.missing()),
+        count(core.written.saturating_sub(lost_by_disks)),
+        count(core.missing().saturating_add(lost_by_disks)),
     );
     let refused = core.refused_session_events.saturating_add(core.refused_stream_events);
     if refused > 0 || core.refused_datagrams > 0 {

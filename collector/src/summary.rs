@@ -1,6 +1,6 @@
 //! What a session came to, in a line.
 
-use std::{fmt::Write, path::PathBuf, time::Duration};
+use std::{collections::BTreeMap, fmt::Write, path::PathBuf, time::Duration};
 
 use codec::{
     atf::LimitEntry,
@@ -10,29 +10,44 @@ use collector_core::{Cause, Ended, Session, Summary};
 
 use crate::quantity::{Period, count, counted};
 
-/// Who it was, how long it took, what was written and what is missing, and where it is.
+/// A session that was left as it is on a disk that takes nothing.
+pub(crate) fn left(session: &Session, places: impl Iterator<Item = PathBuf>) -> String {
+    let places: Vec<_> = places.map(|place| format!("; in {}", place.display())).collect();
+    format!(
+        "session {} ({}) is not finished, for its disk takes nothing: its agent keeps what is not written, and the next \
+         collector goes on with it{}",
+        session.name,
+        who(session),
+        places.concat()
+    )
+}
+
+/// Who it was, how long it took, what was written and what is missing, and where it is. `lost` is what a disk did not keep of
+/// what it was given; nobody knows that yet while it takes nothing.
 pub(crate) fn line(
     session: &Session,
     summary: &Summary,
+    lost: Option<BTreeMap<Cause, u64>>,
     lasted: Duration,
     places: impl Iterator<Item = PathBuf>,
 ) -> String {
     let mut line = format!("session {} ({})", session.name, who(session));
-    let missing: u64 = summary.missing.values().fold(0, |sum, count| sum.saturating_add(*count));
+    let is_written = lost.is_some();
+    let lost = lost.unwrap_or_default();
+    let written = summary.written.saturating_sub(lost.values().sum());
+    let mut causes = summary.missing.clone();
+    lost.into_iter().for_each(|(cause, count)| *causes.entry(cause).or_default() += count);
+    let missing: u64 = causes.values().fold(0, |sum, count| sum.saturating_add(*count));
+    let (threads, events) = (counted(summary.streams as u64, "thread"), written.saturating_add(missing));
+    let (events, written, lacking) = (counted(events, "event"), count(written), count(missing));
     // Writing to a string cannot fail.
-    _ = write!(
-        line,
-        " {}, after {}: {}, {} produced = {} written + {} missing",
-        summary.how,
-        Period(lasted),
-        counted(summary.streams as u64, "thread"),
-        counted(summary.written.saturating_add(missing), "event"),
-        count(summary.written),
-        count(missing),
-    );
+    _ = write!(line, " {}, after {}: {threads}, {events} produced = {written} ", summary.how, Period(lasted));
+    _ = match is_written {
+        true => write!(line, "written + {lacking} missing"),
+        false => write!(line, "received (the disk has not taken all of them) + {lacking} missing"),
+    };
     if missing > 0 {
-        let causes: Vec<_> =
-            summary.missing.iter().map(|(cause, number)| format!("{cause} {}", count(*number))).collect();
+        let causes: Vec<_> = causes.iter().map(|(cause, number)| format!("{cause} {}", count(*number))).collect();
         _ = write!(line, " ({})", causes.join(", "));
     }
     let more = [(summary.late, "late"), (summary.duplicates, "duplicate"), (summary.restarts, "restarts")];
@@ -42,7 +57,7 @@ pub(crate) fn line(
     for place in places {
         _ = match place.exists() {
             true => write!(line, "; in {}", place.display()),
-            false => write!(line, "; {} is gone, and with it what was written", place.display()),
+            false => write!(line, "; {} was moved away or removed, with what was in it", place.display()),
         };
     }
     line

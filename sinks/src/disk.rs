@@ -32,6 +32,7 @@ use codec::{atf::EndEntry, span::Span};
 pub use counters::{Count, DiskCounters};
 pub use directory::sessions_in;
 pub use earlier::{EarlierSessions, Leftover, finish_ended};
+pub(crate) use files::is_full;
 use files::{Files, OsFiles};
 use finishing::Finishing;
 pub use repair::{RepairOutcome, Repaired, repair};
@@ -207,6 +208,11 @@ impl Sink for DiskSink {
         match OpenSession::resume(&mut self.volume, session) {
             Ok(Some(open)) => _ = self.sessions.insert(session.name.clone(), open),
             Ok(None) => return self.start(session),
+            // It may go on once there is room.
+            Err(source) if is_full(source.kind()) => {
+                let what = format!("cannot go on with session {}", session.name);
+                return Err(SinkError::Failed { what, source });
+            }
             Err(source) => {
                 self.start(session)?;
                 let what = format!("session {} goes on in another directory", session.name);
@@ -257,6 +263,15 @@ impl Sink for DiskSink {
     fn end(&mut self, session: &Arc<Session>, ended: &Ended) -> Result<(), SinkError> {
         self.session(session);
         self.finish(&session.name, ended)
+    }
+
+    fn leave(&mut self, session: &Arc<Session>) {
+        if let Some(open) = self.sessions.remove(&session.name) {
+            self.volume.leave_open(open.part);
+        }
+        if let Some(dir) = self.volume.counters.place(&session.name) {
+            self.volume.leave_finishing(&dir);
+        }
     }
 
     fn flush(&mut self) -> Result<(), SinkError> {

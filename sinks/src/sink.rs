@@ -5,7 +5,7 @@ use std::{io, sync::Arc};
 use codec::span::Span;
 use thiserror::Error;
 
-use crate::{Batch, Ended, Gap, Session};
+use crate::{Batch, Ended, Gap, Session, disk::is_full};
 
 /// Something that takes a trace.
 ///
@@ -78,6 +78,11 @@ pub trait Sink: Send {
     /// The session has ended.
     fn end(&mut self, session: &Arc<Session>, ended: &Ended) -> Result<(), SinkError>;
 
+    /// Leaves a session as its files are: it goes on with another collector, from an agent that has the rest.
+    fn leave(&mut self, session: &Arc<Session>) {
+        let _ = session;
+    }
+
     /// Hands everything taken so far to the operating system.
     fn flush(&mut self) -> Result<(), SinkError>;
 
@@ -115,6 +120,11 @@ pub enum SinkError {
 }
 
 impl SinkError {
+    /// Whether it failed for want of room, which may come.
+    pub fn is_full(&self) -> bool {
+        matches!(self, Self::Failed { source, .. } if is_full(source.kind()))
+    }
+
     /// The error for a failed attempt at `what`. A broken pipe is [`SinkError::Closed`].
     pub fn from_io(what: impl Into<String>, source: io::Error) -> Self {
         match source.kind() {

@@ -54,6 +54,12 @@ impl Folder {
     }
 }
 
+impl AsRef<Path> for Folder {
+    fn as_ref(&self) -> &Path {
+        &self.0
+    }
+}
+
 impl Drop for Folder {
     fn drop(&mut self) {
         if !std::thread::panicking() {

@@ -108,8 +108,8 @@ impl Ledger {
         self.sinks.iter().fold(0, |sum, (sink, counters)| sum.saturating_add(self.lost_by(sink, counters)))
     }
 
-    /// Events that could not be written to disk.
+    /// Events that could not be written to disk: to the one that lacks most, where there are several.
     pub(crate) fn lost_by_disks(&self) -> u64 {
-        self.disks.iter().fold(0, |sum, (_, disk)| sum.saturating_add(disk.lost_events.get()))
+        self.disks.iter().map(|(_, disk)| disk.lost_events.get()).max().unwrap_or(0)
     }
 }

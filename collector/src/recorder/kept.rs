@@ -54,6 +54,11 @@ impl Recorded {
         }
     }
 
+    /// What the sinks were given of this session is not kept, but left to its agent.
+    pub(super) fn forget(&mut self, session: &Arc<Session>) {
+        self.sessions.remove(&(Arc::as_ptr(session) as usize));
+    }
+
     fn positions(&mut self, session: &Arc<Session>) -> &mut Positions {
         let entry = self.sessions.entry(Arc::as_ptr(session) as usize);
         &mut entry.or_insert_with(|| (Arc::clone(session), Positions::new())).1

@@ -14,8 +14,8 @@ use std::{
     time::Duration,
 };
 
-use codec::span::Span;
-use collector_core::{Cause, Ended, Output};
+use codec::{access, span::Span};
+use collector_core::{Cause, Ended, Output, Session};
 use sinks::{Sink, SinkError};
 use tracing::info_span;
 
@@ -62,6 +62,8 @@ pub(super) struct Slot {
     unreported: UnreportedGaps,
     /// Sessions whose start it was not given.
     unstarted: HashSet<String>,
+    /// Sessions that were left as they are on a disk that takes nothing while the collector ends.
+    left: HashSet<String>,
     /// Whether it is full, and that has been said.
     is_full: bool,
     /// Whether something was given to it since the last flush.
@@ -69,9 +71,18 @@ pub(super) struct Slot {
     failing: bool,
     full: Cause,
     /// Whether the collector ends: then nothing is waited for any longer.
-    closing: Arc<AtomicBool>,
+    closing: Arc<Closing>,
     counters: Arc<SinkCounters>,
     notices: Arc<Notices>,
+}
+
+/// How the collector ends. Each is read alone.
+#[derive(Debug, Default)]
+pub(super) struct Closing {
+    /// Nothing is waited for any longer.
+    pub(super) now: AtomicBool,
+    /// Agents keep what is not kept here.
+    pub(super) agents_keep: AtomicBool,
 }
 
 /// How long is waited before a disk that takes nothing is tried again.
@@ -83,7 +94,7 @@ impl Slot {
         setting: &SinkSetting,
         sink: SinkRef,
         backlog: Option<BackgroundWriter>,
-        closing: &Arc<AtomicBool>,
+        closing: &Arc<Closing>,
         counters: &Arc<SinkCounters>,
         notices: &Arc<Notices>,
     ) -> Self {
@@ -96,6 +107,7 @@ impl Slot {
             is_durable: matches!(setting.target, Target::Disk { .. }),
             unreported: UnreportedGaps::default(),
             unstarted: HashSet::new(),
+            left: HashSet::new(),
             is_full: false,
             dirty: false,
             failing: false,
@@ -117,10 +129,13 @@ impl Slot {
             self.counters.not_given.fetch_add(events(output), Relaxed);
             return;
         }
-        if matches!(output, Output::Events(_)) && self.on_full == OnFull::Block {
-            self.wait_for_disk();
-        }
         let session = session_of(output);
+        if self.has_left(session) {
+            return;
+        }
+        if matches!(output, Output::Events(_) | Output::Gap(..) | Output::Ended(..)) && !self.wait_for_disk(session) {
+            return;
+        }
         let has_room = self.on_full == OnFull::Block || self.backlog.as_ref().is_none_or(BackgroundWriter::has_room);
         // A sink that knows of a session must know of its end.
         let must_know = matches!(output, Output::Ended(..)) && !self.unstarted.contains(&session.name);
@@ -142,15 +157,18 @@ impl Slot {
         if let (Output::Ended(..), Some(ended)) = (output, ended) {
             self.give_spans(output, spans);
             self.give(0, |sink| sink.end(session, ended));
+            // What is told of it next is so only once it is written.
+            self.wait_for_disk(session);
+        } else if let Output::Resumed(session) = output {
+            self.resume(session);
         } else {
             self.give(events(output), |sink| match output {
                 Output::Started(session) => sink.start(session),
-                Output::Resumed(session) => sink.resume(session),
                 Output::Options(session, packets) => sink.options(session, packets),
                 Output::Ending(session, packets) => sink.ending(session, packets),
                 Output::Events(batch) => sink.events(batch),
                 Output::Gap(session, gap) => sink.gap(session, gap),
-                Output::Ended(..) => Ok(()),
+                Output::Resumed(_) | Output::Ended(..) => Ok(()),
             });
             self.give_spans(output, spans);
         }
@@ -158,13 +176,65 @@ impl Slot {
         self.dirty = true;
     }
 
-    /// Waits while it can take nothing without a loss: agents keep what is not kept here.
-    fn wait_for_disk(&mut self) {
-        while !self.sink.with(|sink| sink.takes_more()) && !self.is_closed() && !self.closing.load(Relaxed) {
-            thread::sleep(RETRY_TIME);
+    /// Whether it has left this session to the next collector.
+    pub(super) fn has_left(&self, session: &Session) -> bool {
+        self.left.contains(&session.name)
+    }
+
+    /// Waits while it can take nothing without a loss: agents keep what is not kept here. Returns whether it takes more of
+    /// this session: a collector that ends meanwhile leaves the session as it is on disk.
+    fn wait_for_disk(&mut self, session: &Arc<Session>) -> bool {
+        if self.on_full != OnFull::Block {
+            return true;
+        }
+        while !self.takes_more() {
+            if !self.wait_a_moment() {
+                return !self.leave(session);
+            }
             self.dirty = true;
             self.flush();
         }
+        true
+    }
+
+    /// Whether it can take more without a loss.
+    pub(super) fn takes_more(&mut self) -> bool {
+        self.is_closed() || self.sink.with(|sink| sink.takes_more())
+    }
+
+    /// Goes on with a session, once there is room for it.
+    fn resume(&mut self, session: &Arc<Session>) {
+        loop {
+            let result = self.sink.with(|sink| sink.resume(session));
+            let is_full = result.as_ref().is_err_and(SinkError::is_full);
+            self.judge(result);
+            if !is_full || self.on_full != OnFull::Block {
+                return;
+            }
+            if !self.wait_a_moment() {
+                self.leave(session);
+                return;
+            }
+        }
+    }
+
+    /// Waits a moment for a disk that takes nothing, unless the collector ends.
+    fn wait_a_moment(&self) -> bool {
+        let goes_on = !self.closing.now.load(Relaxed);
+        if goes_on {
+            thread::sleep(RETRY_TIME);
+        }
+        goes_on
+    }
+
+    /// Leaves a session as it is on disk, if its agent has the rest.
+    fn leave(&mut self, session: &Arc<Session>) -> bool {
+        let has_agent = self.closing.agents_keep.load(Relaxed) && session.id.is_some_and(access::is_claimed);
+        if has_agent {
+            self.sink.with(|sink| sink.leave(session));
+            self.left.insert(session.name.clone());
+        }
+        has_agent
     }
 
     fn give(&mut self, events: u64, call: impl FnOnce(&mut dyn Sink) -> Result<(), SinkError>) {
@@ -234,7 +304,7 @@ impl Slot {
             SinkRef::Own(sink) => sink.close(),
             SinkRef::Shared(_) => self.sink.with(|sink| sink.flush()),
         };
-        self.judge(result) || self.is_closed()
+        (self.judge(result) || self.is_closed()) && self.left.is_empty()
     }
 
     fn warn(&self, what: impl Display) {

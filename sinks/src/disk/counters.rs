@@ -4,10 +4,12 @@ use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},
     sync::{
-        Mutex, PoisonError,
+        Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, Ordering},
     },
 };
+
+use crate::Cause;
 
 /// Numbers that a disk sink counts and others read, and where it has written what.
 #[derive(Debug, Default)]
@@ -22,7 +24,14 @@ pub struct DiskCounters {
     pub removed_bytes: Count,
     /// Sessions, or parts of them, that were removed to make room.
     pub removed_sessions: Count,
-    places: Mutex<BTreeMap<String, PathBuf>>,
+    sessions: Mutex<BTreeMap<String, Place>>,
+}
+
+/// Where a session is, and what of it could not be kept there.
+#[derive(Debug, Default)]
+struct Place {
+    dir: Option<PathBuf>,
+    lost: BTreeMap<Cause, u64>,
 }
 
 /// How many sessions' places are remembered. Names start with the time, so the oldest go first.
@@ -31,7 +40,22 @@ const MOST_PLACES: usize = 4096;
 impl DiskCounters {
     /// The directory that the session of this name was written to last.
     pub fn place(&self, session: &str) -> Option<PathBuf> {
-        self.places.lock().unwrap_or_else(PoisonError::into_inner).get(session).cloned()
+        self.sessions().get(session)?.dir.clone()
+    }
+
+    /// How many events of the session of this name could not be kept, by cause.
+    pub fn lost_of(&self, session: &str) -> BTreeMap<Cause, u64> {
+        self.sessions().get(session).map(|place| place.lost.clone()).unwrap_or_default()
+    }
+
+    fn sessions(&self) -> MutexGuard<'_, BTreeMap<String, Place>> {
+        self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Events of a session could not be kept.
+    pub(super) fn lose(&self, session: &str, count: u64, cause: &str) {
+        self.lost_events.add(count);
+        self.with_place(session, |place| *place.lost.entry(Cause::from(cause)).or_default() += count);
     }
 
     pub(super) fn removed(&self, bytes: u64) {
@@ -40,10 +64,14 @@ impl DiskCounters {
     }
 
     pub(super) fn set_place(&self, session: &str, dir: &Path) {
-        let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
-        places.insert(session.into(), dir.into());
-        if places.len() > MOST_PLACES {
-            places.pop_first();
+        self.with_place(session, |place| place.dir = Some(dir.into()));
+    }
+
+    fn with_place(&self, session: &str, act: impl FnOnce(&mut Place)) {
+        let mut sessions = self.sessions();
+        act(sessions.entry(session.into()).or_default());
+        if sessions.len() > MOST_PLACES {
+            sessions.pop_first();
         }
     }
 }

@@ -22,7 +22,7 @@ impl Out for File {
 }
 
 /// Whether an error says that the disk has no room.
-pub(super) fn is_full(kind: io::ErrorKind) -> bool {
+pub(crate) fn is_full(kind: io::ErrorKind) -> bool {
     matches!(kind, io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 

@@ -22,7 +22,7 @@ use super::{
     standin::StandIns,
     starts::Starts,
     thread::{Appending, OpenThread, Stop},
-    volume::Volume,
+    volume::{Failing, Volume},
 };
 use crate::{Budget, Ended, Gap, RunEvents, Session, SinkError, open_spans::OpenSpans};
 
@@ -159,7 +159,7 @@ impl OpenSession {
             if let Some(failing) = volume.stuck(before) {
                 let (cause, answer) = (failing.cause(), failing.answer("events were lost"));
                 self.part.gap(stream, at, left, cause);
-                volume.counters.lost_events.add(left);
+                volume.counters.lose(&self.session.name, left, cause);
                 return Err(answer);
             }
             let mut appending = Appending {
@@ -236,13 +236,13 @@ impl OpenSession {
     /// Events of a thread are lost here.
     fn lose(&mut self, volume: &Volume, stream: StreamId, count: u64, cause: &str) {
         self.part.gap(stream, self.next(stream), count, cause);
-        volume.counters.lost_events.add(count);
+        volume.counters.lose(&self.session.name, count, cause);
     }
 
     /// Events are lost of a stream that there is no room for.
     fn unlisted(&mut self, volume: &Volume, events: u64) -> SinkError {
         self.part.unlisted = self.part.unlisted.saturating_add(events);
-        volume.counters.lost_events.add(events);
+        volume.counters.lose(&self.session.name, events, "collector:streams");
         let most = volume.limits.most_threads;
         let what = format!("{}: it has more than {most} streams", self.session.name);
         SinkError::Failed { what, source: io::ErrorKind::QuotaExceeded.into() }
@@ -349,7 +349,8 @@ impl OpenSession {
             let lost = self.part.threads.values().map(|thread| u64::from(thread.writer.len()));
             let lost = lost.fold(0, u64::saturating_add);
             volume.pending = volume.pending.saturating_sub(self.part.pending_bytes());
-            volume.counters.lost_events.add(lost);
+            let cause = volume.failing.as_ref().map_or("collector:disk-error", Failing::cause);
+            volume.counters.lose(&self.session.name, lost, cause);
             volume.counters.lost_spans.add(self.part.spans.rows);
             return;
         };

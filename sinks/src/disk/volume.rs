@@ -13,6 +13,7 @@ use super::{
     files::{Files, Handles, is_full},
     finishing::Finishing,
     journal::Journal,
+    part::Part,
     room::Room,
     sync::{Sync, SyncWhen},
     table::{PendingTable, SpansWhen},
@@ -358,6 +359,27 @@ impl Volume {
         self.finishing = waiting;
         self.make_room();
         result
+    }
+
+    /// Leaves a part as its files are, for another collector to go on with.
+    pub(super) fn leave_open(&mut self, part: Part) {
+        part.threads.keys().for_each(|stream| self.handles.close((part.id, *stream)));
+        self.pending = self.pending.saturating_sub(part.pending_bytes());
+        self.usage.open.subtract(part.bytes);
+        self.usage.journals.subtract(part.journal.bytes());
+        if let Some(dir) = &part.dir {
+            self.with_room(|room| room.add_unfinished(dir));
+        }
+    }
+
+    /// The same for one that could not be finished so far, if it is in this directory.
+    pub(super) fn leave_finishing(&mut self, dir: &Path) {
+        let Some(at) = self.finishing.iter().position(|part| part.dir == dir) else { return };
+        let part = self.finishing.swap_remove(at);
+        part.close_files(&mut self.handles);
+        self.pending = self.pending.saturating_sub(part.pending_bytes());
+        self.closed(&part);
+        self.with_room(|room| room.add_unfinished(&part.dir));
     }
 
     /// Leaves a part as a killed collector would have left it. What was not written of it is lost, and the journal

@@ -3,6 +3,7 @@
 use std::{
     env,
     net::SocketAddr,
+    path::Path,
     thread,
     time::{Duration, Instant},
 };
@@ -20,7 +21,7 @@ fn wanted(name: &str, usual: u64) -> u64 {
 
 /// Ends the session. Fails the test unless everything is there.
 #[track_caller]
-fn has_everything(rig: &mut Rig, way: &Way, collector: Collector, folder: &Folder) {
+pub(crate) fn has_everything(rig: &mut Rig, way: &Way, collector: Collector, folder: impl AsRef<Path>) {
     let (report, trace) = delivered(rig, EndReason::Exited(0), collector, folder);
     assert!(trace.manifest.gaps.is_empty() && report.lost.is_empty(), "{}: {report}", way.transport);
     assert_eq!(trace.len() as u64, rig.produced(), "{}: {report}", way.transport);

@@ -7,6 +7,7 @@
 #[allow(dead_code)]
 #[path = "../../../agent/src/drain/fake.rs"]
 mod fake;
+mod full_disk;
 mod going_on;
 mod rig;
 mod way;
@@ -15,6 +16,7 @@ use std::{
     collections::BTreeSet,
     io::Read,
     net::SocketAddr,
+    path::Path,
     thread,
     time::{Duration, Instant},
 };
@@ -40,11 +42,11 @@ fn settings(to: SocketAddr, transport: Transport) -> Settings {
 
 /// Ends the session. Fails the test unless it is on disk, whole and sound.
 #[track_caller]
-fn delivered(rig: &mut Rig, reason: EndReason, collector: Collector, folder: &Folder) -> (Report, Trace) {
+fn delivered(rig: &mut Rig, reason: EndReason, collector: Collector, folder: impl AsRef<Path>) -> (Report, Trace) {
     let report = rig.finish(reason, LONG);
     collector.stop().success();
     assert!(report.complete, "{report}");
-    let trace = Trace::only(folder.path());
+    let trace = Trace::only(folder.as_ref());
     rig.is_all_in(&trace);
     verified(&trace.folder);
     (report, trace)

@@ -234,7 +234,8 @@ fn a_directory_that_was_moved_away_is_said_to_be_gone() {
     // What is not there is not confirmed either.
     _ = agent.finish(EndReason::Exited(0), Duration::from_secs(2));
     let exit = collector.stop();
-    assert!(exit.stderr.contains(&format!("{} is gone", session.display())), "{}", exit.stderr);
+    assert!(exit.stderr.contains(&format!("{} was moved away or removed", session.display())), "{}", exit.stderr);
+    assert!(exit.stderr.contains("1,000 received (the disk has not taken all of them) + 0 missing"), "{}", exit.stderr);
 }
 
 #[test]
