@@ -22,6 +22,7 @@ use tokio::{
     net::{TcpListener, UdpSocket},
     signal::unix::{SignalKind, signal},
     sync::Notify,
+    task::JoinHandle,
     time::MissedTickBehavior,
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
@@ -143,7 +144,7 @@ async fn serve(
     let stop = CancellationToken::new();
     let failed = Arc::new(Notify::new());
     let receiving = TaskTracker::new();
-    let (mut sockets, mut endpoints) = (Vec::new(), Vec::new());
+    let (mut sockets, mut endpoints, mut accepting) = (Vec::new(), Vec::new(), Vec::new());
     warn_of_strangers(&door, &listening)?;
     let room = Shares::of(args.limits.memory.0).connections;
     let connections = Arc::new(tcp::Connections::new(args.max_connections, args.session_timeout.0, room));
@@ -174,7 +175,8 @@ async fn serve(
             let listener = TcpListener::from_std(listener)?;
             let address = listener.local_addr()?;
             info!("listening {} {address}", if door.tls().is_some() { "tls" } else { "tcp" });
-            tokio::spawn(tcp::accept(receiver.clone(), listener, connections.clone(), door.clone()));
+            let accept = tcp::accept(receiver.clone(), listener, connections.clone(), door.clone());
+            accepting.push(tokio::spawn(accept));
         }
     }
     receiver.post.set_sockets(sockets);
@@ -199,7 +201,8 @@ async fn serve(
         () = receiver.session_ended.notified(), if args.once => {}
         () = failed.notified() => good = false,
     }
-    // What the system has received is received. Whoever does not want to wait says so again.
+    // What the system has received is received, and nobody else is let in. Whoever does not want to wait says so again.
+    accepting.iter().for_each(JoinHandle::abort);
     stop.cancel();
     receiving.close();
     let finish = async {
@@ -218,6 +221,9 @@ async fn serve(
         endpoint.close(VarInt::from_u32(0), b"the collector stopped");
         _ = tokio::time::timeout(LAST_WORD, endpoint.wait_idle()).await;
     }
+    // The next collector may have the ports, and its agents, while this one makes tables.
+    connections.end_all();
+    receiver.post.close();
     let progress = tables.progress.clone();
     let making = tokio::task::spawn_blocking(move || tables.finish(|_| {}));
     let interrupted = async {

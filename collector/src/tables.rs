@@ -14,7 +14,7 @@ use std::{
 
 use anyhow::{Context, Result};
 use collector_core::spans::SpanConfig;
-use sinks::{DiskSink, PendingTable};
+use sinks::{DiskSink, PendingTable, disk::lacks_table};
 use tracing::{info, warn};
 
 use crate::{
@@ -154,8 +154,8 @@ impl Worker {
             }
             match table::make(&table, self.config.clone(), &self.progress) {
                 Err(error) if error.is::<Interrupted>() => left.push(table.dir().to_owned()),
-                // Another thread of this collector may have removed the part, to keep within `--max-bytes`.
-                Err(_) if !table.dir().is_dir() => {}
+                // Another thread of this collector may have removed the part, to keep within `--max-bytes`, or it goes on.
+                Err(_) if !lacks_table(table.dir()) => {}
                 made => self.report(&table, made),
             }
             self.progress.end();

@@ -11,7 +11,7 @@ use std::{
 };
 
 use codec::{
-    Position, SessionId, StreamId,
+    Position, SessionId, StreamId, access,
     heph::Stamp,
     profile::{Drops, End, Epoch, Fingerprint, ProfileOption, Progress, StreamPosition},
 };
@@ -57,7 +57,7 @@ pub(crate) struct SessionState {
     pub(crate) heard: Duration,
     /// How long it was not heard from, all silences together.
     silent: Duration,
-    /// Whether it says how far it is, and so sends again what was lost.
+    /// Whether it sends again what was lost: it has shown that it is an agent, or says how far it is.
     replays: bool,
     streams: Vec<Stream>,
     by_id: HashMap<StreamId, usize>,
@@ -109,10 +109,10 @@ impl SessionState {
         let out = Outbox::new(Arc::clone(&session), context.config.batch_bytes, context.buffers.clone());
         Self {
             id: session.id,
+            replays: session.id.is_some_and(access::is_claimed),
             session,
             name: None,
             silent: Duration::ZERO,
-            replays: false,
             peer,
             heard: context.now,
             streams: Vec::new(),
@@ -147,6 +147,7 @@ impl SessionState {
     /// The session says who it is, after it has been started without.
     pub(crate) fn adopt(&mut self, id: SessionId) {
         (self.id, self.name) = (Some(id), Some(id));
+        self.replays |= access::is_claimed(id);
     }
 
     /// Where each stream stands, and those that have not been heard of since contact was lost before.

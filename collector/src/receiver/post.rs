@@ -2,7 +2,7 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, OnceLock, PoisonError},
+    sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
@@ -13,7 +13,7 @@ use tokio::{net::UdpSocket, sync::mpsc};
 /// Sends replies. A reply that cannot be sent at once is left out: the next one says the same and more.
 #[derive(Debug, Default)]
 pub(crate) struct Post {
-    sockets: OnceLock<Vec<Arc<UdpSocket>>>,
+    sockets: Mutex<Vec<Arc<UdpSocket>>>,
     streams: Mutex<HashMap<u64, Stream>>,
 }
 
@@ -27,8 +27,13 @@ struct Stream {
 impl Post {
     /// The sockets, by the numbers that the core knows them by.
     pub(crate) fn set_sockets(&self, sockets: Vec<Arc<UdpSocket>>) {
-        // It is done once, by the service before it starts.
-        _ = self.sockets.set(sockets);
+        *self.sockets.lock().unwrap_or_else(PoisonError::into_inner) = sockets;
+    }
+
+    /// Closes all sockets, and says nothing any more over connections.
+    pub(crate) fn close(&self) {
+        self.set_sockets(Vec::new());
+        self.streams.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 
     /// A connection or file that bytes come from.
@@ -77,7 +82,8 @@ impl Post {
     pub(super) fn send(&self, transmit: &Transmit) {
         match transmit.to {
             Peer::Datagram { socket, address } => {
-                if let Some(socket) = self.sockets.get().and_then(|sockets| sockets.get(socket)) {
+                let sockets = self.sockets.lock().unwrap_or_else(PoisonError::into_inner);
+                if let Some(socket) = sockets.get(socket) {
                     _ = socket.try_send_to(&transmit.packet, address);
                 }
             }

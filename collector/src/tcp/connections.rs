@@ -95,6 +95,11 @@ impl Connections {
         tokio::spawn(serve(connection));
     }
 
+    /// Ends all connections.
+    pub(crate) fn end_all(&self) {
+        self.open().by_number.values().for_each(|entry| entry.leave.notify_one());
+    }
+
     /// What a connection has received is worked on from now on.
     pub(super) fn begin_work(&self, number: u64) {
         if let Some(entry) = self.open().by_number.get_mut(&number) {

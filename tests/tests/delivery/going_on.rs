@@ -2,7 +2,7 @@
 
 use std::{
     env,
-    net::SocketAddr,
+    net::{SocketAddr, TcpListener, UdpSocket},
     path::Path,
     thread,
     time::{Duration, Instant},
@@ -23,7 +23,8 @@ fn wanted(name: &str, usual: u64) -> u64 {
 #[track_caller]
 pub(crate) fn has_everything(rig: &mut Rig, way: &Way, collector: Collector, folder: impl AsRef<Path>) {
     let (report, trace) = delivered(rig, EndReason::Exited(0), collector, folder);
-    assert!(trace.manifest.gaps.is_empty() && report.lost.is_empty(), "{}: {report}", way.transport);
+    let gaps = &trace.manifest.gaps;
+    assert!(gaps.is_empty() && report.lost.is_empty(), "{}: {report}: {gaps:?}", way.transport);
     assert_eq!(trace.len() as u64, rig.produced(), "{}: {report}", way.transport);
     assert!(trace.folder.join("spans.parquet").exists());
 }
@@ -238,4 +239,33 @@ fn what_has_ended_already_is_confirmed_by_the_next() {
     verified(&trace.folder);
     assert_eq!((trace.len() as u64, trace.len() as u64), (first.produced(), second.produced()));
     assert_eq!(trace.manifest.end.as_ref().and_then(|end| end.code), Some(3));
+}
+
+/// Tables take a while, and agents that find the port open meanwhile would wait for nothing.
+#[test]
+fn a_collector_that_is_stopped_gives_up_its_ports_before_it_makes_tables() {
+    for transport in [Transport::Tcp, Transport::Quic] {
+        let (folder, way) = (Folder::new("ships-ports"), Way::new(transport));
+        let mut before = way.collector("127.0.0.1:0", folder.path(), &[]);
+        let to = before.address(transport);
+        let mut rig = Rig::new(way.settings(to), 3, 1 << 20);
+        for _ in 0..30 {
+            rig.work(5_000);
+            rig.turn();
+        }
+        rig.settle(LONG);
+        before.process().signal("TERM");
+        before.wait_for(" stopped, after ");
+        let deadline = Instant::now() + LONG;
+        while TcpListener::bind(to).is_err() || UdpSocket::bind(to).is_err() {
+            assert!(Instant::now() < deadline, "{transport}: the ports are taken");
+        }
+        assert!(!before.said().contains("spans of "), "{transport}: {}", before.said());
+        let after = way.collector(&to.to_string(), folder.path(), &[]);
+        rig.work(5_000);
+        rig.settle(LONG);
+        let exit = before.exit(LONG).success();
+        assert!(!exit.stderr.contains("cannot make"), "{transport}: {}", exit.stderr);
+        has_everything(&mut rig, &way, after, &folder);
+    }
 }
