@@ -146,6 +146,11 @@ impl Shipper {
         self.contact.is_made()
     }
 
+    /// How long ago the collector was last heard from.
+    pub fn heard_ago(&self) -> Duration {
+        self.contact.heard_ago(Instant::now())
+    }
+
     /// The collector's address, or the one that is tried next.
     pub fn address(&self) -> SocketAddr {
         self.contact.address()

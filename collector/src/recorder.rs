@@ -16,7 +16,7 @@ use std::{
         atomic::{AtomicU64, Ordering::Relaxed},
     },
     thread::{self, JoinHandle},
-    time::{Duration, Instant},
+    time::{Duration, Instant, UNIX_EPOCH},
 };
 
 use anyhow::{Context, Result, anyhow};
@@ -321,7 +321,11 @@ impl Recorder {
         }
         match &output {
             Output::Started(session) | Output::Resumed(session) => {
-                _ = self.started.insert(session.name.clone(), Instant::now());
+                let (now, seen) = (Instant::now(), Duration::from_nanos(session.seen_unix_ns));
+                // One that goes on may have started long before this collector.
+                let before = UNIX_EPOCH.elapsed().unwrap_or_default().saturating_sub(seen);
+                let started = Some(before).filter(|_| !seen.is_zero()).and_then(|before| now.checked_sub(before));
+                _ = self.started.insert(session.name.clone(), started.unwrap_or(now));
             }
             Output::Ended(session, summary) => {
                 let lasted = self.started.remove(&session.name).map_or(Duration::ZERO, |started| started.elapsed());

@@ -85,7 +85,11 @@ impl Notices {
 
 /// Why the collector takes nothing.
 fn why(shipper: &Shipper) -> String {
+    let silence = shipper.heard_ago();
     match shipper.last_error() {
+        _ if shipper.is_connected() && silence >= FIRST => {
+            format!("it has not answered for {} s (is it stopped?)", silence.as_secs())
+        }
         _ if shipper.is_connected() => "it answers, but does not keep what it gets (is its disk full?)".into(),
         Some((_, error)) => format!("it cannot be reached: {error}"),
         None => "it does not answer".into(),

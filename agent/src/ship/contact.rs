@@ -104,6 +104,11 @@ impl Contact {
         matches!(self.phase, Phase::Together { .. })
     }
 
+    /// How long ago the collector was last heard from.
+    pub(super) fn heard_ago(&self, now: Instant) -> Duration {
+        now.saturating_duration_since(self.heard)
+    }
+
     /// How often contact was made again after it was lost.
     pub(super) fn remade(&self) -> u64 {
         self.made.saturating_sub(1)
@@ -130,7 +135,7 @@ impl Contact {
 
     /// Whether the collector should have been heard of by now. An agent that was held up itself has not asked.
     fn is_silent(&self, now: Instant) -> bool {
-        self.unanswered >= UNANSWERED && now.saturating_duration_since(self.heard) >= SILENCE
+        self.unanswered >= UNANSWERED && self.heard_ago(now) >= SILENCE
     }
 
     /// Does what is due to make contact. `hello` is what the agent says until it is answered; it is told whether contact

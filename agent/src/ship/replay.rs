@@ -347,6 +347,7 @@ impl Replay {
             state.received = state.received.min(sent);
             for segment in state.segments.drain(sent..) {
                 ranges.push(Range { stream, first: Position(segment.first), count: segment.count.into() });
+                self.pushed -= u64::from(segment.count);
                 if let Some(parcel) = self.parcels.get_mut((segment.parcel - self.first) as usize) {
                     parcel.receive(&segment, &mut self.in_flight);
                     parcel.free(&mut self.kept_bytes, &mut self.pool);

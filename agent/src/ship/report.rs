@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, fmt};
 /// What was delivered, and what was not.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Report {
-    /// Events that were encoded.
+    /// Events that were sent, or are about to be.
     pub events: u64,
     /// Those of them that the collector has not kept.
     pub unsettled: u64,
@@ -37,6 +37,9 @@ impl fmt::Display for Report {
         write!(f, "{} events, {} dropped", self.events, self.dropped_in_all())?;
         for (at, (reason, count)) in self.dropped.iter().enumerate() {
             write!(f, "{}{reason} {count}", if at == 0 { ": " } else { ", " })?;
+        }
+        for (cause, count) in &self.lost {
+            write!(f, ", lost by the collector: {cause} {count}")?;
         }
         if !self.complete {
             let Self { unsettled, unacknowledged, .. } = self;

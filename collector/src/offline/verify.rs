@@ -34,7 +34,10 @@ pub(crate) fn run(args: &DirArgs) -> Result<ExitCode> {
             let (threads, details) = (counted(session.threads, "thread"), counted(session.details, "detail"));
             let (events, missing) = (counted(session.events, "event"), count(session.missing));
             let spans = if session.spans > 0 { counted(session.spans, "span") + ", " } else { String::new() };
-            text += &format!("{name}: intact: {threads}, {events}, {details}, {spans}{missing} missing\n");
+            let end = session.cut_short.map_or_else(String::new, |how| {
+                format!("; it ends with «{}»: what the program did after that is not in it", printable(&how))
+            });
+            text += &format!("{name}: intact: {threads}, {events}, {details}, {spans}{missing} missing{end}\n");
         } else {
             wrong = true;
             for problem in session.problems {

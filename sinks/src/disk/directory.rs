@@ -30,6 +30,10 @@ pub fn sessions_in(dir: &Path) -> io::Result<Vec<PathBuf>> {
         sessions.push(dir.into());
     }
     match sessions.is_empty() {
+        true if !threads_in(dir)?.is_empty() => {
+            let problem = format!("{}: {MANIFEST} is not there, nor is a journal", dir.display());
+            Err(io::Error::new(io::ErrorKind::NotFound, problem))
+        }
         true => Err(io::Error::new(io::ErrorKind::NotFound, format!("{}: no session is in it", dir.display()))),
         false => Ok(sessions),
     }

@@ -33,7 +33,7 @@ pub struct EarlierSessions(HashMap<SessionId, Option<PathBuf>>);
 const MOST_FINISHED: usize = 256;
 
 /// How sessions end whose agents may come back.
-const MAY_GO_ON: [&str; 3] = ["lost contact", "stopped", "killed"];
+pub(super) const MAY_GO_ON: [&str; 3] = ["lost contact", "stopped", "killed"];
 
 /// What is read of a manifest to find a session.
 #[derive(Deserialize)]

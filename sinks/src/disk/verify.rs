@@ -20,6 +20,7 @@ use self::{
 };
 use super::{
     directory::{read_if_there, sessions_in, threads_in},
+    earlier::MAY_GO_ON,
     journal::JOURNAL,
     removed::REMOVED,
     room::MANIFEST,
@@ -41,6 +42,8 @@ pub struct Verified {
     pub spans: u64,
     /// Events that its gaps say are missing.
     pub missing: u64,
+    /// How it ended, where that is not the program's own end.
+    pub cut_short: Option<String>,
     /// What is wrong. Nothing, if it is whole.
     pub problems: Vec<String>,
     /// What could not be checked.
@@ -103,6 +106,7 @@ fn verify_session(found: &mut Verified) -> io::Result<()> {
         Ok(false) => found.unchecked.push(format!("names, and the ends of files: {MANIFEST} has no checksum")),
         Err(error) => found.problems.push(error.to_string()),
     }
+    found.cut_short = manifest.end.as_ref().map(|end| end.how.clone()).filter(|how| MAY_GO_ON.contains(&how.as_str()));
     found.session = manifest.session.clone().unwrap_or_else(|| session_name(&found.name()));
     found.extents = manifest.threads.iter().filter_map(Extent::of).collect();
     let listed: BTreeSet<u32> = manifest.threads.iter().map(|thread| thread.id).collect();

@@ -170,7 +170,8 @@ impl Limits {
 #[derive(Debug, Clone)]
 pub(super) struct Failing {
     kind: io::ErrorKind,
-    /// The error in words, with what was tried.
+    /// What was tried, and the error in words.
+    what: String,
     text: String,
     /// What had been written when it failed.
     progress: u64,
@@ -186,12 +187,12 @@ fn cause_of(kind: io::ErrorKind) -> &'static str {
 
 impl Failing {
     fn new(what: &str, error: &io::Error, progress: u64) -> Self {
-        Self { kind: error.kind(), text: format!("{what}: {error}"), progress }
+        Self { kind: error.kind(), what: what.into(), text: error.to_string(), progress }
     }
 
-    /// The error itself.
+    /// The error itself, with what was tried.
     pub(super) fn error(&self) -> io::Error {
-        io::Error::new(self.kind, self.text.clone())
+        io::Error::new(self.kind, format!("{}: {}", self.what, self.text))
     }
 
     /// The cause of gaps that come of it.
@@ -201,7 +202,8 @@ impl Failing {
 
     /// The answer to a call that failed over it.
     pub(super) fn answer(&self, what: &str) -> SinkError {
-        SinkError::Failed { what: what.into(), source: self.error() }
+        let source = if what == self.what { io::Error::new(self.kind, self.text.clone()) } else { self.error() };
+        SinkError::Failed { what: what.into(), source }
     }
 }
 

@@ -103,6 +103,11 @@ fn what_a_collector_killed_at_once_has_not_confirmed_is_named() {
             rig.turn();
         }
         collector.kill();
+        // Some of it is sent into the void, some is ready to be sent, some is in the rings.
+        for _ in 0..5 {
+            rig.work(500);
+            rig.turn();
+        }
         rig.work(500);
         let report = rig.finish(EndReason::Exited(0), Duration::from_millis(500));
         run_on("repair", folder.path(), &[]).success();

@@ -9,7 +9,7 @@ use codec::{
 use serde_json::Value;
 use tests::{
     Agent, Collector, Folder, Settings, Trace, account,
-    collector::{disk, run},
+    collector::{disk, run, run_on},
     trace::folders,
 };
 
@@ -249,6 +249,8 @@ fn being_told_to_stop_finishes_the_files() {
         assert!(exit.stderr.replace(',', "").contains("2000"), "the summary tells of the events: {}", exit.stderr);
         let trace = is_complete(folder.path(), &agent);
         assert_eq!(trace.manifest.end.expect("it has ended").how, "stopped");
+        let verified = run_on("verify", folder.path(), &[]).success();
+        assert!(verified.text().contains("it ends with «stopped»"), "{}", verified.text());
     }
 }
 
