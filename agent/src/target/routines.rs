@@ -69,6 +69,13 @@ spoor_tls:
     mov [rdx], rax
     mov qword ptr [rcx + {busy}], 0
 .endm
+// Counts an event that there is no room for, and lets handlers record again. Now and then the slow way looks for room.
+.macro SPOOR_DROP
+    add qword ptr [rcx + {untold}], 1
+    mov rax, [rcx + {dropped}]
+    add qword ptr [rax], 1
+    mov qword ptr [rcx + {busy}], 0
+.endm
 // The second word of the record of the youngest entry, which rdx points to, into rax; rdx is lost.
 .macro SPOOR_HEADER more
     mov rax, [rdx + {stub}]
@@ -164,7 +171,7 @@ spoor_tls:
     .endif
     // In a forked child all of these are zero, and there is no room.
     cmp rax, [rcx + {end}]
-    jae 40f
+    jae 60f
     lea rax, [rsi + 1]
     cmp [rdx], rax
     jbe 20f
@@ -222,6 +229,28 @@ spoor_tls:
     jb 41f
     add qword ptr [rsp + 40], 16
     jmp 11b
+60:
+    // Events are being dropped: the call goes on the shadow stack, and into no record.
+    sub qword ptr [rcx + {unlooked}], 1
+    js 40f
+    lea rax, [rsi + 1]
+    cmp [rdx], rax
+    jbe 40f
+    cmp rdx, [rcx + {limit}]
+    jae 40f
+    mov rax, [rsi]
+    mov [rdx + 32 + {real}], rax
+    mov [rdx + 32], rsi
+    mov rax, [rsp + 40]
+    mov [rdx + 32 + {stub}], rax
+    lea rsi, [rdx + 32]
+    mov [rcx + {top}], rsi
+    rdtsc
+    shl rdx, 32
+    or rax, rdx
+    mov [rsi + {entered}], rax
+    SPOOR_DROP
+    jmp 11b
 40:
     mov qword ptr [rcx + {busy}], 0
 41:
@@ -247,7 +276,7 @@ spoor_tls:
     add rax, 24
     .endif
     cmp rax, [rcx + {end}]
-    ja 40f
+    ja 60f
     mov rax, [rdx + {real}]
     mov [rsi], rax
     rdtsc
@@ -281,6 +310,14 @@ spoor_tls:
     SPOOR_PUBLISH
 11:
     SPOOR_RESTORE
+60:
+    sub qword ptr [rcx + {unlooked}], 1
+    js 40f
+    mov rax, [rdx + {real}]
+    mov [rsi], rax
+    sub qword ptr [rcx + {top}], 32
+    SPOOR_DROP
+    jmp 11b
 40:
     SPOOR_SAVE_ALL
     mov rdi, rbp
@@ -408,6 +445,9 @@ spoor_tls_at:
     written = const WRITER_AT + offset_of!(Writer, written),
     window = const WRITER_AT + offset_of!(Writer, window),
     largest = const WRITER_AT + offset_of!(Writer, largest),
+    untold = const WRITER_AT + offset_of!(Writer, untold),
+    dropped = const WRITER_AT + offset_of!(Writer, dropped),
+    unlooked = const WRITER_AT + offset_of!(Writer, unlooked),
     real = const offset_of!(Entry, real),
     stub = const offset_of!(Entry, stub),
     entered = const offset_of!(Entry, entered),

@@ -102,7 +102,7 @@ pub(super) fn prepare(control: &'static Control, here: &'static AtomicU32) {
         if !state.is_null() {
             // SAFETY: states are never unmapped. Where its thread runs, it is in no hooked function but on its way out
             // of one; it finds no room, and looks again.
-            unsafe { ptr::write_volatile(&raw mut (*state.add(WRITER_AT).cast::<Writer>()).end, 0) };
+            unsafe { Writer::make_stale(state.add(WRITER_AT).cast()) };
         }
     }
     here.store(1, Ordering::Relaxed);
@@ -221,7 +221,11 @@ impl Thread {
     /// Takes another ring: the outside has left, and is here again.
     #[cold]
     fn begin_again(&mut self) -> bool {
-        let Some((control, ring)) = take_ring() else { return false };
+        let Some((control, ring)) = take_ring() else {
+            // It is not looked for again at every call.
+            *words() = [IGNORED, ptr::from_mut(self) as usize];
+            return false;
+        };
         let (head, start) = ring_at(control, ring);
         // What was on its stacks returns by itself since the outside has left.
         self.reset();

@@ -11,6 +11,9 @@ use crate::shared::{Control, FLAG_BLOCK, FLAG_DETAIL, Kind, MAX_RECORD_WORDS, Ri
 /// How long to sleep while the ring is full and the outside is alive.
 const NAP_MICROSECONDS: u64 = 50;
 
+/// How many events are dropped before somebody looks again whether there is room: to look costs more than to drop.
+const UNLOOKED: i64 = 64;
+
 /// Where a thread writes. `routines` knows the layout.
 ///
 /// It lies on a page that a forked child finds empty: there, no room is ever left, and [`is_open`](Self::is_open) says no.
@@ -34,10 +37,16 @@ pub(super) struct Writer {
     start: usize,
     size: usize,
     /// Events that were dropped and are in no record yet.
-    untold: u64,
+    pub(super) untold: u64,
+    /// How many more are dropped without a look whether there is room.
+    pub(super) unlooked: i64,
+    /// The ring's `dropped`.
+    pub(super) dropped: *const AtomicU64,
     /// The heartbeat that the outside stopped at.
     stopped_at: u32,
     blocks: bool,
+    /// Whether its ring is of a time before the program was attached to again: the slow way has to find out.
+    is_stale: bool,
     pub(super) detail: bool,
 }
 
@@ -59,10 +68,27 @@ impl Writer {
             start,
             size,
             untold: 0,
+            unlooked: 0,
+            dropped: &raw const head.dropped,
             stopped_at: 0,
             blocks: flags & FLAG_BLOCK != 0,
+            is_stale: false,
             detail: flags & FLAG_DETAIL != 0,
         };
+    }
+
+    /// Has its thread look for another ring at its next call.
+    ///
+    /// # Safety
+    ///
+    /// It lies in memory that stays mapped. Its thread may run meanwhile.
+    pub(super) unsafe fn make_stale(writer: *mut Self) {
+        // SAFETY: promised by the caller; the thread sees each of these now or later.
+        unsafe {
+            (&raw mut (*writer).is_stale).write_volatile(true);
+            (&raw mut (*writer).unlooked).write_volatile(0);
+            (&raw mut (*writer).end).write_volatile(0);
+        }
     }
 
     /// Whether there is a ring. There is none in a forked child.
@@ -85,6 +111,7 @@ impl Writer {
     pub(super) fn event(&mut self, record: &[u64]) {
         if !self.put(record) {
             self.untold += 1;
+            self.unlooked = if self.is_stale { 0 } else { UNLOOKED };
             // ORDERING: only this thread writes it, and it is read when nothing is written any more.
             let dropped = self.head().dropped.load(Ordering::Relaxed);
             self.head().dropped.store(dropped + 1, Ordering::Relaxed);
@@ -102,6 +129,7 @@ impl Writer {
             self.copy(&[tsc::now(), header(Kind::Dropped, 3, 0, 0), self.untold]);
             self.untold = 0;
         }
+        self.unlooked = 0;
         self.copy(record);
         self.publish();
         true

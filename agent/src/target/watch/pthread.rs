@@ -14,7 +14,8 @@ use crate::{
     },
 };
 
-/// Start routines that new threads are about to enter, and their arguments. More than fit are not recognised.
+/// Start routines that new threads are about to enter, and their arguments. Some never are: they are not hooked. Where all
+/// places are taken, one after the other is taken over.
 static STARTS: [Start; 256] = [const { Start { routine: AtomicUsize::new(0), argument: AtomicU64::new(0) } }; 256];
 
 struct Start {
@@ -25,15 +26,27 @@ struct Start {
 /// A place in `STARTS` that is being written to. No function is there.
 const BEING_WRITTEN: usize = 1;
 
+/// The place that is taken over next.
+static NEXT_START: AtomicUsize = AtomicUsize::new(0);
+
 fn expect_routine(routine: usize, argument: u64) {
-    for start in &STARTS {
+    let write = |start: &Start, before: usize| {
         // ORDERING: whoever has made it its own writes the argument before the routine can be seen.
-        if start.routine.compare_exchange(0, BEING_WRITTEN, Ordering::Acquire, Ordering::Relaxed).is_ok() {
+        let is_ours =
+            start.routine.compare_exchange(before, BEING_WRITTEN, Ordering::Acquire, Ordering::Relaxed).is_ok();
+        if is_ours {
             start.argument.store(argument, Ordering::Relaxed);
             start.routine.store(routine, Ordering::Release);
-            return;
         }
+        is_ours
+    };
+    if STARTS.iter().any(|start| write(start, 0)) {
+        return;
     }
+    // ORDERING: any place is as good as another.
+    let start = &STARTS[NEXT_START.fetch_add(1, Ordering::Relaxed) % STARTS.len()];
+    let before = start.routine.load(Ordering::Relaxed);
+    let _ = before != BEING_WRITTEN && write(start, before);
 }
 
 /// Whether this is a routine that some thread is expected to start with. Two threads with the same routine and argument
@@ -140,7 +153,11 @@ pub(super) fn left(thread: &mut Thread, watched: Watched, arguments: [u64; 6], r
             let value = unsafe { *(second as usize as *const u64) };
             tell(&[(Key::Result, result), (Key::Pthread, first), (Key::ExitValue, value)]);
         }
-        Watched::PthreadCreate => tell(&[(Key::Result, result)]),
+        Watched::PthreadCreate => {
+            // No thread will enter it.
+            is_routine(third as usize, fourth);
+            tell(&[(Key::Result, result)]);
+        }
         Watched::PthreadJoin | Watched::PthreadCancel | Watched::PthreadDetach => {
             tell(&[(Key::Result, result), (Key::Pthread, first)]);
         }
