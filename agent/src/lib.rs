@@ -7,6 +7,8 @@
 
 pub mod drain;
 pub mod plan;
+#[cfg(target_arch = "x86_64")]
+pub mod registers;
 pub mod shared;
 pub mod ship;
 pub mod stub;

@@ -33,6 +33,7 @@ use crate::{exclude::Exclude, frida::GumHook};
 use maps::{Mapped, Maps, TargetMemory};
 use module::Planned;
 use stop::Stopped;
+pub(crate) use stop::restart_interrupted;
 
 /// Hooks in a target.
 #[derive(Debug)]

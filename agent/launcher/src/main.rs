@@ -32,6 +32,7 @@ mod library;
 mod list;
 mod manual;
 mod notices;
+mod parked;
 mod process;
 mod program;
 mod settings;

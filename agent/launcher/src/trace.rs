@@ -29,6 +29,7 @@ use crate::{
     frida::{Event, Failure, Host, Starting},
     install::{Installer, Report},
     library::{self, Reader},
+    parked::Parked,
     process::Process,
     program::Gated,
     settings::Settings,
@@ -90,8 +91,11 @@ pub(crate) fn attach(settings: &Settings, pid: i32) -> Result<ExitCode> {
     let started = Instant::now();
     let delivery = Delivery::start(settings, pid)?;
     let before = threads(pid)?;
-    let host = Host::start(&settings.frida, pid, &library, deadline(settings, started))?;
-    let mut trace = Trace::install(settings, host, pid, &library, delivery, started, &before)?;
+    let starting = Starting::launch(&settings.frida)?;
+    let parked = Parked::park(pid, deadline(settings, started))?;
+    let host = starting.attach(pid, &library, deadline(settings, started));
+    parked.go_on();
+    let mut trace = Trace::install(settings, host?, pid, &library, delivery, started, &before)?;
     loop {
         if let Some(ending) = process.wait(Duration::ZERO)? {
             let ending = trace.ending_told().filter(|_| ending == EndState::Unknown).unwrap_or(ending);

@@ -33,6 +33,7 @@ pub const TARGETS: &[Target] = &[
     c("many_functions", "many_functions.c"),
     c("hot_loop", "hot_loop.c"),
     c("steady", "steady.c"),
+    c("registers", "registers.c"),
     c("endless", "endless.c"),
     // One program, in every form that a program can have.
     flags("plain_pie", "plain.c", &["-O1", "-fPIE", "-pie"]),

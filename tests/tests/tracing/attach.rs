@@ -29,8 +29,13 @@ struct Steady {
 
 impl Steady {
     fn start() -> Self {
-        let folder = Folder::new("steady");
-        let mut command = std::process::Command::new(Target::named("steady").program());
+        Self::of("steady")
+    }
+
+    /// Another program that does so.
+    fn of(name: &str) -> Self {
+        let folder = Folder::new(name);
+        let mut command = std::process::Command::new(Target::named(name).program());
         command.env("SPOOR_COUNTS", folder.join("counts"));
         let mut process = Process::start(command, Stdout::Hold);
         let mut stdout = BufReader::new(process.take_stdout().expect("it is held"));
@@ -114,6 +119,16 @@ fn an_attached_program_goes_on_unharmed_when_it_is_left() {
         let counted = steady.finish();
         assert!(counted["round_of"].returns >= 4 * 200);
     }
+}
+
+/// Frida comes in through the main thread, and saves only its general registers.
+#[test]
+fn all_registers_and_system_calls_of_a_program_are_its_own_while_it_is_attached_to() {
+    let steady = Steady::of("registers");
+    for _ in 0..3 {
+        watch(steady.process.pid(), Transport::Tcp);
+    }
+    steady.finish();
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Stopping every thread of the target for a moment.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fs,
     time::{Duration, Instant},
 };
@@ -9,6 +9,7 @@ use std::{
 use anyhow::{Context, Result, bail};
 use nix::{
     errno::Errno,
+    libc::user_regs_struct,
     sys::{
         ptrace::{self, Options},
         signal::Signal,
@@ -33,15 +34,24 @@ impl Stopped {
     /// Stops all threads but these, those too that are started meanwhile.
     pub(super) fn stop(pid: i32, but: &[i32], deadline: Instant) -> Result<Self> {
         let mut stopped = Self { threads: BTreeMap::new() };
+        // A thread that has ended may be listed for as long as the process lives, such as a main thread before the others.
+        let mut ended = BTreeSet::new();
         loop {
             let tasks = fs::read_dir(format!("/proc/{pid}/task")).context("the program is gone")?;
             let tasks = tasks.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
-            let new: Vec<i32> = tasks.filter(|tid| !stopped.threads.contains_key(tid) && !but.contains(tid)).collect();
+            let is_new = |tid: &i32| !stopped.threads.contains_key(tid) && !but.contains(tid);
+            let new: Vec<i32> = tasks.filter(|tid| is_new(tid) && !(ended.contains(tid) && has_ended(*tid))).collect();
             if new.is_empty() {
                 return Ok(stopped);
             }
             for tid in new {
                 stopped.add(tid, deadline)?;
+                if !stopped.threads.contains_key(&tid) {
+                    ended.insert(tid);
+                }
+            }
+            if Instant::now() >= deadline {
+                bail!("the program starts threads faster than they can be stopped");
             }
         }
     }
@@ -65,6 +75,12 @@ impl Stopped {
         loop {
             match waitpid(thread, Some(WaitPidFlag::__WALL | WaitPidFlag::WNOHANG)) {
                 Ok(WaitStatus::PtraceEvent(..)) => {
+                    // One that was killed meanwhile is not asked for its registers.
+                    if let Ok(mut registers) = ptrace::getregs(thread)
+                        && restart_interrupted(&mut registers)
+                    {
+                        let _ = ptrace::setregs(thread, registers);
+                    }
                     self.threads.insert(tid, None);
                     return Ok(());
                 }
@@ -102,11 +118,26 @@ impl Stopped {
     }
 }
 
+/// Has a system call made again that failed only because its thread was stopped. Whether there is one. A signal that comes
+/// meanwhile interrupts it all the same.
+pub(crate) fn restart_interrupted(registers: &mut user_regs_struct) -> bool {
+    const INTERRUPTED: u64 = -4_i64 as u64;
+    const RESTART_UNLESS_HANDLED: u64 = -514_i64 as u64;
+    let is_interrupted = (registers.orig_rax as i64) >= 0 && registers.rax == INTERRUPTED;
+    if is_interrupted {
+        registers.rax = RESTART_UNLESS_HANDLED;
+    }
+    is_interrupted
+}
+
 impl Drop for Stopped {
     fn drop(&mut self) {
         for (tid, signal) in &self.threads {
-            // One that was killed meanwhile is let go of already.
-            let _ = ptrace::detach(Pid::from_raw(*tid), *signal);
+            let thread = Pid::from_raw(*tid);
+            if ptrace::detach(thread, *signal).is_err() {
+                // It was killed meanwhile, and waits to be asked how it ended. One that is not ours is none of our business.
+                let _ = waitpid(thread, Some(WaitPidFlag::__WALL | WaitPidFlag::WNOHANG));
+            }
         }
     }
 }

@@ -1,0 +1,171 @@
+//! Keeping a running program's main thread out of the way while Frida comes in through it: Frida puts its general registers
+//! back, and no others.
+
+use std::{
+    fs::{self, OpenOptions},
+    os::unix::fs::FileExt,
+    thread,
+    time::{Duration, Instant},
+};
+
+use agent::registers::ExtendedRegisters;
+use anyhow::{Context, Result, bail};
+use nix::{
+    libc::user_regs_struct,
+    sys::{
+        ptrace::{self, Options},
+        signal::Signal,
+        wait::{WaitPidFlag, WaitStatus, waitpid},
+    },
+    unistd::Pid,
+};
+
+use crate::install::restart_interrupted;
+
+/// `pause`, and a jump back to it.
+const LOOP: [u8; 4] = [0xf3, 0x90, 0xeb, 0xfc];
+
+/// How far below what the thread uses of its stack Frida may use it.
+const CLEARANCE: u64 = 4096;
+
+/// How often a thread is looked at that is where others may wait for it, and how long apart.
+const LOOKS: u32 = 100;
+const APART: Duration = Duration::from_millis(1);
+
+/// A main thread that waits in a loop, at the place where the program has begun: nobody comes there again. It goes on where
+/// it was when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Parked {
+    pid: i32,
+    at: u64,
+    /// What was there.
+    code: [u8; LOOP.len()],
+    registers: user_regs_struct,
+    extended: ExtendedRegisters,
+    deadline: Instant,
+}
+
+impl Parked {
+    /// Stops the main thread, remembers all its registers, and has it wait.
+    pub(crate) fn park(pid: i32, deadline: Instant) -> Result<Self> {
+        let thread = Pid::from_raw(pid);
+        let at = entry_point(pid)?;
+        ptrace::seize(thread, Options::empty()).context("cannot stop the main thread of the program")?;
+        let parked = (|| {
+            let mut looks = 0;
+            loop {
+                let signal = stop(thread, deadline)?;
+                let registers = ptrace::getregs(thread)?;
+                looks += 1;
+                if signal.is_none() && (looks >= LOOKS || is_calm(pid, &registers)) {
+                    break;
+                }
+                ptrace::cont(thread, signal)?;
+                thread::sleep(APART);
+            }
+            let registers = ptrace::getregs(thread)?;
+            let extended = ExtendedRegisters::read(pid)?;
+            let mut code = [0; LOOP.len()];
+            let memory = OpenOptions::new().read(true).write(true).open(format!("/proc/{pid}/mem"))?;
+            memory.read_exact_at(&mut code, at)?;
+            memory.write_all_at(&LOOP, at)?;
+            let mut waiting = registers;
+            // Not as if it came out of a system call: that is made again later.
+            (waiting.rip, waiting.orig_rax) = (at, u64::MAX);
+            waiting.rsp = registers.rsp.saturating_sub(CLEARANCE) & !15;
+            ptrace::setregs(thread, waiting)?;
+            Ok(Self { pid, at, code, registers, extended, deadline })
+        })();
+        // Where it could not be parked, it goes on as it was.
+        let detached = ptrace::detach(thread, None);
+        let parked = parked.map_err(|error: anyhow::Error| error.context("cannot park the main thread of the program"));
+        detached?;
+        parked
+    }
+
+    /// Has the thread go on where it was.
+    pub(crate) fn go_on(self) {
+        drop(self);
+    }
+
+    fn unpark(&mut self) -> Result<()> {
+        let thread = Pid::from_raw(self.pid);
+        ptrace::seize(thread, Options::empty())?;
+        let restored = (|| {
+            // It may be in a handler.
+            loop {
+                let signal = stop(thread, self.deadline)?;
+                let registers = ptrace::getregs(thread)?;
+                let is_here = (self.at..self.at + LOOP.len() as u64).contains(&registers.rip);
+                if is_here && signal.is_none() {
+                    break;
+                }
+                ptrace::cont(thread, signal)?;
+                thread::sleep(APART);
+            }
+            restart_interrupted(&mut self.registers);
+            self.extended.write(self.pid)?;
+            ptrace::setregs(thread, self.registers)?;
+            let memory = OpenOptions::new().write(true).open(format!("/proc/{}/mem", self.pid))?;
+            Ok(memory.write_all_at(&self.code, self.at)?)
+        })();
+        // One that was killed meanwhile is let go of already.
+        let _ = ptrace::detach(thread, None);
+        restored
+    }
+}
+
+impl Drop for Parked {
+    fn drop(&mut self) {
+        // There is always time for this.
+        self.deadline = self.deadline.max(Instant::now() + Duration::from_secs(5));
+        // Where the program has ended meanwhile, that is told by others.
+        if let Err(error) = self.unpark()
+            && fs::exists(format!("/proc/{}/mem", self.pid)).unwrap_or(false)
+        {
+            say!("the main thread of process {} cannot be set going again: {error:#}", self.pid);
+        }
+    }
+}
+
+/// Stops a thread that is seized. The signal that it was about to be given, if any.
+fn stop(thread: Pid, deadline: Instant) -> Result<Option<Signal>> {
+    ptrace::interrupt(thread)?;
+    loop {
+        match waitpid(thread, Some(WaitPidFlag::__WALL | WaitPidFlag::WNOHANG))? {
+            WaitStatus::PtraceEvent(..) => return Ok(None),
+            WaitStatus::Stopped(_, signal) => return Ok(Some(signal)),
+            WaitStatus::Exited(..) | WaitStatus::Signaled(..) => bail!("it has ended"),
+            _ if Instant::now() >= deadline => bail!("it does not stop"),
+            _ => thread::sleep(Duration::from_micros(50)),
+        }
+    }
+}
+
+/// Whether a thread is where it holds nothing that Frida needs: not in the C library or the loader, unless it waits for the
+/// system there.
+fn is_calm(pid: i32, registers: &user_regs_struct) -> bool {
+    // read, poll, select, pause, nanosleep, accept, recvfrom, recvmsg, wait4, rt_sigsuspend, futex, epoll_wait,
+    // clock_nanosleep, pselect6, ppoll, epoll_pwait, rt_sigtimedwait
+    const WAITING: [u64; 17] = [0, 7, 23, 34, 35, 43, 45, 47, 61, 130, 202, 232, 230, 270, 271, 281, 128];
+    if WAITING.contains(&registers.orig_rax) {
+        return true;
+    }
+    let maps = fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
+    let holds = |line: &&str| {
+        let bounds = line.split_whitespace().next().and_then(|range| range.split_once('-'));
+        let number = |text| u64::from_str_radix(text, 16).unwrap_or(0);
+        bounds.is_some_and(|(start, end)| (number(start)..number(end)).contains(&registers.rip))
+    };
+    let name = maps.lines().find(holds).and_then(|line| line.rsplit('/').next()).unwrap_or_default();
+    !["libc.", "libc-", "ld-", "libpthread", "libdl"].iter().any(|start| name.starts_with(start))
+}
+
+/// Where the program has begun, as the system told it.
+fn entry_point(pid: i32) -> Result<u64> {
+    const AT_ENTRY: u64 = 9;
+    let told = fs::read(format!("/proc/{pid}/auxv")).context("cannot read what the program was started with")?;
+    let words: Vec<u64> = told.as_chunks().0.iter().map(|word| u64::from_ne_bytes(*word)).collect();
+    let entry = words.as_chunks::<2>().0.iter().find(|[kind, _]| *kind == AT_ENTRY);
+    entry.map(|[_, at]| *at).context("the program does not say where it has begun")
+}

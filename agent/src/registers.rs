@@ -1,0 +1,37 @@
+//! The registers of a stopped thread that have no place among the general ones: x87, SSE, AVX and whatever else the
+//! processor has.
+
+use std::io;
+
+/// The set of all of them, to the system.
+const NT_X86_XSTATE: libc::c_int = 0x202;
+
+/// More than any processor has.
+const MOST_BYTES: usize = 64 << 10;
+
+/// The extended registers of a thread, as the system hands them out.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ExtendedRegisters(Vec<u8>);
+
+impl ExtendedRegisters {
+    /// Those of a thread that the caller has stopped with ptrace.
+    pub fn read(thread: i32) -> io::Result<Self> {
+        let mut bytes = vec![0; MOST_BYTES];
+        let length = exchange(libc::PTRACE_GETREGSET, thread, &mut bytes)?;
+        bytes.truncate(length);
+        Ok(Self(bytes))
+    }
+
+    /// Gives them back to such a thread.
+    pub fn write(&mut self, thread: i32) -> io::Result<()> {
+        exchange(libc::PTRACE_SETREGSET, thread, &mut self.0).map(drop)
+    }
+}
+
+/// Moves the registers from or to these bytes, and tells how many those are.
+fn exchange(request: libc::c_uint, thread: i32, bytes: &mut [u8]) -> io::Result<usize> {
+    let mut place = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
+    // SAFETY: the system reads or writes no more than the bytes, and says in `place` how many.
+    let result = unsafe { libc::ptrace(request, thread, NT_X86_XSTATE, &raw mut place) };
+    if result == 0 { Ok(place.iov_len) } else { Err(io::Error::last_os_error()) }
+}
