@@ -23,7 +23,7 @@ use crate::{
     door::Refusal,
     names::Names,
     notices::Notices,
-    recorder::{BackgroundWriter, KeptPositions, Recorders},
+    recorder::{BackgroundWriter, Kept, KeptPositions, Recorders},
 };
 
 /// Owns the sessions. It never waits for a sink: while the recorders lag behind, agents may send less, connections are
@@ -215,8 +215,9 @@ impl Receiver {
 
     /// Tells agents what they need not keep any longer.
     fn acknowledge_kept(&self, state: &mut State) {
-        for (session, streams) in self.kept.take() {
-            state.core.kept(state.now, &session, streams);
+        for Kept { session, positions, lost } in self.kept.take() {
+            state.core.lost(&session, lost);
+            state.core.kept(state.now, &session, positions);
         }
     }
 
@@ -266,6 +267,11 @@ impl Receiver {
             Output::Started(session) => {
                 let _about = info_span!("session", session = %session.name, peer = %session.source).entered();
                 self.notices.say(format!("session {} from {}", session.name, session.source));
+            }
+            Output::Gap(session, gap) if gap.cause.as_str() == "agent:kept-before" && session.is_found => {
+                let (name, count) = (&session.name, gap.count);
+                let what = format!("session {name}: {count} events that were written are in its files no more");
+                self.notices.warn(format_args!("{what}: they were damaged, or something was removed from them"));
             }
             Output::Resumed(session) => {
                 let _about = info_span!("session", session = %session.name, peer = %session.source).entered();

@@ -9,7 +9,7 @@ mod slot;
 mod unreported;
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeMap, HashMap},
     fmt,
     sync::{
         Arc, Mutex, PoisonError,
@@ -21,7 +21,7 @@ use std::{
 
 use anyhow::{Context, Result, anyhow};
 use codec::span::Span;
-use collector_core::{Output, spans::SpanConfig};
+use collector_core::{Cause, Output, spans::SpanConfig};
 use crossbeam_channel::{Receiver, RecvTimeoutError};
 use sinks::{
     Budget, ChromeSink, DiskCounters, DiskOptions, DiskSink, HephCompatSink, HephSink, LineSink, PerfettoSink, Session,
@@ -29,7 +29,11 @@ use sinks::{
 };
 use tracing::info_span;
 
-pub(crate) use self::{background::BackgroundWriter, kept::KeptPositions, slot::SinkCounters};
+pub(crate) use self::{
+    background::BackgroundWriter,
+    kept::{Kept, KeptPositions},
+    slot::SinkCounters,
+};
 use self::{
     engines::Engines,
     kept::Recorded,
@@ -251,6 +255,17 @@ fn session_of(output: &Output) -> &Arc<Session> {
     }
 }
 
+/// What the disk that comes first in this order has not kept of a session.
+fn lost_of(
+    disks: &[(String, Arc<DiskCounters>)],
+    session: &Session,
+    order: impl Fn(&u64, &u64) -> std::cmp::Ordering,
+) -> BTreeMap<Cause, u64> {
+    let lost = disks.iter().map(|(_, disk)| disk.lost_of(&session.name));
+    let sum = |lost: &BTreeMap<Cause, u64>| lost.values().sum::<u64>();
+    lost.min_by(|a, b| order(&sum(a), &sum(b))).unwrap_or_default()
+}
+
 /// The thread of one recorder.
 struct Recorder {
     slots: Vec<Slot>,
@@ -289,11 +304,13 @@ impl Recorder {
     }
 
     fn flush(&mut self) {
-        let flushed: Vec<_> = self.slots.iter_mut().map(|slot| (slot.is_durable, slot.flush())).collect();
+        // What a sink that drops does not take is settled too.
+        let flushed: Vec<_> =
+            self.slots.iter_mut().map(|slot| (slot.is_durable, slot.flush() || slot.drops())).collect();
         let mut durable = flushed.iter().filter(|(is_durable, _)| *is_durable).peekable();
         // One that keeps it is enough. Where none is there that could, nobody waits for it.
         if durable.peek().is_none() || durable.any(|(_, flushed)| *flushed) {
-            self.recorded.is_kept();
+            self.recorded.is_kept(|session| lost_of(&self.disks, session, Ord::cmp));
         }
     }
 
@@ -332,10 +349,9 @@ impl Recorder {
                 let _about = info_span!("session", session = %session.name, peer = %session.source).entered();
                 let places = self.disks.iter().filter_map(|(_, disk)| disk.place(&session.name));
                 match has_left {
-                    true => self.notices.warn(summary::left(session, places)),
+                    true => self.notices.warn(summary::left(session, summary, places)),
                     false => {
-                        let lost = self.disks.iter().map(|(_, disk)| disk.lost_of(&session.name));
-                        let lost = lost.max_by_key(|lost| lost.values().sum::<u64>()).unwrap_or_default();
+                        let lost = lost_of(&self.disks, session, |a, b| b.cmp(a));
                         let lost = Some(lost).filter(|_| self.slots.iter_mut().all(|slot| slot.takes_more()));
                         self.notices.say(summary::line(session, summary, lost, lasted, places));
                     }

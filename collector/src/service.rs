@@ -309,8 +309,10 @@ async fn tick(receiver: Arc<Receiver>) {
 /// What all sessions came to.
 pub(crate) fn total(receiver: &Receiver) -> String {
     let (core, lost_by_disks) = (receiver.ledger.core(), receiver.ledger.lost_by_disks());
+    let has_left = receiver.ledger.sinks.iter().any(|(_, sink)| sink.left.load(Relaxed) > 0);
+    let kept = if has_left { "received (the disk has not taken all of them)" } else { "written" };
     let mut line = format!(
-        "{}, {} received: {} produced = {} written + {} missing",
+        "{}, {} received: {} produced = {} {kept} + {} missing",
         counted(core.sessions, "session"),
         Size(receiver.ledger.received_bytes()),
         counted(core.produced(), "event"),

@@ -6,20 +6,21 @@ use codec::{
     atf::LimitEntry,
     text::{printable, shorten},
 };
-use collector_core::{Cause, Ended, Session, Summary};
+use collector_core::{Cause, Ended, How, Session, Summary};
 
 use crate::quantity::{Period, count, counted};
 
 /// A session that was left as it is on a disk that takes nothing.
-pub(crate) fn left(session: &Session, places: impl Iterator<Item = PathBuf>) -> String {
+pub(crate) fn left(session: &Session, summary: &Summary, places: impl Iterator<Item = PathBuf>) -> String {
     let places: Vec<_> = places.map(|place| format!("; in {}", place.display())).collect();
-    format!(
-        "session {} ({}) is not finished, for its disk takes nothing: its agent keeps what is not written, and the next \
-         collector goes on with it{}",
-        session.name,
-        who(session),
-        places.concat()
-    )
+    let then = match summary.how {
+        How::Told(_) => {
+            "if its agent still waits, the next collector goes on with it, else `collector repair` names what is missing"
+        }
+        _ => "its agent keeps what is not written, and the next collector goes on with it",
+    };
+    let (name, who, places) = (&session.name, who(session), places.concat());
+    format!("session {name} ({who}) is not finished, for its disk takes nothing: {then}{places}")
 }
 
 /// Who it was, how long it took, what was written and what is missing, and where it is. `lost` is what a disk did not keep of

@@ -150,12 +150,13 @@ impl DiskSink {
     fn flush_all(&mut self) -> Result<(), SinkError> {
         let before = self.volume.failing.take();
         let what = format!("cannot write to {}", self.volume.dir.display());
+        // The parts before those that are open: only when a part is finished another is begun on disk.
+        let settled = self.volume.settle();
+        self.volume.note(&what, settled);
         for session in self.sessions.values_mut() {
             let result = session.flush(&mut self.volume);
             self.volume.note(&what, result);
         }
-        let settled = self.volume.settle();
-        self.volume.note(&what, settled);
         // In between it is only kept up with, header by header; here it is counted.
         let open = self.sessions.values().map(|session| session.part.pending_bytes());
         let finishing = self.volume.finishing.iter().map(Finishing::pending_bytes);
@@ -181,6 +182,10 @@ impl DiskSink {
 
     fn finish(&mut self, name: &str, ended: &Ended) -> Result<(), SinkError> {
         let Some(mut open) = self.sessions.remove(name) else { return Ok(()) };
+        // Parts before its last come first. What cannot be finished now is told by the next flush.
+        if self.volume.is_finishing(&open.base) {
+            let _ = self.volume.settle();
+        }
         self.volume.failing = None;
         open.finish(&mut self.volume, ended, true);
         self.volume.with_room(|room| room.forget(&open.base));

@@ -51,10 +51,17 @@ impl SmallDisk {
 
     /// Leaves it no room.
     pub fn fill(&self) {
+        self.fill_but(0);
+    }
+
+    /// The same, but for so much.
+    pub fn fill_but(&self, kib: u64) {
         let mut file = File::create(self.path.join("filler")).expect("a file takes no room");
         for bytes in [64 << 10, 4 << 10, 1] {
             while file.write_all(&vec![0; bytes]).is_ok() {}
         }
+        let length = file.metadata().expect("a file").len();
+        file.set_len(length.saturating_sub(kib << 10)).expect("it gets shorter");
     }
 
     /// Gives the room back.

@@ -6,7 +6,6 @@ use core::{
 };
 
 use super::{
-    routines::{Entered, Left},
     shadow::{Entry, Header},
     sys,
     thread::Thread,
@@ -21,6 +20,46 @@ const WATCHED: u32 = 3;
 
 /// From where enter returns to when the return is hooked, to where it returns to when it is not.
 const PASS: usize = 16;
+
+/// What enter has saved, from the lowest address up.
+#[derive(Debug)]
+#[repr(C)]
+pub(super) struct Entered {
+    pub(super) rbp: u64,
+    _r11: u64,
+    _r10: u64,
+    pub(super) r9: u64,
+    pub(super) r8: u64,
+    pub(super) rdi: u64,
+    pub(super) rsi: u64,
+    pub(super) rdx: u64,
+    pub(super) rcx: u64,
+    _flags: u64,
+    pub(super) rax: u64,
+    /// The place in the stub that enter returns to.
+    pub(super) stub: usize,
+    /// The function's return address.
+    pub(super) real: usize,
+}
+
+/// What leave has saved, from the lowest address up.
+#[derive(Debug)]
+#[repr(C)]
+pub(super) struct Left {
+    pub(super) rbp: u64,
+    _r11: u64,
+    _r10: u64,
+    _r9: u64,
+    _r8: u64,
+    _rdi: u64,
+    _rsi: u64,
+    pub(super) rdx: u64,
+    _rcx: u64,
+    _flags: u64,
+    pub(super) rax: u64,
+    /// Where the function's return address was, and must be again.
+    pub(super) slot: usize,
+}
 
 /// Called by enter, with what it saved, and r13.
 pub(super) extern "C" fn enter(entered: &mut Entered, kind: u32, r13: u64) {

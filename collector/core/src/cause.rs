@@ -38,7 +38,7 @@ impl Cause {
     }
 
     /// The collector was stopped before they came.
-    pub(crate) fn stopped() -> Self {
+    pub fn stopped() -> Self {
         Self(STOPPED.into())
     }
 

@@ -14,7 +14,7 @@ use codec::{Position, SessionId, StreamId, heph::StreamDecoder};
 
 use self::{incoming::Named, openings::Openings, past::Past};
 use crate::{
-    Catalog, CatalogLimits, Config, Counts, How, Output, Peer, Session, SessionName, SessionNames, Transmit,
+    Catalog, CatalogLimits, Cause, Config, Counts, How, Output, Peer, Session, SessionName, SessionNames, Transmit,
     bindings::{self, Binding, Bindings, Unknown},
     output::{SessionKey, Source},
     reply,
@@ -119,6 +119,15 @@ impl Collector {
         };
         let Some(state) = state else { return };
         streams.into_iter().for_each(|(stream, next)| state.kept(stream, next, now));
+    }
+
+    /// So many events of a session were lost by the driver so far, by cause: its agent is told with what is kept.
+    pub fn lost(&mut self, session: &Session, lost: BTreeMap<Cause, u64>) {
+        let Some(id) = session.id else { return };
+        let open = self.by_id.get(&id).and_then(|key| self.sessions.get_mut(key));
+        if let Some(state) = open.or_else(|| self.past.session_mut(id)) {
+            state.lost_by_driver = lost;
+        }
     }
 
     /// A datagram has arrived.

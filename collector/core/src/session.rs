@@ -23,13 +23,15 @@ pub struct Session {
     pub source: String,
     /// When it was first seen, in nanoseconds since the Unix epoch.
     pub seen_unix_ns: u64,
+    /// Whether it was found in the files of an earlier collector.
+    pub is_found: bool,
     catalog: RwLock<Catalog>,
 }
 
 impl Session {
     /// A session of which only this is known.
     pub fn new(name: String, id: Option<SessionId>, source: String, seen_unix_ns: u64, catalog: Catalog) -> Self {
-        Self { name, id, source, seen_unix_ns, catalog: RwLock::new(catalog) }
+        Self { name, id, source, seen_unix_ns, is_found: false, catalog: RwLock::new(catalog) }
     }
 
     /// What its options have told so far. Options may come after the events they describe.

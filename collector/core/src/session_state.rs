@@ -74,6 +74,8 @@ pub(crate) struct SessionState {
     reply: Reply,
     /// How far each stream would survive the end of the collector.
     kept: HashMap<StreamId, Position>,
+    /// What was lost behind this, by cause.
+    pub(crate) lost_by_driver: BTreeMap<Cause, u64>,
     /// When missing events are next looked for, to ask for them.
     next_look: Duration,
     tally: Tally,
@@ -126,6 +128,7 @@ impl SessionState {
             out,
             reply: Reply::default(),
             kept: HashMap::new(),
+            lost_by_driver: BTreeMap::new(),
             next_look: Duration::ZERO,
             tally: Tally::default(),
             refused: RefusedStreams::default(),

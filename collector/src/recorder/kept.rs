@@ -1,23 +1,31 @@
 //! What the sinks have written: what the agents need not keep any longer.
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeMap, HashMap},
     sync::{Arc, Mutex, PoisonError},
 };
 
 use codec::{Position, StreamId};
-use collector_core::Output;
+use collector_core::{Cause, Output};
 use sinks::Session;
 
 /// How far streams of a session have come.
 type Positions = HashMap<StreamId, Position>;
 
+/// What is kept of a session, and what was lost of that, by cause.
+#[derive(Debug)]
+pub(crate) struct Kept {
+    pub(crate) session: Arc<Session>,
+    pub(crate) positions: Positions,
+    pub(crate) lost: BTreeMap<Cause, u64>,
+}
+
 /// What all recorders have written, until the receiver takes it.
 #[derive(Debug, Default)]
-pub(crate) struct KeptPositions(Mutex<Vec<(Arc<Session>, Positions)>>);
+pub(crate) struct KeptPositions(Mutex<Vec<Kept>>);
 
 impl KeptPositions {
-    pub(crate) fn take(&self) -> Vec<(Arc<Session>, Positions)> {
+    pub(crate) fn take(&self) -> Vec<Kept> {
         std::mem::take(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
@@ -64,11 +72,14 @@ impl Recorded {
         &mut entry.or_insert_with(|| (Arc::clone(session), Positions::new())).1
     }
 
-    /// The sinks have written all that they were given.
-    pub(super) fn is_kept(&mut self) {
+    /// The sinks have written all that they were given, but for what `lost` tells of a session.
+    pub(super) fn is_kept(&mut self, lost: impl Fn(&Session) -> BTreeMap<Cause, u64>) {
         if !self.sessions.is_empty() {
             let mut kept = self.kept.0.lock().unwrap_or_else(PoisonError::into_inner);
-            kept.extend(self.sessions.drain().map(|(_, kept)| kept));
+            kept.extend(self.sessions.drain().map(|(_, (session, positions))| {
+                let lost = lost(&session);
+                Kept { session, positions, lost }
+            }));
         }
     }
 }

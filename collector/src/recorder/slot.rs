@@ -45,6 +45,8 @@ pub(crate) struct SinkCounters {
     pub(crate) spans: AtomicU64,
     /// Calls that failed.
     pub(crate) errors: AtomicU64,
+    /// Sessions that were left as they are on a disk that takes nothing.
+    pub(crate) left: AtomicU64,
     /// Whether nobody reads it any more.
     pub(crate) closed: AtomicBool,
 }
@@ -131,10 +133,10 @@ impl Slot {
         }
         let session = session_of(output);
         if self.has_left(session) {
-            return;
+            return self.offer_left(output);
         }
         if matches!(output, Output::Events(_) | Output::Gap(..) | Output::Ended(..)) && !self.wait_for_disk(session) {
-            return;
+            return self.offer_left(output);
         }
         let has_room = self.on_full == OnFull::Block || self.backlog.as_ref().is_none_or(BackgroundWriter::has_room);
         // A sink that knows of a session must know of its end.
@@ -158,7 +160,9 @@ impl Slot {
             self.give_spans(output, spans);
             self.give(0, |sink| sink.end(session, ended));
             // What is told of it next is so only once it is written.
-            self.wait_for_disk(session);
+            if !self.wait_for_disk(session) {
+                self.offer_left(output);
+            }
         } else if let Output::Resumed(session) = output {
             self.resume(session);
         } else {
@@ -230,11 +234,25 @@ impl Slot {
     /// Leaves a session as it is on disk, if its agent has the rest.
     fn leave(&mut self, session: &Arc<Session>) -> bool {
         let has_agent = self.closing.agents_keep.load(Relaxed) && session.id.is_some_and(access::is_claimed);
-        if has_agent {
-            self.sink.with(|sink| sink.leave(session));
-            self.left.insert(session.name.clone());
+        if has_agent && self.left.insert(session.name.clone()) {
+            self.counters.left.fetch_add(1, Relaxed);
         }
         has_agent
+    }
+
+    /// What a session that is left gets: all that its agent said, and at its end the order to leave it.
+    fn offer_left(&mut self, output: &Output) {
+        match output {
+            Output::Options(session, packets) => _ = self.sink.with(|sink| sink.options(session, packets)),
+            Output::Ending(session, packets) => _ = self.sink.with(|sink| sink.ending(session, packets)),
+            Output::Ended(session, _) => self.sink.with(|sink| sink.leave(session)),
+            Output::Started(_) | Output::Resumed(_) | Output::Events(_) | Output::Gap(..) => {}
+        }
+    }
+
+    /// Whether it gives up what it cannot take.
+    pub(super) fn drops(&self) -> bool {
+        self.on_full == OnFull::Drop
     }
 
     fn give(&mut self, events: u64, call: impl FnOnce(&mut dyn Sink) -> Result<(), SinkError>) {

@@ -106,8 +106,13 @@ impl EarlierSessions {
         }
         count.last(&dir, &notes)?;
         let seen_unix_ns = manifest.seen_unix_ns.unwrap_or(0);
-        let session = Arc::new(Session::new(name, Some(id), source, seen_unix_ns, catalog));
-        let Count { positions, written, missing } = count;
+        let mut session = Session::new(name, Some(id), source, seen_unix_ns, catalog);
+        session.is_found = true;
+        let session = Arc::new(session);
+        let Count { positions, missing, .. } = count;
+        // Parts that were removed to make room had events too.
+        let settled = positions.values().map(|position| position.0).fold(0, u64::saturating_add);
+        let written = settled.saturating_sub(missing.values().sum()).max(count.written);
         Ok(Some(EarlierSession { session, kept: positions.clone(), positions, written, missing }))
     }
 }
@@ -148,6 +153,7 @@ fn has_ended(dir: &Path) -> io::Result<Option<bool>> {
         Entry::Note(note) => notes.take(note),
     };
     journal::replay(&journal, false, take).map_err(io::Error::other)?;
+    notes.resume();
     let mut count = Count::default();
     count.last(dir, &notes)?;
     let is_there = |(stream, next): (&StreamId, &Position)| {

@@ -69,6 +69,10 @@ impl Notes {
         for gaps in self.gaps.values_mut() {
             gaps.pop_if(|gap| Cause::from(gap.cause.as_str()).is_provisional());
         }
+        if Cause::from(self.cause.as_str()).is_provisional() {
+            self.ends.clear();
+            (self.cause, self.threads) = (String::new(), 0);
+        }
     }
 }
 

@@ -33,6 +33,8 @@ pub(super) struct Part {
     /// Whether directory, journal and first manifest are there.
     opened: bool,
     has_journal: bool,
+    /// Whether nothing comes any more: this may be its last chance.
+    pub(super) is_ending: bool,
     started: Instant,
     pub(super) spans: PartSpans,
     /// When its table of spans is made.
@@ -91,6 +93,7 @@ impl Part {
             journal: Journal::new(volume.shared.journals.share(), volume.limits.option_bytes),
             opened,
             has_journal: opened,
+            is_ending: false,
             started: Instant::now(),
             spans: PartSpans::new(volume.shared.spans.share()),
             bytes: 0,
@@ -108,6 +111,10 @@ impl Part {
         }
         let dir = match &self.dir {
             Some(dir) => dir.clone(),
+            // Whoever goes on after a kill goes on in the last part: those before it must have all that they ever will.
+            None if !self.is_ending && volume.is_finishing(base) => {
+                return Err(io::Error::new(io::ErrorKind::StorageFull, "the part before this is not finished"));
+            }
             None => {
                 let dir = self.create(volume, base)?;
                 volume.counters.set_place(&session.name, &dir);

@@ -333,7 +333,7 @@ impl Files<'_> {
         let mut found = ThreadFiles {
             thread: index.origin().thread,
             cut: u64::from(index.len() - thread.index.len()),
-            lost: events.saturating_sub(index.len().into()),
+            lost: events.max(index.len().into()).saturating_sub(thread.index.len().into()),
             ..ThreadFiles::default()
         };
         for event in thread.index.events().flatten() {

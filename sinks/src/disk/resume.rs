@@ -57,7 +57,11 @@ fn last_part(volume: &Volume, session: &Session) -> Option<PathBuf> {
         };
         Some(number)
     });
-    Some(volume.dir.join(part_name(&name, parts.max()?)))
+    // One that was begun and has no manifest yet has no events either.
+    let mut parts: Vec<u32> = parts.collect();
+    parts.sort_unstable();
+    let mut dirs = parts.into_iter().rev().map(|number| volume.dir.join(part_name(&name, number)));
+    dirs.find(|dir| dir.join(MANIFEST).exists())
 }
 
 /// Makes a finished part an unfinished one. It is finished until its manifest is replaced, whenever this is interrupted.

@@ -334,6 +334,7 @@ impl OpenSession {
     /// Ends this part: it is written to its end now, or as soon as the disk lets it.
     pub(super) fn finish(&mut self, volume: &mut Volume, ended: &Ended, last: bool) {
         // A part that could not be started has nowhere to be finished; this may be the last chance.
+        self.part.is_ending = true;
         let opened = self.open(volume);
         if last {
             self.list_silent_threads(volume);

@@ -18,7 +18,7 @@ use super::{
     sync::{Sync, SyncWhen},
     table::{PendingTable, SpansWhen},
 };
-use crate::{Budget, SinkError};
+use crate::{Budget, Cause, SinkError};
 
 /// The directory, what is open in it, and how it stands.
 pub(super) struct Volume {
@@ -347,6 +347,11 @@ impl Volume {
         result
     }
 
+    /// Whether a part of this session, which goes on, could not be finished so far.
+    pub(super) fn is_finishing(&self, session: &str) -> bool {
+        self.finishing.iter().any(|part| part.session.as_deref() == Some(session))
+    }
+
     /// Goes on with parts that could not be finished so far, and removes what is too much.
     pub(super) fn settle(&mut self) -> io::Result<()> {
         let mut result = Ok(());
@@ -363,8 +368,10 @@ impl Volume {
         result
     }
 
-    /// Leaves a part as its files are, for another collector to go on with.
-    pub(super) fn leave_open(&mut self, part: Part) {
+    /// Leaves a part as its files are, for another collector to go on with. Should nobody, its journal says what is missing.
+    pub(super) fn leave_open(&mut self, mut part: Part) {
+        let ends: Vec<_> = part.threads.iter().map(|(stream, thread)| (*stream, thread.first, thread.next)).collect();
+        self.write_journal(&mut part.journal, |journal| journal.give_up(&ends, Cause::stopped().as_str()));
         part.threads.keys().for_each(|stream| self.handles.close((part.id, *stream)));
         self.pending = self.pending.saturating_sub(part.pending_bytes());
         self.usage.open.subtract(part.bytes);
@@ -377,7 +384,9 @@ impl Volume {
     /// The same for one that could not be finished so far, if it is in this directory.
     pub(super) fn leave_finishing(&mut self, dir: &Path) {
         let Some(at) = self.finishing.iter().position(|part| part.dir == dir) else { return };
-        let part = self.finishing.swap_remove(at);
+        let mut part = self.finishing.swap_remove(at);
+        let (ends, _) = part.ends();
+        self.write_journal(&mut part.journal, |journal| journal.give_up(&ends, Cause::stopped().as_str()));
         part.close_files(&mut self.handles);
         self.pending = self.pending.saturating_sub(part.pending_bytes());
         self.closed(&part);

@@ -2,10 +2,15 @@
 
 use std::time::{Duration, Instant};
 
+use codec::profile::EndReason;
 use real_agent::ship::Transport;
-use tests::{Collector, SmallDisk, wait::LONG};
+use tests::{
+    Collector, SmallDisk, Trace,
+    collector::{run_on, verified},
+    wait::LONG,
+};
 
-use crate::{going_on::has_everything, rig::Rig, way::Way};
+use crate::{delivered, going_on::has_everything, rig::Rig, way::Way};
 
 /// Events, in turns, until nothing is taken any more.
 fn work_until_stuck(rig: &mut Rig, collector: &Collector) {
@@ -59,6 +64,92 @@ fn a_full_disk(transport: Transport, fate: Fate) {
     disk.free();
     rig.work(3_000);
     has_everything(&mut rig, &way, collector, &disk);
+}
+
+/// Parts are finished one after the other, so that whoever goes on finds all of those before the last.
+#[test]
+fn a_full_disk_and_parts_lose_nothing() {
+    for fate in [Fate::IsStopped, Fate::IsKilled] {
+        let Some(disk) = SmallDisk::new(40 << 10) else { return };
+        let way = Way::new(Transport::Tcp);
+        let rotate = ["--rotate-bytes", "1MiB"];
+        let mut collector = way.collector("127.0.0.1:0", disk.path(), &rotate);
+        let to = collector.address(way.transport);
+        let mut rig = Rig::new(way.settings(to), 3, 1 << 20);
+        // So much that the disk is full in the middle of a part, or where one ends.
+        for kib in [300, 900, 1_000, 1_050, 1_100] {
+            rig.work(10_000);
+            rig.settle(LONG);
+            disk.fill_but(kib);
+            work_until_stuck(&mut rig, &collector);
+            match fate {
+                Fate::IsKilled => collector.kill(),
+                _ => _ = collector.stop(),
+            }
+            disk.free();
+            collector = way.collector(&to.to_string(), disk.path(), &rotate);
+        }
+        let report = rig.finish(EndReason::Exited(0), LONG);
+        assert!(report.complete && report.lost.is_empty(), "{fate:?}: {report}");
+        let said = collector.stop().success().stderr;
+        assert!(!said.contains("another directory"), "{fate:?}: {said}");
+        let parts = Trace::all(disk.path());
+        assert!(parts.len() > 3 && parts.iter().all(|part| part.manifest.gaps.is_empty()), "{fate:?}");
+        assert_eq!(parts.iter().map(Trace::len).sum::<usize>() as u64, rig.produced(), "{fate:?}");
+        run_on("verify", disk.path(), &[]).success();
+    }
+}
+
+/// A disk that drops what it does not take: the program goes on, and both sides count the same.
+#[test]
+fn what_a_full_disk_drops_is_in_the_agents_report() {
+    let Some(disk) = SmallDisk::new(20 << 10) else { return };
+    let way = Way::new(Transport::Udp);
+    let collector = way.collector("127.0.0.1:0", disk.path(), &["--on-full", "drop"]);
+    let mut rig = Rig::new(way.settings(collector.address(way.transport)), 1, 1 << 20);
+    rig.work(3_000);
+    rig.settle(LONG);
+    disk.fill();
+    let deadline = Instant::now() + LONG;
+    while rig.lost() == 0 {
+        assert!(Instant::now() < deadline, "nothing is lost: {}", collector.said());
+        rig.work(3_000);
+        rig.settle(LONG);
+    }
+    disk.free();
+    rig.work(3_000);
+    let (report, trace) = delivered(&mut rig, EndReason::Exited(0), collector, &disk);
+    let missing = trace.missing("collector:disk-full").len() as u64;
+    assert!(missing > 0, "{report}");
+    let lost: Vec<_> = report.lost.iter().map(|(cause, count)| (&**cause, *count)).collect();
+    assert_eq!(lost, [("collector:disk-full", missing)]);
+    assert_eq!(trace.len() as u64 + missing, rig.produced());
+}
+
+/// The agent has ended and is gone, and so is the collector: what was not written is named all the same.
+#[test]
+fn what_nobody_has_any_more_is_named_by_a_repair() {
+    let Some(disk) = SmallDisk::new(20 << 10) else { return };
+    let way = Way::new(Transport::Tcp);
+    let collector = way.collector("127.0.0.1:0", disk.path(), &[]);
+    let mut rig = Rig::new(way.settings(collector.address(way.transport)), 2, 1 << 20);
+    rig.work(3_000);
+    rig.settle(LONG);
+    disk.fill();
+    work_until_stuck(&mut rig, &collector);
+    let report = rig.finish(EndReason::Exited(3), Duration::from_millis(500));
+    assert!(!report.complete && report.unsettled > 0, "{report}");
+    let exit = collector.stop();
+    assert_eq!(exit.code, Some(1), "{}", exit.stderr);
+    assert!(exit.stderr.contains("received (the disk has not taken all of them)"), "{}", exit.stderr);
+    disk.free();
+    run_on("repair", disk.path(), &[]).success();
+    let trace = Trace::only(disk.path());
+    verified(&trace.folder);
+    let missing: u64 = trace.manifest.gaps.iter().map(|gap| gap.count).sum();
+    assert_eq!(trace.len() as u64 + missing, rig.produced(), "{report}: {:?}", trace.manifest.gaps);
+    let end = trace.manifest.end.expect("it is finished");
+    assert_eq!((end.how.as_str(), end.code), ("exited", Some(3)));
 }
 
 #[test]

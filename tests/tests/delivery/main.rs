@@ -44,7 +44,8 @@ fn settings(to: SocketAddr, transport: Transport) -> Settings {
 #[track_caller]
 fn delivered(rig: &mut Rig, reason: EndReason, collector: Collector, folder: impl AsRef<Path>) -> (Report, Trace) {
     let report = rig.finish(reason, LONG);
-    collector.stop().success();
+    let exit = collector.stop();
+    assert_eq!(exit.code, Some(i32::from(report.lost.keys().any(|cause| cause.contains("disk")))), "{}", exit.stderr);
     assert!(report.complete, "{report}");
     let trace = Trace::only(folder.as_ref());
     rig.is_all_in(&trace);

@@ -203,6 +203,11 @@ impl Rig {
         self.shipper.is_connected()
     }
 
+    /// How many events the collector says it has lost.
+    pub(crate) fn lost(&mut self) -> u64 {
+        self.shipper.report().lost.values().sum()
+    }
+
     /// How many events were produced.
     pub(crate) fn produced(&self) -> u64 {
         self.made.values().map(|made| made.len() as u64).sum()
@@ -220,6 +225,7 @@ impl Rig {
         let mut network = trace.missing("network");
         network.extend(trace.missing("agent:kept-before"));
         network.extend(trace.missing("collector:killed"));
+        network.extend(trace.missing("collector:disk-full"));
         for (stream, events) in &trace.threads {
             let made = &self.made[stream];
             let mut there = vec![false; made.len()];

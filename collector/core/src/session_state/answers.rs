@@ -50,7 +50,10 @@ impl SessionState {
             let known = |stream| by_id.get(&stream).and_then(|index| streams.get(*index)).map(Stream::settled);
             let next = |stream| known(stream).or_else(|| self.refused.next(stream));
             let kept = |stream| self.kept.get(&stream).copied().or_else(|| self.refused.next(stream));
-            let missing = self.missing();
+            let mut missing = self.missing();
+            for (cause, count) in &self.lost_by_driver {
+                *missing.entry(cause.clone()).or_default() += count;
+            }
             let lost: Vec<_> = (missing.iter())
                 .filter(|(cause, _)| cause.agent_reason().is_none() && !cause.is_provisional())
                 .map(|(cause, count)| Lost { count: *count, cause: cause.as_str() })
