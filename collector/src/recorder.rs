@@ -114,7 +114,11 @@ impl Recorders {
             let opened = recorders.open(setting, count, &counters, &mut tables, (&budget, disk_memory));
             let opened = opened.map_err(|error| anyhow!("cannot open sink {name}: {error}"))?;
             for (slots, (sink, backlog)) in slots.iter_mut().zip(opened) {
-                slots.push(Slot::new(&name, setting, sink, backlog, &recorders.closing, &counters, notices));
+                let mut slot = Slot::new(&name, setting, sink, backlog, &recorders.closing, &counters, notices);
+                // Without a disk, a file is what keeps events.
+                slot.is_durable =
+                    setting.target.is_file() && (disks == 0 || matches!(setting.target, Target::Disk { .. }));
+                slots.push(slot);
             }
             recorders.sinks.push((name, counters));
         }

@@ -104,6 +104,11 @@ impl fmt::Display for Target {
 }
 
 impl Target {
+    /// Whether it is on a disk.
+    pub(crate) fn is_file(&self) -> bool {
+        !matches!(self, Self::StdoutEvents | Self::StdoutSpans | Self::StdoutHeph)
+    }
+
     /// Whether it writes to standard output.
     pub(crate) fn is_stdout(&self) -> bool {
         matches!(self, Self::StdoutEvents | Self::StdoutSpans | Self::StdoutHeph)

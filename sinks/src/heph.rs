@@ -99,7 +99,8 @@ impl<W: Write + Send> Sink for HephSink<W> {
     }
 
     fn events(&mut self, batch: &Arc<Batch>) -> Result<(), SinkError> {
-        if let Err(error) = self.pay().and_then(|()| self.turn_to(&batch.session)) {
+        let ready = self.pay().and_then(|()| self.turn_to(&batch.session));
+        if let Err(error) = ready.and_then(|()| self.out.buffer().map(drop)) {
             self.out.lose(batch);
             return Err(error);
         }
@@ -127,6 +128,10 @@ impl<W: Write + Send> Sink for HephSink<W> {
     fn flush(&mut self) -> Result<(), SinkError> {
         self.pay()?;
         self.out.flush()
+    }
+
+    fn takes_more(&self) -> bool {
+        self.out.takes_more()
     }
 }
 

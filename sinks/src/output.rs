@@ -14,6 +14,8 @@ pub struct Output<W> {
     out: W,
     pending: Vec<u8>,
     closed: bool,
+    /// Whether the last attempt to write failed.
+    failing: bool,
     /// Gaps that no line or packet reports yet, in the order in which they come.
     unreported: VecDeque<(Arc<Session>, Gap)>,
 }
@@ -34,7 +36,7 @@ impl<W: Write> Output<W> {
 
     /// An output that starts with these bytes.
     pub(crate) fn starting_with(out: W, head: &[u8]) -> Self {
-        Self { out, pending: head.to_vec(), closed: false, unreported: VecDeque::new() }
+        Self { out, pending: head.to_vec(), closed: false, failing: false, unreported: VecDeque::new() }
     }
 
     /// Where to put bytes, unless it cannot take any. What was put there is whole packets or lines.
@@ -46,6 +48,11 @@ impl<W: Write> Output<W> {
             self.flush()?;
         }
         Ok(&mut self.pending)
+    }
+
+    /// Whether it can be written to, as far as is known.
+    pub(crate) fn takes_more(&self) -> bool {
+        !self.failing
     }
 
     /// Writes what waits if that is much. An error is one only once nothing more is taken, or nobody reads.
@@ -68,6 +75,7 @@ impl<W: Write> Output<W> {
         self.pending.drain(..written);
         let result = result.map_err(|error| SinkError::from_io("cannot write the trace", error));
         self.closed = matches!(result, Err(SinkError::Closed));
+        self.failing = result.is_err() && !self.closed;
         result
     }
 

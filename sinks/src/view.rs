@@ -113,6 +113,10 @@ impl<E: Encoder, W: Write + Send> Sink for ViewSink<E, W> {
         self.out.flush()
     }
 
+    fn takes_more(&self) -> bool {
+        self.out.takes_more()
+    }
+
     fn close(&mut self) -> Result<(), SinkError> {
         if !self.finished {
             self.out.buffer()?.extend_from_slice(E::FOOT);

@@ -20,11 +20,7 @@ use sinks::{Sink, SinkError};
 use tracing::info_span;
 
 use super::{SinkRef, background::BackgroundWriter, session_of, unreported::UnreportedGaps};
-use crate::{
-    notices::Notices,
-    settings::SinkSetting,
-    sink_spec::{OnFull, Target},
-};
+use crate::{notices::Notices, settings::SinkSetting, sink_spec::OnFull};
 
 /// What is counted of a sink. Each number is read alone, so their order does not matter.
 #[derive(Debug, Default)]
@@ -59,7 +55,7 @@ pub(super) struct Slot {
     backlog: Option<BackgroundWriter>,
     on_full: OnFull,
     pub(super) wants_spans: bool,
-    /// Whether what it has written survives the end of this process.
+    /// Whether what it has written survives the end of this process, and agents keep events until then.
     pub(super) is_durable: bool,
     unreported: UnreportedGaps,
     /// Sessions whose start it was not given.
@@ -106,7 +102,7 @@ impl Slot {
             backlog,
             on_full: setting.on_full,
             wants_spans: setting.target.wants_spans(),
-            is_durable: matches!(setting.target, Target::Disk { .. }),
+            is_durable: false,
             unreported: UnreportedGaps::default(),
             unstarted: HashSet::new(),
             left: HashSet::new(),

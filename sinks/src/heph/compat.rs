@@ -136,6 +136,10 @@ impl Sink for HephCompatSink {
     fn flush(&mut self) -> Result<(), SinkError> {
         self.outputs.values_mut().map(Output::flush).fold(Ok(()), Result::and)
     }
+
+    fn takes_more(&self) -> bool {
+        self.outputs.values().all(Output::takes_more)
+    }
 }
 
 /// Writes an event without its arrays. `packet` is there to be reused.

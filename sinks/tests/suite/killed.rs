@@ -85,8 +85,9 @@ fn events_whose_details_are_gone_are_cut_only_by_force() {
         "it is left as it was"
     );
     let outcome = only(disk::repair(&dir, true).expect("it is there"));
-    let RepairOutcome::Repaired { events, cut, .. } = outcome else { panic!("{outcome:?}") };
+    let RepairOutcome::Repaired { events, cut, missing, .. } = outcome else { panic!("{outcome:?}") };
     assert!(events > 0 && cut > 0 && events + cut == 90, "{events} and {cut}");
+    assert_eq!(events + missing, 100, "what was cut is missing, and so are the ten that were before");
     assert_eq!(problems(&dir), [""; 0]);
 }
 

@@ -5,8 +5,9 @@ use std::time::{Duration, Instant};
 use codec::profile::EndReason;
 use real_agent::ship::Transport;
 use tests::{
-    Collector, SmallDisk, Trace,
-    collector::{run_on, verified},
+    Collector, Folder, SmallDisk, Trace,
+    collector::{run, run_on, verified},
+    process::Stdout,
     wait::LONG,
 };
 
@@ -124,6 +125,28 @@ fn what_a_full_disk_drops_is_in_the_agents_report() {
     let lost: Vec<_> = report.lost.iter().map(|(cause, count)| (&**cause, *count)).collect();
     assert_eq!(lost, [("collector:disk-full", missing)]);
     assert_eq!(trace.len() as u64 + missing, rig.produced());
+}
+
+/// A file is waited for as a directory is, where it is all there is.
+#[test]
+fn a_full_disk_is_waited_for_by_a_file() {
+    let Some(disk) = SmallDisk::new(20 << 10) else { return };
+    let file = disk.path().join("packets.heph");
+    let arguments = ["--listen", "127.0.0.1:0", "--sink", &format!("heph:{}", file.display())];
+    let collector = Collector::start(&arguments, Stdout::Collect);
+    let mut rig = Rig::new(Way::new(Transport::Tcp).settings(collector.tcp()), 2, 1 << 20);
+    rig.work(3_000);
+    rig.settle(LONG);
+    disk.fill();
+    work_until_stuck(&mut rig, &collector);
+    disk.free();
+    rig.work(3_000);
+    let report = rig.finish(EndReason::Exited(0), LONG);
+    assert!(report.complete && report.lost.is_empty(), "{report}");
+    let said = collector.stop().success().stderr;
+    let folder = Folder::new("full-file");
+    run(&["ingest", &file.display().to_string(), "--sink", &tests::collector::disk(folder.path())]).success();
+    assert_eq!(Trace::only(folder.path()).len() as u64, rig.produced(), "{said}");
 }
 
 /// The agent has ended and is gone, and so is the collector: what was not written is named all the same.
