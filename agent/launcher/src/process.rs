@@ -2,11 +2,14 @@
 
 use std::{
     fs, io,
-    os::fd::OwnedFd,
+    os::{fd::OwnedFd, unix::fs::FileExt},
     time::{Duration, Instant},
 };
 
-use agent::plan::Image;
+use agent::{
+    plan::Image,
+    shared::{Control, MAGIC},
+};
 use anyhow::{Result, bail};
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
@@ -75,6 +78,9 @@ impl Process {
         if fs::read_to_string(format!("/proc/{pid}/maps")).is_ok_and(|maps| maps.contains("frida-agent")) {
             bail!("{cannot}: Frida is in it already (is another agent tracing it? end that first)");
         }
+        if has_leftover_hooks(pid) {
+            bail!("{cannot}: an agent that was tracing it was killed, and its hooks are still in it (start it anew)");
+        }
         Ok(Self { pid, descriptor, is_foreign })
     }
 
@@ -82,6 +88,24 @@ impl Process {
     pub(crate) fn wait(&self, timeout: Duration) -> io::Result<Option<EndState>> {
         Ok(ended(&self.descriptor, timeout)?.then(|| exit_status(self.pid)))
     }
+}
+
+/// Whether an agent that was killed has left its hooks in a process: its memory still says that events are wanted. What an
+/// agent that is alive says is not asked here.
+fn has_leftover_hooks(pid: i32) -> bool {
+    const RECORDING: u64 = std::mem::offset_of!(Control, recording) as u64;
+    let maps = fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
+    let Ok(memory) = fs::File::open(format!("/proc/{pid}/mem")) else { return false };
+    let is_rings = |line: &&str| line.ends_with("/memfd:spoor (deleted)");
+    let start = |line: &str| u64::from_str_radix(line.split('-').next()?, 16).ok();
+    let wants_events = |start: u64| {
+        let (mut magic, mut recording) = ([0; 8], [0; 4]);
+        let read = memory
+            .read_exact_at(&mut magic, start)
+            .and_then(|()| memory.read_exact_at(&mut recording, start + RECORDING));
+        read.is_ok() && u64::from_ne_bytes(magic) == MAGIC && u32::from_ne_bytes(recording) == 1
+    };
+    maps.lines().filter(is_rings).filter_map(start).any(wants_events)
 }
 
 /// Waits until a process has ended, for at most so long; its parent may then still have to take notice.

@@ -81,11 +81,11 @@ pub(crate) fn run(settings: &Settings, command: &[OsString]) -> Result<ExitCode>
 
 /// Traces a process that is there already, until it ends or somebody asks to stop.
 pub(crate) fn attach(settings: &Settings, pid: i32) -> Result<ExitCode> {
-    let process = Process::find(pid)?;
     // Held to the end: two that attach at once would take each other's hooks for the program's.
     let name = SocketAddr::from_abstract_name(format!("spoor-attach-{pid}"))?;
     let _alone = UnixListener::bind_addr(&name)
         .with_context(|| format!("cannot attach to process {pid}: another agent is tracing it"))?;
+    let process = Process::find(pid)?;
     let library = library::place(if process.is_foreign { Reader::Other } else { Reader::Own })?;
     let signals = Signals::watch()?;
     let started = Instant::now();

@@ -177,6 +177,12 @@ impl Thread {
                     super::unwind::restore(thread);
                     return None;
                 }
+                if thread.writer().is_deserted() {
+                    // Nobody will ever read what it records. It goes on as if it had never been hooked.
+                    *words() = [IGNORED, state];
+                    thread.restore_stacks();
+                    return None;
+                }
                 // ORDERING: as in `prepare`.
                 if thread.generation != GENERATION.load(Ordering::Relaxed) && !thread.begin_again() {
                     return None;

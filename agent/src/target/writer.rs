@@ -6,7 +6,9 @@ use super::{
     patience::{Patience, heartbeat},
     sys,
 };
-use crate::shared::{Control, FLAG_BLOCK, FLAG_DETAIL, Kind, MAX_RECORD_WORDS, RingHead, SKIP, header, tsc};
+use crate::shared::{
+    Control, FLAG_BLOCK, FLAG_DETAIL, Kind, MAX_RECORD_WORDS, ReaderState, RingHead, SKIP, header, tsc,
+};
 
 /// How long to sleep while the ring is full and the outside is alive.
 const NAP_MICROSECONDS: u64 = 50;
@@ -94,6 +96,12 @@ impl Writer {
     /// Whether there is a ring. There is none in a forked child.
     pub(super) fn is_open(&self) -> bool {
         !self.head.is_null()
+    }
+
+    /// Whether who emptied the rings was killed.
+    pub(super) fn is_deserted(&self) -> bool {
+        // SAFETY: it is never unmapped.
+        ReaderState::of(unsafe { &(*self.control).reader }) == ReaderState::Dead
     }
 
     /// Whether the thread that took the ring is the one that calls.

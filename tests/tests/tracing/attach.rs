@@ -18,7 +18,7 @@ use tests::{
     traced::LOSSLESS,
 };
 
-use crate::{BOTH, LONG, eventually};
+use crate::{BOTH, LONG, answer, eventually};
 
 /// A program that works until it is told to stop.
 struct Steady {
@@ -129,6 +129,31 @@ fn all_registers_and_system_calls_of_a_program_are_its_own_while_it_is_attached_
         watch(steady.process.pid(), Transport::Tcp);
     }
     steady.finish();
+}
+
+/// Hooks whose agent is gone are passed through, and another agent does not take them for the program's own code.
+#[test]
+fn a_program_whose_agent_was_killed_goes_on_and_is_not_attached_to_again() {
+    agent_command::prepare();
+    for options in [&["--on-full", "drop", "--ring-bytes", "64KiB"][..], &["--on-full", "block", "--stall", "never"]] {
+        let steady = Steady::start();
+        let (folder, collector) = Collector::in_folder("killed-agent", &[]);
+        let attach = || agent_command::attach_to(collector.tcp(), Transport::Tcp, options, steady.process.pid());
+        let mut agent = Process::start(attach(), Stdout::Collect);
+        eventually("enough is traced", || on_disk(folder.path()) > 20_000);
+        agent.signal("KILL");
+        assert_eq!(agent.exit(LONG).signal, Some(9));
+        // Long enough for the rings to be full.
+        thread::sleep(Duration::from_secs(2));
+        let refused = answer("Frida has left", || {
+            let exit = Process::start(attach(), Stdout::Collect).exit(LONG);
+            (!exit.stderr.contains("Frida is in it already")).then_some(exit)
+        });
+        assert_eq!(refused.code, Some(1), "{}", refused.stderr);
+        assert!(refused.stderr.contains("was killed, and its hooks are still in it"), "{}", refused.stderr);
+        collector.stop();
+        steady.finish();
+    }
 }
 
 #[test]
