@@ -18,6 +18,9 @@ use rustix::{
 
 use crate::end_state::EndState;
 
+/// How long Frida may take to be gone from a process that it has left.
+const FRIDA_LEAVING: Duration = Duration::from_secs(3);
+
 /// A process that can be attached to, as far as can be told from outside.
 #[derive(Debug)]
 pub(crate) struct Process {
@@ -74,9 +77,13 @@ impl Process {
             }
             Ok(_) => {}
         }
-        // Its agent is in memory only, under this name, and is gone when it leaves.
-        if fs::read_to_string(format!("/proc/{pid}/maps")).is_ok_and(|maps| maps.contains("frida-agent")) {
-            bail!("{cannot}: Frida is in it already (is another agent tracing it? end that first)");
+        // Its agent is in memory only, under this name, and is gone a moment after it leaves.
+        let deadline = Instant::now() + FRIDA_LEAVING;
+        while fs::read_to_string(format!("/proc/{pid}/maps")).is_ok_and(|maps| maps.contains("frida-agent")) {
+            if Instant::now() >= deadline {
+                bail!("{cannot}: Frida is in it already (is another tool tracing it? end that first)");
+            }
+            std::thread::sleep(Duration::from_millis(20));
         }
         if has_leftover_hooks(pid) {
             bail!("{cannot}: an agent that was tracing it was killed, and its hooks are still in it (start it anew)");

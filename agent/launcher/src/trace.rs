@@ -84,7 +84,7 @@ pub(crate) fn attach(settings: &Settings, pid: i32) -> Result<ExitCode> {
     // Held to the end: two that attach at once would take each other's hooks for the program's.
     let name = SocketAddr::from_abstract_name(format!("spoor-attach-{pid}"))?;
     let _alone = UnixListener::bind_addr(&name)
-        .with_context(|| format!("cannot attach to process {pid}: another agent is tracing it"))?;
+        .map_err(|_| anyhow!("cannot attach to process {pid}: another agent is tracing it (end that first)"))?;
     let process = Process::find(pid)?;
     let library = library::place(if process.is_foreign { Reader::Other } else { Reader::Own })?;
     let signals = Signals::watch()?;

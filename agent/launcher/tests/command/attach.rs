@@ -45,7 +45,7 @@ fn a_thread_is_not_a_process() {
 fn a_program_that_is_let_go_goes_on() {
     let mut program = Running::start(&mut Command::new("cat"));
     let mut agent = attached(&program);
-    refused(program.pid(), "Frida is in it already");
+    refused(program.pid(), "another agent is tracing it");
     program.tell("while attached");
     assert_eq!(program.line(), "while attached");
 
