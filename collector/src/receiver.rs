@@ -270,8 +270,9 @@ impl Receiver {
             }
             Output::Gap(session, gap) if gap.cause.as_str() == "agent:kept-before" && session.is_found => {
                 let (name, count) = (&session.name, gap.count);
-                let what = format!("session {name}: {count} events that were written are in its files no more");
-                self.notices.warn(format_args!("{what}: they were damaged, or something was removed from them"));
+                let what =
+                    format!("session {name}: {count} events that its agent was told are kept are not in its files");
+                self.notices.warn(format_args!("{what}: a full disk dropped them, or the files were damaged"));
             }
             Output::Resumed(session) => {
                 let _about = info_span!("session", session = %session.name, peer = %session.source).entered();

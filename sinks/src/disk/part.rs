@@ -17,7 +17,7 @@ use super::{
     spans::PartSpans,
     table::SpansWhen,
     thread::OpenThread,
-    volume::Volume,
+    volume::{Failing, Volume},
 };
 use crate::{Catalog, Session, cut};
 
@@ -113,7 +113,7 @@ impl Part {
             Some(dir) => dir.clone(),
             // Whoever goes on after a kill goes on in the last part: those before it must have all that they ever will.
             None if !self.is_ending && volume.is_finishing(base) => {
-                return Err(io::Error::new(io::ErrorKind::StorageFull, "the part before this is not finished"));
+                return Err(volume.failing.as_ref().map_or(io::ErrorKind::StorageFull.into(), Failing::alone));
             }
             None => {
                 let dir = self.create(volume, base)?;

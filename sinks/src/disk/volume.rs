@@ -195,6 +195,11 @@ impl Failing {
         io::Error::new(self.kind, format!("{}: {}", self.what, self.text))
     }
 
+    /// The error without what was tried.
+    pub(super) fn alone(&self) -> io::Error {
+        io::Error::new(self.kind, self.text.clone())
+    }
+
     /// The cause of gaps that come of it.
     pub(super) fn cause(&self) -> &'static str {
         cause_of(self.kind)
@@ -202,7 +207,7 @@ impl Failing {
 
     /// The answer to a call that failed over it.
     pub(super) fn answer(&self, what: &str) -> SinkError {
-        let source = if what == self.what { io::Error::new(self.kind, self.text.clone()) } else { self.error() };
+        let source = if what == self.what { self.alone() } else { self.error() };
         SinkError::Failed { what: what.into(), source }
     }
 }
