@@ -269,3 +269,24 @@ fn a_collector_that_is_stopped_gives_up_its_ports_before_it_makes_tables() {
         has_everything(&mut rig, &way, after, &folder);
     }
 }
+
+#[test]
+fn files_that_were_shortened_between_two_collectors_are_not_taken_up_without_a_word() {
+    let (folder, way) = (Folder::new("ships-shortened"), Way::new(Transport::Tcp));
+    let collector = way.collector("127.0.0.1:0", folder.path(), &[]);
+    let to = collector.address(way.transport);
+    let mut rig = Rig::new(way.settings(to), 1, 1 << 20);
+    rig.work(3_000);
+    rig.settle(LONG);
+    collector.kill();
+    let index = tests::trace::folders(folder.path()).remove(0).join("thread_0/index.atf");
+    let file = std::fs::OpenOptions::new().write(true).open(index).expect("it is there");
+    file.set_len(64 + 32 * 1_000).expect("it has more");
+    let collector = way.collector(&to.to_string(), folder.path(), &[]);
+    rig.work(3_000);
+    let report = rig.finish(EndReason::Exited(0), LONG);
+    let said = collector.stop().success().stderr;
+    assert!(said.contains("2000 events that its agent was told are kept are not in its files"), "{report}: {said}");
+    let trace = Trace::only(folder.path());
+    assert_eq!((trace.len(), trace.missing("agent:kept-before").len()), (4_000, 2_000));
+}
