@@ -78,9 +78,10 @@ impl Parked {
         })();
         // Where it could not be parked, it goes on as it was.
         let detached = ptrace::detach(thread, None);
-        let parked = parked.map_err(|error: anyhow::Error| error.context("cannot park the main thread of the program"));
+        let parked =
+            parked.map_err(|error: anyhow::Error| error.context("cannot park the main thread of the program"))?;
         detached?;
-        parked
+        Ok(parked)
     }
 
     /// Has the thread go on where it was.

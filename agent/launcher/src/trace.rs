@@ -88,10 +88,11 @@ pub(crate) fn attach(settings: &Settings, pid: i32) -> Result<ExitCode> {
     let process = Process::find(pid)?;
     let library = library::place(if process.is_foreign { Reader::Other } else { Reader::Own })?;
     let signals = Signals::watch()?;
+    // Frida may have to be fetched first, which takes as long as it takes.
+    let starting = Starting::launch(&settings.frida)?;
     let started = Instant::now();
     let delivery = Delivery::start(settings, pid)?;
     let before = threads(pid)?;
-    let starting = Starting::launch(&settings.frida)?;
     let parked = Parked::park(pid, deadline(settings, started))?;
     let host = starting.attach(pid, &library, deadline(settings, started));
     parked.go_on();
