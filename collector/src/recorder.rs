@@ -113,11 +113,11 @@ impl Recorders {
             let name = setting.target.to_string();
             let opened = recorders.open(setting, count, &counters, &mut tables, (&budget, disk_memory));
             let opened = opened.map_err(|error| anyhow!("cannot open sink {name}: {error}"))?;
+            // Without a disk, a file is what keeps events.
+            let is_durable = setting.target.is_file() && (disks == 0 || matches!(setting.target, Target::Disk { .. }));
             for (slots, (sink, backlog)) in slots.iter_mut().zip(opened) {
                 let mut slot = Slot::new(&name, setting, sink, backlog, &recorders.closing, &counters, notices);
-                // Without a disk, a file is what keeps events.
-                slot.is_durable =
-                    setting.target.is_file() && (disks == 0 || matches!(setting.target, Target::Disk { .. }));
+                slot.is_durable = is_durable;
                 slots.push(slot);
             }
             recorders.sinks.push((name, counters));
@@ -259,15 +259,13 @@ fn session_of(output: &Output) -> &Arc<Session> {
     }
 }
 
-/// What the disk that comes first in this order has not kept of a session.
-fn lost_of(
-    disks: &[(String, Arc<DiskCounters>)],
-    session: &Session,
-    order: impl Fn(&u64, &u64) -> std::cmp::Ordering,
-) -> BTreeMap<Cause, u64> {
-    let lost = disks.iter().map(|(_, disk)| disk.lost_of(&session.name));
-    let sum = |lost: &BTreeMap<Cause, u64>| lost.values().sum::<u64>();
-    lost.min_by(|a, b| order(&sum(a), &sum(b))).unwrap_or_default()
+/// What each disk has not kept of a session.
+fn lost_of(disks: &[(String, Arc<DiskCounters>)], session: &Session) -> impl Iterator<Item = BTreeMap<Cause, u64>> {
+    disks.iter().map(|(_, disk)| disk.lost_of(&session.name))
+}
+
+fn sum(lost: &BTreeMap<Cause, u64>) -> u64 {
+    lost.values().sum()
 }
 
 /// The thread of one recorder.
@@ -314,7 +312,7 @@ impl Recorder {
         let mut durable = flushed.iter().filter(|(is_durable, _)| *is_durable).peekable();
         // One that keeps it is enough. Where none is there that could, nobody waits for it.
         if durable.peek().is_none() || durable.any(|(_, flushed)| *flushed) {
-            self.recorded.is_kept(|session| lost_of(&self.disks, session, Ord::cmp));
+            self.recorded.is_kept(|session| lost_of(&self.disks, session).min_by_key(sum).unwrap_or_default());
         }
     }
 
@@ -355,7 +353,7 @@ impl Recorder {
                 match has_left {
                     true => self.notices.warn(summary::left(session, summary, places)),
                     false => {
-                        let lost = lost_of(&self.disks, session, |a, b| b.cmp(a));
+                        let lost = lost_of(&self.disks, session).max_by_key(sum).unwrap_or_default();
                         let lost = Some(lost).filter(|_| self.slots.iter_mut().all(|slot| slot.takes_more()));
                         self.notices.say(summary::line(session, summary, lost, lasted, places));
                     }

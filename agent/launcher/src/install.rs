@@ -27,10 +27,11 @@ use agent::{
 use anyhow::{Context, Result, bail};
 use codec::{FunctionId, ModuleId};
 
+pub(crate) use maps::{Maps, TargetMemory};
 pub(crate) use module::{Hooked, Unreadable};
 
 use crate::{exclude::Exclude, frida::GumHook};
-use maps::{Mapped, Maps, TargetMemory};
+use maps::Mapped;
 use module::Planned;
 use stop::Stopped;
 pub(crate) use stop::restart_interrupted;

@@ -2,9 +2,7 @@
 //! back, and no others.
 
 use std::{
-    fs::{self, OpenOptions},
-    os::unix::fs::FileExt,
-    thread,
+    fs, thread,
     time::{Duration, Instant},
 };
 
@@ -20,7 +18,7 @@ use nix::{
     unistd::Pid,
 };
 
-use crate::install::restart_interrupted;
+use crate::install::{Maps, TargetMemory, restart_interrupted};
 
 /// `pause`, and a jump back to it.
 const LOOP: [u8; 4] = [0xf3, 0x90, 0xeb, 0xfc];
@@ -53,22 +51,15 @@ impl Parked {
         ptrace::seize(thread, Options::empty()).context("cannot stop the main thread of the program")?;
         let parked = (|| {
             let mut looks = 0;
-            loop {
-                let signal = stop(thread, deadline)?;
-                let registers = ptrace::getregs(thread)?;
+            let registers = stop_where(thread, deadline, |registers| {
                 looks += 1;
-                if signal.is_none() && (looks >= LOOKS || is_calm(pid, &registers)) {
-                    break;
-                }
-                ptrace::cont(thread, signal)?;
-                thread::sleep(APART);
-            }
-            let registers = ptrace::getregs(thread)?;
+                looks >= LOOKS || is_calm(pid, registers)
+            })?;
             let extended = ExtendedRegisters::read(pid)?;
             let mut code = [0; LOOP.len()];
-            let memory = OpenOptions::new().read(true).write(true).open(format!("/proc/{pid}/mem"))?;
-            memory.read_exact_at(&mut code, at)?;
-            memory.write_all_at(&LOOP, at)?;
+            let memory = TargetMemory::open(pid)?;
+            memory.read(at, &mut code)?;
+            memory.write(at, &LOOP)?;
             let mut waiting = registers;
             // Not as if it came out of a system call: that is made again later.
             (waiting.rip, waiting.orig_rax) = (at, u64::MAX);
@@ -84,31 +75,17 @@ impl Parked {
         Ok(parked)
     }
 
-    /// Has the thread go on where it was.
-    pub(crate) fn go_on(self) {
-        drop(self);
-    }
-
     fn unpark(&mut self) -> Result<()> {
         let thread = Pid::from_raw(self.pid);
         ptrace::seize(thread, Options::empty())?;
         let restored = (|| {
             // It may be in a handler.
-            loop {
-                let signal = stop(thread, self.deadline)?;
-                let registers = ptrace::getregs(thread)?;
-                let is_here = (self.at..self.at + LOOP.len() as u64).contains(&registers.rip);
-                if is_here && signal.is_none() {
-                    break;
-                }
-                ptrace::cont(thread, signal)?;
-                thread::sleep(APART);
-            }
+            let here = self.at..self.at + LOOP.len() as u64;
+            stop_where(thread, self.deadline, |registers| here.contains(&registers.rip))?;
             restart_interrupted(&mut self.registers);
             self.extended.write(self.pid)?;
             ptrace::setregs(thread, self.registers)?;
-            let memory = OpenOptions::new().write(true).open(format!("/proc/{}/mem", self.pid))?;
-            Ok(memory.write_all_at(&self.code, self.at)?)
+            Ok(TargetMemory::open(self.pid)?.write(self.at, &self.code)?)
         })();
         // One that was killed meanwhile is let go of already.
         let _ = ptrace::detach(thread, None);
@@ -126,6 +103,23 @@ impl Drop for Parked {
         {
             say!("the main thread of process {} cannot be set going again: {error:#}", self.pid);
         }
+    }
+}
+
+/// Stops a thread that is seized, where it is about to be given no signal and its registers are as wanted.
+fn stop_where(
+    thread: Pid,
+    deadline: Instant,
+    mut is_wanted: impl FnMut(&user_regs_struct) -> bool,
+) -> Result<user_regs_struct> {
+    loop {
+        let signal = stop(thread, deadline)?;
+        let registers = ptrace::getregs(thread)?;
+        if signal.is_none() && is_wanted(&registers) {
+            return Ok(registers);
+        }
+        ptrace::cont(thread, signal)?;
+        thread::sleep(APART);
     }
 }
 
@@ -152,13 +146,8 @@ fn is_calm(pid: i32, registers: &user_regs_struct) -> bool {
     if WAITING.contains(&registers.orig_rax) {
         return true;
     }
-    let maps = fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
-    let holds = |line: &&str| {
-        let bounds = line.split_whitespace().next().and_then(|range| range.split_once('-'));
-        let number = |text| u64::from_str_radix(text, 16).unwrap_or(0);
-        bounds.is_some_and(|(start, end)| (number(start)..number(end)).contains(&registers.rip))
-    };
-    let name = maps.lines().find(holds).and_then(|line| line.rsplit('/').next()).unwrap_or_default();
+    let Ok(maps) = Maps::read(pid) else { return true };
+    let name = maps.name_at(registers.rip).and_then(|name| name.rsplit('/').next()).unwrap_or_default();
     !["libc.", "libc-", "ld-", "libpthread", "libdl"].iter().any(|start| name.starts_with(start))
 }
 

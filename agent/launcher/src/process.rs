@@ -2,7 +2,7 @@
 
 use std::{
     fs, io,
-    os::{fd::OwnedFd, unix::fs::FileExt},
+    os::fd::OwnedFd,
     time::{Duration, Instant},
 };
 
@@ -16,7 +16,10 @@ use rustix::{
     process::{Pid, PidfdFlags, pidfd_open},
 };
 
-use crate::end_state::EndState;
+use crate::{
+    end_state::EndState,
+    install::{Maps, TargetMemory},
+};
 
 /// How long Frida may take to be gone from a process that it has left.
 const FRIDA_LEAVING: Duration = Duration::from_secs(3);
@@ -101,18 +104,13 @@ impl Process {
 /// agent that is alive says is not asked here.
 fn has_leftover_hooks(pid: i32) -> bool {
     const RECORDING: u64 = std::mem::offset_of!(Control, recording) as u64;
-    let maps = fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
-    let Ok(memory) = fs::File::open(format!("/proc/{pid}/mem")) else { return false };
-    let is_rings = |line: &&str| line.ends_with("/memfd:spoor (deleted)");
-    let start = |line: &str| u64::from_str_radix(line.split('-').next()?, 16).ok();
+    let (Ok(maps), Ok(memory)) = (Maps::read(pid), TargetMemory::open(pid)) else { return false };
     let wants_events = |start: u64| {
         let (mut magic, mut recording) = ([0; 8], [0; 4]);
-        let read = memory
-            .read_exact_at(&mut magic, start)
-            .and_then(|()| memory.read_exact_at(&mut recording, start + RECORDING));
+        let read = memory.read(start, &mut magic).and_then(|()| memory.read(start + RECORDING, &mut recording));
         read.is_ok() && u64::from_ne_bytes(magic) == MAGIC && u32::from_ne_bytes(recording) == 1
     };
-    maps.lines().filter(is_rings).filter_map(start).any(wants_events)
+    maps.starts_of("/memfd:spoor (deleted)").any(wants_events)
 }
 
 /// Waits until a process has ended, for at most so long; its parent may then still have to take notice.

@@ -95,7 +95,7 @@ pub(crate) fn attach(settings: &Settings, pid: i32) -> Result<ExitCode> {
     let before = threads(pid)?;
     let parked = Parked::park(pid, deadline(settings, started))?;
     let host = starting.attach(pid, &library, deadline(settings, started));
-    parked.go_on();
+    drop(parked);
     let mut trace = Trace::install(settings, host?, pid, &library, delivery, started, &before)?;
     loop {
         if let Some(ending) = process.wait(Duration::ZERO)? {

@@ -107,26 +107,28 @@ impl Collector {
     /// The driver has written everything of these streams of a session before these positions, be it as a gap, so that it
     /// would survive the end of the process.
     pub fn kept(&mut self, now: Duration, session: &Session, streams: impl IntoIterator<Item = (StreamId, Position)>) {
-        let Some(id) = session.id.or_else(|| session.catalog().session().map(|process| process.id)) else { return };
-        let open = self.by_id.get(&id).copied();
-        self.touched.extend(open);
-        let state = match open {
-            Some(key) => self.sessions.get_mut(&key),
-            None => {
-                self.answering.insert(id);
-                self.past.session_mut(id)
-            }
-        };
-        let Some(state) = state else { return };
-        streams.into_iter().for_each(|(stream, next)| state.kept(stream, next, now));
+        let Some(id) = id_of(session) else { return };
+        match self.by_id.get(&id) {
+            Some(key) => self.touched.push(*key),
+            None => _ = self.answering.insert(id),
+        }
+        if let Some(state) = self.state_mut(id) {
+            streams.into_iter().for_each(|(stream, next)| state.kept(stream, next, now));
+        }
     }
 
     /// So many events of a session were lost by the driver so far, by cause: its agent is told with what is kept.
     pub fn lost(&mut self, session: &Session, lost: BTreeMap<Cause, u64>) {
-        let Some(id) = session.id else { return };
-        let open = self.by_id.get(&id).and_then(|key| self.sessions.get_mut(key));
-        if let Some(state) = open.or_else(|| self.past.session_mut(id)) {
+        if let Some(state) = id_of(session).and_then(|id| self.state_mut(id)) {
             state.lost_by_driver = lost;
+        }
+    }
+
+    /// The session with this id, open or past.
+    fn state_mut(&mut self, id: SessionId) -> Option<&mut SessionState> {
+        match self.by_id.get(&id) {
+            Some(key) => self.sessions.get_mut(key),
+            None => self.past.session_mut(id),
         }
     }
 
@@ -436,4 +438,9 @@ impl Collector {
         }
         bindings::release(&mut self.bindings, key, id);
     }
+}
+
+/// The id that an agent told of a session, at first or later.
+fn id_of(session: &Session) -> Option<SessionId> {
+    session.id.or_else(|| session.catalog().session().map(|process| process.id))
 }

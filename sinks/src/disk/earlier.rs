@@ -12,6 +12,7 @@ use std::{
 use codec::{
     Position, SessionId, StreamId, access,
     atf::{EDGE_BYTES, EndEntry, IndexEvent, IndexReader, Manifest},
+    profile::ProfileOption,
 };
 use serde::Deserialize;
 
@@ -77,25 +78,19 @@ impl EarlierSessions {
     /// Where it is damaged, or cannot be read.
     pub fn take(&mut self, id: SessionId, source: String, mut catalog: Catalog) -> io::Result<Option<EarlierSession>> {
         let Some(dir) = self.0.remove(&id).flatten() else { return Ok(None) };
-        let mut notes = Notes::default();
-        let manifest = match Unfinished::open(&dir)? {
+        let (manifest, notes) = match Unfinished::open(&dir)? {
             Found::Live | Found::Nothing => return Ok(None),
             Found::Unfinished(unfinished) => {
                 add_to(&mut catalog, &unfinished.manifest);
-                let journal = read_if_there(&dir.join(JOURNAL))?.unwrap_or_default();
-                let take = |entry: Entry<'_>| match entry {
-                    Entry::Option(option, _) => _ = catalog.apply(&option),
-                    Entry::Note(note) => notes.take(note),
-                };
-                journal::replay(&journal, false, take).map_err(io::Error::other)?;
-                notes.resume();
-                *unfinished.manifest
+                let notes = read_notes(&dir, |_, option| _ = catalog.apply(option))?;
+                (*unfinished.manifest, notes)
             }
             Found::Finished => {
                 let manifest = read_manifest(&dir)?;
                 add_to(&mut catalog, &manifest);
+                let mut notes = Notes::default();
                 notes_of(&manifest).into_iter().for_each(|note| notes.take(note));
-                manifest
+                (manifest, notes)
             }
         };
         let number = manifest.part.unwrap_or(1);
@@ -146,20 +141,26 @@ pub fn finish_ended(dir: &Path) -> Leftover {
 /// Whether an unfinished part has all events that its agent had when it ended the session. None where it is somebody else's.
 fn has_ended(dir: &Path) -> io::Result<Option<bool>> {
     let Found::Unfinished(_locked) = Unfinished::open(dir)? else { return Ok(None) };
-    let mut notes = Notes::default();
-    let journal = read_if_there(&dir.join(JOURNAL))?.unwrap_or_default();
-    let take = |entry: Entry<'_>| match entry {
-        Entry::Option(option, _) => notes.take_option(&option),
-        Entry::Note(note) => notes.take(note),
-    };
-    journal::replay(&journal, false, take).map_err(io::Error::other)?;
-    notes.resume();
+    let notes = read_notes(dir, Notes::take_option)?;
     let mut count = Count::default();
     count.last(dir, &notes)?;
     let is_there = |(stream, next): (&StreamId, &Position)| {
         next.0 == 0 || count.positions.get(stream).is_some_and(|position| position >= next)
     };
     Ok(Some(notes.told_end.is_some() && notes.told_ends.iter().all(is_there)))
+}
+
+/// What the journal of an unfinished part says, as it counts when the session goes on.
+fn read_notes(dir: &Path, mut take_option: impl FnMut(&mut Notes, &ProfileOption<'_>)) -> io::Result<Notes> {
+    let mut notes = Notes::default();
+    let journal = read_if_there(&dir.join(JOURNAL))?.unwrap_or_default();
+    let take = |entry: Entry<'_>| match entry {
+        Entry::Option(option, _) => take_option(&mut notes, &option),
+        Entry::Note(note) => notes.take(note),
+    };
+    journal::replay(&journal, false, take).map_err(io::Error::other)?;
+    notes.resume();
+    Ok(notes)
 }
 
 fn read_manifest(dir: &Path) -> io::Result<Manifest> {

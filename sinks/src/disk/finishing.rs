@@ -113,7 +113,7 @@ impl Finishing {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
         }
-        volume.closed(self);
+        volume.closed(self.bytes, &self.journal);
         volume.sync.ended();
         self.journal = Journal::default();
         volume.with_room(|room| room.add(&self.dir, self.session.as_deref()));

@@ -376,45 +376,48 @@ impl Volume {
     /// Leaves a part as its files are, for another collector to go on with. Should nobody, its journal says what is missing.
     pub(super) fn leave_open(&mut self, mut part: Part) {
         let ends: Vec<_> = part.threads.iter().map(|(stream, thread)| (*stream, thread.first, thread.next)).collect();
-        self.write_journal(&mut part.journal, |journal| journal.give_up(&ends, Cause::stopped().as_str()));
         part.threads.keys().for_each(|stream| self.handles.close((part.id, *stream)));
-        self.pending = self.pending.saturating_sub(part.pending_bytes());
-        self.usage.open.subtract(part.bytes);
-        self.usage.journals.subtract(part.journal.bytes());
-        if let Some(dir) = &part.dir {
-            self.with_room(|room| room.add_unfinished(dir));
-        }
+        self.write_journal(&mut part.journal, |journal| journal.give_up(&ends, Cause::stopped().as_str()));
+        self.left(part.dir.as_deref(), part.pending_bytes(), part.bytes, &part.journal);
     }
 
     /// The same for one that could not be finished so far, if it is in this directory.
     pub(super) fn leave_finishing(&mut self, dir: &Path) {
         let Some(at) = self.finishing.iter().position(|part| part.dir == dir) else { return };
         let mut part = self.finishing.swap_remove(at);
-        let (ends, _) = part.ends();
-        self.write_journal(&mut part.journal, |journal| journal.give_up(&ends, Cause::stopped().as_str()));
-        part.close_files(&mut self.handles);
-        self.pending = self.pending.saturating_sub(part.pending_bytes());
-        self.closed(&part);
-        self.with_room(|room| room.add_unfinished(&part.dir));
+        self.give_up(&mut part, Cause::stopped().as_str());
     }
 
     /// Leaves a part as a killed collector would have left it. What was not written of it is lost, and the journal
     /// says so.
     pub(super) fn leave(&mut self, part: &mut Finishing, cause: &str) {
-        part.close_files(&mut self.handles);
         part.give_up_spans(self);
-        let (ends, lost) = part.ends();
+        let lost = self.give_up(part, cause);
         self.counters.lost_events.add(lost);
+    }
+
+    /// Leaves the files of a part that is being finished. How many events are not in them.
+    fn give_up(&mut self, part: &mut Finishing, cause: &str) -> u64 {
+        part.close_files(&mut self.handles);
+        let (ends, lost) = part.ends();
         self.write_journal(&mut part.journal, |journal| journal.give_up(&ends, cause));
-        self.pending = self.pending.saturating_sub(part.pending_bytes());
-        self.closed(part);
-        self.with_room(|room| room.add_unfinished(&part.dir));
+        self.left(Some(&part.dir), part.pending_bytes(), part.bytes, &part.journal);
+        lost
+    }
+
+    /// The files of a part are left to whoever goes on with them or repairs them.
+    fn left(&mut self, dir: Option<&Path>, pending: usize, bytes: u64, journal: &Journal) {
+        self.pending = self.pending.saturating_sub(pending);
+        self.closed(bytes, journal);
+        if let Some(dir) = dir {
+            self.with_room(|room| room.add_unfinished(dir));
+        }
     }
 
     /// The bytes of a part are no longer those of an open one.
-    pub(super) fn closed(&mut self, part: &Finishing) {
-        self.usage.open.subtract(part.bytes);
-        self.usage.journals.subtract(part.journal.bytes());
+    pub(super) fn closed(&mut self, bytes: u64, journal: &Journal) {
+        self.usage.open.subtract(bytes);
+        self.usage.journals.subtract(journal.bytes());
     }
 
     fn make_room(&mut self) {

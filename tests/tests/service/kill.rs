@@ -1,19 +1,23 @@
 //! The collector is killed in the middle of a capture. What was in its files is there after a repair.
 
 use std::{
-    path::PathBuf,
+    fs,
+    path::{Path, PathBuf},
     thread,
     time::{Duration, Instant},
 };
 
-use codec::profile::EndReason;
+use codec::{
+    heph::Packets,
+    profile::{EndReason, Known, Message, ProfileOption},
+};
 use tests::{
     Agent, Collector, Folder, Random, Settings, Trace, Transport,
     collector::run_on,
     trace::{self, indexed},
 };
 
-use crate::{machine, verified};
+use crate::{eventually, machine, verified};
 
 /// How long a capture lasts at least. Files are flushed at least every 200 ms.
 const CAPTURE: Duration = Duration::from_millis(300);
@@ -89,10 +93,9 @@ fn a_session_that_had_ended_is_finished_by_the_next_collector() {
         let mut agent = Agent::start(Settings::new(&collector, transport, 11)).expect("it is heard");
         agent.work(1000).expect("it is taken");
         agent.finish(EndReason::Exited(3), Duration::from_secs(10)).expect("it is told that all is kept");
-        // What is known at the end is flushed as events are.
-        thread::sleep(Duration::from_millis(250));
-        collector.kill();
         let session = only_folder(&folder);
+        eventually("the end is in a file", || has_end(&session));
+        collector.kill();
         let was_open = session.join("journal.heph").exists();
         assert_eq!(was_open, transport == Transport::Udp);
         let collector = Collector::to_disk(folder.path(), &[]);
@@ -105,6 +108,15 @@ fn a_session_that_had_ended_is_finished_by_the_next_collector() {
         assert_eq!((end.how.as_str(), end.code, end.at_ns.is_some()), ("exited", Some(3), true));
         tests::account::complete(&trace, agent.program());
     }
+}
+
+/// Whether the files of a session say how it ended.
+fn has_end(session: &Path) -> bool {
+    let Ok(journal) = fs::read(session.join("journal.heph")) else { return true };
+    let mut packets = Packets::new(&journal, u32::MAX);
+    std::iter::from_fn(|| packets.next_with(Message::decode))
+        .flatten()
+        .any(|message| matches!(message, Message::Option(Known { option: ProfileOption::End(_), .. })))
 }
 
 fn only_folder(folder: &Folder) -> PathBuf {

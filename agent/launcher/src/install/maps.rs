@@ -22,30 +22,30 @@ struct Mapping {
 
 /// A file that the target runs code of.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Mapped {
+pub(crate) struct Mapped {
     /// Where its first byte is.
-    pub(super) base: u64,
-    pub(super) end: u64,
+    pub(crate) base: u64,
+    pub(crate) end: u64,
     /// Its path in the target's view.
-    pub(super) path: String,
+    pub(crate) path: String,
 }
 
 /// The target's address space.
 #[derive(Debug)]
-pub(super) struct Maps {
+pub(crate) struct Maps {
     pid: i32,
     mappings: Vec<Mapping>,
 }
 
 impl Maps {
-    pub(super) fn read(pid: i32) -> io::Result<Self> {
+    pub(crate) fn read(pid: i32) -> io::Result<Self> {
         // A path need not be text. What is cut in it cannot be opened, and is told.
         let text = fs::read(format!("/proc/{pid}/maps"))?;
         Ok(Self { pid, mappings: String::from_utf8_lossy(&text).lines().filter_map(parse).collect() })
     }
 
     /// The files that the target runs code of, by address.
-    pub(super) fn modules(&self) -> Vec<Mapped> {
+    pub(crate) fn modules(&self) -> Vec<Mapped> {
         let mut modules: Vec<Mapped> = Vec::new();
         let mut rest = self.mappings.as_slice();
         while let [first, behind @ ..] = rest {
@@ -69,14 +69,25 @@ impl Maps {
         modules
     }
 
+    /// What is mapped at an address.
+    pub(crate) fn name_at(&self, address: u64) -> Option<&str> {
+        let holds = |mapping: &&Mapping| (mapping.start..mapping.end).contains(&address);
+        self.mappings.iter().find(holds).map(|mapping| mapping.name.as_str())
+    }
+
+    /// Where mappings of this name begin.
+    pub(crate) fn starts_of(&self, name: &str) -> impl Iterator<Item = u64> {
+        self.mappings.iter().filter(move |mapping| mapping.name == name).map(|mapping| mapping.start)
+    }
+
     /// Where a file of the target can be opened: the target may see other files than we do.
-    pub(super) fn open_path(&self, module: &Mapped) -> PathBuf {
+    pub(crate) fn open_path(&self, module: &Mapped) -> PathBuf {
         PathBuf::from(format!("/proc/{}/root{}", self.pid, module.path))
     }
 
     /// Places for this many bytes so close to a module that a jump reaches all of one from all of the other, the
     /// nearest first.
-    pub(super) fn room_near(&self, module: &Mapped, bytes: u64) -> Vec<u64> {
+    pub(crate) fn room_near(&self, module: &Mapped, bytes: u64) -> Vec<u64> {
         /// A jump reaches 2 GiB; what instructions refer to lies in other parts of the module, or a little outside.
         const REACH: u64 = (2 << 30) - (64 << 20);
         /// What stays free beside other mappings, so that a heap or a stack can still grow.
@@ -106,18 +117,18 @@ impl Maps {
 
 /// The target's memory. Writing to it asks for no permission of the page: code stays code.
 #[derive(Debug)]
-pub(super) struct TargetMemory(File);
+pub(crate) struct TargetMemory(File);
 
 impl TargetMemory {
-    pub(super) fn open(pid: i32) -> io::Result<Self> {
+    pub(crate) fn open(pid: i32) -> io::Result<Self> {
         OpenOptions::new().read(true).write(true).open(format!("/proc/{pid}/mem")).map(Self)
     }
 
-    pub(super) fn read(&self, address: u64, buffer: &mut [u8]) -> io::Result<()> {
+    pub(crate) fn read(&self, address: u64, buffer: &mut [u8]) -> io::Result<()> {
         self.0.read_exact_at(buffer, address)
     }
 
-    pub(super) fn write(&self, address: u64, bytes: &[u8]) -> io::Result<()> {
+    pub(crate) fn write(&self, address: u64, bytes: &[u8]) -> io::Result<()> {
         self.0.write_all_at(bytes, address)
     }
 }
