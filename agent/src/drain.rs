@@ -259,6 +259,8 @@ pub struct Counts {
     pub too_deep: u64,
     /// Calls that were passed through because a signal handler made them while another was being recorded.
     pub interrupted: u64,
+    /// Calls that were passed through because another thread seemed to run on the same stack.
+    pub unplaced: u64,
     /// How often a ring held something that is no record, and how many bytes were thrown away for it.
     pub damages: u64,
     /// See [`damages`](Self::damages).

@@ -16,6 +16,7 @@
 //! | [`slow`] | the same for everything uncommon |
 //! | [`thread`] | what is known of a thread, and how it starts |
 //! | [`shadow`] | the shadow stacks: who called whom, and where each really returns to |
+//! | [`stacks`] | which stacks there are, and who runs on which |
 //! | [`stack`] | where the real stacks are |
 //! | [`unwind`] | staying out of the way of exceptions |
 //! | [`writer`] | the writing end of a ring |
@@ -39,6 +40,7 @@ mod routines;
 mod shadow;
 mod slow;
 mod stack;
+mod stacks;
 mod sys;
 mod thread;
 mod unwind;

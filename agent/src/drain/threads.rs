@@ -171,16 +171,17 @@ impl Drain {
     /// A thread is gone and its ring is empty: it is told to have ended, and the ring may be taken by another.
     pub(super) fn end_thread(&mut self, ring: usize, end: Option<SessionNs>, shipper: &mut Shipper) {
         let Some(mut gone) = self.rings[ring].take() else { return };
-        let head = self.arena.head(ring);
         // ORDERING: nobody writes them any more.
-        let (dropped, too_deep, interrupted) = (
-            head.dropped.load(Ordering::Acquire),
-            head.too_deep.load(Ordering::Relaxed),
-            head.interrupted.load(Ordering::Relaxed),
-        );
+        let dropped = self.arena.head(ring).dropped.load(Ordering::Acquire);
         self.with_context(shipper, |context| gone.drop_tail(dropped, context));
-        self.counts.too_deep = self.counts.too_deep.saturating_add(too_deep);
-        self.counts.interrupted = self.counts.interrupted.saturating_add(interrupted);
+        let head = self.arena.head(ring);
+        for (count, of_ring) in [
+            (&mut self.counts.too_deep, &head.too_deep),
+            (&mut self.counts.interrupted, &head.interrupted),
+            (&mut self.counts.unplaced, &head.unplaced),
+        ] {
+            *count = count.saturating_add(of_ring.load(Ordering::Relaxed));
+        }
         self.counts.threads_now -= 1;
         gone.thread.end = end.map(|end| end.max(gone.latest()));
         gone.thread.report(shipper);
@@ -203,6 +204,7 @@ impl Drain {
             limit(self.counts.too_deep, "max-depth", "calls"),
             limit(without.into(), "no-ring", "threads"),
             limit(self.counts.interrupted, "interrupted", "calls of signal handlers that came while one was recorded"),
+            limit(self.counts.unplaced, "stack-shared", "calls on memory that another thread seemed to run on"),
             limit(unwatched, "not-watched", "functions given to a runtime: that they are run is not told"),
             limit(
                 unserved.into(),

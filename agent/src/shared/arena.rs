@@ -166,7 +166,8 @@ impl Arena {
         // Where this is refused the memory stays in use, and is used again with the ring.
         let _ =
             fallocate(&self.file, FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, start as u64, bytes as u64);
-        for counter in [&head.written, &head.dropped, &head.too_deep, &head.interrupted, &head.waiting, &head.read] {
+        let counters = [&head.written, &head.dropped, &head.too_deep, &head.interrupted, &head.unplaced];
+        for counter in counters.into_iter().chain([&head.waiting, &head.read]) {
             // ORDERING: made visible by the state below.
             counter.store(0, Ordering::Relaxed);
         }

@@ -46,7 +46,9 @@ pub struct RingHead {
     pub interrupted: AtomicU64,
     /// 1 while the thread waits for room. A handler that jumps out of that leaves it so until the next time.
     pub waiting: AtomicU64,
-    _pad_writer: [u64; 3],
+    /// Calls that were passed through unrecorded because another thread seemed to run on the same stack.
+    pub unplaced: AtomicU64,
+    _pad_writer: [u64; 2],
     /// How far it is read.
     pub read: AtomicU64,
     _pad_reader: [u64; 7],

@@ -2,7 +2,7 @@
 
 use core::sync::atomic::Ordering;
 
-use super::{patience::Patience, sys, thread, watch::landmark};
+use super::{patience::Patience, stacks, sys, thread, watch::landmark};
 use crate::shared::{Command, Control, Mailbox, Turn};
 
 /// How long one wait lasts before the thread looks whether anybody is there.
@@ -49,7 +49,7 @@ pub(super) fn serve(control: &'static Control, subject: u32, module: u64) {
                 0
             }
             Some(Command::Restore) => {
-                thread::restore_all();
+                stacks::restore_all();
                 0
             }
             Some(Command::GoOn) | None => break,

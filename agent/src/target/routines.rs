@@ -134,7 +134,7 @@ spoor_tls:
     mov rdx, [rcx + {top}]
 53:
     mov rax, [rdx]
-    and rax, -2
+    and rax, -4
     cmp rax, r8
     jae 54f
     sub rax, r8
@@ -155,6 +155,8 @@ spoor_tls:
     cmp rcx, 1
     jbe 30f
     lea rsi, [rsp + 48]
+    test sil, 7
+    jnz 41f
     cmp qword ptr [rcx + {busy}], 0
     jne 41f
     mov [rcx + {busy}], rsi

@@ -1,24 +1,24 @@
 //! Shadow stacks: which hooked functions are on a stack, and where each really returns to.
 //!
-//! A hooked function returns to its stub; where it was called from is kept here. A thread has one shadow stack for each
-//! real stack that it runs on, since handlers on alternate stacks and coroutines come and go at any moment.
+//! A hooked function returns to its stub; where it was called from is kept here. Each real stack has a shadow stack: which
+//! one a thread needs is in [`stacks`](super::stacks).
 
-use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use core::{
+    ptr,
+    sync::atomic::{AtomicU64, AtomicUsize, Ordering},
+};
 
-use super::sys;
-
-/// How many real stacks a thread is remembered to run on.
-pub(super) const STACKS: usize = 24;
-
-/// The least and the most entries of a shadow stack.
-const LEAST_ENTRIES: usize = 1 << 12;
-const MOST_ENTRIES: usize = 1 << 20;
+use super::{
+    stacks::{LEVELS, Links},
+    thread::Thread,
+};
 
 /// A hooked function that has been entered and not left. `routines` knows the layout.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
 pub(super) struct Entry {
-    /// Where its return address is on the stack. With [`SLOW`] where leaving it is not the common case.
+    /// Where its return address is on the stack. With [`SLOW`] where leaving it is not the common case, and with [`DEAD`]
+    /// where it is not there any more.
     slot: usize,
     /// What that was.
     pub(super) real: usize,
@@ -30,6 +30,9 @@ pub(super) struct Entry {
 
 /// In an entry's slot, which is aligned to eight bytes: `leave` takes the slow way.
 const SLOW: usize = 1;
+
+/// In an entry's slot: another thread has seen that the function is left, or that its stack is gone.
+const DEAD: usize = 2;
 
 /// From the place in a stub that `enter` returns to, to the place that the function returns to.
 const TO_LEAVE: usize = 10;
@@ -44,12 +47,22 @@ impl Entry {
 
     /// Where its return address is on the stack.
     pub(super) fn slot(&self) -> usize {
-        self.slot & !SLOW
+        self.slot & !(SLOW | DEAD)
     }
 
     /// Whether something has to be told when it is left.
     pub(super) fn is_slow(&self) -> bool {
         self.slot & SLOW != 0
+    }
+
+    /// Whether it stands for nothing any more.
+    pub(super) fn is_dead(&self) -> bool {
+        self.slot & DEAD != 0
+    }
+
+    /// Has it stand for nothing any more.
+    pub(super) fn kill(&mut self) {
+        self.slot |= DEAD;
     }
 
     /// Has `leave` take the slow way.
@@ -62,12 +75,9 @@ impl Entry {
         self.stub + TO_LEAVE
     }
 
-    /// # Safety
-    ///
-    /// The slot is on a stack that is still mapped.
-    pub(super) unsafe fn is_armed(&self) -> bool {
-        // SAFETY: promised by the caller; slots are aligned, since the stack pointer is at every call.
-        unsafe { *(self.slot() as *const usize) == self.armed() }
+    /// An entry that is the oldest of all: its slot is higher than any.
+    pub(super) const fn ground() -> Self {
+        Self { slot: usize::MAX, real: 0, stub: 0, entered: 0 }
     }
 
     /// The header of its function.
@@ -99,63 +109,100 @@ impl Header {
     }
 }
 
-/// The shadow of one real stack.
-#[derive(Debug, Clone, Copy)]
+/// What is known of where a stack lies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Place {
+    /// The program has said it.
+    Told,
+    /// It is a thread's own: no other lies in the same range.
+    Own,
+    /// Somebody runs on memory of the program's. There may be several stacks in it.
+    Mapped,
+}
+
+/// The shadow of one real stack. It belongs to the table of [`stacks`](super::stacks), and is never unmapped.
+#[derive(Debug)]
 #[repr(C)]
 pub(super) struct Shadow {
+    /// On each level of the index, the next one. It comes first, see [`of_links`](Self::of_links).
+    pub(super) next: Links,
     /// Where the real stack is.
     pub(super) low: usize,
     pub(super) size: usize,
-    /// The youngest entry.
+    pub(super) place: Place,
+    /// The youngest entry, unless somebody runs on it: then that thread knows.
     pub(super) top: *mut Entry,
-    /// The entry below the oldest, whose slot is higher than any.
+    /// The entry below the oldest, whose slot is higher than any. Null where it has no memory.
     pub(super) base: *mut Entry,
-    /// The last entry that may be the youngest, and how many there is memory for.
-    pub(super) limit: *mut Entry,
-    pub(super) entries: usize,
-    /// Whether the program has said where the stack is.
-    pub(super) is_learned: bool,
+    /// How much memory it has.
+    pub(super) class: usize,
+    /// Who runs on it, or did so last and was not seen to leave.
+    pub(super) owner: *mut Thread,
+    /// Of which time its entries are: [`generation`](super::thread::generation).
+    pub(super) generation: u32,
+    /// The shadow that was made before this one.
+    pub(super) older: *mut Self,
 }
 
 impl Shadow {
-    pub(super) fn holds(&self, slot: usize) -> bool {
-        slot.wrapping_sub(self.low) < self.size
+    /// One of a stack that lies there, with nothing on it and no memory.
+    pub(super) fn at(low: usize, high: usize) -> Self {
+        Self {
+            next: [ptr::null_mut(); LEVELS],
+            low,
+            size: high - low,
+            place: Place::Mapped,
+            top: ptr::null_mut(),
+            base: ptr::null_mut(),
+            class: 0,
+            owner: ptr::null_mut(),
+            generation: 0,
+            older: ptr::null_mut(),
+        }
     }
 
-    pub(super) fn overlaps(&self, low: usize, high: usize) -> bool {
-        self.size > 0 && self.low < high && low < self.low + self.size
-    }
-
-    pub(super) fn is_empty(&self) -> bool {
-        self.top == self.base
-    }
-
-    /// The entries, from the youngest one, which is `top`, to the oldest.
+    /// The shadow that these links are of.
     ///
     /// # Safety
     ///
-    /// Entries above the base up to there are initialised.
-    pub(super) unsafe fn entries(base: *mut Entry, top: *mut Entry) -> impl Iterator<Item = Entry> {
-        let count = (top as usize).saturating_sub(base as usize) / size_of::<Entry>();
-        // SAFETY: promised by the caller.
-        (0..count).map(move |place| unsafe { *top.wrapping_sub(place) })
+    /// They are a shadow's.
+    pub(super) unsafe fn of_links(links: *mut Links) -> *mut Self {
+        links.cast()
     }
 
-    /// Makes it the shadow of a stack that lies there, with nothing on it. Whether there was memory for that.
-    pub(super) fn assign(&mut self, low: usize, high: usize, most_depth: usize) -> bool {
-        // No two return addresses are closer than sixteen bytes: one would be the other's.
-        let wanted = ((high - low) / 16).clamp(LEAST_ENTRIES, MOST_ENTRIES);
-        if self.entries < wanted {
-            // The old one is left to be: somebody may be looking for an address in it. It is small in comparison.
-            let Some(memory) = sys::map((wanted + 2) * size_of::<Entry>()) else { return false };
-            self.base = memory.cast();
-            self.entries = wanted;
-            // SAFETY: fresh memory that is large enough, aligned to a page.
-            unsafe { (*self.base).slot = usize::MAX };
-        }
-        (self.low, self.size, self.top, self.is_learned) = (low, high - low, self.base, false);
-        // SAFETY: there are two entries more than `entries`.
-        self.limit = unsafe { self.base.add(self.entries.min(most_depth)) };
-        true
+    pub(super) fn holds(&self, address: usize) -> bool {
+        address.wrapping_sub(self.low) < self.size
+    }
+
+    pub(super) fn end(&self) -> usize {
+        self.low + self.size
+    }
+
+    /// The youngest entry.
+    pub(super) fn live_top(&self) -> *mut Entry {
+        // SAFETY: threads are never unmapped. One that runs writes this word at any time.
+        if self.owner.is_null() { self.top } else { unsafe { (&raw const (*self.owner).top).read_volatile() } }
+    }
+
+    /// The entries, from the youngest one to the oldest.
+    pub(super) fn entries(&self) -> impl Iterator<Item = *mut Entry> + use<> {
+        entries(self.base, self.live_top())
     }
 }
+
+/// The entries from the youngest one, which is `top`, to the oldest, which is behind `base`.
+pub(super) fn entries(base: *mut Entry, top: *mut Entry) -> impl Iterator<Item = *mut Entry> {
+    let count = (top as usize).saturating_sub(base as usize) / size_of::<Entry>();
+    (0..count).map(move |place| top.wrapping_sub(place))
+}
+
+/// What a thread has as its youngest entry that runs on no stack that is known.
+pub(super) fn no_entry() -> *mut Entry {
+    static NONE: NoEntry = NoEntry(Entry::ground());
+    (&raw const NONE.0).cast_mut()
+}
+
+struct NoEntry(Entry);
+
+// SAFETY: it is only read.
+unsafe impl Sync for NoEntry {}

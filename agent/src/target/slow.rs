@@ -7,6 +7,7 @@ use core::{
 
 use super::{
     shadow::{Entry, Header},
+    stacks::{self, Suspended},
     sys,
     thread::Thread,
     unwind, watch,
@@ -76,7 +77,7 @@ fn enter_on(thread: &mut Thread, entered: &mut Entered, kind: u32, r13: u64) -> 
     let busy = unsafe { ptr::read_volatile(&raw const thread.busy) };
     // At or above the call that was being recorded, that call is over: a handler has jumped out of it, or the unwinder
     // that was called there is done.
-    if busy != 0 && !(thread.is_on_stack(slot) && thread.is_on_stack(busy) && slot >= busy) {
+    if busy != 0 && !(thread.stack.contains(&slot) && thread.stack.contains(&busy) && slot >= busy) {
         // What an unwinder calls is its own business.
         if !thread.restored {
             // ORDERING: a count.
@@ -89,7 +90,12 @@ fn enter_on(thread: &mut Thread, entered: &mut Entered, kind: u32, r13: u64) -> 
     if thread.restored {
         unwind::rearm(thread, slot);
     }
-    let hooked = thread.select(slot) && record_entry(thread, entered, slot, kind);
+    let selected = thread.select(slot);
+    if !selected {
+        // ORDERING: a count.
+        thread.writer().head().unplaced.fetch_add(1, Ordering::Relaxed);
+    }
+    let hooked = selected && record_entry(thread, entered, slot, kind);
     // Everything below an unwinder is passed through until it is done.
     if !thread.restored {
         set_busy(thread, 0);
@@ -175,22 +181,37 @@ fn window(thread: &mut Thread, entry: &Entry, into: &mut [u64]) -> usize {
 /// Called by leave, with what it saved.
 pub(super) extern "C" fn leave(left: &mut Left) {
     let slot = &raw const left.slot as usize;
-    let Some(thread) = Thread::even_after_fork() else { lost() };
-    set_busy(thread, slot);
-    let selected = thread.select(slot);
-    let own = if selected { returned_from(thread, slot) } else { slot };
-    if selected {
-        reap(thread, own);
-    }
-    left.slot = match thread.youngest().copied().filter(|entry| selected && entry.slot() == own) {
-        Some(entry) => {
-            return_(thread, &entry, left, slot);
-            thread.pop();
-            entry.real
+    let entry = match Thread::even_after_fork().map(|thread| (thread.writer().is_open(), thread)) {
+        Some((true, thread)) => {
+            set_busy(thread, slot);
+            let entry = leave_on(thread, left, slot);
+            set_busy(thread, 0);
+            entry
         }
-        None => thread.recover(slot).unwrap_or_else(|| lost()),
+        // A forked child.
+        Some((false, thread)) => {
+            let own = thread.entries().find(|entry| entry.slot() == slot);
+            own.or_else(|| stacks::find_in_child(slot))
+        }
+        None => stacks::take(slot).map(|suspended| suspended.entry),
     };
-    set_busy(thread, 0);
+    left.slot = entry.unwrap_or_else(|| lost()).real;
+}
+
+/// The entry of the function that returns.
+fn leave_on(thread: &mut Thread, left: &Left, slot: usize) -> Option<Entry> {
+    if thread.select(slot) {
+        let own = if thread.is_alone() { returned_from(thread, slot) } else { slot };
+        reap(thread, own);
+        if let Some(entry) = thread.youngest().copied().filter(|entry| entry.slot() == own) {
+            return_(thread, &entry, thread.depth(), left, slot);
+            thread.pop();
+            return Some(entry);
+        }
+    }
+    let Suspended { entry, depth } = stacks::take(slot)?;
+    return_(thread, &entry, depth, left, slot);
+    Some(entry)
 }
 
 /// The slot of the function that returns. It is right below the stack pointer, except by calling conventions in which
@@ -198,7 +219,7 @@ pub(super) extern "C" fn leave(left: &mut Left) {
 fn returned_from(thread: &Thread, slot: usize) -> usize {
     const MOST_ARGUMENTS: usize = 256;
     let mut nearest = None;
-    for entry in thread.entries() {
+    for entry in thread.entries().filter(|entry| !entry.is_dead()) {
         if entry.slot() >= slot {
             return if entry.slot() == slot { slot } else { nearest.unwrap_or(slot) };
         }
@@ -208,8 +229,8 @@ fn returned_from(thread: &Thread, slot: usize) -> usize {
 }
 
 /// Records a return.
-fn return_(thread: &mut Thread, entry: &Entry, left: &Left, slot: usize) {
-    let (time, depth) = (tsc::now(), thread.depth());
+fn return_(thread: &mut Thread, entry: &Entry, depth: u32, left: &Left, slot: usize) {
+    let time = tsc::now();
     if !thread.writer().is_open() {
         return;
     }
@@ -229,10 +250,11 @@ fn return_(thread: &mut Thread, entry: &Entry, left: &Left, slot: usize) {
 /// Takes off the shadow stack what is below this slot: those frames are gone, or seem to be.
 fn reap(thread: &mut Thread, slot: usize) {
     while let Some(entry) = thread.youngest().copied()
-        && entry.slot() < slot
+        && (entry.slot() < slot || entry.is_dead())
     {
-        thread.remember(&entry);
-        unwound(thread, &entry);
+        if !entry.is_dead() && (thread.is_alone() || !stacks::suspend(&entry, thread.depth())) {
+            unwound(thread, &entry);
+        }
         thread.pop();
     }
 }

@@ -5,9 +5,17 @@ use super::sys;
 /// What stays free below a main thread's stack when it has grown as far as it can.
 const GAP_BYTES: usize = 1 << 20;
 
-/// The mapping that holds an address: from where to where. Of the stack that grows: up to where it can. `None` where it
-/// cannot be found.
-pub(super) fn around(address: usize, scratch: &mut [u8]) -> Option<(usize, usize)> {
+/// A mapping. Of the main thread's stack, which grows: up to where it can.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Mapped {
+    pub(super) low: usize,
+    pub(super) high: usize,
+    /// Whether it is the main thread's stack.
+    pub(super) is_main: bool,
+}
+
+/// The mapping that holds an address. `None` where it cannot be found.
+pub(super) fn around(address: usize, scratch: &mut [u8]) -> Option<Mapped> {
     let mut found = None;
     let file = sys::open(b"/proc/self/maps\0")?;
     let (mut line, mut below) = (Line::default(), 0);
@@ -72,12 +80,10 @@ impl Line {
         None
     }
 
-    /// From where to where, where `below` is the end of the mapping before it.
-    fn bounds(&self, below: usize) -> (usize, usize) {
-        match self.is_main_stack {
-            true => (self.low.min(below + GAP_BYTES), self.high),
-            false => (self.low, self.high),
-        }
+    /// What it says, where `below` is the end of the mapping before it.
+    fn bounds(&self, below: usize) -> Mapped {
+        let low = if self.is_main_stack { self.low.min(below + GAP_BYTES) } else { self.low };
+        Mapped { low, high: self.high, is_main: self.is_main_stack }
     }
 }
 
@@ -98,7 +104,7 @@ mod tests {
         let check = || {
             let (local, mut scratch) = (0_u8, [0; 64]);
             let address = &raw const local as usize;
-            let (low, high) = around(address, &mut scratch).expect("it is mapped");
+            let Mapped { low, high, .. } = around(address, &mut scratch).expect("it is mapped");
             assert!(low <= address && address < high);
             assert!(high - low >= 0x1_0000, "{low:x} {high:x}");
             low
@@ -114,6 +120,6 @@ mod tests {
         let text = b"7ffd1000-7ffd3000 rw-p 00000000 00:00 0   [stack]\n";
         let whole = text.iter().filter_map(|byte| line.take(*byte)).next().expect("a line");
         assert_eq!((whole.low, whole.high, whole.is_main_stack), (0x7FFD_1000, 0x7FFD_3000, true));
-        assert_eq!(whole.bounds(0x1000_0000), (0x1010_0000, 0x7FFD_3000));
+        assert_eq!(whole.bounds(0x1000_0000), Mapped { low: 0x1010_0000, high: 0x7FFD_3000, is_main: true });
     }
 }

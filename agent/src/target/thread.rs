@@ -1,17 +1,15 @@
 //! What is known of a thread while it is traced.
 
-mod lost_returns;
-mod stacks;
-
 use core::{
+    ops::Range,
     ptr,
     sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering, compiler_fence},
 };
 
 use super::{
     routines::spoor_tls_at,
-    shadow::{Entry, STACKS, Shadow},
-    sys,
+    shadow::{self, Entry, Place, Shadow},
+    stacks, sys,
     writer::Writer,
 };
 use crate::shared::{Control, HEAD_BYTES, RingHead, RingState, Shape, tsc};
@@ -25,7 +23,8 @@ pub(super) const MOST_THREADS: usize = 4096;
 /// thread's ring, and goes to the next thread together with the ring.
 #[repr(C)]
 pub(super) struct Thread {
-    /// The youngest entry of the current shadow stack, and the rest of it.
+    /// The youngest entry of the stack that it runs on, and the rest of its shadow. Slots from `low` on are on that stack;
+    /// any thread may set `size` to 0, which makes the next call look again.
     pub(super) top: *mut Entry,
     /// Where the return address is of the call that is being recorded; 0 while none is. What a handler calls
     /// meanwhile, or we ourselves, is passed through.
@@ -36,14 +35,9 @@ pub(super) struct Thread {
     pub(super) limit: *mut Entry,
     /// Whether the return addresses on the current stack are the real ones, because somebody unwinds it.
     pub(super) restored: bool,
-    pub(super) shadows: [Shadow; STACKS],
-    /// Which shadow is the current one, and how many there are.
-    pub(super) current: usize,
-    pub(super) count: usize,
-    /// Whether there are more stacks than can be told apart. Then what is on an unknown one is passed through.
-    crowded: bool,
-    /// How many return addresses were ever kept as lost.
-    lost_count: usize,
+    /// The shadow itself, and where its stack lies, with others that may lie within. Null while it is on none.
+    pub(super) shadow: *mut Shadow,
+    pub(super) stack: Range<usize>,
     /// Which [`GENERATION`] its ring is of.
     generation: u32,
     /// The start routine that is still to be seen: how many calls it is looked for.
@@ -54,8 +48,7 @@ pub(super) struct Thread {
 
 /// Where the parts behind the first page are.
 pub(super) const WRITER_AT: usize = 4096;
-const LOST_RETURNS_AT: usize = 8192;
-const SCRATCH_AT: usize = LOST_RETURNS_AT + lost_returns::BYTES;
+const SCRATCH_AT: usize = 8192;
 const SCRATCH_BYTES: usize = 4096;
 const STATE_BYTES: usize = SCRATCH_AT + SCRATCH_BYTES;
 
@@ -111,16 +104,16 @@ pub(super) fn prepare(control: &'static Control, here: &'static AtomicU32) {
     CONTROL.store(ptr::from_ref(control).cast_mut(), Ordering::Release);
 }
 
-/// Puts the real return addresses back on all stacks of all threads. They stand still, and nothing is hooked any more;
-/// a thread that is just in one of our routines still finds its entries.
-pub(super) fn restore_all() {
-    for state in &THREADS {
-        // ORDERING: pairs with the release when it was made.
-        // SAFETY: states are never unmapped.
-        if let Some(thread) = unsafe { (state.load(Ordering::Acquire) as *const Thread).as_ref() } {
-            thread.restore_stacks();
-        }
-    }
+/// Which time it is that the program is attached to.
+pub(super) fn generation() -> u32 {
+    // ORDERING: as in `prepare`.
+    GENERATION.load(Ordering::Relaxed)
+}
+
+/// How many entries a shadow may have.
+pub(super) fn most_depth() -> usize {
+    // ORDERING: set before hooks were in place.
+    control().map_or(usize::MAX, |control| control.max_depth.load(Ordering::Relaxed) as usize)
 }
 
 /// Never traces this thread.
@@ -180,11 +173,10 @@ impl Thread {
                 if thread.writer().is_deserted() {
                     // Nobody will ever read what it records. It goes on as if it had never been hooked.
                     *words() = [IGNORED, state];
-                    thread.restore_stacks();
+                    super::unwind::restore(thread);
                     return None;
                 }
-                // ORDERING: as in `prepare`.
-                if thread.generation != GENERATION.load(Ordering::Relaxed) && !thread.begin_again() {
+                if thread.generation != generation() && !thread.begin_again() {
                     return None;
                 }
                 Some(thread)
@@ -192,12 +184,16 @@ impl Thread {
         }
     }
 
-    /// The state that the thread has, or had before a fork.
+    /// The state that the thread has, or had before a fork; made if it is new: a coroutine may go on in it.
     pub(super) fn even_after_fork() -> Option<&'static mut Self> {
         let [first, second] = *words();
-        let state = if first > IGNORED { first } else { second };
-        // SAFETY: as above.
-        unsafe { (state as *mut Self).as_mut() }
+        match first {
+            0 => Self::start(),
+            // SAFETY: as above.
+            IGNORED => unsafe { (second as *mut Self).as_mut() },
+            // SAFETY: as above.
+            state => unsafe { (state as *mut Self).as_mut() },
+        }
     }
 
     #[cold]
@@ -219,6 +215,7 @@ impl Thread {
         // are valid values, or what a thread that is gone has left.
         let thread = unsafe { &mut *state.cast::<Self>() };
         thread.reset();
+        stacks::clear(&raw const ring as usize, pthread_self());
         thread.open(control, head, start, name);
         words()[0] = state as usize;
         Some(thread)
@@ -243,8 +240,7 @@ impl Thread {
 
     fn open(&mut self, control: &'static Control, head: &'static RingHead, start: usize, name: [u64; 2]) {
         self.writer().open(control, head, start);
-        // ORDERING: as in `prepare`.
-        self.generation = GENERATION.load(Ordering::Relaxed);
+        self.generation = generation();
         head.tid.store(sys::gettid(), Ordering::Relaxed);
         head.pthread.store(pthread_self() as u64, Ordering::Relaxed);
         head.taken.store(tsc::now(), Ordering::Relaxed);
@@ -255,13 +251,58 @@ impl Thread {
     }
 
     fn reset(&mut self) {
-        (self.low, self.size, self.busy, self.restored) = (0, 0, 0, false);
-        (self.current, self.count, self.lost_count, self.crowded) = (0, 0, 0, false);
-        for shadow in &mut self.shadows {
-            (shadow.low, shadow.size, shadow.top) = (0, 0, shadow.base);
-        }
+        stacks::let_go(self);
+        (self.busy, self.restored) = (0, false);
         self.awaiting_routine = super::watch::LOOK_FOR_ROUTINE;
         self.notes = Default::default();
+    }
+
+    /// It runs on no stack that is known.
+    pub(super) fn forget_stack(&mut self) {
+        self.shadow = ptr::null_mut();
+        // SAFETY: a field of our own. Nobody takes a slot to be on the stack before the rest is changed.
+        unsafe { (&raw mut self.size).write_volatile(0) };
+        compiler_fence(Ordering::SeqCst);
+        let none = shadow::no_entry();
+        (self.top, self.base, self.limit, self.stack) = (none, none, none, 0..0);
+    }
+
+    /// Makes the stack that holds this slot the current one. Whether that could be done.
+    pub(super) fn select(&mut self, slot: usize) -> bool {
+        if slot.wrapping_sub(self.low) < self.size {
+            return true;
+        }
+        // A child that `posix_spawn` has made has our memory, and a stack of its own, until it is another program.
+        self.writer().is_of_this_thread() && stacks::claim(self, slot)
+    }
+
+    /// Whether no other stack can lie in the memory of the one that is selected.
+    pub(super) fn is_alone(&self) -> bool {
+        // SAFETY: shadows are never unmapped.
+        unsafe { self.shadow.as_ref() }.is_some_and(|shadow| shadow.place != Place::Mapped)
+    }
+
+    /// Whether a thread has ended, without a word.
+    ///
+    /// # Safety
+    ///
+    /// It is the state of a thread.
+    pub(super) unsafe fn is_gone(thread: *mut Self) -> bool {
+        const TGKILL: usize = 234;
+        const NO_SUCH_THREAD: isize = -3;
+        // SAFETY: promised by the caller; nothing is sent.
+        unsafe {
+            let writer = &*thread.cast::<u8>().add(WRITER_AT).cast::<Writer>();
+            // ORDERING: whatever thread had it last.
+            let tid = writer.head().tid.load(Ordering::Relaxed) as usize;
+            sys::call(TGKILL, [sys::getpid() as usize, tid, 0, 0, 0, 0]) == NO_SUCH_THREAD
+        }
+    }
+
+    /// Memory to read files into.
+    pub(super) fn scratch(&mut self) -> &mut [u8] {
+        // SAFETY: it lies there, see the type.
+        unsafe { &mut *ptr::from_mut(self).cast::<u8>().add(SCRATCH_AT).cast::<[u8; SCRATCH_BYTES]>() }
     }
 
     pub(super) fn writer(&mut self) -> &mut Writer {
@@ -282,7 +323,7 @@ impl Thread {
     /// The entries of the current shadow stack, from the youngest one to the oldest.
     pub(super) fn entries(&self) -> impl Iterator<Item = Entry> + use<> {
         // SAFETY: entries above the base up to the top are initialised.
-        unsafe { Shadow::entries(self.base, self.top) }
+        shadow::entries(self.base, self.top).map(|entry| unsafe { *entry })
     }
 
     /// The youngest entry.

@@ -10,10 +10,11 @@ use super::{shadow::Entry, slow, thread::Thread};
 /// Puts the real return addresses into all slots of the current stack.
 pub(super) fn restore(thread: &mut Thread) {
     for entry in thread.entries() {
-        // SAFETY: the stack that the thread runs on is mapped above where it is.
+        // SAFETY: the stack that the thread runs on is mapped above where it is; slots are aligned.
         unsafe {
-            if entry.is_armed() {
-                *(entry.slot() as *mut usize) = entry.real;
+            let slot = entry.slot() as *mut usize;
+            if !entry.is_dead() && *slot == entry.armed() {
+                *slot = entry.real;
             }
         }
     }
@@ -39,7 +40,7 @@ pub(super) fn rearm(thread: &mut Thread, slot: usize) {
         unsafe {
             let slot = this.slot() as *mut usize;
             // A slot with anything else in it belongs to somebody else by now.
-            if *slot == this.real || *slot == this.armed() {
+            if !this.is_dead() && (*slot == this.real || *slot == this.armed()) {
                 kept = kept.wrapping_add(1);
                 *kept = this;
                 *slot = this.armed();

@@ -15,6 +15,7 @@ pub const TARGETS: &[Target] = &[
     flags("rust_panics", "rust_panics.rs", &["-Copt-level=1"]),
     c("longjmp", "longjmp.c"),
     c("contexts", "contexts.c"),
+    c("fibers", "fibers.c"),
     c("signals", "signals.c"),
     c("fork", "fork.c"),
     c("fork_throws", "fork_throws.cpp"),

@@ -10,6 +10,7 @@ mod detail;
 mod encrypted;
 mod endings;
 mod failures;
+mod fibers;
 mod killed;
 mod libraries;
 mod local_server;

@@ -9,7 +9,7 @@ use crate::{
     shared::{Kind, Watched, header, tsc},
     target::{
         shadow::Entry,
-        sys,
+        stacks, sys,
         thread::{self, Thread, pthread_self},
     },
 };
@@ -103,7 +103,7 @@ pub(super) fn entered(thread: &mut Thread, watched: Watched, arguments: [u64; 6]
             // Where a context says which stack it is to have: behind two words.
             let word = |place: usize| sys::peek(first as usize + 8 * place);
             if let (Some(low), Some(size)) = (word(2), word(4)) {
-                thread.learn_stack(low, low.saturating_add(size));
+                stacks::learn(thread, low, low.saturating_add(size));
             }
         }
         Watched::SigAltStack if first != 0 => {
@@ -113,7 +113,7 @@ pub(super) fn entered(thread: &mut Thread, watched: Watched, arguments: [u64; 6]
             if let (Some(low), Some(flags), Some(size)) = (word(0), word(1), word(2))
                 && flags & DISABLE == 0
             {
-                thread.learn_stack(low, low.saturating_add(size));
+                stacks::learn(thread, low, low.saturating_add(size));
             }
         }
         Watched::Exit | Watched::ExitAtOnce => {

@@ -1,0 +1,482 @@
+//! All real stacks that are run on, and the shadow of each.
+//!
+//! A stack belongs to no thread: a coroutine that was left in the middle of its functions may go on in any other. So there
+//! is one table of stacks. Whoever runs on one claims its shadow, and keeps what it needs of it at hand, see
+//! [`Thread`]; the first event on another stack lets go of it.
+//!
+//! Where a stack lies is known from the program (`makecontext`, `sigaltstack`), or from the thread, whose own stack it is.
+//! Of such a stack it is certain that nobody else runs on it, and so it can be taken from a thread that was not seen to
+//! leave it. What is only known to be a mapping may hold several stacks, on which several threads run. There, who comes
+//! second gets a part of it, or is passed through and counted until the first is gone. And functions below where somebody
+//! runs may not be gone but on another stack: they are in [`limbo`] until they return.
+
+mod index;
+mod limbo;
+#[cfg(test)]
+mod tests;
+
+use core::{
+    cell::UnsafeCell,
+    ptr,
+    sync::atomic::{AtomicU32, Ordering, compiler_fence},
+};
+
+pub(super) use index::{LEVELS, Links};
+pub(super) use limbo::Suspended;
+
+use self::{index::Index, limbo::Limbo};
+use super::{
+    shadow::{Entry, Place, Shadow},
+    stack, sys,
+    thread::{self, Thread},
+};
+
+/// The least and the most entries of a shadow, as powers of two, and what sizes there are between.
+const LEAST_ENTRIES: usize = 8;
+const MOST_ENTRIES: usize = 20;
+const CLASSES: usize = MOST_ENTRIES - LEAST_ENTRIES + 1;
+
+/// How many shadows are mapped at once.
+const SHADOWS: usize = 64;
+
+static LOCK: AtomicU32 = AtomicU32::new(0);
+static TABLE: Table = Table(UnsafeCell::new(Stacks::new()));
+
+struct Table(UnsafeCell<Stacks>);
+
+// SAFETY: see where it is used.
+unsafe impl Sync for Table {}
+
+/// Does something with the table, alone. A handler that came meanwhile might never come back, so there is none.
+fn with<T>(act: impl FnOnce(&mut Stacks) -> T) -> T {
+    const SPINS: u32 = 64;
+    let signals = sys::block_signals();
+    let mut spins = 0;
+    // ORDERING: what was done under the lock before is seen.
+    while LOCK.compare_exchange_weak(0, 1, Ordering::Acquire, Ordering::Relaxed).is_err() {
+        spins += 1;
+        match spins % SPINS {
+            0 => sys::sleep_microseconds(20),
+            _ => core::hint::spin_loop(),
+        }
+    }
+    // SAFETY: whoever has the lock has the table.
+    let result = act(unsafe { &mut *TABLE.0.get() });
+    LOCK.store(0, Ordering::Release);
+    sys::set_signals(signals);
+    result
+}
+
+/// Has a thread run on the stack that holds this slot. Whether that could be done.
+pub(super) fn claim(thread: &mut Thread, slot: usize) -> bool {
+    slot.is_multiple_of(8) && with(|stacks| stacks.claim(thread, slot))
+}
+
+/// Lets go of the stack that a thread runs on.
+pub(super) fn let_go(thread: &mut Thread) {
+    with(|stacks| stacks.let_go(thread, true));
+}
+
+/// A thread is new. What was on its stack, from here up to there, was another's.
+pub(super) fn clear(here: usize, end: usize) {
+    with(|stacks| {
+        if let Some(shadow) = stacks.mapped.find(here)
+            // SAFETY: shadows are never unmapped, and are the table's.
+            && unsafe { (*shadow).holds(end - 1) }
+        {
+            stacks.take_from_owner(shadow);
+            stacks.remove(shadow);
+        }
+    });
+}
+
+/// The program says that a stack lies there, before it is run on.
+pub(super) fn learn(thread: &Thread, low: usize, high: usize) {
+    let (low, high) = (low.next_multiple_of(8), high & !7);
+    let here = &raw const low as usize;
+    // A stack that we are on is known already.
+    if low < high && !(low..high).contains(&here) && !(low..high).contains(&thread.busy) {
+        with(|stacks| stacks.learn(low, high));
+    }
+}
+
+/// Takes out the entry of a function that returns, from wherever it is.
+pub(super) fn take(slot: usize) -> Option<Suspended> {
+    with(|stacks| stacks.take(slot))
+}
+
+/// Keeps a function that may be on another stack in the same memory. Whether it may.
+pub(super) fn suspend(entry: &Entry, depth: u32) -> bool {
+    sys::peek(entry.slot()) == Some(entry.armed())
+        && with(|stacks| {
+            let is_kept = stacks.limbo.insert(Suspended { entry: *entry, depth });
+            if !is_kept {
+                // It returns unseen.
+                sys::replace(entry.slot(), entry.armed(), entry.real);
+            }
+            is_kept
+        })
+}
+
+/// The same in a forked child, where nobody else is who could change something, or finish changing it.
+pub(super) fn find_in_child(slot: usize) -> Option<Entry> {
+    // SAFETY: see above.
+    let stacks = unsafe { &mut *TABLE.0.get() };
+    // SAFETY: entries are never unmapped.
+    let found = stacks.all().find_map(|shadow| find(shadow, slot)).map(|entry| unsafe { *entry });
+    found.or_else(|| Some(stacks.limbo.take(slot)?.entry))
+}
+
+/// Puts the real return addresses back on all stacks. All threads stand still, and nothing is hooked any more; a thread that
+/// is just in one of our routines still finds its entries. It may have the lock.
+pub(super) fn restore_all() {
+    // SAFETY: nobody changes anything meanwhile, and shadows are made so that they can be looked at any moment.
+    let stacks = unsafe { &*TABLE.0.get() };
+    for shadow in stacks.all() {
+        // SAFETY: shadows are never unmapped, nor are their entries.
+        for entry in unsafe { (*shadow).entries().map(|entry| *entry) }.filter(|entry| !entry.is_dead()) {
+            sys::replace(entry.slot(), entry.armed(), entry.real);
+        }
+    }
+    for entry in stacks.limbo.entries() {
+        sys::replace(entry.slot(), entry.armed(), entry.real);
+    }
+}
+
+/// The entry of a shadow that is for this slot.
+fn find(shadow: *mut Shadow, slot: usize) -> Option<*mut Entry> {
+    // SAFETY: shadows are never unmapped, nor are their entries, of which those up to the top are initialised.
+    unsafe { (*shadow).entries().find(|entry| (**entry).slot() == slot && !(**entry).is_dead()) }
+}
+
+struct Stacks {
+    /// Those that the program has told of.
+    told: Index,
+    /// Those that were found in the process's map.
+    mapped: Index,
+    /// The shadow that was made last, and through it all.
+    newest: *mut Shadow,
+    /// Shadows that are not in use, linked by their first link.
+    unused: *mut Shadow,
+    /// Where the next shadow is made, and how many more there is room for.
+    room: (*mut Shadow, usize),
+    /// Memory for entries that is not in use, by its size, linked by what would be a return address.
+    memory: [*mut Entry; CLASSES],
+    limbo: Limbo,
+}
+
+// All shadows are valid for good, and the table's. SAFETY comments below say only what is beside that.
+impl Stacks {
+    const fn new() -> Self {
+        Self {
+            told: Index::new(),
+            mapped: Index::new(),
+            newest: ptr::null_mut(),
+            unused: ptr::null_mut(),
+            room: (ptr::null_mut(), 0),
+            memory: [ptr::null_mut(); CLASSES],
+            limbo: Limbo::new(),
+        }
+    }
+
+    /// All shadows that were ever made.
+    fn all(&self) -> impl Iterator<Item = *mut Shadow> {
+        // SAFETY: see above.
+        let older = |shadow: &*mut Shadow| unsafe { Some((**shadow).older).filter(|older| !older.is_null()) };
+        core::iter::successors(Some(self.newest).filter(|newest| !newest.is_null()), older)
+    }
+
+    fn claim(&mut self, thread: &mut Thread, slot: usize) -> bool {
+        let own = &raw mut *thread;
+        let mut found = self.told.find(slot).or_else(|| self.mapped.find(slot));
+        // SAFETY: see above.
+        let is_own = |shadow: *mut Shadow| unsafe { (*shadow).owner == own };
+        if let Some(shadow) = found.filter(|shadow| is_own(*shadow)) {
+            self.set_range(thread, shadow, slot);
+            return true;
+        }
+        self.let_go(thread, false);
+        if let Some(shadow) = found {
+            // SAFETY: see above; an owner is a thread, which is never unmapped.
+            unsafe {
+                let owner = (*shadow).owner;
+                if !owner.is_null() && (*shadow).place == Place::Mapped && !Thread::is_gone(owner) {
+                    if !self.split(shadow, slot) {
+                        return false;
+                    }
+                    found = None;
+                } else {
+                    self.take_from_owner(shadow);
+                    self.tidy(shadow, slot);
+                    // Another may be in its place by now.
+                    if (*shadow).top == (*shadow).base && (*shadow).place != Place::Told {
+                        self.remove(shadow);
+                        found = None;
+                    }
+                }
+            }
+        }
+        let Some(shadow) = found.or_else(|| self.find_in_map(thread, slot)) else { return false };
+        if !self.give_memory(shadow) {
+            return false;
+        }
+        // SAFETY: it has memory. Who looks at it at any moment must find the youngest entry, here or there.
+        unsafe {
+            (*shadow).generation = thread::generation();
+            (thread.top, thread.base) = ((*shadow).top, (*shadow).base);
+            let entries = (1 << ((*shadow).class + LEAST_ENTRIES)).min(thread::most_depth());
+            thread.limit = thread.base.wrapping_add(entries);
+            thread.shadow = shadow;
+            compiler_fence(Ordering::SeqCst);
+            (*shadow).owner = own;
+        }
+        self.set_range(thread, shadow, slot);
+        true
+    }
+
+    /// Has a stack that somebody else runs on end before this slot, or begin behind it, if that one is elsewhere on it.
+    fn split(&mut self, shadow: *mut Shadow, slot: usize) -> bool {
+        const PAGE: usize = 4096;
+        // SAFETY: see above. Whoever runs on it pushes and pops meanwhile, which changes none of the entries that are there.
+        unsafe {
+            // From the youngest to the oldest, slots rise.
+            let slots = || (*shadow).entries().map(|entry| (*entry).slot());
+            let (low, high) = match slots().take_while(|other| *other < slot).last() {
+                Some(below) => ((*shadow).low, (below + 1).next_multiple_of(PAGE)),
+                None => ((slot + 1).next_multiple_of(PAGE), (*shadow).end()),
+            };
+            if low >= high || (low..high).contains(&slot) || !slots().any(|other| (low..high).contains(&other)) {
+                return false;
+            }
+            self.mapped.remove(shadow);
+            ((*shadow).low, (*shadow).size) = (low, high - low);
+            self.mapped.insert(shadow);
+            for entry in (*shadow).entries().filter(|entry| !(low..high).contains(&(**entry).slot())) {
+                let depth = entry.offset_from_unsigned((*shadow).base) as u32 - 1;
+                if !(*entry).is_dead() && self.limbo.insert(Suspended { entry: *entry, depth }) {
+                    (*entry).kill();
+                }
+            }
+            if let Some(owner) = (*shadow).owner.as_mut() {
+                // It finds out at its next event.
+                (&raw mut owner.size).write_volatile(0);
+            }
+            true
+        }
+    }
+
+    /// Which slots a thread may take to be on its stack: none of another that lies within.
+    fn set_range(&mut self, thread: &mut Thread, shadow: *mut Shadow, slot: usize) {
+        // SAFETY: see above.
+        unsafe {
+            let (mut low, mut high) = ((*shadow).low, (*shadow).end());
+            if (*shadow).place != Place::Told {
+                low = self.told.last_at(slot).map_or(low, |told| low.max((*told).end()));
+                high = self.told.first_above(slot).map_or(high, |told| high.min((*told).low));
+            }
+            thread.stack = (*shadow).low..(*shadow).end();
+            (thread.low, thread.size) = (low, high - low);
+        }
+    }
+
+    /// Lets go of the stack that a thread runs on. With it goes what is on a stack of its own, where the thread has ended.
+    fn let_go(&mut self, thread: &mut Thread, has_ended: bool) {
+        let own = &raw mut *thread;
+        // SAFETY: see above.
+        if let Some(shadow) = unsafe { thread.shadow.as_mut() }.filter(|shadow| shadow.owner == own) {
+            let is_over = has_ended && shadow.place == Place::Own;
+            self.take_from_owner(shadow);
+            if is_over {
+                shadow.top = shadow.base;
+            }
+            if shadow.top == shadow.base {
+                match shadow.place {
+                    Place::Told => self.take_memory(shadow),
+                    Place::Own | Place::Mapped => self.remove(shadow),
+                }
+            }
+        }
+        thread.forget_stack();
+    }
+
+    /// Has whoever runs on a stack, or did, look for it again.
+    fn take_from_owner(&mut self, shadow: *mut Shadow) {
+        // SAFETY: see above; who looks at it at any moment must find the youngest entry, here or there. A thread that runs
+        // does not run on this stack.
+        unsafe {
+            if let Some(owner) = (*shadow).owner.as_mut() {
+                (*shadow).top = owner.top;
+                compiler_fence(Ordering::SeqCst);
+                (*shadow).owner = ptr::null_mut();
+                compiler_fence(Ordering::SeqCst);
+                owner.forget_stack();
+            }
+        }
+    }
+
+    /// Removes what is of an earlier time, or not on the stack any more, as seen from a call or return in this slot.
+    fn tidy(&mut self, shadow: *mut Shadow, slot: usize) {
+        // SAFETY: see above. The stack is run on in this slot, so there is memory in the same page.
+        unsafe {
+            if (*shadow).generation != thread::generation() {
+                (*shadow).top = (*shadow).base;
+            }
+            let mut older = (*shadow).entries().map(|entry| *entry);
+            let is_armed = |entry: &Entry| sys::peek(entry.slot()) == Some(entry.armed());
+            let older = older.find(|entry| entry.slot() > slot && !entry.is_dead());
+            if older.is_none_or(|entry| match entry.slot() >> 12 == slot >> 12 {
+                true => *(entry.slot() as *const usize) == entry.armed(),
+                false => is_armed(&entry),
+            }) {
+                return;
+            }
+            let mut kept = (*shadow).base;
+            let mut at = kept.wrapping_add(1);
+            while at <= (*shadow).top {
+                if !(*at).is_dead() && is_armed(&*at) {
+                    kept = kept.wrapping_add(1);
+                    *kept = *at;
+                }
+                at = at.wrapping_add(1);
+            }
+            (*shadow).top = kept;
+        }
+    }
+
+    /// The stack that holds this slot, as the process's map has it.
+    fn find_in_map(&mut self, thread: &mut Thread, slot: usize) -> Option<*mut Shadow> {
+        let stack::Mapped { mut low, mut high, is_main } = stack::around(slot, thread.scratch())?;
+        let own_end = thread::pthread_self();
+        let is_own = is_main || (slot..high).contains(&own_end);
+        if is_own && !is_main {
+            high = own_end;
+        }
+        // SAFETY: see above.
+        unsafe {
+            low = self.mapped.last_at(slot).map_or(low, |before| low.max((*before).end()));
+            high = self.mapped.first_above(slot).map_or(high, |behind| high.min((*behind).low));
+        }
+        let place = if is_own { Place::Own } else { Place::Mapped };
+        let shadow = self.make(low.next_multiple_of(8), high & !7, place)?;
+        self.mapped.insert(shadow);
+        Some(shadow)
+    }
+
+    fn learn(&mut self, low: usize, high: usize) {
+        // SAFETY: see above. What is on a stack that lay there before is gone; nobody runs on it.
+        unsafe {
+            while let Some(before) = self.told.last_at(high - 1).filter(|before| (**before).end() > low) {
+                self.take_from_owner(before);
+                self.remove(before);
+            }
+            let mut next = self.mapped.last_at(high - 1);
+            while let Some(around) = next.filter(|around| (**around).end() > low) {
+                next = (*around).low.checked_sub(1).and_then(|below| self.mapped.last_at(below));
+                for entry in (*around).entries().filter(|entry| (low..high).contains(&(**entry).slot())) {
+                    (*entry).kill();
+                }
+                if let Some(owner) = (*around).owner.as_mut() {
+                    // It finds out at its next event which part of it is left.
+                    (&raw mut owner.size).write_volatile(0);
+                }
+            }
+        }
+        if let Some(shadow) = self.make(low, high, Place::Told) {
+            self.told.insert(shadow);
+        }
+    }
+
+    fn take(&mut self, slot: usize) -> Option<Suspended> {
+        let found = |shadow| Some((shadow, find(shadow, slot)?));
+        let own = self.told.find(slot).or_else(|| self.mapped.find(slot)).and_then(found);
+        if own.is_none()
+            && let Some(suspended) = self.limbo.take(slot)
+        {
+            return Some(suspended);
+        }
+        let (shadow, entry) = own.or_else(|| self.all().find_map(found))?;
+        // SAFETY: it is on a stack that this thread runs on, so nobody else does anything with it.
+        unsafe {
+            let taken = Suspended { entry: *entry, depth: entry.offset_from_unsigned((*shadow).base) as u32 - 1 };
+            (*entry).kill();
+            Some(taken)
+        }
+    }
+
+    /// A shadow of a stack that lies there.
+    fn make(&mut self, low: usize, high: usize, place: Place) -> Option<*mut Shadow> {
+        // SAFETY: see above; fresh memory is large enough, and aligned to a page.
+        unsafe {
+            let mut shadow = self.unused;
+            if shadow.is_null() {
+                if self.room.1 == 0 {
+                    self.room = (sys::map(SHADOWS * size_of::<Shadow>())?.cast(), SHADOWS);
+                }
+                shadow = self.room.0;
+                self.room = (shadow.wrapping_add(1), self.room.1 - 1);
+                shadow.write(Shadow { place, older: self.newest, ..Shadow::at(low, high) });
+                compiler_fence(Ordering::SeqCst);
+                self.newest = shadow;
+            } else {
+                self.unused = (*shadow).next[0];
+                (*shadow).next[0] = ptr::null_mut();
+                ((*shadow).low, (*shadow).size, (*shadow).place) = (low, high - low, place);
+            }
+            Some(shadow)
+        }
+    }
+
+    /// Removes a shadow that nobody runs on, with all that is on it.
+    fn remove(&mut self, shadow: *mut Shadow) {
+        self.take_memory(shadow);
+        // SAFETY: see above.
+        unsafe {
+            match (*shadow).place {
+                Place::Told => self.told.remove(shadow),
+                Place::Own | Place::Mapped => self.mapped.remove(shadow),
+            }
+            (*shadow).next[0] = self.unused;
+            self.unused = shadow;
+        }
+    }
+
+    /// Sees to it that a shadow has memory for its entries.
+    fn give_memory(&mut self, shadow: *mut Shadow) -> bool {
+        // SAFETY: see above; fresh memory is large enough, and aligned to a page.
+        unsafe {
+            if !(*shadow).base.is_null() {
+                return true;
+            }
+            // No two return addresses are closer than sixteen bytes: one would be the other's.
+            let wanted = ((*shadow).size / 16).clamp(1 << LEAST_ENTRIES, 1 << MOST_ENTRIES).next_power_of_two();
+            let class = wanted.trailing_zeros() as usize - LEAST_ENTRIES;
+            let mut base = self.memory[class];
+            if base.is_null() {
+                let Some(memory) = sys::map((wanted + 2) * size_of::<Entry>()) else { return false };
+                base = memory.cast();
+            } else {
+                self.memory[class] = (*base).real as *mut Entry;
+            }
+            base.write(Entry::ground());
+            ((*shadow).class, (*shadow).base) = (class, base);
+            compiler_fence(Ordering::SeqCst);
+            (*shadow).top = base;
+            true
+        }
+    }
+
+    /// Takes the memory of a shadow that nobody runs on, with all that is on it.
+    fn take_memory(&mut self, shadow: *mut Shadow) {
+        // SAFETY: see above.
+        unsafe {
+            let base = (*shadow).base;
+            if !base.is_null() {
+                (*shadow).top = ptr::null_mut();
+                compiler_fence(Ordering::SeqCst);
+                (*shadow).base = ptr::null_mut();
+                (*base).real = self.memory[(*shadow).class] as usize;
+                self.memory[(*shadow).class] = base;
+            }
+        }
+    }
+}
