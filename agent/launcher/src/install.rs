@@ -53,6 +53,8 @@ pub(crate) struct Installer {
     unreadable: Vec<u64>,
     /// The number of the module that comes next. 0 stands for what is no module's.
     next_module: u32,
+    /// Whether something is loaded that copies stacks about: then return addresses are left alone, everywhere.
+    copies_stacks: bool,
 }
 
 /// A module that is hooked.
@@ -99,6 +101,7 @@ impl Installer {
             modules,
             unreadable: Vec::new(),
             next_module: 1,
+            copies_stacks: false,
         })
     }
 
@@ -137,12 +140,32 @@ impl Installer {
         Ok(report)
     }
 
-    /// Hooks a module that a thread is just loading, which waits in the mailbox. No other thread can be in it.
-    pub(crate) fn loaded(&mut self, base: u64, deadline: Instant, tell: &mut dyn FnMut(&Report)) -> Result<()> {
+    /// Hooks a module that a thread is just loading, which waits in the mailbox. No other thread can be in it. Returns the
+    /// ids of modules that have others from here on, since they had to be hooked in another way. Of the threads in
+    /// `foreign` none is traced.
+    pub(crate) fn loaded(
+        &mut self,
+        base: u64,
+        foreign: &[i32],
+        deadline: Instant,
+        tell: &mut dyn FnMut(&Report),
+    ) -> Result<Vec<u32>> {
+        let (first_new, copied_stacks) = (self.modules.len(), self.copies_stacks);
         let (maps, mut unhooked) = self.unhooked()?;
         unhooked.retain(|mapped| mapped.base == base);
         let (_, new) = self.prepare(&maps, &unhooked, deadline, tell)?;
-        self.write_jumps(&new)
+        self.write_jumps(&new)?;
+        if copied_stacks || !self.copies_stacks {
+            return Ok(Vec::new());
+        }
+        // ORDERING: it waits in the mailbox.
+        let loading = self.arena.control().mailbox.owner.load(Ordering::Relaxed) as i32;
+        let new = self.modules.split_off(first_new);
+        let before = self.modules.iter().map(|module| module.id).collect();
+        self.remove(&[foreign, &[loading]].concat(), deadline)?;
+        self.modules = new;
+        self.install(deadline, tell)?;
+        Ok(before)
     }
 
     /// Plans modules, writes their stubs and tells what came of that. Returns the jumps that are still to be written.
@@ -154,7 +177,14 @@ impl Installer {
         tell: &mut dyn FnMut(&Report),
     ) -> Result<(Report, Vec<Patch>)> {
         let started = Instant::now();
-        let plans = self.plan(maps, modules, deadline)?;
+        let mut plans = self.plan(maps, modules, deadline)?;
+        if let Some(copier) = plans.iter().flatten().find(|planned| planned.copies_stacks() && !self.copies_stacks) {
+            say!("{} copies stacks: from here on calls are recorded, and no returns", copier.mapped().path);
+            self.copies_stacks = true;
+        }
+        if self.copies_stacks {
+            plans.iter_mut().flatten().for_each(Planned::record_entries_only);
+        }
         let mut report = Report { planning: started.elapsed(), ..Report::default() };
         let first_new = self.modules.len();
         for planned in plans {
@@ -183,13 +213,13 @@ impl Installer {
     }
 
     /// Makes every function what it was, and puts the return addresses of those back that are being executed. A thread of
-    /// the target, one of `foreign`, must be waiting in the mailbox.
-    pub(crate) fn remove(&mut self, foreign: &[i32], deadline: Instant) -> Result<()> {
+    /// the target, one of `but`, must be waiting in the mailbox.
+    pub(crate) fn remove(&mut self, but: &[i32], deadline: Instant) -> Result<()> {
         let patches: Vec<_> = self.modules.drain(..).flat_map(|module| module.patches).collect();
         let (last, first): (Vec<_>, Vec<_>) = patches.into_iter().partition(|patch| patch.unwinds);
         self.unpatch(&first, deadline)?;
         {
-            let _stopped = Stopped::stop(self.pid, foreign, deadline)?;
+            let _stopped = Stopped::stop(self.pid, but, deadline)?;
             self.arena.ask(Command::Restore, &[], deadline)?;
         }
         self.unpatch(&last, deadline)

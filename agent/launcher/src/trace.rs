@@ -221,9 +221,10 @@ impl Trace {
         match self.arena.wait_request(Instant::now() + GLANCE) {
             Some(MailboxRequest::Loaded(base)) => {
                 let deadline = Instant::now() + LOADING;
-                let Self { installer, delivery, .. } = self;
-                if let Err(error) = installer.loaded(base, deadline, &mut |report| delivery.report(report)) {
-                    delivery.limit("module-not-hooked", 1, &format!("{error:#}"));
+                let Self { installer, delivery, foreign, .. } = self;
+                match installer.loaded(base, foreign, deadline, &mut |report| delivery.report(report)) {
+                    Ok(replaced) => replaced.into_iter().for_each(|id| delivery.unloaded(id)),
+                    Err(error) => delivery.limit("module-not-hooked", 1, &format!("{error:#}")),
                 }
                 // A thread that is not there any more has not waited.
                 let _ = self.arena.go_on(deadline);

@@ -138,7 +138,7 @@ pub(super) struct Shadow {
     pub(super) class: usize,
     /// Who runs on it, or did so last and was not seen to leave.
     pub(super) owner: *mut Thread,
-    /// Of which time its entries are: [`generation`](super::thread::generation).
+    /// Of which time its entries are.
     pub(super) generation: u32,
     /// The shadow that was made before this one.
     pub(super) older: *mut Self,

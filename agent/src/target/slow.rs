@@ -91,9 +91,10 @@ fn enter_on(thread: &mut Thread, entered: &mut Entered, kind: u32, r13: u64) -> 
         unwind::rearm(thread, slot);
     }
     let selected = thread.select(slot);
-    if !selected {
+    match selected {
+        true => stacks::settle(thread, slot),
         // ORDERING: a count.
-        thread.writer().head().unplaced.fetch_add(1, Ordering::Relaxed);
+        false => _ = thread.writer().head().unplaced.fetch_add(1, Ordering::Relaxed),
     }
     let hooked = selected && record_entry(thread, entered, slot, kind);
     // Everything below an unwinder is passed through until it is done.

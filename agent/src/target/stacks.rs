@@ -39,6 +39,9 @@ const CLASSES: usize = MOST_ENTRIES - LEAST_ENTRIES + 1;
 /// How many shadows are mapped at once.
 const SHADOWS: usize = 64;
 
+/// How often all return addresses were put back. What was on a stack at an earlier time returns by itself.
+static GENERATION: AtomicU32 = AtomicU32::new(0);
+
 static LOCK: AtomicU32 = AtomicU32::new(0);
 static TABLE: Table = Table(UnsafeCell::new(Stacks::new()));
 
@@ -72,9 +75,25 @@ pub(super) fn claim(thread: &mut Thread, slot: usize) -> bool {
     slot.is_multiple_of(8) && with(|stacks| stacks.claim(thread, slot))
 }
 
-/// Lets go of the stack that a thread runs on.
-pub(super) fn let_go(thread: &mut Thread) {
-    with(|stacks| stacks.let_go(thread, true));
+/// Lets go of the stack that a thread runs on, or ran on, where it has ended.
+pub(super) fn let_go(thread: &mut Thread, has_ended: bool) {
+    with(|stacks| stacks.let_go(thread, has_ended));
+}
+
+/// Forgets what was on the stack that a thread runs on, with this slot, before all return addresses were put back.
+pub(super) fn settle(thread: &mut Thread, slot: usize) {
+    // SAFETY: it is the table's, and valid for good.
+    let generation = unsafe { thread.shadow.as_ref() }.map(|shadow| shadow.generation);
+    // ORDERING: all threads stand still when it changes.
+    if generation.is_some_and(|generation| generation != GENERATION.load(Ordering::Relaxed)) {
+        with(|stacks| {
+            let shadow = thread.shadow;
+            stacks.take_from_owner(shadow);
+            stacks.tidy(shadow, slot);
+            stacks.give_to(shadow, thread);
+            stacks.set_range(thread, shadow, slot);
+        });
+    }
 }
 
 /// A thread is new. What was on its stack, from here up to there, was another's.
@@ -130,6 +149,8 @@ pub(super) fn find_in_child(slot: usize) -> Option<Entry> {
 /// Puts the real return addresses back on all stacks. All threads stand still, and nothing is hooked any more; a thread that
 /// is just in one of our routines still finds its entries. It may have the lock.
 pub(super) fn restore_all() {
+    // ORDERING: see above.
+    GENERATION.fetch_add(1, Ordering::Relaxed);
     // SAFETY: nobody changes anything meanwhile, and shadows are made so that they can be looked at any moment.
     let stacks = unsafe { &*TABLE.0.get() };
     for shadow in stacks.all() {
@@ -220,18 +241,24 @@ impl Stacks {
         if !self.give_memory(shadow) {
             return false;
         }
-        // SAFETY: it has memory. Who looks at it at any moment must find the youngest entry, here or there.
+        self.give_to(shadow, thread);
+        self.set_range(thread, shadow, slot);
+        true
+    }
+
+    /// Has a thread run on a stack whose shadow has memory.
+    fn give_to(&mut self, shadow: *mut Shadow, thread: &mut Thread) {
+        // SAFETY: see above; who looks at it at any moment must find the youngest entry, here or there.
         unsafe {
-            (*shadow).generation = thread::generation();
+            // ORDERING: as in `settle`.
+            (*shadow).generation = GENERATION.load(Ordering::Relaxed);
             (thread.top, thread.base) = ((*shadow).top, (*shadow).base);
             let entries = (1 << ((*shadow).class + LEAST_ENTRIES)).min(thread::most_depth());
             thread.limit = thread.base.wrapping_add(entries);
-            thread.shadow = shadow;
+            (thread.shadow, thread.stack) = (shadow, (*shadow).low..(*shadow).end());
             compiler_fence(Ordering::SeqCst);
-            (*shadow).owner = own;
+            (*shadow).owner = thread;
         }
-        self.set_range(thread, shadow, slot);
-        true
     }
 
     /// Has a stack that somebody else runs on end before this slot, or begin behind it, if that one is elsewhere on it.
@@ -274,7 +301,6 @@ impl Stacks {
                 low = self.told.last_at(slot).map_or(low, |told| low.max((*told).end()));
                 high = self.told.first_above(slot).map_or(high, |told| high.min((*told).low));
             }
-            thread.stack = (*shadow).low..(*shadow).end();
             (thread.low, thread.size) = (low, high - low);
         }
     }
@@ -314,20 +340,20 @@ impl Stacks {
         }
     }
 
-    /// Removes what is of an earlier time, or not on the stack any more, as seen from a call or return in this slot.
+    /// Removes what is not on the stack any more, where there is reason to look: it is of an earlier time, or is above a
+    /// call or return in this slot.
     fn tidy(&mut self, shadow: *mut Shadow, slot: usize) {
+        let is_armed = |entry: &Entry| sys::peek(entry.slot()) == Some(entry.armed());
         // SAFETY: see above. The stack is run on in this slot, so there is memory in the same page.
         unsafe {
-            if (*shadow).generation != thread::generation() {
-                (*shadow).top = (*shadow).base;
-            }
             let mut older = (*shadow).entries().map(|entry| *entry);
-            let is_armed = |entry: &Entry| sys::peek(entry.slot()) == Some(entry.armed());
             let older = older.find(|entry| entry.slot() > slot && !entry.is_dead());
-            if older.is_none_or(|entry| match entry.slot() >> 12 == slot >> 12 {
+            let is_right = older.is_none_or(|entry| match entry.slot() >> 12 == slot >> 12 {
                 true => *(entry.slot() as *const usize) == entry.armed(),
                 false => is_armed(&entry),
-            }) {
+            });
+            // ORDERING: as in `settle`.
+            if is_right && (*shadow).generation == GENERATION.load(Ordering::Relaxed) {
                 return;
             }
             let mut kept = (*shadow).base;

@@ -104,12 +104,6 @@ pub(super) fn prepare(control: &'static Control, here: &'static AtomicU32) {
     CONTROL.store(ptr::from_ref(control).cast_mut(), Ordering::Release);
 }
 
-/// Which time it is that the program is attached to.
-pub(super) fn generation() -> u32 {
-    // ORDERING: as in `prepare`.
-    GENERATION.load(Ordering::Relaxed)
-}
-
 /// How many entries a shadow may have.
 pub(super) fn most_depth() -> usize {
     // ORDERING: set before hooks were in place.
@@ -176,7 +170,8 @@ impl Thread {
                     super::unwind::restore(thread);
                     return None;
                 }
-                if thread.generation != generation() && !thread.begin_again() {
+                // ORDERING: as in `prepare`.
+                if thread.generation != GENERATION.load(Ordering::Relaxed) && !thread.begin_again() {
                     return None;
                 }
                 Some(thread)
@@ -214,6 +209,7 @@ impl Thread {
         // SAFETY: the state belongs to the ring, and the ring to this thread now. It is either fresh, all zeros, which
         // are valid values, or what a thread that is gone has left.
         let thread = unsafe { &mut *state.cast::<Self>() };
+        stacks::let_go(thread, true);
         thread.reset();
         stacks::clear(&raw const ring as usize, pthread_self());
         thread.open(control, head, start, name);
@@ -230,7 +226,7 @@ impl Thread {
             return false;
         };
         let (head, start) = ring_at(control, ring);
-        // What was on its stacks returns by itself since the outside has left.
+        stacks::let_go(self, false);
         self.reset();
         // ORDERING: other threads may look for return addresses in it.
         THREADS[ring].store(ptr::from_mut(self) as usize, Ordering::Release);
@@ -240,7 +236,8 @@ impl Thread {
 
     fn open(&mut self, control: &'static Control, head: &'static RingHead, start: usize, name: [u64; 2]) {
         self.writer().open(control, head, start);
-        self.generation = generation();
+        // ORDERING: as in `prepare`.
+        self.generation = GENERATION.load(Ordering::Relaxed);
         head.tid.store(sys::gettid(), Ordering::Relaxed);
         head.pthread.store(pthread_self() as u64, Ordering::Relaxed);
         head.taken.store(tsc::now(), Ordering::Relaxed);
@@ -251,7 +248,6 @@ impl Thread {
     }
 
     fn reset(&mut self) {
-        stacks::let_go(self);
         (self.busy, self.restored) = (0, false);
         self.awaiting_routine = super::watch::LOOK_FOR_ROUTINE;
         self.notes = Default::default();

@@ -1,6 +1,7 @@
-//! Coroutines that change threads.
+//! Coroutines that change threads, or copy their stacks.
 
-use tests::{Run, Transport};
+use codec::EventKind;
+use tests::{Run, Transport, python::python_with};
 
 /// The program checks itself. Every call and return is recorded, on whichever thread it happens; where nobody says which
 /// memory is a stack, a thread that left one unnoticed may cost the next one a few, which are counted.
@@ -21,4 +22,44 @@ fn coroutines_go_on_in_other_threads() {
             traced.exact_counts();
         }
     }
+}
+
+/// Greenlets share one stack: what is on it is copied away, and back, at every switch. Before they are loaded all is recorded;
+/// from then on the entries of functions are.
+#[test]
+fn a_program_that_copies_its_stacks_goes_on() {
+    let Some(python) = python_with(&["greenlet"]) else { return };
+    let script = "
+import greenlet
+def dig(n, main):
+    return main.switch(0) if n == 0 else dig(n - 1, main) + 1
+def body(n):
+    total = 0
+    for turn in range(20):
+        got = dig((n * 7 + turn) % 40, greenlet.getcurrent().parent)
+        total += got
+        try:
+            raise ValueError(got)
+        except ValueError as error:
+            total += error.args[0]
+    return total
+greenlets = [greenlet.greenlet(body) for n in range(30)]
+waiting, total, turn = [(g, n) for n, g in enumerate(greenlets)], 0, 0
+while waiting:
+    g, value = waiting.pop(turn * 7919 % len(waiting))
+    turn += 1
+    result = g.switch(value)
+    if g.dead:
+        total += (greenlets.index(g) + 1) * result
+    else:
+        waiting.append((g, turn))
+print(total)
+";
+    let traced = Run::of(python).arguments(&["-I", "-c", script]).over(Transport::Tcp).with(&["--no-detail"]).trace();
+    traced.sound().ended_as_it_did();
+    assert!(traced.traced.stderr.contains("copies stacks"), "{}", traced.traced.stderr);
+    let events: Vec<_> = traced.trace.threads.values().flatten().collect();
+    let last_return = events.iter().rposition(|event| event.kind == EventKind::Return).expect("some return");
+    let calls_behind = events.iter().skip(last_return).filter(|event| event.kind == EventKind::Call).count();
+    assert!(last_return > 10_000 && calls_behind > 10_000, "{last_return} {calls_behind}");
 }

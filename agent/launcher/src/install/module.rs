@@ -20,8 +20,9 @@ pub(super) struct Planned {
     size: u64,
     bias: u64,
     build_id: Vec<u8>,
-    /// Whether the module has a garbage collector that walks stacks by their return addresses.
-    walks_stacks: bool,
+    /// Whether return addresses have to be left alone.
+    entries_only: bool,
+    copies_stacks: bool,
     plan: ModulePlan,
 }
 
@@ -92,9 +93,20 @@ impl Planned {
             size: image.size(),
             bias,
             build_id: image.build_id().to_vec(),
-            walks_stacks: walks_stacks(&plan),
+            entries_only: walks_stacks(&plan),
+            copies_stacks: copies_stacks(&plan),
             plan,
         })
+    }
+
+    /// Whether it is one that copies stacks about.
+    pub(super) fn copies_stacks(&self) -> bool {
+        self.copies_stacks
+    }
+
+    /// Has its return addresses left alone.
+    pub(super) fn record_entries_only(&mut self) {
+        self.entries_only = true;
     }
 
     pub(super) fn mapped(&self) -> &Mapped {
@@ -128,8 +140,8 @@ impl Planned {
             };
             let names = [&function.name].into_iter().chain(&function.aliases);
             let watched = is_runtime.then(|| names.into_iter().find_map(|name| Watched::by_name(name))).flatten();
-            // What a garbage collector walks over must find real return addresses: only entries are recorded then.
-            let hook = hook.map(|hook| match self.walks_stacks && hook.kind == Kind::Frame {
+            // A garbage collector that walks over it must find real return addresses, for one.
+            let hook = hook.map(|hook| match self.entries_only && hook.kind == Kind::Frame {
                 true => Hook { kind: Kind::Probe, ..*hook },
                 false => *hook,
             });
@@ -178,10 +190,10 @@ impl Planned {
     }
 
     pub(super) fn hooked(self, id: u32) -> Hooked {
-        let (mut hooked, mut probed, mut left) = (0, EntryOnly::new(self.walks_stacks), BTreeMap::<_, Left>::new());
+        let (mut hooked, mut probed, mut left) = (0, EntryOnly::new(self.entries_only), BTreeMap::<_, Left>::new());
         for (index, function) in (0..).zip(&self.plan.functions) {
             match &function.action {
-                Action::Hook(hook) if hook.kind == Kind::Frame && !self.walks_stacks => hooked += 1,
+                Action::Hook(hook) if hook.kind == Kind::Frame && !self.entries_only => hooked += 1,
                 Action::Hook(_) | Action::Leave(Reason::AlreadyPatched) => probed.add(index),
                 Action::Leave(reason) => {
                     let left = left.entry(reason.as_str()).or_default();
@@ -214,6 +226,12 @@ fn walks_stacks(plan: &ModulePlan) -> bool {
     plan.functions
         .iter()
         .any(|function| function.name == "JNI_CreateJavaVM" || function.name.starts_with("_ZN2v88internal"))
+}
+
+/// Whether a module copies stacks about, so that one place on a stack stands for several functions in turn: greenlet, and
+/// Ruby's continuations.
+fn copies_stacks(plan: &ModulePlan) -> bool {
+    plan.functions.iter().any(|function| ["PyInit__greenlet", "Init_continuation"].contains(&function.name.as_str()))
 }
 
 /// The last part of a path.
