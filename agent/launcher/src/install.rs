@@ -10,6 +10,7 @@ mod module;
 mod stop;
 
 use std::{
+    io,
     path::{Path, PathBuf},
     sync::{
         Arc, Mutex, PoisonError,
@@ -130,11 +131,12 @@ impl Installer {
         let (maps, unhooked) = self.unhooked()?;
         let (mut report, new) = self.prepare(&maps, &unhooked, deadline, tell)?;
         let stopped = Stopped::stop(self.pid, &[], deadline)?;
-        self.write_jumps(&new)?;
         let mut moves: Vec<_> = new.iter().flat_map(|patch| &patch.moves).copied().collect();
         moves.sort_unstable();
         let to = |at: u64| moves.binary_search_by_key(&at, |(from, _)| *from).ok().map(|place| moves[place].1);
-        stopped.move_threads(to)?;
+        let write = |address, bytes: &[u8]| self.memory.write(address, bytes);
+        // A thread that was moved can go on in any case.
+        write_jumps(&new, write, || stopped.move_threads(to).map(drop))?;
         drop(stopped);
         report.installing = started.elapsed() - report.planning;
         Ok(report)
@@ -154,7 +156,7 @@ impl Installer {
         let (maps, mut unhooked) = self.unhooked()?;
         unhooked.retain(|mapped| mapped.base == base);
         let (_, new) = self.prepare(&maps, &unhooked, deadline, tell)?;
-        self.write_jumps(&new)?;
+        write_jumps(&new, |address, bytes| self.memory.write(address, bytes), || Ok(()))?;
         if copied_stacks || !self.copies_stacks {
             return Ok(Vec::new());
         }
@@ -195,13 +197,6 @@ impl Installer {
         }
         tell(&report);
         Ok((report, self.modules[first_new..].iter().flat_map(|module| &module.patches).cloned().collect()))
-    }
-
-    fn write_jumps(&self, patches: &[Patch]) -> Result<()> {
-        for patch in patches {
-            self.memory.write(patch.address, &patch.jump).context("cannot write to the memory of the program")?;
-        }
-        Ok(())
     }
 
     /// Forgets a module that is about to be unloaded, and returns its id. Its stubs stay: somebody may still return
@@ -337,5 +332,59 @@ impl Installer {
             }
         }
         Ok(None)
+    }
+}
+
+/// Has functions jump to their stubs, and does what has to be done before any of them runs. If either fails, all functions
+/// are what they were: a thread may be in the middle of what a jump has replaced.
+fn write_jumps(
+    patches: &[Patch],
+    write: impl Fn(u64, &[u8]) -> io::Result<()>,
+    then: impl FnOnce() -> Result<()>,
+) -> Result<()> {
+    let jumps = patches.iter().try_for_each(|patch| write(patch.address, &patch.jump));
+    let done = jumps.context("cannot write to the memory of the program").and_then(|()| then());
+    if done.is_err() {
+        for patch in patches {
+            // Where this fails too, there was no jump either.
+            let _ = write(patch.address, &patch.original);
+        }
+    }
+    done
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+
+    use super::*;
+
+    #[test]
+    fn functions_are_what_they_were_if_one_cannot_be_written_to() {
+        let patch = |address| Patch {
+            address,
+            original: [address as u8; 5],
+            jump: [0xE9; 5],
+            unwinds: false,
+            moves: Vec::new(),
+        };
+        let patches: Vec<_> = (0..10).map(patch).collect();
+        for (refused, fails_behind) in
+            [(Some(0), false), (Some(6), false), (Some(9), false), (None, true), (None, false)]
+        {
+            let code = RefCell::new([0_u8, 1, 2, 3, 4, 5, 6, 7, 8, 9].map(|byte| [byte; 5]));
+            let write = |address: u64, bytes: &[u8]| {
+                if Some(address) == refused {
+                    return Err(io::Error::other("there is nothing"));
+                }
+                code.borrow_mut()[address as usize] = bytes.try_into().expect("a patch");
+                Ok(())
+            };
+            let then = || if fails_behind { bail!("it cannot be moved") } else { Ok(()) };
+            let fails = refused.is_some() || fails_behind;
+            assert_eq!(write_jumps(&patches, write, then).is_err(), fails);
+            let is_as_before = patches.iter().all(|patch| code.borrow()[patch.address as usize] == patch.original);
+            assert_eq!(is_as_before, fails);
+        }
     }
 }
