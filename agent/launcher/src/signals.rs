@@ -115,6 +115,8 @@ impl Signals {
     /// What was asked for is being done: only what is asked for from now on counts.
     pub(crate) fn acknowledge(&self) {
         lock(&self.state).asked = Asked::Nothing;
+        // ORDERING: as in `check`.
+        STOP.store(0, Ordering::Relaxed);
     }
 }
 

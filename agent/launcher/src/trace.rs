@@ -104,7 +104,7 @@ pub(crate) fn attach(settings: &Settings, pid: i32) -> Result<ExitCode> {
             return Ok(ExitCode::SUCCESS);
         }
         if signals.asked() != Asked::Nothing {
-            return trace.detach(settings, &signals);
+            return trace.detach(settings, &library, &signals);
         }
         trace.poll();
     }
@@ -116,7 +116,9 @@ fn deadline(settings: &Settings, started: Instant) -> Instant {
 
 /// A target with hooks in it.
 struct Trace {
-    host: Host,
+    pid: i32,
+    /// Frida in it, unless it had to leave.
+    host: Option<Host>,
     arena: Arc<Arena>,
     installer: Installer,
     delivery: Delivery,
@@ -157,7 +159,7 @@ impl Trace {
         // ORDERING: nothing is hooked yet.
         arena.control().recording.store(1, Ordering::Relaxed);
         delivery.begin(Arc::clone(&arena))?;
-        let mut trace = Self { host, arena, installer, delivery, foreign };
+        let mut trace = Self { pid, host: Some(host), arena, installer, delivery, foreign };
         let entered = started.elapsed();
         match trace.hook(deadline) {
             Ok(report) => {
@@ -177,7 +179,8 @@ impl Trace {
     }
 
     fn hook(&mut self, deadline: Instant) -> Result<Report> {
-        let serving = self.host.serve();
+        let host = self.host.as_ref().context("Frida is not there")?;
+        let serving = host.serve();
         if self.arena.wait_request(deadline) != Some(MailboxRequest::Ready) {
             serving.wait(Instant::now() + GLANCE)?;
             return Err(anyhow!("not ready in time: the library in the program does not answer"));
@@ -188,21 +191,21 @@ impl Trace {
         self.arena.go_on(deadline)?;
         serving.wait(deadline)?;
         // What cannot be masked takes the program's signals now and then, which is told with the rest.
-        let unmasked = self.host.mask_threads(&self.foreign)?;
+        let unmasked = host.mask_threads(&self.foreign)?;
         self.delivery.limit("frida-threads-take-signals", unmasked.len() as u64, "");
-        let gum = self.host.attach_gum(&report.for_gum, deadline)?;
+        let gum = host.attach_gum(&report.for_gum, deadline)?;
         self.delivery.limit("refused-by-frida", gum.failed.len() as u64, "");
-        self.host.watch_modules()?;
+        host.watch_modules()?;
         self.hook_what_came_meanwhile(deadline)?;
         Ok(report)
     }
 
     /// Hooks what a running program has loaded before modules were watched.
     fn hook_what_came_meanwhile(&mut self, deadline: Instant) -> Result<()> {
-        if self.installer.has_all()? {
+        let Some(host) = self.host.as_ref().filter(|_| !self.installer.has_all().unwrap_or(false)) else {
             return Ok(());
-        }
-        let serving = self.host.serve();
+        };
+        let serving = host.serve();
         while let Some(told) = self.arena.wait_request(deadline) {
             if told == MailboxRequest::Ready {
                 let Self { installer, delivery, .. } = self;
@@ -235,9 +238,13 @@ impl Trace {
                 }
                 let _ = self.arena.go_on(Instant::now() + LOADING);
             }
+            Some(MailboxRequest::Alone) => {
+                self.leave_alone(Instant::now() + LOADING);
+                let _ = self.arena.go_on(Instant::now() + LOADING);
+            }
             Some(MailboxRequest::Ready) | None => {}
         }
-        while let Some(event) = self.host.next_event(Duration::ZERO) {
+        while let Some(event) = self.host.as_ref().and_then(|host| host.next_event(Duration::ZERO)) {
             match event {
                 Event::Detached(reason) if reason == "process-replaced" => self.replaced(),
                 // That is seen where the program is waited for.
@@ -254,6 +261,26 @@ impl Trace {
         }
     }
 
+    /// Has Frida leave the program, which is about to do something that its threads would not survive. Hooks stay.
+    fn leave_alone(&mut self, deadline: Instant) {
+        let Some(host) = self.host.take() else { return };
+        let own = threads(self.pid).unwrap_or_default();
+        // Another thread may just be loading something. It would wait for us, so this is not waited for.
+        let _ = host.unwatch_modules().wait(Instant::now() + GLANCE);
+        let _ = host.detach_gum(deadline);
+        drop(host);
+        // It starts a thread to end the others. The program may start some, too.
+        let is_left = |tid: &i32| self.foreign.contains(tid) || !own.contains(tid);
+        while threads(self.pid).is_ok_and(|threads| threads.iter().any(is_left)) && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        self.delivery.limit(
+            "frida-gone",
+            1,
+            "the program needed to be alone: modules loaded after that are not hooked",
+        );
+    }
+
     /// Whether the program has asked the system to run another one in its place, and has not come back from that.
     fn is_executing(&self) -> bool {
         // ORDERING: a hint while the program runs, and final when it is gone.
@@ -262,7 +289,7 @@ impl Trace {
 
     /// The process runs another program now.
     fn replaced(&self) {
-        self.host.target_is_gone();
+        self.host.as_ref().inspect(|host| host.target_is_gone());
         self.delivery.end(EndReason::Replaced);
     }
 
@@ -275,7 +302,7 @@ impl Trace {
 
     /// The program has ended: ships what is left.
     fn ended(self, ending: EndState, settings: &Settings, signals: &Signals) {
-        self.host.target_is_gone();
+        self.host.as_ref().inspect(|host| host.target_is_gone());
         if self.is_executing() {
             self.replaced();
         }
@@ -283,23 +310,38 @@ impl Trace {
         self.delivery.finish(settings, signals);
     }
 
+    /// Has Frida enter a program again that it had to leave.
+    fn come_back(&mut self, settings: &Settings, library: &Path, deadline: Instant) -> Result<Host> {
+        let starting = Starting::launch(&settings.frida)?;
+        let before = threads(self.pid)?;
+        let parked = Parked::park(self.pid, deadline)?;
+        let host = starting.attach(self.pid, library, deadline);
+        drop(parked);
+        self.foreign = threads(self.pid)?.into_iter().filter(|tid| !before.contains(tid)).collect();
+        Ok(host?)
+    }
+
     /// Takes everything out of the program, which goes on.
-    fn detach(mut self, settings: &Settings, signals: &Signals) -> Result<ExitCode> {
+    fn detach(mut self, settings: &Settings, library: &Path, signals: &Signals) -> Result<ExitCode> {
         signals.acknowledge();
         let deadline = Instant::now() + LEAVING;
+        let host = match self.host.take() {
+            Some(host) => host,
+            None => self.come_back(settings, library, deadline)?,
+        };
         // A thread may just be loading something, and waits for us.
-        let unwatching = self.host.unwatch_modules();
+        let unwatching = host.unwatch_modules();
         while !unwatching.is_done() && Instant::now() < deadline {
             self.poll();
         }
-        let serving = self.host.serve();
+        let serving = host.serve();
         while !matches!(self.arena.wait_request(deadline), Some(MailboxRequest::Ready) | None) {
             self.poll();
         }
         let removed = self.installer.remove(&self.foreign, deadline);
         let _ = self.arena.go_on(deadline);
         let removed = removed.and(serving.wait(deadline).map(drop).map_err(Into::into));
-        let removed = removed.and(self.host.detach_gum(deadline).map_err(Into::into));
+        let removed = removed.and(host.detach_gum(deadline).map_err(Into::into));
         self.delivery.end(EndReason::Detached);
         self.delivery.finish(settings, signals);
         // ORDERING: whoever still waits for room in a ring sees it sooner or later.

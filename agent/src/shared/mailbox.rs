@@ -77,6 +77,8 @@ pub enum MailboxRequest {
     Loaded(u64),
     /// The module with this base address is about to be unloaded. Nothing of it will run.
     Unloaded(u64),
+    /// The program is about to do what it can do only without Frida's threads.
+    Alone,
 }
 
 /// How long one wait lasts before the time is looked at.
@@ -95,6 +97,7 @@ impl Arena {
             0 => Some(MailboxRequest::Ready),
             1 => Some(MailboxRequest::Loaded(module)),
             2 => Some(MailboxRequest::Unloaded(module)),
+            3 => Some(MailboxRequest::Alone),
             _ => None,
         }
     }

@@ -56,6 +56,11 @@ watched! {
         Execute = "execve",
         ExecuteAt = "execveat",
         ExecuteFile = "fexecve",
+        // What a process with several threads cannot do, or only if all of them can: Frida leaves before.
+        Unshare = "unshare",
+        SetNamespace = "setns",
+        SetCapabilities = "capset",
+        ProcessControl = "prctl",
     }
     Dispatch {
         DispatchAsync = "dispatch_async",

@@ -78,8 +78,8 @@ pub(super) extern "C" fn spoor_close(descriptor: i64) {
     }
 }
 
-/// Tells the outside something (0 that it may install hooks, 1 that a module was loaded, 2 unloaded), and does what it
-/// says until it says to go on.
+/// Tells the outside something (0 that it may install hooks, 1 that a module was loaded, 2 unloaded, 3 that Frida has to
+/// leave), and does what it says until it says to go on.
 #[unsafe(no_mangle)]
 pub(super) extern "C" fn spoor_serve(subject: u32, module: u64) {
     if let Some(control) = thread::control() {

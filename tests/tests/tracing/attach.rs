@@ -2,7 +2,7 @@
 
 use std::{
     fs,
-    io::{BufRead, BufReader, Read},
+    io::{BufRead, BufReader, Read, Write},
     path::{Path, PathBuf},
     process::ChildStdout,
     thread::{self, JoinHandle},
@@ -98,6 +98,12 @@ fn watch(pid: u32, transport: Transport) -> (Folder, Trace) {
 #[track_caller]
 fn is_steady(trace: &Trace) {
     depths::consistent(trace, Stacks::One);
+    is_counted(trace);
+}
+
+/// Fails the test unless the functions of the steady program were seen.
+#[track_caller]
+fn is_counted(trace: &Trace) {
     for name in ["tick", "dives", "jumps", "compares", "round_of"] {
         let count = counts::of_functions(trace, name);
         assert!(count.calls > 0, "{name} was called");
@@ -119,6 +125,37 @@ fn an_attached_program_goes_on_unharmed_when_it_is_left() {
         let counted = steady.finish();
         assert!(counted["round_of"].returns >= 4 * 200);
     }
+}
+
+/// Frida leaves before the program changes who it is; hooks stay until the agent leaves, too.
+#[test]
+fn a_program_that_must_be_alone_is_traced_on_and_left_in_peace() {
+    agent_command::prepare();
+    let mut steady = Steady::start();
+    let pid = steady.process.pid();
+    let (folder, collector) = Collector::in_folder("alone", &[]);
+    let command = agent_command::attach_to(collector.tcp(), Transport::Tcp, LOSSLESS, pid);
+    let mut agent = Process::start(command, Stdout::Collect);
+    eventually("enough is traced", || on_disk(folder.path()) > 20_000);
+    let mut stdin = steady.process.take_stdin().expect("it is held");
+    let has_frida = || fs::read_to_string(format!("/proc/{pid}/maps")).expect("it runs").contains("frida-agent");
+    assert!(has_frida());
+    stdin.write_all(b"another\n").expect("it reads");
+    eventually("Frida is gone", || !has_frida());
+    let before = on_disk(folder.path());
+    eventually("it is traced on", || on_disk(folder.path()) > before + 20_000);
+    agent.signal("INT");
+    let exit = agent.exit(LONG);
+    assert_eq!((exit.code, exit.signal), (Some(0), None), "it leaves in peace: {}", exit.stderr);
+    collector.stop().success();
+    let trace = Trace::only(folder.path());
+    is_counted(&trace);
+    // To take the hooks out, Frida comes in again through the main thread, which is hooked.
+    depths::consistent(&trace, Stacks::Many);
+    let (_folder, trace) = watch(pid, Transport::Tcp);
+    is_steady(&trace);
+    drop(stdin);
+    steady.finish();
 }
 
 /// Frida comes in through the main thread, and saves only its general registers.

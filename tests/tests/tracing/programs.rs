@@ -6,7 +6,12 @@ use std::{
     process::Command,
 };
 
-use tests::{Run, Traced, Transport, depths::Stacks, python::skip};
+use codec::atf::LimitEntry;
+use tests::{
+    Run, Traced, Transport,
+    depths::Stacks,
+    python::{say_skipped, skip},
+};
 
 use crate::local_server;
 
@@ -110,6 +115,28 @@ fn perl() {
     "#;
     let run = Run::of(perl).arguments(&["-e", script]).variable("PERL_HASH_SEED", "0").stdin(words(500));
     unharmed(run.with(&["--no-detail"]));
+}
+
+/// These change what all threads of a process have in common, or what only a process with one thread may change: Frida's
+/// threads are gone before.
+#[test]
+fn programs_that_must_be_alone() {
+    for (program, arguments) in [
+        ("setpriv", &["--reuid", "1000", "--clear-groups", "id", "-u"][..]),
+        ("setpriv", &["--bounding-set", "-all", "--reuid", "1000", "--clear-groups", "true"]),
+        ("unshare", &["--user", "--map-root-user", "id", "-u"]),
+    ] {
+        let Some(path) = installed(program, "util-linux") else { return };
+        let run = || Run::of(path.clone()).arguments(arguments).over(Transport::Tcp);
+        let traced = run().trace();
+        if traced.untraced.code != Some(0) {
+            say_skipped(&format!("the right to run {program} {}", arguments.join(" ")));
+            continue;
+        }
+        traced.sound().ended("replaced", None);
+        let has_left = |limit: &LimitEntry| limit.reason == "frida-gone" && limit.detail.contains("alone");
+        assert!(traced.trace.manifest.limits.iter().any(has_left), "{:?}", traced.trace.manifest.limits);
+    }
 }
 
 #[test]

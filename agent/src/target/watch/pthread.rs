@@ -8,6 +8,7 @@ use super::tell;
 use crate::{
     shared::{Kind, Watched, header, tsc},
     target::{
+        open,
         shadow::Entry,
         stacks, sys,
         thread::{self, Thread, pthread_self},
@@ -124,7 +125,33 @@ pub(super) fn entered(thread: &mut Thread, watched: Watched, arguments: [u64; 6]
             }
         }
         Watched::Execute | Watched::ExecuteAt | Watched::ExecuteFile => executing(1),
+        Watched::Unshare | Watched::SetNamespace | Watched::SetCapabilities | Watched::ProcessControl
+            if needs_to_be_alone(watched, first) && thread::is_traced_process() =>
+        {
+            open::spoor_serve(ALONE, 0);
+        }
         _ => {}
+    }
+}
+
+/// In the mailbox: Frida has to leave.
+const ALONE: u32 = 3;
+
+/// Whether a call is about to change what threads of one process must have in common, or what only a process with one
+/// thread may change.
+fn needs_to_be_alone(watched: Watched, argument: u64) -> bool {
+    const NEW_USER: u64 = 0x1000_0000;
+    const MEMORY_HANDLERS_THREADS: u64 = 0x1_0900;
+    const DROP_CAPABILITY: u64 = 24;
+    const SECURE_BITS: u64 = 28;
+    const AMBIENT_CAPABILITIES: u64 = 47;
+    const KEEP_CAPABILITIES: u64 = 8;
+    match watched {
+        Watched::Unshare => argument & (NEW_USER | MEMORY_HANDLERS_THREADS) != 0,
+        Watched::ProcessControl => {
+            [DROP_CAPABILITY, SECURE_BITS, AMBIENT_CAPABILITIES, KEEP_CAPABILITIES].contains(&(argument & 0xFFFF_FFFF))
+        }
+        _ => true,
     }
 }
 
