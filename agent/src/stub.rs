@@ -1,6 +1,7 @@
 //! Stubs: the code that a hooked function jumps to, made outside and put near the function's module.
 //!
-//! A block of them starts with the address of leave, which they share. Then, for each function:
+//! A block of them starts with the address of leave, which they share, and with how far above its link address their module
+//! is. Then, for each function:
 //!
 //! | offset | bytes | what |
 //! |---:|---:|---|
@@ -19,7 +20,7 @@ use crate::{
     shared::{Kind as RecordKind, Watched, header},
 };
 
-/// Bytes before the first stub: the address of leave, and then up to where a stub is aligned well.
+/// Bytes before the first stub: two words, and then up to where a stub is aligned well.
 const BLOCK_HEAD: usize = 64;
 
 /// Where the parts of a stub are.
@@ -91,6 +92,8 @@ pub struct Block {
     bias: u64,
     routines: Routines,
     bytes: Vec<u8>,
+    /// Where stubs start in it.
+    starts: Vec<usize>,
     patches: Vec<Patch>,
 }
 
@@ -103,9 +106,9 @@ impl Block {
     /// An empty block that will lie at `address`, for a module that was loaded `bias` above where it was linked to be.
     pub fn new(address: u64, bias: u64, routines: Routines) -> Self {
         let [.., leave] = routines.addresses;
-        let mut bytes = leave.to_le_bytes().to_vec();
+        let mut bytes = [leave.to_le_bytes(), bias.to_le_bytes()].concat();
         bytes.resize(BLOCK_HEAD, 0);
-        Self { address, bias, routines, bytes, patches: Vec::new() }
+        Self { address, bias, routines, bytes, starts: Vec::new(), patches: Vec::new() }
     }
 
     /// Adds a stub, and tells where it starts. On failure nothing is added.
@@ -133,6 +136,7 @@ impl Block {
             bytes.extend_from_slice(&copy.bytes);
             self.patches.push(self.patch(hook, &copy, at)?);
         }
+        self.starts.push(start);
         self.bytes.extend_from_slice(&bytes);
         self.bytes.resize(self.bytes.len().next_multiple_of(ALIGN), 0xCC);
         Ok(at)
@@ -157,6 +161,26 @@ impl Block {
     fn to_leave(&self, next: u64) -> [u8; 4] {
         // The block is far smaller than 2 GiB, so that this cannot overflow.
         (self.address.wrapping_sub(next) as i32).to_le_bytes()
+    }
+
+    /// Whether what lies there already is a block of the same stubs, so that who is in one of them can go on in this one's.
+    /// Numbers and routines may differ.
+    pub fn can_replace(&self, there: &[u8]) -> bool {
+        let (Some(own), Some(there)) = (self.bytes.get(BLOCK_HEAD..), there.get(BLOCK_HEAD..self.bytes.len())) else {
+            return false;
+        };
+        let is_header = |at: usize| {
+            let before = self.starts.partition_point(|start| *start <= at + BLOCK_HEAD);
+            let start = before.checked_sub(1).and_then(|place| self.starts.get(place));
+            start.is_some_and(|start| (start + 8..start + CODE).contains(&(at + BLOCK_HEAD)))
+        };
+        own.iter().zip(there).enumerate().all(|(at, (own, there))| own == there || is_header(at))
+    }
+
+    /// How far above its link address the module of a block was, if these are the bytes of one.
+    pub fn bias_of(bytes: &[u8]) -> Option<u64> {
+        let bias = bytes.get(8..)?.first_chunk().map(|bias| u64::from_le_bytes(*bias));
+        bias.filter(|_| bytes.get(BLOCK_HEAD + CODE..).is_some_and(|code| code.starts_with(&CODE_START)))
     }
 
     /// Where it lies.

@@ -22,6 +22,7 @@ use std::{
 
 use agent::{
     drain::Functions,
+    plan::Reason,
     shared::{Arena, Command},
     stub::{Block, Patch, Routines, Stub},
 };
@@ -248,7 +249,7 @@ impl Installer {
         let maps = Maps::read(self.pid).context("the program is gone")?;
         let ours = |mapped: &Mapped| {
             Path::new(&mapped.path) == self.library
-                || mapped.path.contains("frida-agent")
+                || is_frida(mapped)
                 || self.modules.iter().any(|module| module.base == mapped.base)
                 || self.unreadable.contains(&mapped.base)
         };
@@ -290,9 +291,15 @@ impl Installer {
 
     /// Writes the stubs of a module, to which nothing jumps yet.
     fn lay_out(&mut self, mut planned: Planned, deadline: Instant, report: &mut Report) -> Result<()> {
-        let stubs = planned.stub_count();
-        let bytes = Block::bytes_for(stubs);
-        let Some(at) = self.map_near(planned.mapped(), bytes as u64, deadline)? else {
+        let bytes = Block::bytes_for(planned.stub_count());
+        let place = match planned.stub_count() {
+            0 => Some(0),
+            _ => match self.find_block(&planned, bytes, deadline)? {
+                Some(at) => Some(at),
+                None => self.map_near(planned.mapped(), bytes as u64, deadline)?,
+            },
+        };
+        let Some(at) = place else {
             self.leave(planned.without_memory(), report);
             return Ok(());
         };
@@ -303,25 +310,58 @@ impl Installer {
         self.next_module += 1;
         let count = planned.function_count() as u32;
         let first = self.functions.add((0..count).map(|index| FunctionId::new(ModuleId(id), index)));
-        let mut block = Block::new(at, planned.bias(), self.routines);
-        let mut refused = Vec::new();
-        for (index, target) in planned.targets() {
-            let number = first + index;
-            let stub = Stub { number, address: target.address, watched: target.watched, hook: target.hook.as_ref() };
-            match block.add(&stub) {
-                Ok(header) if target.hook.is_none() => {
-                    report.for_gum.push(GumHook { address: target.address, header });
-                }
-                Ok(_) => {}
-                Err(reason) => refused.push((index, reason)),
-            }
-        }
+        let (block, for_gum, refused) = self.block_of(&planned, at, first);
+        report.for_gum.extend(for_gum);
         planned.refuse(&refused);
-        self.memory.write(at, block.bytes()).context("cannot write to the memory of the program")?;
+        if planned.stub_count() > 0 {
+            self.memory.write(at, block.bytes()).context("cannot write to the memory of the program")?;
+        }
         let base = planned.mapped().base;
         report.modules.push(planned.hooked(id));
         self.modules.push(Installed { id, base, patches: block.patches().to_vec() });
         Ok(())
+    }
+
+    /// The stubs of a module, for this place, with numbers from `first` on; functions for Gum's own hooks, and those that have
+    /// no stub.
+    fn block_of(&self, planned: &Planned, at: u64, first: u32) -> (Block, Vec<GumHook>, Vec<(u32, Reason)>) {
+        let mut block = Block::new(at, planned.bias(), self.routines);
+        let (mut for_gum, mut refused) = (Vec::new(), Vec::new());
+        for (index, target) in planned.targets() {
+            let number = first + index;
+            let stub = Stub { number, address: target.address, watched: target.watched, hook: target.hook.as_ref() };
+            match block.add(&stub) {
+                Ok(header) if target.hook.is_none() => for_gum.push(GumHook { address: target.address, header }),
+                Ok(_) => {}
+                Err(reason) => refused.push((index, reason)),
+            }
+        }
+        (block, for_gum, refused)
+    }
+
+    /// Where stubs of an earlier time can be replaced, of an agent that has left, or of a module that was unloaded: they are
+    /// the same, or their module is gone, and nobody is in them.
+    fn find_block(&self, planned: &Planned, bytes: usize, deadline: Instant) -> Result<Option<u64>> {
+        let maps = Maps::read(self.pid)?;
+        let (modules, near) = (maps.modules(), maps.reach_of(planned.mapped(), bytes as u64));
+        let (mut there, mut left) = (vec![0; bytes], Vec::new());
+        for at in maps.code_without_file(bytes as u64).filter(|at| near.contains(at)) {
+            let is_read = self.memory.read(at, &mut there).is_ok();
+            let Some(bias) = Block::bias_of(&there).filter(|_| is_read) else { continue };
+            if bias == planned.bias() && self.block_of(planned, at, 0).0.can_replace(&there) {
+                return Ok(Some(at));
+            }
+            // A program that was not linked to be moved is never gone.
+            if bias != 0 && !modules.iter().any(|mapped| mapped.base == bias && !is_frida(mapped)) {
+                left.push(at);
+            }
+        }
+        for at in left {
+            if !Stopped::stop(self.pid, &[], deadline)?.is_any_in(&(at..at + bytes as u64)) {
+                return Ok(Some(at));
+            }
+        }
+        Ok(None)
     }
 
     fn map_near(&self, module: &Mapped, bytes: u64, deadline: Instant) -> Result<Option<u64>> {
@@ -333,6 +373,10 @@ impl Installer {
         }
         Ok(None)
     }
+}
+
+fn is_frida(mapped: &Mapped) -> bool {
+    mapped.path.contains("frida-agent")
 }
 
 /// Has functions jump to their stubs, and does what has to be done before any of them runs. If either fails, all functions

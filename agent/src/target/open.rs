@@ -1,6 +1,9 @@
 //! What the outside calls, through Frida.
 
-use core::{ptr, sync::atomic::Ordering};
+use core::{
+    ptr,
+    sync::atomic::{AtomicUsize, Ordering},
+};
 
 use super::{gum, mailbox, routines, sys, thread};
 use crate::shared::{Control, HEAD_BYTES, MAGIC, Shape, VERSION};
@@ -28,12 +31,7 @@ fn open(ring_bytes: usize, rings: usize, stack_bytes: u32, flags: u32) -> Result
             // SAFETY: it is mapped for good, aligned to a page, and zeros are valid.
             let control: &'static Control = unsafe { &*control };
             fill(control, shape, stack_bytes, flags);
-            let here = sys::map(4096).ok_or(-12)?;
-            // SAFETY: a page of our own, mapped for good; zeros are valid.
-            unsafe {
-                sys::wipe_on_fork(here, 4096);
-                thread::prepare(control, &*here.cast_const().cast());
-            }
+            thread::prepare(control).ok_or(-12)?;
             Ok(file as i64)
         }
         Err(error) => {
@@ -46,10 +44,22 @@ fn open(ring_bytes: usize, rings: usize, stack_bytes: u32, flags: u32) -> Result
 fn map(file: usize, bytes: usize) -> Result<*mut u8, i64> {
     const READ_WRITE: usize = 3;
     const SHARED_NORESERVE: usize = 0x4001;
+    const IN_THIS_PLACE: usize = 0x10;
+    /// Where the memory of an earlier time is, whose outside has left, and how much. A thread that still writes to it,
+    /// which it began before that, finds memory there for good.
+    static EARLIER: [AtomicUsize; 2] = [AtomicUsize::new(0), AtomicUsize::new(0)];
     // SAFETY: a file of our own.
     checked(unsafe { sys::call(sys::FTRUNCATE, [file, bytes, 0, 0, 0, 0]) })?;
-    // SAFETY: at an address of the kernel's choice.
-    let at = checked(unsafe { sys::call(sys::MMAP, [0, bytes, READ_WRITE, SHARED_NORESERVE, file, 0]) })?;
+    // ORDERING: only Frida's one thread of scripts comes here.
+    let [earlier, earlier_bytes] = [&EARLIER[0], &EARLIER[1]].map(|word| word.load(Ordering::Relaxed));
+    let (place, flags) = match earlier_bytes >= bytes {
+        true => (earlier, SHARED_NORESERVE | IN_THIS_PLACE),
+        false => (0, SHARED_NORESERVE),
+    };
+    // SAFETY: at an address of the kernel's choice, or where nothing but memory of our own is.
+    let at = checked(unsafe { sys::call(sys::MMAP, [place, bytes, READ_WRITE, flags, file, 0]) })?;
+    EARLIER[0].store(at, Ordering::Relaxed);
+    EARLIER[1].store(bytes.max(if at == earlier { earlier_bytes } else { 0 }), Ordering::Relaxed);
     // SAFETY: what was mapped just now. A forked child must not write to the rings of its parent.
     unsafe { sys::keep_here(at as *mut u8, bytes) };
     Ok(at as *mut u8)

@@ -38,6 +38,8 @@ pub(super) struct Thread {
     /// The shadow itself, and where its stack lies, with others that may lie within. Null while it is on none.
     pub(super) shadow: *mut Shadow,
     pub(super) stack: Range<usize>,
+    /// Its id with the system.
+    tid: u32,
     /// Which [`GENERATION`] its ring is of.
     generation: u32,
     /// The start routine that is still to be seen: how many calls it is looked for.
@@ -66,6 +68,9 @@ static HERE: AtomicPtr<AtomicU32> = AtomicPtr::new(ptr::null_mut());
 /// The state that belongs to each ring.
 static THREADS: [AtomicUsize; MOST_THREADS] = [const { AtomicUsize::new(0) }; MOST_THREADS];
 
+/// States of an earlier time, of threads that still have them or have ended.
+static FORMER: [AtomicUsize; MOST_THREADS] = [const { AtomicUsize::new(0) }; MOST_THREADS];
+
 /// Threads that are never traced: those that Frida had when the program was hooked.
 static FOREIGN: [AtomicU32; 64] = [const { AtomicU32::new(0) }; 64];
 
@@ -84,24 +89,41 @@ pub(super) fn is_traced_process() -> bool {
     PROCESS.load(Ordering::Relaxed) == sys::getpid()
 }
 
-/// Sets up what all threads share. `here` is on a page that forked children find empty.
-pub(super) fn prepare(control: &'static Control, here: &'static AtomicU32) {
+/// Sets up what all threads share. `None` where there is no memory.
+pub(super) fn prepare(control: &'static Control) -> Option<()> {
     // ORDERING: threads look at these only after hooks are in place, for which the outside stops all of them.
+    let mut here = HERE.load(Ordering::Relaxed);
+    if here.is_null() {
+        here = sys::map(4096)?.cast();
+        // SAFETY: a page of our own.
+        unsafe { sys::wipe_on_fork(here.cast(), 4096) };
+    }
     GENERATION.fetch_add(1, Ordering::Relaxed);
     super::watch::prepare();
     FOREIGN.iter().for_each(|place| place.store(0, Ordering::Relaxed));
     for state in &THREADS {
-        let state = state.swap(0, Ordering::Relaxed) as *mut u8;
-        if !state.is_null() {
+        let state = state.swap(0, Ordering::Relaxed);
+        if state != 0 {
             // SAFETY: states are never unmapped. Where its thread runs, it is in no hooked function but on its way out
             // of one; it finds no room, and looks again.
-            unsafe { Writer::make_stale(state.add(WRITER_AT).cast()) };
+            unsafe { Writer::make_stale((state as *mut u8).add(WRITER_AT).cast()) };
+            // Where there is no place, one that nobody has is lost.
+            let _ = FORMER.iter().any(|place| exchange(place, 0, state));
         }
     }
-    here.store(1, Ordering::Relaxed);
+    // SAFETY: a page of our own, mapped for good.
+    unsafe { (*here).store(1, Ordering::Relaxed) };
     PROCESS.store(sys::getpid(), Ordering::Relaxed);
-    HERE.store(ptr::from_ref(here).cast_mut(), Ordering::Relaxed);
+    HERE.store(here, Ordering::Relaxed);
     CONTROL.store(ptr::from_ref(control).cast_mut(), Ordering::Release);
+    Some(())
+}
+
+/// Writes a state to a place that holds another, or none. Whether it did.
+fn exchange(place: &AtomicUsize, old: usize, new: usize) -> bool {
+    // ORDERING: whoever gets a state sees what its last owner wrote.
+    place.load(Ordering::Relaxed) == old
+        && place.compare_exchange(old, new, Ordering::AcqRel, Ordering::Relaxed).is_ok()
 }
 
 /// How many entries a shadow may have.
@@ -226,10 +248,13 @@ impl Thread {
             return false;
         };
         let (head, start) = ring_at(control, ring);
+        let own = ptr::from_mut(self) as usize;
+        // It is nobody else's.
+        let _ = FORMER.iter().any(|place| exchange(place, own, 0));
         stacks::let_go(self, false);
         self.reset();
         // ORDERING: other threads may look for return addresses in it.
-        THREADS[ring].store(ptr::from_mut(self) as usize, Ordering::Release);
+        THREADS[ring].store(own, Ordering::Release);
         self.open(control, head, start, sys::thread_name());
         true
     }
@@ -238,7 +263,8 @@ impl Thread {
         self.writer().open(control, head, start);
         // ORDERING: as in `prepare`.
         self.generation = GENERATION.load(Ordering::Relaxed);
-        head.tid.store(sys::gettid(), Ordering::Relaxed);
+        self.tid = sys::gettid();
+        head.tid.store(self.tid, Ordering::Relaxed);
         head.pthread.store(pthread_self() as u64, Ordering::Relaxed);
         head.taken.store(tsc::now(), Ordering::Relaxed);
         head.name.iter().zip(name).for_each(|(word, value)| word.store(value, Ordering::Relaxed));
@@ -288,9 +314,7 @@ impl Thread {
         const NO_SUCH_THREAD: isize = -3;
         // SAFETY: promised by the caller; nothing is sent.
         unsafe {
-            let writer = &*thread.cast::<u8>().add(WRITER_AT).cast::<Writer>();
-            // ORDERING: whatever thread had it last.
-            let tid = writer.head().tid.load(Ordering::Relaxed) as usize;
+            let tid = (&raw const (*thread).tid).read_volatile() as usize;
             sys::call(TGKILL, [sys::getpid() as usize, tid, 0, 0, 0, 0]) == NO_SUCH_THREAD
         }
     }
@@ -401,9 +425,22 @@ fn state_of(ring: usize) -> Option<*mut u8> {
     if known != 0 {
         return Some(known as *mut u8);
     }
-    let state = sys::map(STATE_BYTES)?;
-    // SAFETY: pages of our own.
-    unsafe { sys::wipe_on_fork(state.wrapping_add(WRITER_AT), 4096) };
+    // SAFETY: they are states. Nobody takes one up again whose thread has ended.
+    let is_free = |state: &usize| *state != 0 && unsafe { Thread::is_gone(*state as *mut Thread) };
+    let former = FORMER.iter().find_map(|place| {
+        // ORDERING: as in `exchange`.
+        let state = Some(place.load(Ordering::Relaxed)).filter(is_free)?;
+        exchange(place, state, 0).then_some(state as *mut u8)
+    });
+    let state = match former {
+        Some(state) => state,
+        None => {
+            let state = sys::map(STATE_BYTES)?;
+            // SAFETY: pages of our own.
+            unsafe { sys::wipe_on_fork(state.wrapping_add(WRITER_AT), 4096) };
+            state
+        }
+    };
     // ORDERING: other threads may look for return addresses in it.
     THREADS[ring].store(state as usize, Ordering::Release);
     Some(state)

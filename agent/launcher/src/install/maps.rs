@@ -3,9 +3,13 @@
 use std::{
     fs::{self, File, OpenOptions},
     io,
+    ops::Range,
     os::unix::fs::FileExt,
     path::PathBuf,
 };
+
+/// A jump reaches 2 GiB; what instructions refer to lies in other parts of the module, or a little outside.
+const REACH: u64 = (2 << 30) - (64 << 20);
 
 /// A part of the target's address space.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -80,16 +84,26 @@ impl Maps {
         self.mappings.iter().filter(move |mapping| mapping.name == name).map(|mapping| mapping.start)
     }
 
+    /// Where mappings of code begin that is in no file and has this many bytes.
+    pub(super) fn code_without_file(&self, bytes: u64) -> impl Iterator<Item = u64> {
+        let is_code = move |mapping: &&Mapping| mapping.executable && mapping.name.is_empty();
+        let is_as_large = move |mapping: &&Mapping| mapping.end - mapping.start == bytes;
+        self.mappings.iter().filter(is_code).filter(is_as_large).map(|mapping| mapping.start)
+    }
+
     /// Where a file of the target can be opened: the target may see other files than we do.
     pub(crate) fn open_path(&self, module: &Mapped) -> PathBuf {
         PathBuf::from(format!("/proc/{}/root{}", self.pid, module.path))
     }
 
+    /// Where this many bytes may begin so that a jump reaches all of them from all of a module, and back.
+    pub(super) fn reach_of(&self, module: &Mapped, bytes: u64) -> Range<u64> {
+        module.end.saturating_sub(REACH)..(module.base + REACH).saturating_sub(bytes)
+    }
+
     /// Places for this many bytes so close to a module that a jump reaches all of one from all of the other, the
     /// nearest first.
     pub(crate) fn room_near(&self, module: &Mapped, bytes: u64) -> Vec<u64> {
-        /// A jump reaches 2 GiB; what instructions refer to lies in other parts of the module, or a little outside.
-        const REACH: u64 = (2 << 30) - (64 << 20);
         /// What stays free beside other mappings, so that a heap or a stack can still grow.
         const MARGIN: u64 = 1 << 20;
         /// Not below: the kernel keeps the lowest addresses free.

@@ -3,6 +3,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
+    ops::Range,
     time::{Duration, Instant},
 };
 
@@ -99,6 +100,12 @@ impl Stopped {
                 Err(error) => bail!("cannot wait for thread {tid} of the program: {error}"),
             }
         }
+    }
+
+    /// Whether a thread is about to execute one of these addresses.
+    pub(super) fn is_any_in(&self, code: &Range<u64>) -> bool {
+        let registers = |tid: &i32| ptrace::getregs(Pid::from_raw(*tid)).ok();
+        self.threads.keys().filter_map(registers).any(|registers| code.contains(&registers.rip))
     }
 
     /// Moves threads that are at one of these addresses, from which they could not go on, to where they can.
