@@ -268,7 +268,7 @@ impl Trace {
         // Another thread may just be loading something. It would wait for us, so this is not waited for.
         let _ = host.unwatch_modules().wait(Instant::now() + GLANCE);
         let _ = host.detach_gum(deadline);
-        drop(host);
+        self.let_out(host, deadline);
         // It starts a thread to end the others. The program may start some, too.
         let is_left = |tid: &i32| self.foreign.contains(tid) || !own.contains(tid);
         while threads(self.pid).is_ok_and(|threads| threads.iter().any(is_left)) && Instant::now() < deadline {
@@ -310,6 +310,13 @@ impl Trace {
         self.delivery.finish(settings, signals);
     }
 
+    /// Has Frida leave. It borrows the main thread for that, too.
+    fn let_out(&self, host: Host, deadline: Instant) {
+        // One that cannot be kept out of the way is interrupted.
+        let _parked = Parked::park(self.pid, deadline);
+        drop(host);
+    }
+
     /// Has Frida enter a program again that it had to leave.
     fn come_back(&mut self, settings: &Settings, library: &Path, deadline: Instant) -> Result<Host> {
         let starting = Starting::launch(&settings.frida)?;
@@ -342,6 +349,7 @@ impl Trace {
         let _ = self.arena.go_on(deadline);
         let removed = removed.and(serving.wait(deadline).map(drop).map_err(Into::into));
         let removed = removed.and(host.detach_gum(deadline).map_err(Into::into));
+        self.let_out(host, deadline);
         self.delivery.end(EndReason::Detached);
         self.delivery.finish(settings, signals);
         // ORDERING: whoever still waits for room in a ring sees it sooner or later.

@@ -21,8 +21,8 @@ use serde_json::{Value, json};
 use super::{Event, Failure, Link, Missing, Pending, failure, python::Python, receive_unless_stopped};
 
 const HOST: &str = include_str!("host.py");
-/// How long the helper has to let go of the target and end.
-const PATIENCE: Duration = Duration::from_secs(2);
+/// How long the helper has to let go of the target and end. A target whose thread it has borrowed would not survive its end.
+const PATIENCE: Duration = Duration::from_secs(15);
 
 /// The helper, before it has anything to attach to.
 pub(super) struct Helper {

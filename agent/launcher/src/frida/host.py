@@ -9,6 +9,7 @@ import ctypes
 import json
 import os
 import threading
+import time
 
 answers = os.fdopen(os.dup(1), "w", buffering=1, encoding="utf-8")
 # What anything else prints must not get between the answers.
@@ -82,6 +83,30 @@ def attach(device, pid):
         return device.attach(pid)
 
 
+def code_of(pid):
+    """Where memory is mapped that can be written to and executed. Frida comes in through some."""
+    try:
+        with open(f"/proc/{pid}/maps") as maps:
+            return {line.split()[0] for line in maps if line.split()[1].startswith("rwx")}
+    except OSError:
+        return set()
+
+
+def is_traced(pid):
+    try:
+        with open(f"/proc/{pid}/status") as status:
+            return any(line.startswith("TracerPid:") and line.split()[1] != "0" for line in status)
+    except OSError:
+        return False
+
+
+def wait_for_end(pid, brought):
+    """Waits until Frida has taken out what it brought, for which it borrows a thread: without us that would not survive."""
+    deadline = time.monotonic() + 10
+    while time.monotonic() < deadline and (brought & code_of(pid) or is_traced(pid)):
+        time.sleep(0.002)
+
+
 def main():
     # Importing takes longest, and needs nothing to be known yet.
     first = sys.argv[1] if len(sys.argv) > 1 else ""
@@ -96,10 +121,13 @@ def main():
     parameters = next_line()
     if parameters is None:
         os._exit(0)
+    pid = parameters["pid"]
+    before = code_of(pid)
     try:
-        session = attach(frida.get_local_device(), parameters["pid"])
+        session = attach(frida.get_local_device(), pid)
     except Exception as error:
         fail("attach", error)
+    brought = code_of(pid) - before
     session.on("detached", lambda reason, crash: tell({"detached": reason}))
 
     def message(message, data):
@@ -141,6 +169,7 @@ def main():
             session.detach()
         except Exception:
             pass
+        wait_for_end(pid, brought)
     tell({"ended": True})
     # Frida's own clearing up may wait for a program that does not answer.
     os._exit(0)
