@@ -204,7 +204,11 @@ impl Drain {
             limit(self.counts.too_deep, "max-depth", "calls"),
             limit(without.into(), "no-ring", "threads"),
             limit(self.counts.interrupted, "interrupted", "calls of signal handlers that came while one was recorded"),
-            limit(self.counts.unplaced, "stack-shared", "calls on memory that another thread seemed to run on"),
+            limit(
+                self.counts.unplaced,
+                "stack-unknown",
+                "calls on memory that is not known to be a stack, or that another thread runs on",
+            ),
             limit(unwatched, "not-watched", "functions given to a runtime: that they are run is not told"),
             limit(
                 unserved.into(),

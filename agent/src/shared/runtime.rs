@@ -50,6 +50,7 @@ watched! {
         // Of these nothing is told as such; they say what the names and stacks of threads are, and how the program ends.
         PthreadSetName = "pthread_setname_np",
         MakeContext = "makecontext",
+        MakeFastContext = "make_fcontext",
         SigAltStack = "sigaltstack",
         Exit = "exit",
         ExitAtOnce = "_exit",

@@ -267,10 +267,12 @@ spoor_tls:
     lea rsi, [rsp + 40]
     cmp rcx, 1
     jbe 40f
+    cmp qword ptr [rcx + {busy}], 0
+    jne 40f
     mov [rcx + {busy}], rsi
     mov rdx, [rcx + {top}]
     cmp [rdx], rsi
-    jne 40f
+    jne 39f
     mov rax, [rcx + {next}]
     .if \detail
     add rax, 64
@@ -314,12 +316,14 @@ spoor_tls:
     SPOOR_RESTORE
 60:
     sub qword ptr [rcx + {unlooked}], 1
-    js 40f
+    js 39f
     mov rax, [rdx + {real}]
     mov [rsi], rax
     sub qword ptr [rcx + {top}], 32
     SPOOR_DROP
     jmp 11b
+39:
+    mov qword ptr [rcx + {busy}], 0
 40:
     SPOOR_SAVE_ALL
     mov rdi, rbp

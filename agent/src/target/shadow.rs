@@ -114,9 +114,11 @@ impl Header {
 pub(super) enum Place {
     /// The program has said it.
     Told,
-    /// It is a thread's own: no other lies in the same range.
+    /// It is the main thread's own.
+    Main,
+    /// It is another thread's own, and nothing else is mapped with it.
     Own,
-    /// Somebody runs on memory of the program's. There may be several stacks in it.
+    /// It is in a mapping that looks like a stack. There may be several in it.
     Mapped,
 }
 
@@ -138,6 +140,8 @@ pub(super) struct Shadow {
     pub(super) class: usize,
     /// Who runs on it, or did so last and was not seen to leave.
     pub(super) owner: *mut Thread,
+    /// Where an unwinder was called whose stack this is, if it may still be at work; otherwise 0.
+    pub(super) unwinder: usize,
     /// Of which time its entries are.
     pub(super) generation: u32,
     /// The shadow that was made before this one.
@@ -156,6 +160,7 @@ impl Shadow {
             base: ptr::null_mut(),
             class: 0,
             owner: ptr::null_mut(),
+            unwinder: 0,
             generation: 0,
             older: ptr::null_mut(),
         }

@@ -73,11 +73,8 @@ pub(super) extern "C" fn enter(entered: &mut Entered, kind: u32, r13: u64) {
 /// Whether the return is to be hooked.
 fn enter_on(thread: &mut Thread, entered: &mut Entered, kind: u32, r13: u64) -> bool {
     let slot = &raw const entered.real as usize;
-    // SAFETY: a field of our own, which a handler may have changed.
-    let busy = unsafe { ptr::read_volatile(&raw const thread.busy) };
-    // At or above the call that was being recorded, that call is over: a handler has jumped out of it, or the unwinder
-    // that was called there is done.
-    if busy != 0 && !(thread.stack.contains(&slot) && thread.stack.contains(&busy) && slot >= busy) {
+    unwind::put_aside(thread, slot);
+    if is_interrupted(thread, slot) {
         // What an unwinder calls is its own business.
         if !thread.restored {
             // ORDERING: a count.
@@ -92,9 +89,19 @@ fn enter_on(thread: &mut Thread, entered: &mut Entered, kind: u32, r13: u64) -> 
     }
     let selected = thread.select(slot);
     match selected {
-        true => stacks::settle(thread, slot),
-        // ORDERING: a count.
-        false => _ = thread.writer().head().unplaced.fetch_add(1, Ordering::Relaxed),
+        true => {
+            stacks::settle(thread, slot);
+            if unwind::take_up(thread, slot) {
+                return false;
+            }
+        }
+        false => {
+            // ORDERING: a count.
+            thread.writer().head().unplaced.fetch_add(1, Ordering::Relaxed);
+            if kind == UNWINDER {
+                stacks::restore_above(thread, slot);
+            }
+        }
     }
     let hooked = selected && record_entry(thread, entered, slot, kind);
     // Everything below an unwinder is passed through until it is done.
@@ -102,6 +109,15 @@ fn enter_on(thread: &mut Thread, entered: &mut Entered, kind: u32, r13: u64) -> 
         set_busy(thread, 0);
     }
     hooked
+}
+
+/// Whether a call or return is made in the middle of the recording of another.
+fn is_interrupted(thread: &Thread, slot: usize) -> bool {
+    // SAFETY: a field of the thread's own, which a handler may have changed.
+    let busy = unsafe { ptr::read_volatile(&raw const thread.busy) };
+    // At or above the call that was being recorded, that call is over: a handler has jumped out of it, or the unwinder
+    // that was called there is done.
+    busy != 0 && !(thread.stack.contains(&slot) && thread.stack.contains(&busy) && slot >= busy)
 }
 
 fn record_entry(thread: &mut Thread, entered: &mut Entered, slot: usize, kind: u32) -> bool {
@@ -129,7 +145,7 @@ fn record_entry(thread: &mut Thread, entered: &mut Entered, slot: usize, kind: u
     let time = tsc::now();
     let entry = Entry::new(slot, real, stub, time, kind == WATCHED || inherits);
     if kind == UNWINDER {
-        unwind::restore(thread);
+        unwind::restore(thread, slot);
     } else if hooked && !thread.push(entry) {
         let too_deep = &thread.writer().head().too_deep;
         // ORDERING: only this thread writes it.
@@ -182,7 +198,18 @@ fn window(thread: &mut Thread, entry: &Entry, into: &mut [u64]) -> usize {
 /// Called by leave, with what it saved.
 pub(super) extern "C" fn leave(left: &mut Left) {
     let slot = &raw const left.slot as usize;
-    let entry = match Thread::even_after_fork().map(|thread| (thread.writer().is_open(), thread)) {
+    let thread = Thread::even_after_fork().map(|thread| (thread.writer().is_open(), thread));
+    let thread = thread.map(|(is_open, thread)| {
+        unwind::put_aside(thread, slot);
+        (is_open, thread)
+    });
+    let entry = match thread {
+        // A handler has left the recording of another call in the middle, and goes on elsewhere.
+        Some((true, thread)) if is_interrupted(thread, slot) => {
+            // ORDERING: a count.
+            thread.writer().head().interrupted.fetch_add(1, Ordering::Relaxed);
+            stacks::take_anywhere(slot).map(|suspended| suspended.entry)
+        }
         Some((true, thread)) => {
             set_busy(thread, slot);
             let entry = leave_on(thread, left, slot);
@@ -194,7 +221,7 @@ pub(super) extern "C" fn leave(left: &mut Left) {
             let own = thread.entries().find(|entry| entry.slot() == slot);
             own.or_else(|| stacks::find_in_child(slot))
         }
-        None => stacks::take(slot).map(|suspended| suspended.entry),
+        None => stacks::take_anywhere(slot).map(|suspended| suspended.entry),
     };
     left.slot = entry.unwrap_or_else(|| lost()).real;
 }
@@ -202,6 +229,15 @@ pub(super) extern "C" fn leave(left: &mut Left) {
 /// The entry of the function that returns.
 fn leave_on(thread: &mut Thread, left: &Left, slot: usize) -> Option<Entry> {
     if thread.select(slot) {
+        let mut up_to_here = thread.entries().take_while(|entry| entry.slot() <= slot);
+        let is_here = up_to_here.any(|entry| entry.slot() == slot && !entry.is_dead());
+        let kept = if is_here { None } else { stacks::take(slot) };
+        if let Some(Suspended { entry, depth, is_told }) = kept {
+            if !is_told {
+                return_(thread, &entry, depth, left, slot);
+            }
+            return Some(entry);
+        }
         let own = if thread.is_alone() { returned_from(thread, slot) } else { slot };
         reap(thread, own);
         if let Some(entry) = thread.youngest().copied().filter(|entry| entry.slot() == own) {
@@ -210,8 +246,10 @@ fn leave_on(thread: &mut Thread, left: &Left, slot: usize) -> Option<Entry> {
             return Some(entry);
         }
     }
-    let Suspended { entry, depth } = stacks::take(slot)?;
-    return_(thread, &entry, depth, left, slot);
+    let Suspended { entry, depth, is_told } = stacks::take_anywhere(slot)?;
+    if !is_told {
+        return_(thread, &entry, depth, left, slot);
+    }
     Some(entry)
 }
 
@@ -253,8 +291,13 @@ fn reap(thread: &mut Thread, slot: usize) {
     while let Some(entry) = thread.youngest().copied()
         && (entry.slot() < slot || entry.is_dead())
     {
-        if !entry.is_dead() && (thread.is_alone() || !stacks::suspend(&entry, thread.depth())) {
-            unwound(thread, &entry);
+        if !entry.is_dead() {
+            // Where several stacks may lie, it is only told when something else is in its place. Elsewhere it is told at
+            // once, and kept in case that was wrong.
+            let is_alone = thread.is_alone();
+            if !stacks::suspend(&entry, thread.depth(), is_alone) || is_alone {
+                unwound(thread, &entry);
+            }
         }
         thread.pop();
     }
@@ -278,7 +321,7 @@ pub(super) fn function(header: &Header) -> u32 {
     (header.record >> 40) as u32
 }
 
-fn set_busy(thread: &mut Thread, slot: usize) {
+pub(super) fn set_busy(thread: &mut Thread, slot: usize) {
     compiler_fence(Ordering::SeqCst);
     // SAFETY: a field of our own; a handler must see it before, or after, what comes next.
     unsafe { ptr::write_volatile(&raw mut thread.busy, slot) };

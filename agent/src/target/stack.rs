@@ -2,6 +2,9 @@
 
 use super::sys;
 
+/// How large a guard is at most: a larger gap is something else that is not used yet.
+const MOST_GUARD_BYTES: usize = 64 << 10;
+
 /// What stays free below a main thread's stack when it has grown as far as it can.
 const GAP_BYTES: usize = 1 << 20;
 
@@ -12,13 +15,15 @@ pub(super) struct Mapped {
     pub(super) high: usize,
     /// Whether it is the main thread's stack.
     pub(super) is_main: bool,
+    /// Whether what lies right below it can not be read: it is a stack by itself.
+    pub(super) is_guarded: bool,
 }
 
 /// The mapping that holds an address. `None` where it cannot be found.
 pub(super) fn around(address: usize, scratch: &mut [u8]) -> Option<Mapped> {
     let mut found = None;
     let file = sys::open(b"/proc/self/maps\0")?;
-    let (mut line, mut below) = (Line::default(), 0);
+    let (mut line, mut below) = (Line::default(), Line::default());
     'file: loop {
         let count = sys::read(file, scratch);
         if count == 0 {
@@ -28,10 +33,10 @@ pub(super) fn around(address: usize, scratch: &mut [u8]) -> Option<Mapped> {
         while at < count.min(scratch.len()) {
             if let Some(whole) = line.take(scratch[at]) {
                 if whole.low <= address && address < whole.high {
-                    found = Some(whole.bounds(below));
+                    found = Some(whole.bounds(&below));
                     break 'file;
                 }
-                below = whole.high;
+                below = whole;
             }
             at += 1;
         }
@@ -46,6 +51,7 @@ struct Line {
     low: usize,
     high: usize,
     place: Place,
+    is_readable: bool,
     is_main_stack: bool,
 }
 
@@ -54,6 +60,7 @@ enum Place {
     #[default]
     Low,
     High,
+    Permissions,
     Rest,
     /// Behind an opening bracket: the kernel's own names are in brackets.
     Bracket,
@@ -67,7 +74,11 @@ impl Line {
         }
         match (self.place, byte) {
             (Place::Low, b'-') => self.place = Place::High,
-            (Place::High, b' ') => self.place = Place::Rest,
+            (Place::High, b' ') => self.place = Place::Permissions,
+            (Place::Permissions, byte) => {
+                self.is_readable = byte == b'r';
+                self.place = Place::Rest;
+            }
             (Place::Low, digit) => self.low = self.low << 4 | hex(digit),
             (Place::High, digit) => self.high = self.high << 4 | hex(digit),
             (Place::Rest, b'[') => self.place = Place::Bracket,
@@ -80,10 +91,12 @@ impl Line {
         None
     }
 
-    /// What it says, where `below` is the end of the mapping before it.
-    fn bounds(&self, below: usize) -> Mapped {
-        let low = if self.is_main_stack { self.low.min(below + GAP_BYTES) } else { self.low };
-        Mapped { low, high: self.high, is_main: self.is_main_stack }
+    /// What it says, where `below` is the mapping before it.
+    fn bounds(&self, below: &Self) -> Mapped {
+        let low = if self.is_main_stack { self.low.min(below.high + GAP_BYTES) } else { self.low };
+        let is_guard = !below.is_readable && below.high - below.low <= MOST_GUARD_BYTES;
+        let is_guarded = below.high == self.low && is_guard;
+        Mapped { low, high: self.high, is_main: self.is_main_stack, is_guarded }
     }
 }
 
@@ -120,6 +133,12 @@ mod tests {
         let text = b"7ffd1000-7ffd3000 rw-p 00000000 00:00 0   [stack]\n";
         let whole = text.iter().filter_map(|byte| line.take(*byte)).next().expect("a line");
         assert_eq!((whole.low, whole.high, whole.is_main_stack), (0x7FFD_1000, 0x7FFD_3000, true));
-        assert_eq!(whole.bounds(0x1000_0000), Mapped { low: 0x1010_0000, high: 0x7FFD_3000, is_main: true });
+        let below = Line { high: 0x1000_0000, ..Line::default() };
+        let main = Mapped { low: 0x1010_0000, high: 0x7FFD_3000, is_main: true, is_guarded: false };
+        assert_eq!(whole.bounds(&below), main);
+        let guard = Line { low: 0x7FFD_0000, high: 0x7FFD_1000, ..below };
+        assert!(whole.bounds(&guard).is_guarded);
+        assert!(!whole.bounds(&Line { is_readable: true, ..guard }).is_guarded);
+        assert!(!whole.bounds(&Line { low: 0x7000_0000, ..guard }).is_guarded);
     }
 }

@@ -4,11 +4,12 @@
 //! is one table of stacks. Whoever runs on one claims its shadow, and keeps what it needs of it at hand, see
 //! [`Thread`]; the first event on another stack lets go of it.
 //!
-//! Where a stack lies is known from the program (`makecontext`, `sigaltstack`), or from the thread, whose own stack it is.
-//! Of such a stack it is certain that nobody else runs on it, and so it can be taken from a thread that was not seen to
-//! leave it. What is only known to be a mapping may hold several stacks, on which several threads run. There, who comes
-//! second gets a part of it, or is passed through and counted until the first is gone. And functions below where somebody
-//! runs may not be gone but on another stack: they are in [`limbo`] until they return.
+//! Where a stack lies the program says (`makecontext`, `sigaltstack`). Of such a stack it is certain that nobody else runs on
+//! it, and so it can be taken from a thread that was not seen to leave it. A thread's own stack is its own. A mapping that
+//! has a guard below it looks like a stack, but may hold several, on which several threads run. There, who comes second
+//! gets a part of it, or is passed through and counted until the first is gone; and functions below where somebody runs
+//! may not be gone but on another stack: they are in [`limbo`] until they return. Of any other memory nobody can tell what
+//! stacks it holds: what runs there is passed through, and counted.
 
 mod index;
 mod limbo;
@@ -18,7 +19,7 @@ mod tests;
 use core::{
     cell::UnsafeCell,
     ptr,
-    sync::atomic::{AtomicU32, Ordering, compiler_fence},
+    sync::atomic::{AtomicU32, AtomicUsize, Ordering, compiler_fence},
 };
 
 pub(super) use index::{LEVELS, Links};
@@ -36,11 +37,21 @@ const LEAST_ENTRIES: usize = 8;
 const MOST_ENTRIES: usize = 20;
 const CLASSES: usize = MOST_ENTRIES - LEAST_ENTRIES + 1;
 
+/// How large a mapping with a guard below it is at most that is taken for a stack: those of threads, which know their own,
+/// are larger.
+const MOST_STACK_BYTES: usize = 2 << 20;
+
+/// How often memory is passed through that is not known to be a stack before it is looked at again.
+const LOOK_AGAIN: u32 = 10_000;
+
 /// How many shadows are mapped at once.
 const SHADOWS: usize = 64;
 
 /// How often all return addresses were put back. What was on a stack at an earlier time returns by itself.
 static GENERATION: AtomicU32 = AtomicU32::new(0);
+
+/// How often the program has told of a stack.
+static LEARNED: AtomicU32 = AtomicU32::new(0);
 
 static LOCK: AtomicU32 = AtomicU32::new(0);
 static TABLE: Table = Table(UnsafeCell::new(Stacks::new()));
@@ -72,7 +83,15 @@ fn with<T>(act: impl FnOnce(&mut Stacks) -> T) -> T {
 
 /// Has a thread run on the stack that holds this slot. Whether that could be done.
 pub(super) fn claim(thread: &mut Thread, slot: usize) -> bool {
-    slot.is_multiple_of(8) && with(|stacks| stacks.claim(thread, slot))
+    slot.is_multiple_of(8) && !is_unknown(thread, slot) && with(|stacks| stacks.claim(thread, slot))
+}
+
+/// Whether a slot is in memory that was looked at, and is not known to be a stack.
+fn is_unknown(thread: &mut Thread, slot: usize) -> bool {
+    let (range, learned, looks) = &mut thread.unknown;
+    *looks = looks.saturating_sub(1);
+    // ORDERING: who is told of a stack by another thread runs on it later.
+    range.contains(&slot) && *looks > 0 && *learned == LEARNED.load(Ordering::Relaxed)
 }
 
 /// Lets go of the stack that a thread runs on, or ran on, where it has ended.
@@ -99,36 +118,41 @@ pub(super) fn settle(thread: &mut Thread, slot: usize) {
 /// A thread is new. What was on its stack, from here up to there, was another's.
 pub(super) fn clear(here: usize, end: usize) {
     with(|stacks| {
-        if let Some(shadow) = stacks.mapped.find(here)
-            // SAFETY: shadows are never unmapped, and are the table's.
-            && unsafe { (*shadow).holds(end - 1) }
-        {
-            stacks.take_from_owner(shadow);
-            stacks.remove(shadow);
+        let Some(shadow) = stacks.mapped.find(here) else { return };
+        // SAFETY: shadows are never unmapped, nor are their entries. Whoever else runs on one is not on this part of it.
+        unsafe {
+            for entry in (*shadow).entries().filter(|entry| (here..end).contains(&(**entry).slot())) {
+                (*entry).kill();
+            }
         }
     });
 }
 
 /// The program says that a stack lies there, before it is run on.
-pub(super) fn learn(thread: &Thread, low: usize, high: usize) {
+pub(super) fn learn(low: usize, high: usize) {
     let (low, high) = (low.next_multiple_of(8), high & !7);
     let here = &raw const low as usize;
     // A stack that we are on is known already.
-    if low < high && !(low..high).contains(&here) && !(low..high).contains(&thread.busy) {
+    if low < high && !(low..high).contains(&here) {
         with(|stacks| stacks.learn(low, high));
     }
 }
 
-/// Takes out the entry of a function that returns, from wherever it is.
+/// Takes out the entry of a function that returns, from where it should be.
 pub(super) fn take(slot: usize) -> Option<Suspended> {
     with(|stacks| stacks.take(slot))
 }
 
-/// Keeps a function that may be on another stack in the same memory. Whether it may.
-pub(super) fn suspend(entry: &Entry, depth: u32) -> bool {
+/// The same, from wherever it is.
+pub(super) fn take_anywhere(slot: usize) -> Option<Suspended> {
+    take(slot).or_else(|| with(|stacks| stacks.all().find_map(|shadow| take_from(shadow, slot))))
+}
+
+/// Keeps a function that may be on another stack in the same memory, or may be told to be gone. Whether it may.
+pub(super) fn suspend(entry: &Entry, depth: u32, is_told: bool) -> bool {
     sys::peek(entry.slot()) == Some(entry.armed())
         && with(|stacks| {
-            let is_kept = stacks.limbo.insert(Suspended { entry: *entry, depth });
+            let is_kept = stacks.limbo.insert(Suspended { entry: *entry, depth, is_told });
             if !is_kept {
                 // It returns unseen.
                 sys::replace(entry.slot(), entry.armed(), entry.real);
@@ -144,6 +168,28 @@ pub(super) fn find_in_child(slot: usize) -> Option<Entry> {
     // SAFETY: entries are never unmapped.
     let found = stacks.all().find_map(|shadow| find(shadow, slot)).map(|entry| unsafe { *entry });
     found.or_else(|| Some(stacks.limbo.take(slot)?.entry))
+}
+
+/// Puts the real return addresses back that may be above a slot on the same stack, where several may lie in one mapping: one
+/// who unwinds it meets them. What is on the others then returns unseen.
+pub(super) fn restore_above(thread: &mut Thread, slot: usize) {
+    let high = match thread.is_alone() {
+        true => thread.stack.end,
+        false => stack::around(slot, thread.scratch()).map_or(0, |mapped| mapped.high),
+    };
+    with(|stacks| {
+        let is_above = |entry: &Entry| (slot..high).contains(&entry.slot()) && !entry.is_dead();
+        // SAFETY: shadows and entries are never unmapped.
+        let of = |shadow: *mut Shadow| unsafe { (*shadow).entries().map(|entry| *entry) };
+        for entry in stacks.all().flat_map(of).chain(stacks.limbo.entries()).filter(is_above) {
+            if sys::peek(entry.slot()) == Some(entry.armed()) {
+                // ORDERING: whoever runs there sees it or does not.
+                // SAFETY: there is memory, as was just seen. Another thread may change the word at the same time.
+                let word = unsafe { AtomicUsize::from_ptr(entry.slot() as *mut usize) };
+                let _ = word.compare_exchange(entry.armed(), entry.real, Ordering::Relaxed, Ordering::Relaxed);
+            }
+        }
+    });
 }
 
 /// Puts the real return addresses back on all stacks. All threads stand still, and nothing is hooked any more; a thread that
@@ -168,6 +214,18 @@ pub(super) fn restore_all() {
 fn find(shadow: *mut Shadow, slot: usize) -> Option<*mut Entry> {
     // SAFETY: shadows are never unmapped, nor are their entries, of which those up to the top are initialised.
     unsafe { (*shadow).entries().find(|entry| (**entry).slot() == slot && !(**entry).is_dead()) }
+}
+
+/// Takes out the entry of a shadow that is for this slot.
+fn take_from(shadow: *mut Shadow, slot: usize) -> Option<Suspended> {
+    let entry = find(shadow, slot)?;
+    // SAFETY: it is on a stack that this thread runs on, so nobody else does anything with it.
+    unsafe {
+        let depth = entry.offset_from_unsigned((*shadow).base) as u32 - 1;
+        let taken = Suspended { entry: *entry, depth, is_told: false };
+        (*entry).kill();
+        Some(taken)
+    }
 }
 
 struct Stacks {
@@ -220,8 +278,13 @@ impl Stacks {
         if let Some(shadow) = found {
             // SAFETY: see above; an owner is a thread, which is never unmapped.
             unsafe {
-                let owner = (*shadow).owner;
-                if !owner.is_null() && (*shadow).place == Place::Mapped && !Thread::is_gone(owner) {
+                let (owner, place) = ((*shadow).owner, (*shadow).place);
+                let is_owned = !owner.is_null() && place != Place::Told && !Thread::is_gone(owner);
+                // A coroutine may have a part of a thread's own stack. That is not known to be a stack.
+                if place == Place::Main && !sys::is_main_thread() || place == Place::Own && is_owned {
+                    return false;
+                }
+                if is_owned {
                     if !self.split(shadow, slot) {
                         return false;
                     }
@@ -279,16 +342,29 @@ impl Stacks {
             ((*shadow).low, (*shadow).size) = (low, high - low);
             self.mapped.insert(shadow);
             for entry in (*shadow).entries().filter(|entry| !(low..high).contains(&(**entry).slot())) {
-                let depth = entry.offset_from_unsigned((*shadow).base) as u32 - 1;
-                if !(*entry).is_dead() && self.limbo.insert(Suspended { entry: *entry, depth }) {
-                    (*entry).kill();
-                }
+                self.suspend(shadow, entry);
             }
             if let Some(owner) = (*shadow).owner.as_mut() {
                 // It finds out at its next event.
                 (&raw mut owner.size).write_volatile(0);
             }
             true
+        }
+    }
+
+    /// Has an entry of a shadow be where it is found without that.
+    ///
+    /// # Safety
+    ///
+    /// It is an entry of it.
+    unsafe fn suspend(&mut self, shadow: *mut Shadow, entry: *mut Entry) {
+        // SAFETY: promised by the caller.
+        unsafe {
+            let depth = entry.offset_from_unsigned((*shadow).base) as u32 - 1;
+            let suspended = Suspended { entry: *entry, depth, is_told: false };
+            if !(*entry).is_dead() && self.limbo.insert(suspended) {
+                (*entry).kill();
+            }
         }
     }
 
@@ -310,7 +386,7 @@ impl Stacks {
         let own = &raw mut *thread;
         // SAFETY: see above.
         if let Some(shadow) = unsafe { thread.shadow.as_mut() }.filter(|shadow| shadow.owner == own) {
-            let is_over = has_ended && shadow.place == Place::Own;
+            let is_over = has_ended && matches!(shadow.place, Place::Own | Place::Main);
             self.take_from_owner(shadow);
             if is_over {
                 shadow.top = shadow.base;
@@ -318,7 +394,7 @@ impl Stacks {
             if shadow.top == shadow.base {
                 match shadow.place {
                     Place::Told => self.take_memory(shadow),
-                    Place::Own | Place::Mapped => self.remove(shadow),
+                    Place::Main | Place::Own | Place::Mapped => self.remove(shadow),
                 }
             }
         }
@@ -343,23 +419,27 @@ impl Stacks {
     /// Removes what is not on the stack any more, where there is reason to look: it is of an earlier time, or is above a
     /// call or return in this slot.
     fn tidy(&mut self, shadow: *mut Shadow, slot: usize) {
-        let is_armed = |entry: &Entry| sys::peek(entry.slot()) == Some(entry.armed());
         // SAFETY: see above. The stack is run on in this slot, so there is memory in the same page.
         unsafe {
-            let mut older = (*shadow).entries().map(|entry| *entry);
-            let older = older.find(|entry| entry.slot() > slot && !entry.is_dead());
-            let is_right = older.is_none_or(|entry| match entry.slot() >> 12 == slot >> 12 {
-                true => *(entry.slot() as *const usize) == entry.armed(),
-                false => is_armed(&entry),
-            });
             // ORDERING: as in `settle`.
-            if is_right && (*shadow).generation == GENERATION.load(Ordering::Relaxed) {
+            let is_of_now = (*shadow).generation == GENERATION.load(Ordering::Relaxed);
+            // A handler may have come between the entry and the function, when the real return address is still there.
+            let may_be_real = |entry: &Entry| is_of_now || ptr::eq(entry, (*shadow).top);
+            let is_there = |entry: &Entry| {
+                let word = match entry.slot() >> 12 == slot >> 12 {
+                    true => Some(*(entry.slot() as *const usize)),
+                    false => sys::peek(entry.slot()),
+                };
+                word == Some(entry.armed()) || word == Some(entry.real) && may_be_real(entry)
+            };
+            let older = (*shadow).entries().find(|entry| (**entry).slot() > slot && !(**entry).is_dead());
+            if is_of_now && older.is_none_or(|entry| is_there(&*entry)) {
                 return;
             }
             let mut kept = (*shadow).base;
             let mut at = kept.wrapping_add(1);
             while at <= (*shadow).top {
-                if !(*at).is_dead() && is_armed(&*at) {
+                if !(*at).is_dead() && is_there(&*at) {
                     kept = kept.wrapping_add(1);
                     *kept = *at;
                 }
@@ -371,10 +451,22 @@ impl Stacks {
 
     /// The stack that holds this slot, as the process's map has it.
     fn find_in_map(&mut self, thread: &mut Thread, slot: usize) -> Option<*mut Shadow> {
-        let stack::Mapped { mut low, mut high, is_main } = stack::around(slot, thread.scratch())?;
+        let stack::Mapped { mut low, mut high, is_main, is_guarded } = stack::around(slot, thread.scratch())?;
         let own_end = thread::pthread_self();
-        let is_own = is_main || (slot..high).contains(&own_end);
-        if is_own && !is_main {
+        let place = match (is_main && sys::is_main_thread(), (slot..high).contains(&own_end), is_guarded) {
+            (true, ..) => Place::Main,
+            (_, true, true) => Place::Own,
+            // Stacks that a program gives to its threads may lie side by side.
+            (_, true, false) => Place::Mapped,
+            (_, false, true) if high - low <= MOST_STACK_BYTES => Place::Mapped,
+            // Whatever lies in it that somebody runs on, there may be more of the same: nobody can tell.
+            _ => {
+                // ORDERING: as in `is_unknown`.
+                thread.unknown = (low..high, LEARNED.load(Ordering::Relaxed), LOOK_AGAIN);
+                return None;
+            }
+        };
+        if place == Place::Own {
             high = own_end;
         }
         // SAFETY: see above.
@@ -382,24 +474,29 @@ impl Stacks {
             low = self.mapped.last_at(slot).map_or(low, |before| low.max((*before).end()));
             high = self.mapped.first_above(slot).map_or(high, |behind| high.min((*behind).low));
         }
-        let place = if is_own { Place::Own } else { Place::Mapped };
         let shadow = self.make(low.next_multiple_of(8), high & !7, place)?;
         self.mapped.insert(shadow);
         Some(shadow)
     }
 
     fn learn(&mut self, low: usize, high: usize) {
+        // ORDERING: as in `is_unknown`.
+        LEARNED.fetch_add(1, Ordering::Relaxed);
         // SAFETY: see above. What is on a stack that lay there before is gone; nobody runs on it.
         unsafe {
             while let Some(before) = self.told.last_at(high - 1).filter(|before| (**before).end() > low) {
                 self.take_from_owner(before);
+                // The new one may be an array on the other, or the other may be long gone, and its place on a stack.
+                for entry in (*before).entries() {
+                    self.suspend(before, entry);
+                }
                 self.remove(before);
             }
             let mut next = self.mapped.last_at(high - 1);
             while let Some(around) = next.filter(|around| (**around).end() > low) {
                 next = (*around).low.checked_sub(1).and_then(|below| self.mapped.last_at(below));
                 for entry in (*around).entries().filter(|entry| (low..high).contains(&(**entry).slot())) {
-                    (*entry).kill();
+                    self.suspend(around, entry);
                 }
                 if let Some(owner) = (*around).owner.as_mut() {
                     // It finds out at its next event which part of it is left.
@@ -413,20 +510,8 @@ impl Stacks {
     }
 
     fn take(&mut self, slot: usize) -> Option<Suspended> {
-        let found = |shadow| Some((shadow, find(shadow, slot)?));
-        let own = self.told.find(slot).or_else(|| self.mapped.find(slot)).and_then(found);
-        if own.is_none()
-            && let Some(suspended) = self.limbo.take(slot)
-        {
-            return Some(suspended);
-        }
-        let (shadow, entry) = own.or_else(|| self.all().find_map(found))?;
-        // SAFETY: it is on a stack that this thread runs on, so nobody else does anything with it.
-        unsafe {
-            let taken = Suspended { entry: *entry, depth: entry.offset_from_unsigned((*shadow).base) as u32 - 1 };
-            (*entry).kill();
-            Some(taken)
-        }
+        let shadow = self.told.find(slot).or_else(|| self.mapped.find(slot));
+        shadow.and_then(|shadow| take_from(shadow, slot)).or_else(|| self.limbo.take(slot))
     }
 
     /// A shadow of a stack that lies there.
@@ -447,6 +532,7 @@ impl Stacks {
                 self.unused = (*shadow).next[0];
                 (*shadow).next[0] = ptr::null_mut();
                 ((*shadow).low, (*shadow).size, (*shadow).place) = (low, high - low, place);
+                (*shadow).unwinder = 0;
             }
             Some(shadow)
         }
@@ -459,7 +545,7 @@ impl Stacks {
         unsafe {
             match (*shadow).place {
                 Place::Told => self.told.remove(shadow),
-                Place::Own | Place::Mapped => self.mapped.remove(shadow),
+                Place::Main | Place::Own | Place::Mapped => self.mapped.remove(shadow),
             }
             (*shadow).next[0] = self.unused;
             self.unused = shadow;

@@ -47,6 +47,11 @@ pub(super) fn getpid() -> u32 {
     unsafe { call(GETPID, [0; 6]) as u32 }
 }
 
+/// Whether the calling thread is the one that the process began with.
+pub(super) fn is_main_thread() -> bool {
+    gettid() == getpid()
+}
+
 /// Maps fresh memory, private and readable and writable. It takes no memory until it is touched. `None` where there is
 /// no room.
 pub(super) fn map(bytes: usize) -> Option<*mut u8> {

@@ -38,6 +38,9 @@ pub(super) struct Thread {
     /// The shadow itself, and where its stack lies, with others that may lie within. Null while it is on none.
     pub(super) shadow: *mut Shadow,
     pub(super) stack: Range<usize>,
+    /// Memory that it ran on and that is not known to be a stack, how many stacks were told of then, and how often it is
+    /// passed through before it is looked at again.
+    pub(super) unknown: (Range<usize>, u32, u32),
     /// Its id with the system.
     tid: u32,
     /// Which [`GENERATION`] its ring is of.
@@ -183,13 +186,13 @@ impl Thread {
                 if !thread.writer().is_open() {
                     // A forked child. It walks its own way from here on, and may unwind what it has inherited.
                     *words() = [IGNORED, state];
-                    super::unwind::restore(thread);
+                    super::unwind::restore(thread, 0);
                     return None;
                 }
                 if thread.writer().is_deserted() {
                     // Nobody will ever read what it records. It goes on as if it had never been hooked.
                     *words() = [IGNORED, state];
-                    super::unwind::restore(thread);
+                    super::unwind::restore(thread, 0);
                     return None;
                 }
                 // ORDERING: as in `prepare`.
@@ -274,7 +277,7 @@ impl Thread {
     }
 
     fn reset(&mut self) {
-        (self.busy, self.restored) = (0, false);
+        (self.busy, self.restored, self.unknown) = (0, false, Default::default());
         self.awaiting_routine = super::watch::LOOK_FOR_ROUTINE;
         self.notes = Default::default();
     }

@@ -5,10 +5,13 @@
 //! cleanup code, runs on the part of the stack below, and is passed through. The first hooked call from at or above
 //! where it was called from finds the frames that are left, and hooks their returns again.
 
-use super::{shadow::Entry, slow, thread::Thread};
+use super::{shadow::Entry, slow, stacks, thread::Thread};
 
-/// Puts the real return addresses into all slots of the current stack.
-pub(super) fn restore(thread: &mut Thread) {
+/// Puts the real return addresses into all slots of the stack that is selected, above one of its slots.
+pub(super) fn restore(thread: &mut Thread, slot: usize) {
+    if thread.writer().is_open() {
+        stacks::restore_above(thread, slot);
+    }
     for entry in thread.entries() {
         // SAFETY: the stack that the thread runs on is mapped above where it is; slots are aligned.
         unsafe {
@@ -19,6 +22,36 @@ pub(super) fn restore(thread: &mut Thread) {
         }
     }
     thread.restored = true;
+}
+
+/// The thread has gone on to another stack than it unwinds, with this slot: whether that is over is seen when it comes back.
+pub(super) fn put_aside(thread: &mut Thread, slot: usize) {
+    if thread.restored && !thread.stack.contains(&slot) {
+        // SAFETY: shadows are never unmapped.
+        if let Some(shadow) = unsafe { thread.shadow.as_mut() } {
+            shadow.unwinder = thread.busy;
+        }
+        thread.restored = false;
+        slow::set_busy(thread, 0);
+    }
+}
+
+/// The thread has come back to a stack. Whether it is still at work on it, below where the unwinder was called.
+pub(super) fn take_up(thread: &mut Thread, slot: usize) -> bool {
+    // SAFETY: shadows are never unmapped.
+    let shadow = unsafe { thread.shadow.as_mut() };
+    match shadow.map_or(0, |shadow| core::mem::take(&mut shadow.unwinder)) {
+        0 => false,
+        unwinder if slot < unwinder => {
+            thread.restored = true;
+            slow::set_busy(thread, unwinder);
+            true
+        }
+        _ => {
+            rearm(thread, slot);
+            false
+        }
+    }
 }
 
 /// Hooks the returns of the frames that are left, seen from a call whose return address is in this slot.

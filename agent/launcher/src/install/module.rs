@@ -139,7 +139,8 @@ impl Planned {
                 Action::Leave(_) => return None,
             };
             let names = [&function.name].into_iter().chain(&function.aliases);
-            let watched = is_runtime.then(|| names.into_iter().find_map(|name| Watched::by_name(name))).flatten();
+            let watched = names.into_iter().find_map(|name| Watched::by_name(name));
+            let watched = watched.filter(|watched| is_runtime || *watched == Watched::MakeFastContext);
             // A garbage collector that walks over it must find real return addresses, for one.
             let hook = hook.map(|hook| match self.entries_only && hook.kind == Kind::Frame {
                 true => Hook { kind: Kind::Probe, ..*hook },

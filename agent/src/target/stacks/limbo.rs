@@ -9,6 +9,8 @@ use crate::target::{shadow::Entry, sys};
 pub(in crate::target) struct Suspended {
     pub(in crate::target) entry: Entry,
     pub(in crate::target) depth: u32,
+    /// Whether it was told to be gone.
+    pub(in crate::target) is_told: bool,
 }
 
 /// How many places there are at first.
@@ -147,7 +149,11 @@ mod tests {
             random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             let slot = &raw const stack[(random >> 33) as usize % stack.len()] as usize;
             if random >> 63 == 0 {
-                assert!(limbo.insert(Suspended { entry: Entry::new(slot, turn, stub, 0, false), depth: 0 }));
+                assert!(limbo.insert(Suspended {
+                    entry: Entry::new(slot, turn, stub, 0, false),
+                    depth: 0,
+                    is_told: false
+                }));
                 model.insert(slot, turn);
             } else {
                 assert_eq!(limbo.take(slot).map(|found| found.entry.real), model.remove(&slot));
@@ -161,12 +167,11 @@ mod tests {
         let mut limbo = Limbo::new();
         let stack = vec![0_usize; 100_000];
         for word in &stack {
-            assert!(
-                limbo.insert(Suspended {
-                    entry: Entry::new(ptr::from_ref(word) as usize, 1, 0x1000, 0, false),
-                    depth: 0
-                })
-            );
+            assert!(limbo.insert(Suspended {
+                entry: Entry::new(ptr::from_ref(word) as usize, 1, 0x1000, 0, false),
+                depth: 0,
+                is_told: false,
+            }));
         }
         assert_eq!(limbo.count, FIRST_PLACES);
     }

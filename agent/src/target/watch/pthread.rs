@@ -95,6 +95,9 @@ pub(super) fn entered(thread: &mut Thread, watched: Watched, arguments: [u64; 6]
     match watched {
         Watched::PthreadCreate => {
             expect_routine(third as usize, fourth);
+            if let Some((low, high)) = given_stack(second as usize) {
+                stacks::learn(low, high);
+            }
             let detached = u64::from(is_detached(second as usize));
             tell(&[(Key::StartRoutine, third), (Key::Argument, fourth), (Key::Detached, detached)]);
         }
@@ -104,8 +107,12 @@ pub(super) fn entered(thread: &mut Thread, watched: Watched, arguments: [u64; 6]
             // Where a context says which stack it is to have: behind two words.
             let word = |place: usize| sys::peek(first as usize + 8 * place);
             if let (Some(low), Some(size)) = (word(2), word(4)) {
-                stacks::learn(thread, low, low.saturating_add(size));
+                stacks::learn(low, low.saturating_add(size));
             }
+        }
+        Watched::MakeFastContext => {
+            let (end, size) = (first as usize, second as usize);
+            stacks::learn(end.saturating_sub(size), end);
         }
         Watched::SigAltStack if first != 0 => {
             // A description of the stack, if the program's pointer is good: where, flags, size.
@@ -114,7 +121,7 @@ pub(super) fn entered(thread: &mut Thread, watched: Watched, arguments: [u64; 6]
             if let (Some(low), Some(flags), Some(size)) = (word(0), word(1), word(2))
                 && flags & DISABLE == 0
             {
-                stacks::learn(thread, low, low.saturating_add(size));
+                stacks::learn(low, low.saturating_add(size));
             }
         }
         Watched::Exit | Watched::ExitAtOnce => {
@@ -195,6 +202,15 @@ pub(super) fn left(thread: &mut Thread, watched: Watched, arguments: [u64; 6], r
         }
         _ => {}
     }
+}
+
+/// The stack that a thread with these attributes is to have, if the program has one for it. In glibc's attributes, behind
+/// the flags and the size of the guard, there are where it ends and how large it is.
+fn given_stack(attributes: usize) -> Option<(usize, usize)> {
+    const GIVEN: u32 = 8;
+    let word = |place: usize| sys::peek(attributes + 8 * place);
+    let (flags, end, size) = (word(1)?, word(3)?, word(4)?);
+    (attributes != 0 && flags as u32 & GIVEN != 0).then(|| (end.saturating_sub(size), end))
 }
 
 /// Whether a thread with these attributes is detached from the start. In glibc's attributes, behind the scheduling
