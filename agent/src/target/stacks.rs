@@ -13,17 +13,20 @@
 
 mod index;
 mod limbo;
+mod memory;
+mod restore;
 #[cfg(test)]
 mod tests;
 
 use core::{
     cell::UnsafeCell,
     ptr,
-    sync::atomic::{AtomicU32, AtomicUsize, Ordering, compiler_fence},
+    sync::atomic::{AtomicU32, Ordering, compiler_fence},
 };
 
 pub(super) use index::{LEVELS, Links};
 pub(super) use limbo::Suspended;
+pub(super) use restore::{restore_above, restore_all};
 
 use self::{index::Index, limbo::Limbo};
 use super::{
@@ -43,9 +46,6 @@ const MOST_STACK_BYTES: usize = 2 << 20;
 
 /// How often memory is passed through that is not known to be a stack before it is looked at again.
 const LOOK_AGAIN: u32 = 10_000;
-
-/// How many shadows are mapped at once.
-const SHADOWS: usize = 64;
 
 /// How often all return addresses were put back. What was on a stack at an earlier time returns by itself.
 static GENERATION: AtomicU32 = AtomicU32::new(0);
@@ -168,46 +168,6 @@ pub(super) fn find_in_child(slot: usize) -> Option<Entry> {
     // SAFETY: entries are never unmapped.
     let found = stacks.all().find_map(|shadow| find(shadow, slot)).map(|entry| unsafe { *entry });
     found.or_else(|| Some(stacks.limbo.take(slot)?.entry))
-}
-
-/// Puts the real return addresses back that may be above a slot on the same stack, where several may lie in one mapping: one
-/// who unwinds it meets them. What is on the others then returns unseen.
-pub(super) fn restore_above(thread: &mut Thread, slot: usize) {
-    let high = match thread.is_alone() {
-        true => thread.stack.end,
-        false => stack::around(slot, thread.scratch()).map_or(0, |mapped| mapped.high),
-    };
-    with(|stacks| {
-        let is_above = |entry: &Entry| (slot..high).contains(&entry.slot()) && !entry.is_dead();
-        // SAFETY: shadows and entries are never unmapped.
-        let of = |shadow: *mut Shadow| unsafe { (*shadow).entries().map(|entry| *entry) };
-        for entry in stacks.all().flat_map(of).chain(stacks.limbo.entries()).filter(is_above) {
-            if sys::peek(entry.slot()) == Some(entry.armed()) {
-                // ORDERING: whoever runs there sees it or does not.
-                // SAFETY: there is memory, as was just seen. Another thread may change the word at the same time.
-                let word = unsafe { AtomicUsize::from_ptr(entry.slot() as *mut usize) };
-                let _ = word.compare_exchange(entry.armed(), entry.real, Ordering::Relaxed, Ordering::Relaxed);
-            }
-        }
-    });
-}
-
-/// Puts the real return addresses back on all stacks. All threads stand still, and nothing is hooked any more; a thread that
-/// is just in one of our routines still finds its entries. It may have the lock.
-pub(super) fn restore_all() {
-    // ORDERING: see above.
-    GENERATION.fetch_add(1, Ordering::Relaxed);
-    // SAFETY: nobody changes anything meanwhile, and shadows are made so that they can be looked at any moment.
-    let stacks = unsafe { &*TABLE.0.get() };
-    for shadow in stacks.all() {
-        // SAFETY: shadows are never unmapped, nor are their entries.
-        for entry in unsafe { (*shadow).entries().map(|entry| *entry) }.filter(|entry| !entry.is_dead()) {
-            sys::replace(entry.slot(), entry.armed(), entry.real);
-        }
-    }
-    for entry in stacks.limbo.entries() {
-        sys::replace(entry.slot(), entry.armed(), entry.real);
-    }
 }
 
 /// The entry of a shadow that is for this slot.
@@ -512,83 +472,5 @@ impl Stacks {
     fn take(&mut self, slot: usize) -> Option<Suspended> {
         let shadow = self.told.find(slot).or_else(|| self.mapped.find(slot));
         shadow.and_then(|shadow| take_from(shadow, slot)).or_else(|| self.limbo.take(slot))
-    }
-
-    /// A shadow of a stack that lies there.
-    fn make(&mut self, low: usize, high: usize, place: Place) -> Option<*mut Shadow> {
-        // SAFETY: see above; fresh memory is large enough, and aligned to a page.
-        unsafe {
-            let mut shadow = self.unused;
-            if shadow.is_null() {
-                if self.room.1 == 0 {
-                    self.room = (sys::map(SHADOWS * size_of::<Shadow>())?.cast(), SHADOWS);
-                }
-                shadow = self.room.0;
-                self.room = (shadow.wrapping_add(1), self.room.1 - 1);
-                shadow.write(Shadow { place, older: self.newest, ..Shadow::at(low, high) });
-                compiler_fence(Ordering::SeqCst);
-                self.newest = shadow;
-            } else {
-                self.unused = (*shadow).next[0];
-                (*shadow).next[0] = ptr::null_mut();
-                ((*shadow).low, (*shadow).size, (*shadow).place) = (low, high - low, place);
-                (*shadow).unwinder = 0;
-            }
-            Some(shadow)
-        }
-    }
-
-    /// Removes a shadow that nobody runs on, with all that is on it.
-    fn remove(&mut self, shadow: *mut Shadow) {
-        self.take_memory(shadow);
-        // SAFETY: see above.
-        unsafe {
-            match (*shadow).place {
-                Place::Told => self.told.remove(shadow),
-                Place::Main | Place::Own | Place::Mapped => self.mapped.remove(shadow),
-            }
-            (*shadow).next[0] = self.unused;
-            self.unused = shadow;
-        }
-    }
-
-    /// Sees to it that a shadow has memory for its entries.
-    fn give_memory(&mut self, shadow: *mut Shadow) -> bool {
-        // SAFETY: see above; fresh memory is large enough, and aligned to a page.
-        unsafe {
-            if !(*shadow).base.is_null() {
-                return true;
-            }
-            // No two return addresses are closer than sixteen bytes: one would be the other's.
-            let wanted = ((*shadow).size / 16).clamp(1 << LEAST_ENTRIES, 1 << MOST_ENTRIES).next_power_of_two();
-            let class = wanted.trailing_zeros() as usize - LEAST_ENTRIES;
-            let mut base = self.memory[class];
-            if base.is_null() {
-                let Some(memory) = sys::map((wanted + 2) * size_of::<Entry>()) else { return false };
-                base = memory.cast();
-            } else {
-                self.memory[class] = (*base).real as *mut Entry;
-            }
-            base.write(Entry::ground());
-            ((*shadow).class, (*shadow).base) = (class, base);
-            compiler_fence(Ordering::SeqCst);
-            (*shadow).top = base;
-            true
-        }
-    }
-
-    /// Takes the memory of a shadow that nobody runs on, with all that is on it.
-    fn take_memory(&mut self, shadow: *mut Shadow) {
-        // SAFETY: see above.
-        unsafe {
-            let base = (*shadow).base;
-            if !base.is_null() {
-                (*shadow).top = ptr::null_mut();
-                compiler_fence(Ordering::SeqCst);
-                (*shadow).base = ptr::null_mut();
-                (*base).real = self.memory[(*shadow).class] as usize;
-                self.memory[(*shadow).class] = base;
-            }
-        }
     }
 }

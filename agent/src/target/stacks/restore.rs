@@ -1,0 +1,50 @@
+//! Putting real return addresses back, for one who unwinds a stack, and when the outside leaves.
+
+use core::sync::atomic::{AtomicUsize, Ordering};
+
+use super::{GENERATION, TABLE, with};
+use crate::target::{
+    shadow::{Entry, Shadow},
+    stack, sys,
+    thread::Thread,
+};
+
+/// Puts the real return addresses back that may be above a slot on the same stack, where several may lie in one mapping: one
+/// who unwinds it meets them. What is on the others then returns unseen.
+pub(in crate::target) fn restore_above(thread: &mut Thread, slot: usize) {
+    let high = match thread.is_alone() {
+        true => thread.stack.end,
+        false => stack::around(slot, thread.scratch()).map_or(0, |mapped| mapped.high),
+    };
+    with(|stacks| {
+        let is_above = |entry: &Entry| (slot..high).contains(&entry.slot()) && !entry.is_dead();
+        // SAFETY: shadows and entries are never unmapped.
+        let of = |shadow: *mut Shadow| unsafe { (*shadow).entries().map(|entry| *entry) };
+        for entry in stacks.all().flat_map(of).chain(stacks.limbo.entries()).filter(is_above) {
+            if sys::peek(entry.slot()) == Some(entry.armed()) {
+                // ORDERING: whoever runs there sees it or does not.
+                // SAFETY: there is memory, as was just seen. Another thread may change the word at the same time.
+                let word = unsafe { AtomicUsize::from_ptr(entry.slot() as *mut usize) };
+                let _ = word.compare_exchange(entry.armed(), entry.real, Ordering::Relaxed, Ordering::Relaxed);
+            }
+        }
+    });
+}
+
+/// Puts the real return addresses back on all stacks. All threads stand still, and nothing is hooked any more; a thread that
+/// is just in one of our routines still finds its entries. It may have the lock.
+pub(in crate::target) fn restore_all() {
+    // ORDERING: see above.
+    GENERATION.fetch_add(1, Ordering::Relaxed);
+    // SAFETY: nobody changes anything meanwhile, and shadows are made so that they can be looked at any moment.
+    let stacks = unsafe { &*TABLE.0.get() };
+    for shadow in stacks.all() {
+        // SAFETY: shadows are never unmapped, nor are their entries.
+        for entry in unsafe { (*shadow).entries().map(|entry| *entry) }.filter(|entry| !entry.is_dead()) {
+            sys::replace(entry.slot(), entry.armed(), entry.real);
+        }
+    }
+    for entry in stacks.limbo.entries() {
+        sys::replace(entry.slot(), entry.armed(), entry.real);
+    }
+}
