@@ -61,6 +61,13 @@ spoor_tls:
     mov rcx, qword ptr [rip + spoor_tls@GOTTPOFF]
     mov rcx, fs:[rcx]
 .endm
+// Says that this call or return is being recorded, unless another is. That is one instruction: a handler may come at any
+// other place, and go on with another coroutine.
+.macro SPOOR_BEGIN taken
+    xor eax, eax
+    cmpxchg qword ptr [rcx + {busy}], rsi
+    jne \taken
+.endm
 // Makes what was written up to `next` visible outside, and lets handlers record again.
 .macro SPOOR_PUBLISH
     mov rax, [rcx + {next}]
@@ -157,9 +164,7 @@ spoor_tls:
     lea rsi, [rsp + 48]
     test sil, 7
     jnz 41f
-    cmp qword ptr [rcx + {busy}], 0
-    jne 41f
-    mov [rcx + {busy}], rsi
+    SPOOR_BEGIN 41f
     mov rdx, [rcx + {top}]
     mov rax, rsi
     sub rax, [rcx + {low}]
@@ -267,9 +272,7 @@ spoor_tls:
     lea rsi, [rsp + 40]
     cmp rcx, 1
     jbe 40f
-    cmp qword ptr [rcx + {busy}], 0
-    jne 40f
-    mov [rcx + {busy}], rsi
+    SPOOR_BEGIN 40f
     mov rdx, [rcx + {top}]
     cmp [rdx], rsi
     jne 39f

@@ -2,7 +2,7 @@
 
 use core::{
     ptr,
-    sync::atomic::{Ordering, compiler_fence},
+    sync::atomic::{AtomicUsize, Ordering, compiler_fence},
 };
 
 use super::{
@@ -74,7 +74,7 @@ pub(super) extern "C" fn enter(entered: &mut Entered, kind: u32, r13: u64) {
 fn enter_on(thread: &mut Thread, entered: &mut Entered, kind: u32, r13: u64) -> bool {
     let slot = &raw const entered.real as usize;
     unwind::put_aside(thread, slot);
-    if is_interrupted(thread, slot) {
+    if !begin(thread, slot) {
         // What an unwinder calls is its own business.
         if !thread.restored {
             // ORDERING: a count.
@@ -82,7 +82,6 @@ fn enter_on(thread: &mut Thread, entered: &mut Entered, kind: u32, r13: u64) -> 
         }
         return false;
     }
-    set_busy(thread, slot);
     thread.notes.error = r13;
     if thread.restored {
         unwind::rearm(thread, slot);
@@ -111,13 +110,22 @@ fn enter_on(thread: &mut Thread, entered: &mut Entered, kind: u32, r13: u64) -> 
     hooked
 }
 
-/// Whether a call or return is made in the middle of the recording of another.
-fn is_interrupted(thread: &Thread, slot: usize) -> bool {
-    // SAFETY: a field of the thread's own, which a handler may have changed.
-    let busy = unsafe { ptr::read_volatile(&raw const thread.busy) };
-    // At or above the call that was being recorded, that call is over: a handler has jumped out of it, or the unwinder
-    // that was called there is done.
-    busy != 0 && !(thread.stack.contains(&slot) && thread.stack.contains(&busy) && slot >= busy)
+/// Says that a call or return is being recorded. Not where it is made in the middle of the recording of another.
+fn begin(thread: &mut Thread, slot: usize) -> bool {
+    // SAFETY: a field of the thread's own, which a handler may change at any moment.
+    let busy = unsafe { AtomicUsize::from_ptr(&raw mut thread.busy) };
+    // ORDERING: only this thread looks at it.
+    match busy.compare_exchange(0, slot, Ordering::Relaxed, Ordering::Relaxed) {
+        Ok(_) => {}
+        // At or above the call that was being recorded, that call is over: a handler has jumped out of it, or the
+        // unwinder that was called there is done.
+        Err(before) if [before, slot].iter().all(|slot| thread.stack.contains(slot)) && slot >= before => {
+            busy.store(slot, Ordering::Relaxed);
+        }
+        Err(_) => return false,
+    }
+    compiler_fence(Ordering::SeqCst);
+    true
 }
 
 fn record_entry(thread: &mut Thread, entered: &mut Entered, slot: usize, kind: u32) -> bool {
@@ -204,18 +212,19 @@ pub(super) extern "C" fn leave(left: &mut Left) {
         (is_open, thread)
     });
     let entry = match thread {
-        // A handler has left the recording of another call in the middle, and goes on elsewhere.
-        Some((true, thread)) if is_interrupted(thread, slot) => {
-            // ORDERING: a count.
-            thread.writer().head().interrupted.fetch_add(1, Ordering::Relaxed);
-            stacks::take_anywhere(slot).map(|suspended| suspended.entry)
-        }
-        Some((true, thread)) => {
-            set_busy(thread, slot);
-            let entry = leave_on(thread, left, slot);
-            set_busy(thread, 0);
-            entry
-        }
+        Some((true, thread)) => match begin(thread, slot) {
+            true => {
+                let entry = leave_on(thread, left, slot);
+                set_busy(thread, 0);
+                entry
+            }
+            // A handler has left the recording of another call in the middle, and goes on elsewhere.
+            false => {
+                // ORDERING: a count.
+                thread.writer().head().interrupted.fetch_add(1, Ordering::Relaxed);
+                stacks::take_anywhere(slot).map(|suspended| suspended.entry)
+            }
+        },
         // A forked child.
         Some((false, thread)) => {
             let own = thread.entries().find(|entry| entry.slot() == slot);

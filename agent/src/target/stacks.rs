@@ -383,14 +383,13 @@ impl Stacks {
         unsafe {
             // ORDERING: as in `settle`.
             let is_of_now = (*shadow).generation == GENERATION.load(Ordering::Relaxed);
-            // A handler may have come between the entry and the function, when the real return address is still there.
-            let may_be_real = |entry: &Entry| is_of_now || ptr::eq(entry, (*shadow).top);
             let is_there = |entry: &Entry| {
                 let word = match entry.slot() >> 12 == slot >> 12 {
                     true => Some(*(entry.slot() as *const usize)),
                     false => sys::peek(entry.slot()),
                 };
-                word == Some(entry.armed()) || word == Some(entry.real) && may_be_real(entry)
+                // A handler may have come between the entry and the function, when the real address is still there.
+                word == Some(entry.armed()) || word == Some(entry.real) && is_of_now
             };
             let older = (*shadow).entries().find(|entry| (**entry).slot() > slot && !(**entry).is_dead());
             if is_of_now && older.is_none_or(|entry| is_there(&*entry)) {

@@ -16,6 +16,8 @@ pub const TARGETS: &[Target] = &[
     c("longjmp", "longjmp.c"),
     c("contexts", "contexts.c"),
     c("fibers", "fibers.c"),
+    c("fibers_throw", "fibers_throw.cpp"),
+    c("odd_stacks", "odd_stacks.c"),
     c("signals", "signals.c"),
     c("fork", "fork.c"),
     c("fork_throws", "fork_throws.cpp"),

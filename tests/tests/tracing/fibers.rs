@@ -26,6 +26,17 @@ fn coroutines_go_on_in_other_threads() {
     }
 }
 
+/// They check themselves: whatever is not known of their stacks is counted, and harms nobody.
+#[test]
+fn unusual_stacks_harm_nobody() {
+    for (target, times) in [("odd_stacks", 3), ("fibers_throw", 5)] {
+        for _ in 0..times {
+            let traced = Run::target(target).over(Transport::Tcp).with(&["--no-detail"]).trace();
+            traced.sound().ended_as_it_did();
+        }
+    }
+}
+
 /// Greenlets share one stack: what is on it is copied away, and back, at every switch. Before they are loaded all is recorded;
 /// from then on the entries of functions are.
 #[test]
