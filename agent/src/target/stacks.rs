@@ -398,7 +398,12 @@ impl Stacks {
             let mut kept = (*shadow).base;
             let mut at = kept.wrapping_add(1);
             while at <= (*shadow).top {
-                if !(*at).is_dead() && is_there(&*at) {
+                // What was called at an earlier time, and hooked at the last moment, returns unseen, unless it just does.
+                let is_over = !is_of_now && (*at).slot() != slot;
+                if is_over && !(*at).is_dead() {
+                    sys::replace((*at).slot(), (*at).armed(), (*at).real);
+                }
+                if !(*at).is_dead() && !is_over && is_there(&*at) {
                     kept = kept.wrapping_add(1);
                     *kept = *at;
                 }
