@@ -331,11 +331,11 @@ impl Trace {
     /// Takes everything out of the program, which goes on.
     fn detach(mut self, settings: &Settings, library: &Path, signals: &Signals) -> Result<ExitCode> {
         signals.acknowledge();
-        let deadline = Instant::now() + LEAVING;
         let host = match self.host.take() {
             Some(host) => host,
-            None => self.come_back(settings, library, deadline)?,
+            None => self.come_back(settings, library, Instant::now() + ENTERING)?,
         };
+        let deadline = Instant::now() + LEAVING;
         // A thread may just be loading something, and waits for us.
         let unwatching = host.unwatch_modules();
         while !unwatching.is_done() && Instant::now() < deadline {
