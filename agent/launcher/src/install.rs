@@ -291,8 +291,9 @@ impl Installer {
 
     /// Writes the stubs of a module, to which nothing jumps yet.
     fn lay_out(&mut self, mut planned: Planned, deadline: Instant, report: &mut Report) -> Result<()> {
-        let bytes = Block::bytes_for(planned.stub_count());
-        let place = match planned.stub_count() {
+        let stubs = planned.stub_count();
+        let bytes = Block::bytes_for(stubs);
+        let place = match stubs {
             0 => Some(0),
             _ => match self.find_block(&planned, bytes, deadline)? {
                 Some(at) => Some(at),
@@ -313,7 +314,7 @@ impl Installer {
         let (block, for_gum, refused) = self.block_of(&planned, at, first);
         report.for_gum.extend(for_gum);
         planned.refuse(&refused);
-        if planned.stub_count() > 0 {
+        if stubs > 0 {
             self.memory.write(at, block.bytes()).context("cannot write to the memory of the program")?;
         }
         let base = planned.mapped().base;
@@ -356,12 +357,11 @@ impl Installer {
                 left.push(at);
             }
         }
-        for at in left {
-            if !Stopped::stop(self.pid, &[], deadline)?.is_any_in(&(at..at + bytes as u64)) {
-                return Ok(Some(at));
-            }
+        if left.is_empty() {
+            return Ok(None);
         }
-        Ok(None)
+        let stopped = Stopped::stop(self.pid, &[], deadline)?;
+        Ok(left.into_iter().find(|at| !stopped.is_any_in(&(*at..at + bytes as u64))))
     }
 
     fn map_near(&self, module: &Mapped, bytes: u64, deadline: Instant) -> Result<Option<u64>> {

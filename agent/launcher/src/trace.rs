@@ -93,10 +93,8 @@ pub(crate) fn attach(settings: &Settings, pid: i32) -> Result<ExitCode> {
     let started = Instant::now();
     let delivery = Delivery::start(settings, pid)?;
     let before = threads(pid)?;
-    let parked = Parked::park(pid, deadline(settings, started))?;
-    let host = starting.attach(pid, &library, deadline(settings, started));
-    drop(parked);
-    let mut trace = Trace::install(settings, host?, pid, &library, delivery, started, &before)?;
+    let host = let_in(starting, pid, &library, deadline(settings, started))?;
+    let mut trace = Trace::install(settings, host, pid, &library, delivery, started, &before)?;
     loop {
         if let Some(ending) = process.wait(Duration::ZERO)? {
             let ending = trace.ending_told().filter(|_| ending == EndState::Unknown).unwrap_or(ending);
@@ -138,7 +136,7 @@ impl Trace {
         started: Instant,
         before: &[i32],
     ) -> Result<Self> {
-        let foreign: Vec<i32> = threads(pid)?.into_iter().filter(|tid| !before.contains(tid)).collect();
+        let foreign = threads_since(pid, before)?;
         let detail = if settings.detail { FLAG_DETAIL } else { 0 };
         let block = if settings.on_full == OnFull::Block { FLAG_BLOCK } else { 0 };
         let descriptor = open_rings(&host, settings, detail | block)?;
@@ -202,9 +200,8 @@ impl Trace {
 
     /// Hooks what a running program has loaded before modules were watched.
     fn hook_what_came_meanwhile(&mut self, deadline: Instant) -> Result<()> {
-        let Some(host) = self.host.as_ref().filter(|_| !self.installer.has_all().unwrap_or(false)) else {
-            return Ok(());
-        };
+        let has_all = self.installer.has_all()?;
+        let Some(host) = self.host.as_ref().filter(|_| !has_all) else { return Ok(()) };
         let serving = host.serve();
         while let Some(told) = self.arena.wait_request(deadline) {
             if told == MailboxRequest::Ready {
@@ -321,11 +318,9 @@ impl Trace {
     fn come_back(&mut self, settings: &Settings, library: &Path, deadline: Instant) -> Result<Host> {
         let starting = Starting::launch(&settings.frida)?;
         let before = threads(self.pid)?;
-        let parked = Parked::park(self.pid, deadline)?;
-        let host = starting.attach(self.pid, library, deadline);
-        drop(parked);
-        self.foreign = threads(self.pid)?.into_iter().filter(|tid| !before.contains(tid)).collect();
-        Ok(host?)
+        let host = let_in(starting, self.pid, library, deadline)?;
+        self.foreign = threads_since(self.pid, &before)?;
+        Ok(host)
     }
 
     /// Takes everything out of the program, which goes on.
@@ -381,6 +376,17 @@ fn timing(report: &Report, entered: Duration, all: Duration) -> String {
          {entered} ms, in all {all} ms",
         report.modules.len()
     )
+}
+
+/// Gets Frida into a running program, with its main thread out of the way.
+fn let_in(starting: Starting, pid: i32, library: &Path, deadline: Instant) -> Result<Host> {
+    let _parked = Parked::park(pid, deadline)?;
+    Ok(starting.attach(pid, library, deadline)?)
+}
+
+/// The threads that a process has and had not before.
+fn threads_since(pid: i32, before: &[i32]) -> Result<Vec<i32>> {
+    Ok(threads(pid)?.into_iter().filter(|tid| !before.contains(tid)).collect())
 }
 
 /// The threads of a process.

@@ -206,30 +206,8 @@ fn window(thread: &mut Thread, entry: &Entry, into: &mut [u64]) -> usize {
 /// Called by leave, with what it saved.
 pub(super) extern "C" fn leave(left: &mut Left) {
     let slot = &raw const left.slot as usize;
-    let thread = Thread::even_after_fork().map(|thread| (thread.writer().is_open(), thread));
-    let thread = thread.map(|(is_open, thread)| {
-        unwind::put_aside(thread, slot);
-        (is_open, thread)
-    });
-    let entry = match thread {
-        Some((true, thread)) => match begin(thread, slot) {
-            true => {
-                let entry = leave_on(thread, left, slot);
-                set_busy(thread, 0);
-                entry
-            }
-            // A handler has left the recording of another call in the middle, and goes on elsewhere.
-            false => {
-                // ORDERING: a count.
-                thread.writer().head().interrupted.fetch_add(1, Ordering::Relaxed);
-                stacks::take_anywhere(slot).map(|suspended| suspended.entry)
-            }
-        },
-        // A forked child.
-        Some((false, thread)) => {
-            let own = thread.entries().find(|entry| entry.slot() == slot);
-            own.or_else(|| stacks::find_in_child(slot))
-        }
+    let entry = match Thread::even_after_fork() {
+        Some(thread) => leave_on(thread, left, slot),
         None => stacks::take_anywhere(slot).map(|suspended| suspended.entry),
     };
     left.slot = entry.unwrap_or_else(|| lost()).real;
@@ -237,15 +215,30 @@ pub(super) extern "C" fn leave(left: &mut Left) {
 
 /// The entry of the function that returns.
 fn leave_on(thread: &mut Thread, left: &Left, slot: usize) -> Option<Entry> {
+    unwind::put_aside(thread, slot);
+    if !thread.writer().is_open() {
+        // A forked child.
+        let own = thread.entries().find(|entry| entry.slot() == slot);
+        return own.or_else(|| stacks::find_in_child(slot));
+    }
+    if !begin(thread, slot) {
+        // A handler has left the recording of another call in the middle, and goes on elsewhere.
+        // ORDERING: a count.
+        thread.writer().head().interrupted.fetch_add(1, Ordering::Relaxed);
+        return stacks::take_anywhere(slot).map(|suspended| suspended.entry);
+    }
+    let entry = record_return(thread, left, slot);
+    set_busy(thread, 0);
+    entry
+}
+
+/// Takes out the entry of the function that returns, and records that it does.
+fn record_return(thread: &mut Thread, left: &Left, slot: usize) -> Option<Entry> {
     if thread.select(slot) {
         let mut up_to_here = thread.entries().take_while(|entry| entry.slot() <= slot);
         let is_here = up_to_here.any(|entry| entry.slot() == slot && !entry.is_dead());
-        let kept = if is_here { None } else { stacks::take(slot) };
-        if let Some(Suspended { entry, depth, is_told }) = kept {
-            if !is_told {
-                return_(thread, &entry, depth, left, slot);
-            }
-            return Some(entry);
+        if let Some(kept) = if is_here { None } else { stacks::take(slot) } {
+            return Some(resumed(thread, kept, left, slot));
         }
         let own = if thread.is_alone() { returned_from(thread, slot) } else { slot };
         reap(thread, own);
@@ -255,11 +248,16 @@ fn leave_on(thread: &mut Thread, left: &Left, slot: usize) -> Option<Entry> {
             return Some(entry);
         }
     }
-    let Suspended { entry, depth, is_told } = stacks::take_anywhere(slot)?;
+    Some(resumed(thread, stacks::take_anywhere(slot)?, left, slot))
+}
+
+/// Records the return of a function that was not where it was looked for, unless it was told to be gone.
+fn resumed(thread: &mut Thread, suspended: Suspended, left: &Left, slot: usize) -> Entry {
+    let Suspended { entry, depth, is_told } = suspended;
     if !is_told {
         return_(thread, &entry, depth, left, slot);
     }
-    Some(entry)
+    entry
 }
 
 /// The slot of the function that returns. It is right below the stack pointer, except by calling conventions in which

@@ -181,11 +181,21 @@ fn take_from(shadow: *mut Shadow, slot: usize) -> Option<Suspended> {
     let entry = find(shadow, slot)?;
     // SAFETY: it is on a stack that this thread runs on, so nobody else does anything with it.
     unsafe {
-        let depth = entry.offset_from_unsigned((*shadow).base) as u32 - 1;
-        let taken = Suspended { entry: *entry, depth, is_told: false };
+        let taken = suspended(shadow, entry);
         (*entry).kill();
         Some(taken)
     }
+}
+
+/// An entry of a shadow, by itself.
+///
+/// # Safety
+///
+/// It is an entry of it.
+unsafe fn suspended(shadow: *mut Shadow, entry: *mut Entry) -> Suspended {
+    // SAFETY: promised by the caller.
+    let (entry, place) = unsafe { (*entry, entry.offset_from_unsigned((*shadow).base)) };
+    Suspended { entry, depth: place as u32 - 1, is_told: false }
 }
 
 struct Stacks {
@@ -320,9 +330,7 @@ impl Stacks {
     unsafe fn suspend(&mut self, shadow: *mut Shadow, entry: *mut Entry) {
         // SAFETY: promised by the caller.
         unsafe {
-            let depth = entry.offset_from_unsigned((*shadow).base) as u32 - 1;
-            let suspended = Suspended { entry: *entry, depth, is_told: false };
-            if !(*entry).is_dead() && self.limbo.insert(suspended) {
+            if !(*entry).is_dead() && self.limbo.insert(suspended(shadow, entry)) {
                 (*entry).kill();
             }
         }

@@ -139,8 +139,11 @@ impl Planned {
                 Action::Leave(_) => return None,
             };
             let names = [&function.name].into_iter().chain(&function.aliases);
-            let watched = names.into_iter().find_map(|name| Watched::by_name(name));
-            let watched = watched.filter(|watched| is_runtime || *watched == Watched::MakeFastContext);
+            let watched = names.into_iter().find_map(|name| match is_runtime {
+                true => Watched::by_name(name),
+                // Boost's, which may be in any module.
+                false => (name == "make_fcontext").then_some(Watched::MakeFastContext),
+            });
             // A garbage collector that walks over it must find real return addresses, for one.
             let hook = hook.map(|hook| match self.entries_only && hook.kind == Kind::Frame {
                 true => Hook { kind: Kind::Probe, ..*hook },

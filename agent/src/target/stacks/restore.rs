@@ -9,10 +9,11 @@ use crate::target::{
     thread::Thread,
 };
 
-/// Puts the real return addresses back that may be above a slot on the same stack, where several may lie in one mapping: one
-/// who unwinds it meets them. What is on the others then returns unseen.
+/// Puts the real return addresses back that may be above a slot on the same stack and are not in the shadow of that, where
+/// several stacks may lie in one mapping: one who unwinds it meets them. What is on the others then returns unseen.
 pub(in crate::target) fn restore_above(thread: &mut Thread, slot: usize) {
-    let high = match thread.is_alone() {
+    let (own, is_alone) = (thread.shadow, thread.is_alone());
+    let high = match is_alone {
         true => thread.stack.end,
         false => stack::around(slot, thread.scratch()).map_or(0, |mapped| mapped.high),
     };
@@ -20,7 +21,8 @@ pub(in crate::target) fn restore_above(thread: &mut Thread, slot: usize) {
         let is_above = |entry: &Entry| (slot..high).contains(&entry.slot()) && !entry.is_dead();
         // SAFETY: shadows and entries are never unmapped.
         let of = |shadow: *mut Shadow| unsafe { (*shadow).entries().map(|entry| *entry) };
-        for entry in stacks.all().flat_map(of).chain(stacks.limbo.entries()).filter(is_above) {
+        let others = stacks.all().filter(|shadow| !is_alone && *shadow != own);
+        for entry in others.flat_map(of).chain(stacks.limbo.entries()).filter(is_above) {
             if sys::peek(entry.slot()) == Some(entry.armed()) {
                 // ORDERING: whoever runs there sees it or does not.
                 // SAFETY: there is memory, as was just seen. Another thread may change the word at the same time.
