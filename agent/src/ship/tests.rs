@@ -1,6 +1,6 @@
 //! Delivering to a collector that is not there, that loses things, that restarts, and that talks nonsense.
 
-use std::{net::UdpSocket, time::Duration};
+use std::{collections::BTreeSet, net::UdpSocket, time::Duration};
 
 use codec::{
     EventKind, FunctionId, ModuleId, Position, SessionNs, StreamId, SubstreamId,
@@ -341,11 +341,11 @@ fn modules_and_limits_are_cut_to_size() {
     let parts: Vec<_> = fake.got.options.keys().filter(|about| about.starts_with("functions 3 ")).collect();
     assert!(parts.len() > 100);
     assert!(fake.got.options.values().any(|part| part.contains('…')));
-    // The same once more is not told again, but for what changed.
+    // The same once more is not told again, but for what changed (twice, where the answer is late).
     shipper.module(&Module { unloaded: Some(SessionNs(9)), ..module }, &functions);
     fake.settle(&mut shipper);
     let again = fake.got.order[sent as usize..].iter().filter(|name| **name != "progress").copied();
-    assert_eq!(again.collect::<Vec<_>>(), ["module"]);
+    assert_eq!(again.collect::<BTreeSet<_>>(), BTreeSet::from(["module"]));
     assert!(fake.got.options["module 3"].contains("unloaded: Some(SessionNs(9))"));
 }
 
