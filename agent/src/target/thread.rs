@@ -41,8 +41,9 @@ pub(super) struct Thread {
     /// Memory that it ran on and that is not known to be a stack, how many stacks were told of then, and how often it is
     /// passed through before it is looked at again.
     pub(super) unknown: (Range<usize>, u32, u32),
-    /// Its id with the system.
+    /// Its id with the system, and the handle that pthread functions know it by.
     tid: u32,
+    pthread: usize,
     /// Which [`GENERATION`] its ring is of.
     generation: u32,
     /// The start routine that is still to be seen: how many calls it is looked for.
@@ -266,9 +267,9 @@ impl Thread {
         self.writer().open(control, head, start);
         // ORDERING: as in `prepare`.
         self.generation = GENERATION.load(Ordering::Relaxed);
-        self.tid = sys::gettid();
+        (self.tid, self.pthread) = (sys::gettid(), pthread_self());
         head.tid.store(self.tid, Ordering::Relaxed);
-        head.pthread.store(pthread_self() as u64, Ordering::Relaxed);
+        head.pthread.store(self.pthread as u64, Ordering::Relaxed);
         head.taken.store(tsc::now(), Ordering::Relaxed);
         head.name.iter().zip(name).for_each(|(word, value)| word.store(value, Ordering::Relaxed));
         // ORDERING: the outside sees all of the above.
@@ -307,18 +308,20 @@ impl Thread {
         unsafe { self.shadow.as_ref() }.is_some_and(|shadow| shadow.place != Place::Mapped)
     }
 
-    /// Whether a thread has ended, without a word.
+    /// Whether a thread has ended, without a word. One whose handle is the calling thread's has, even if the system still
+    /// knows it: who traces a thread keeps it, and so does the system itself for a moment.
     ///
     /// # Safety
     ///
-    /// It is the state of a thread.
+    /// It is the state of another thread.
     pub(super) unsafe fn is_gone(thread: *mut Self) -> bool {
         const TGKILL: usize = 234;
         const NO_SUCH_THREAD: isize = -3;
         // SAFETY: promised by the caller; nothing is sent.
         unsafe {
             let tid = (&raw const (*thread).tid).read_volatile() as usize;
-            sys::call(TGKILL, [sys::getpid() as usize, tid, 0, 0, 0, 0]) == NO_SUCH_THREAD
+            (&raw const (*thread).pthread).read_volatile() == pthread_self()
+                || sys::call(TGKILL, [sys::getpid() as usize, tid, 0, 0, 0, 0]) == NO_SUCH_THREAD
         }
     }
 

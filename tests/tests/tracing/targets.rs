@@ -77,6 +77,7 @@ targets! {
     recursion { large: true, over: &BOTH }
     threads64 { large: true, over: &BOTH }
     short_threads { over: &BOTH }
+    kept_threads { over: TCP }
     pthreads { over: TCP }
     dlopen_loop
     exceptions { over: &BOTH }
