@@ -8,13 +8,12 @@ use std::{
 
 use rustix::fs::{MemfdFlags, memfd_create};
 
-use crate::shared::{Arena, HEAD_BYTES, Kind, MAGIC, RingState, SKIP, Shape, VERSION, header, tsc};
+use crate::shared::{Arena, Kind, MAGIC, Shape, VERSION, WritingEnd, header, tsc};
 
 /// The memory of a target that is not there.
 #[derive(Debug)]
 pub(crate) struct FakeTarget {
     pub(crate) arena: Arc<Arena>,
-    file: File,
 }
 
 impl FakeTarget {
@@ -25,8 +24,8 @@ impl FakeTarget {
         for (at, word) in [(0, MAGIC), (8, VERSION.into()), (16, ring_bytes as u64), (24, rings as u64)] {
             file.write_all_at(&word.to_le_bytes(), at).expect("memory");
         }
-        let arena = Arc::new(Arena::map(file.try_clone().expect("a descriptor")).expect("it is laid out well"));
-        Self { arena, file }
+        let arena = Arc::new(Arena::map(file).expect("it is laid out well"));
+        Self { arena }
     }
 
     /// A thread takes a ring.
@@ -47,10 +46,9 @@ impl FakeTarget {
             place.store(u64::from_le_bytes(*word), Ordering::Relaxed);
         }
         self.arena.control().rings_used.fetch_max(ring as u32 + 1, Ordering::Release);
-        // ORDERING: whoever sees it live sees the rest.
-        head.state.store(RingState::Live as u32, Ordering::Release);
-        let file = self.file.try_clone().expect("a descriptor");
-        FakeThread { arena: Arc::clone(&self.arena), file, ring, written: 0, untold: 0, produced: 0 }
+        head.open();
+        let place = WritingEnd::new(0, &self.arena.ring(ring));
+        FakeThread { arena: Arc::clone(&self.arena), ring, place, produced: 0 }
     }
 }
 
@@ -58,11 +56,8 @@ impl FakeTarget {
 #[derive(Debug)]
 pub(crate) struct FakeThread {
     arena: Arc<Arena>,
-    file: File,
     pub(crate) ring: usize,
-    pub(crate) written: u64,
-    /// Events that were dropped and are in no record yet.
-    untold: u64,
+    place: WritingEnd,
     /// Events, those that were dropped included.
     pub(crate) produced: u64,
 }
@@ -82,45 +77,13 @@ impl FakeThread {
         self.produced += count;
         let kept = self.put(records);
         if !kept {
-            self.untold += count;
-            self.arena.head(self.ring).dropped.fetch_add(count, Ordering::Relaxed);
+            (0..count).for_each(|_| self.place.drop_event(&self.arena.ring(self.ring)));
         }
         kept
     }
 
     /// Writes records, if there is room.
     pub(crate) fn put(&mut self, records: &[u64]) -> bool {
-        let told = match self.untold {
-            0 => Vec::new(),
-            untold => vec![tsc::now(), header(Kind::Dropped, 3, 0, 0), untold],
-        };
-        let records = [&told, records].concat();
-        let (bytes, size) = (8 * records.len() as u64, self.arena.shape().ring_bytes as u64);
-        // ORDERING: what was read may be overwritten.
-        let free = size - (self.written - self.arena.head(self.ring).read.load(Ordering::Acquire));
-        let behind = size - self.written % size;
-        let skipped = if bytes > behind { behind } else { 0 };
-        if free < skipped + bytes {
-            return false;
-        }
-        if skipped > 0 {
-            self.write(&[SKIP]);
-            self.written += skipped;
-        }
-        self.write(&records);
-        self.written += bytes;
-        self.untold = 0;
-        // ORDERING: whoever sees how far it is written sees what is.
-        self.arena.head(self.ring).written.store(self.written, Ordering::Release);
-        true
-    }
-
-    /// Writes words where the next record goes, and tells nobody.
-    fn write(&self, words: &[u64]) {
-        let Shape { ring_bytes, .. } = self.arena.shape();
-        let start = self.arena.shape().head_at(self.ring) + HEAD_BYTES;
-        let at = start as u64 + self.written % ring_bytes as u64;
-        let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
-        self.file.write_all_at(&bytes, at).expect("memory");
+        self.place.put(&self.arena.ring(self.ring), records)
     }
 }

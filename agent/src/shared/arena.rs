@@ -13,7 +13,10 @@ use rustix::{
     mm::{MapFlags, ProtFlags, mmap, munmap},
 };
 
-use super::{Control, MAGIC, RingHead, RingState, SKIP, VERSION};
+use super::{
+    Control, MAGIC, RingHead, VERSION,
+    ring::{self, MappedRing},
+};
 
 /// Bytes before the first ring's head.
 pub const CONTROL_BYTES: usize = 1 << 16;
@@ -120,43 +123,19 @@ impl Arena {
     ///
     /// The copy may end inside a record; there is more behind then.
     pub fn copy(&self, ring: usize, most_words: usize, words: &mut Vec<u64>) -> u64 {
-        words.clear();
-        let head = self.head(ring);
-        // ORDERING: only this side writes it.
-        let mut read = head.read.load(Ordering::Relaxed);
-        // ORDERING: pairs with the writer's release: what was written before is visible.
-        let written = head.written.load(Ordering::Acquire);
-        loop {
-            let size = self.shape.ring_bytes as u64;
-            let (at, there) = (read & (size - 1) & !7, written.saturating_sub(read).min(size));
-            let bytes = there.min(size - at).min(8 * most_words as u64) & !7;
-            if bytes == 0 {
-                return read;
-            }
-            words.reserve((bytes / 8) as usize);
-            let start = self.shape.head_at(ring) + HEAD_BYTES + at as usize;
-            // SAFETY: the source lies in the mapping, since `at + bytes` is at most the ring's size, and the vector has
-            // room. A target that writes there meanwhile, which it should not, changes what is copied and nothing else:
-            // words have no invalid values, and the compiler cannot see either side of this copy.
-            unsafe {
-                let (from, to) = (self.base.as_ptr().add(start), words.as_mut_ptr().cast::<u8>());
-                ptr::copy_nonoverlapping(from, to, bytes as usize);
-                words.set_len((bytes / 8) as usize);
-            }
-            if words.first() != Some(&SKIP) {
-                return read;
-            }
-            // Nothing else is behind the skip, up to the ring's end.
-            words.clear();
-            read += size - at;
-            self.advance(ring, read);
-        }
+        ring::copy(&self.ring(ring), most_words, words)
     }
 
     /// Says that a ring is read up to here.
     pub fn advance(&self, ring: usize, read: u64) {
-        // ORDERING: the writer may overwrite what was copied; the copies come before.
-        self.head(ring).read.store(read, Ordering::Release);
+        ring::advance(&self.ring(ring), read);
+    }
+
+    /// A ring, as both ends have it.
+    pub(crate) fn ring(&self, ring: usize) -> MappedRing {
+        let start = self.base.as_ptr() as usize + self.shape.head_at(ring) + HEAD_BYTES;
+        // SAFETY: there are so many rings, as `head` makes sure, and all of them are mapped as long as this is.
+        unsafe { MappedRing::new(self.head(ring), start, self.shape.ring_bytes) }
     }
 
     /// Gives a ring, whose thread is gone and which is empty, to the next new thread, and its memory back to the system.
@@ -166,13 +145,7 @@ impl Arena {
         // Where this is refused the memory stays in use, and is used again with the ring.
         let _ =
             fallocate(&self.file, FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, start as u64, bytes as u64);
-        let counters = [&head.written, &head.dropped, &head.too_deep, &head.interrupted, &head.unplaced];
-        for counter in counters.into_iter().chain([&head.waiting, &head.read]) {
-            // ORDERING: made visible by the state below.
-            counter.store(0, Ordering::Relaxed);
-        }
-        // ORDERING: pairs with the acquire of the thread that takes it.
-        head.state.store(RingState::Free as u32, Ordering::Release);
+        head.free();
     }
 }
 

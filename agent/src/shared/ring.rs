@@ -1,6 +1,14 @@
 //! The head of a ring: whose it is, how far it is written, how far it is read.
 
+mod atomic;
+mod ends;
+#[cfg(test)]
+mod model;
+
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use self::atomic::Atomic;
+pub(crate) use self::ends::{MappedRing, Ring, WritingEnd, advance, copy};
 
 /// In place of a record: the next one is at the ring's start.
 pub const SKIP: u64 = 0;
@@ -21,42 +29,73 @@ pub enum RingState {
 ///
 /// `written` and `read` count bytes since the ring was taken and never wrap; the place in the ring is the count modulo
 /// its size. No record goes past the end of the ring.
+///
+/// Everything that both sides do with it is written for any kind of atomics: a model checker has its own.
 #[derive(Debug, Default)]
 #[repr(C, align(64))]
-pub struct RingHead {
+pub struct RingHead<A = AtomicU64, B = AtomicU32> {
     /// A [`RingState`].
-    pub state: AtomicU32,
+    pub state: B,
     /// The thread's id with the system.
-    pub tid: AtomicU32,
+    pub tid: B,
     /// The handle that pthread functions know the thread by.
-    pub pthread: AtomicU64,
+    pub pthread: A,
     /// When it took the ring, by the counter.
-    pub taken: AtomicU64,
+    pub taken: A,
     /// The thread's name then, padded with zeros.
-    pub name: [AtomicU64; 2],
+    pub name: [A; 2],
     _pad: [u64; 2],
     /// How far it is written.
-    pub written: AtomicU64,
+    pub written: A,
     /// Events that found no room, in all. Those that are not in a `dropped` record yet come behind everything written.
-    pub dropped: AtomicU64,
+    pub dropped: A,
     /// Calls that were passed through unrecorded because the shadow stack was full.
-    pub too_deep: AtomicU64,
+    pub too_deep: A,
     /// Calls that were passed through unrecorded because they were made by a signal handler that had interrupted the
     /// recording of another.
-    pub interrupted: AtomicU64,
+    pub interrupted: A,
     /// 1 while the thread waits for room. A handler that jumps out of that leaves it so until the next time.
-    pub waiting: AtomicU64,
+    pub waiting: A,
     /// Calls that were passed through unrecorded because another thread seemed to run on the same stack.
-    pub unplaced: AtomicU64,
+    pub unplaced: A,
     _pad_writer: [u64; 2],
     /// How far it is read.
-    pub read: AtomicU64,
+    pub read: A,
     _pad_reader: [u64; 7],
 }
 
 const _: () = assert!(size_of::<RingHead>() == 192);
 
-impl RingHead {
+impl<A: Atomic<u64>, B: Atomic<u32>> RingHead<A, B> {
+    /// Whether it may be nobody's: a look, which costs less than to try.
+    pub(crate) fn may_be_free(&self) -> bool {
+        // ORDERING: a hint.
+        self.state.load(Ordering::Relaxed) == RingState::Free as u32
+    }
+
+    /// Has the ring belong to the thread that calls, if it is nobody's. Whether it was.
+    pub(crate) fn take(&self) -> bool {
+        // ORDERING: whoever freed it has reset the head before; only one thread gets it.
+        self.state.exchange(RingState::Free as u32, RingState::Taken as u32, Ordering::Acquire)
+    }
+
+    /// Says that the head is filled in.
+    pub(crate) fn open(&self) {
+        // ORDERING: whoever sees it live sees what was written before.
+        self.state.store(RingState::Live as u32, Ordering::Release);
+    }
+
+    /// Gives the ring to the next thread that wants one. Its own thread is gone, and it is empty.
+    pub(crate) fn free(&self) {
+        let counters = [&self.written, &self.dropped, &self.too_deep, &self.interrupted, &self.unplaced];
+        for counter in counters.into_iter().chain([&self.waiting, &self.read]) {
+            // ORDERING: made visible by the state below.
+            counter.store(0, Ordering::Relaxed);
+        }
+        // ORDERING: pairs with the acquire of the thread that takes it.
+        self.state.store(RingState::Free as u32, Ordering::Release);
+    }
+
     /// Whether the ring belongs to a thread, and all of the head is valid.
     pub fn is_live(&self) -> bool {
         // ORDERING: pairs with the writer's release when it has filled in the head.

@@ -12,7 +12,7 @@ use super::{
     stacks, sys,
     writer::Writer,
 };
-use crate::shared::{Control, HEAD_BYTES, RingHead, RingState, Shape, tsc};
+use crate::shared::{Control, HEAD_BYTES, RingHead, Shape, tsc};
 
 /// How many threads can be traced at once.
 pub(super) const MOST_THREADS: usize = 4096;
@@ -228,8 +228,7 @@ impl Thread {
         let (control, ring) = take_ring()?;
         let (head, start) = ring_at(control, ring);
         let Some(state) = state_of(ring) else {
-            // ORDERING: nobody else has it, and nothing was written.
-            head.state.store(RingState::Free as u32, Ordering::Release);
+            head.free();
             return None;
         };
         // SAFETY: the state belongs to the ring, and the ring to this thread now. It is either fresh, all zeros, which
@@ -272,8 +271,7 @@ impl Thread {
         head.pthread.store(self.pthread as u64, Ordering::Relaxed);
         head.taken.store(tsc::now(), Ordering::Relaxed);
         head.name.iter().zip(name).for_each(|(word, value)| word.store(value, Ordering::Relaxed));
-        // ORDERING: the outside sees all of the above.
-        head.state.store(RingState::Live as u32, Ordering::Release);
+        head.open();
         super::watch::started(self);
     }
 
@@ -400,11 +398,7 @@ fn take_ring() -> Option<(&'static Control, usize)> {
     let rings = control.rings.load(Ordering::Relaxed) as usize;
     for ring in 0..rings.min(MOST_THREADS) {
         let (head, _) = ring_at(control, ring);
-        let (free, taken) = (RingState::Free as u32, RingState::Taken as u32);
-        // ORDERING: whoever freed it has reset the head; only one thread gets it.
-        if head.state.load(Ordering::Relaxed) == free
-            && head.state.compare_exchange(free, taken, Ordering::Acquire, Ordering::Relaxed).is_ok()
-        {
+        if head.may_be_free() && head.take() {
             // ORDERING: the outside looks at heads below this, and there at the state.
             control.rings_used.fetch_max(ring as u32 + 1, Ordering::Release);
             return Some((control, ring));
