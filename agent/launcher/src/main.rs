@@ -22,6 +22,7 @@ macro_rules! say {
 mod access;
 mod args;
 mod delivery;
+mod descriptors;
 mod doctor;
 mod end_state;
 mod exclude;

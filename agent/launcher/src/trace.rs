@@ -23,6 +23,7 @@ use codec::profile::EndReason;
 use crate::{
     args::OnFull,
     delivery::Delivery,
+    descriptors::DescriptorRoom,
     end_state::EndState,
     exclude::Exclude,
     executable::Executable,
@@ -59,14 +60,17 @@ pub(crate) fn run(settings: &Settings, command: &[OsString]) -> Result<ExitCode>
     let executable = Executable::find(name)?;
     let library = library::place(Reader::Own)?;
     let signals = Signals::watch()?;
+    let own_room = DescriptorRoom::make_own()?;
     let starting = Starting::launch(&settings.frida)?;
     let started = Instant::now();
     let gated = Gated::start(&executable, name, args, &library, started + ENTERING)?;
+    let room = own_room.of(gated.pid());
     let delivery = Delivery::start(settings, gated.pid())?;
     let host = starting.attach(gated.pid(), &library, deadline(settings, started))?;
     let mut trace = Trace::install(settings, host, gated.pid(), &library, delivery, started, &[gated.pid()])?;
     signals::check()?;
     signals.forward_to(gated.pid())?;
+    drop(room);
     let mut program = gated.open()?;
     let ending = loop {
         if let Some(ending) = program.try_wait()? {
@@ -88,13 +92,16 @@ pub(crate) fn attach(settings: &Settings, pid: i32) -> Result<ExitCode> {
     let process = Process::find(pid)?;
     let library = library::place(if process.is_foreign { Reader::Other } else { Reader::Own })?;
     let signals = Signals::watch()?;
+    let _own_room = DescriptorRoom::make_own()?;
     // Frida may have to be fetched first, which takes as long as it takes.
     let starting = Starting::launch(&settings.frida)?;
     let started = Instant::now();
     let delivery = Delivery::start(settings, pid)?;
+    let room = DescriptorRoom::make(pid)?;
     let before = threads(pid)?;
     let host = let_in(starting, pid, &library, deadline(settings, started))?;
     let mut trace = Trace::install(settings, host, pid, &library, delivery, started, &before)?;
+    drop(room);
     loop {
         if let Some(ending) = process.wait(Duration::ZERO)? {
             let ending = trace.ending_told().filter(|_| ending == EndState::Unknown).unwrap_or(ending);
@@ -317,6 +324,7 @@ impl Trace {
     /// Has Frida enter a program again that it had to leave.
     fn come_back(&mut self, settings: &Settings, library: &Path, deadline: Instant) -> Result<Host> {
         let starting = Starting::launch(&settings.frida)?;
+        let _room = DescriptorRoom::make(self.pid)?;
         let before = threads(self.pid)?;
         let host = let_in(starting, self.pid, library, deadline)?;
         self.foreign = threads_since(self.pid, &before)?;

@@ -8,6 +8,7 @@ pub const TARGETS: &[Target] = &[
     c("recursion", "recursion.c"),
     c("threads64", "threads64.c"),
     c("short_threads", "short_threads.c"),
+    c("starts", "starts.c"),
     c("kept_threads", "kept_threads.c"),
     c("pthreads", "pthreads.c"),
     with(c("dlopen_loop", "dlopen_loop.c"), PLUGIN),

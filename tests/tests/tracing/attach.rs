@@ -9,6 +9,7 @@ use std::{
     time::Duration,
 };
 
+use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
 use tests::{
     Collector, Folder, Process, Target, Trace, Transport, agent_command,
     counts::{self, Count},
@@ -175,6 +176,27 @@ fn all_registers_and_system_calls_of_a_program_are_its_own_while_it_is_attached_
     let steady = Steady::of("registers");
     for _ in 0..3 {
         watch(steady.process.pid(), Transport::Tcp);
+    }
+    steady.finish();
+}
+
+/// Frida is lent descriptors, which the program may not use.
+#[test]
+fn a_program_that_may_open_few_files_is_attached_to() {
+    let steady = Steady::start();
+    let pid = steady.process.pid();
+    let open_files = || {
+        let limits = fs::read_to_string(format!("/proc/{pid}/limits")).expect("it runs");
+        limits.lines().find(|line| line.starts_with("Max open files")).map(String::from)
+    };
+    let id = Pid::from_raw(pid as i32);
+    let few = Rlimit { maximum: getrlimit(Resource::Nofile).maximum, current: Some(20) };
+    prlimit(id, Resource::Nofile, few).expect("it is allowed less");
+    let before = open_files();
+    for _ in 0..2 {
+        let (_folder, trace) = watch(pid, Transport::Tcp);
+        is_steady(&trace);
+        assert_eq!(open_files(), before);
     }
     steady.finish();
 }

@@ -1,6 +1,6 @@
 //! What cannot be traced, and what is lost: one clear line, and exact numbers.
 
-use std::{fs, net::TcpListener, process::Command};
+use std::{fs, net::TcpListener, process::Command, time::Duration};
 
 use tests::{Collector, Exit, Folder, Process, Run, Target, Transport, agent_command, process::Stdout, spans};
 
@@ -48,6 +48,28 @@ fn nothing_is_run_that_lies_in_the_current_folder() {
     command.arg(Target::named("plain").program()).current_dir(folder.path());
     let exit = Process::start(command, Stdout::Collect).exit(LONG);
     assert_eq!((exit.code, fs::read_to_string(&marker).ok()), (Some(3), None), "{}", exit.stderr);
+}
+
+/// Frida needs numbers of descriptors that the program may not have, and is lent them.
+#[test]
+fn where_few_files_may_be_open_it_works_or_is_refused_at_once() {
+    agent_command::prepare();
+    let (_folder, collector) = Collector::in_folder("few-files", &[]);
+    for (limit, may_fail) in [("ulimit -S -n 20", false), ("ulimit -n 20", true)] {
+        let agent = agent_command::run_to(collector.tcp(), Transport::Tcp, &["--no-detail"]);
+        let mut command = Command::new("sh");
+        command.args(["-c", &format!("{limit}; exec \"$@\""), "sh"]).arg(agent.get_program()).args(agent.get_args());
+        command
+            .args(["sh", "-c", "ulimit -S -n"])
+            .envs(agent.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        let exit = Process::start(command, Stdout::Collect).exit(Duration::from_secs(15));
+        if may_fail && exit.code == Some(1) {
+            assert!(exit.stderr.lines().count() == 1 && exit.stderr.contains("ulimit -n"), "{}", exit.stderr);
+        } else {
+            assert_eq!((exit.code, exit.text()), (Some(0), "20\n"), "{}", exit.stderr);
+            assert!(exit.stderr.contains("nothing lost"), "{}", exit.stderr);
+        }
+    }
 }
 
 #[test]

@@ -106,6 +106,32 @@ fn more_threads_than_the_collector_takes_are_counted_by_both_sides() {
     }
 }
 
+/// Start routines are recognised after hundreds that never ran, or ran unseen.
+#[test]
+fn threads_that_do_not_start_are_forgotten() {
+    let traced = Run::target("starts").with(&["--no-detail", "--exclude", "unseen"]).trace();
+    traced.sound().exact_counts();
+    let events = traced.trace.threads.values().flatten();
+    let started = events.filter(|event| event.kind == EventKind::Call && event.function.module().0 == 0);
+    let started = started.filter(|event| event.name.as_deref() == Some("pthread_start_routine"));
+    assert_eq!(started.count(), 40);
+}
+
+/// A thread without a ring is one, however much it calls.
+#[test]
+fn threads_that_find_no_ring_are_counted_once() {
+    // So large that there are only few.
+    let options = ["--no-detail", "--ring-bytes", "1GiB"];
+    let traced = Run::target("starts").arguments(&["200"]).lossy(&options).trace();
+    traced.same_behaviour().times_rise().ended_as_it_did();
+    let limit = traced.trace.manifest.limits.iter().find(|limit| limit.reason == "no-ring");
+    let without = limit.expect("it says that there were too many").count;
+    assert_eq!(traced.trace.manifest.threads.len() as u64 + without, 1 + 300 + 200);
+    let recorded = traced.recorded("start");
+    assert!((1..100).contains(&recorded.calls) && recorded.calls == recorded.returns, "{recorded:?}");
+    assert_eq!(traced.recorded("touch").calls, 100 * recorded.calls);
+}
+
 /// The number that an event has under a key.
 fn key(attributes: &str, name: &str) -> Option<u64> {
     let (_, rest) = attributes.split_once(&format!("\"{name}\": U64("))?;
