@@ -23,6 +23,5 @@ pub use control::{Control, FLAG_BLOCK, FLAG_DETAIL, MAGIC, VERSION};
 pub use lifeline::{Lifeline, ReaderState};
 pub use mailbox::{Command, Mailbox, MailboxRequest, Turn};
 pub use record::{Kind, MAX_DEPTH, MAX_FUNCTION, MAX_KEYS, MAX_RECORD_WORDS, Record, RecordError, header, parse};
-pub(crate) use ring::{MappedRing, Ring, WritingEnd};
-pub use ring::{RingHead, RingState, SKIP};
+pub use ring::{MappedRing, Ring, RingHead, RingState, SKIP, WritingEnd};
 pub use runtime::{Family, Landmark, RUNTIME_FUNCTIONS, Watched};

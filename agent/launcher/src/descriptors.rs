@@ -48,7 +48,7 @@ impl DescriptorRoom {
 
     /// Has the room of another process be given back: one that began with this one's.
     pub(crate) fn of(&self, pid: i32) -> Self {
-        Self { pid, before: self.before.clone() }
+        Self { pid, before: self.before }
     }
 }
 

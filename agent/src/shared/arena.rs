@@ -132,7 +132,7 @@ impl Arena {
     }
 
     /// A ring, as both ends have it.
-    pub(crate) fn ring(&self, ring: usize) -> MappedRing {
+    pub fn ring(&self, ring: usize) -> MappedRing {
         let start = self.base.as_ptr() as usize + self.shape.head_at(ring) + HEAD_BYTES;
         // SAFETY: there are so many rings, as `head` makes sure, and all of them are mapped as long as this is.
         unsafe { MappedRing::new(self.head(ring), start, self.shape.ring_bytes) }

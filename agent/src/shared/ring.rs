@@ -8,7 +8,8 @@ mod model;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use self::atomic::Atomic;
-pub(crate) use self::ends::{MappedRing, Ring, WritingEnd, advance, copy};
+pub use self::ends::{MappedRing, Ring, WritingEnd};
+pub(super) use self::ends::{advance, copy};
 
 /// In place of a record: the next one is at the ring's start.
 pub const SKIP: u64 = 0;
@@ -68,25 +69,25 @@ const _: () = assert!(size_of::<RingHead>() == 192);
 
 impl<A: Atomic<u64>, B: Atomic<u32>> RingHead<A, B> {
     /// Whether it may be nobody's: a look, which costs less than to try.
-    pub(crate) fn may_be_free(&self) -> bool {
+    pub fn may_be_free(&self) -> bool {
         // ORDERING: a hint.
         self.state.load(Ordering::Relaxed) == RingState::Free as u32
     }
 
     /// Has the ring belong to the thread that calls, if it is nobody's. Whether it was.
-    pub(crate) fn take(&self) -> bool {
+    pub fn take(&self) -> bool {
         // ORDERING: whoever freed it has reset the head before; only one thread gets it.
         self.state.exchange(RingState::Free as u32, RingState::Taken as u32, Ordering::Acquire)
     }
 
     /// Says that the head is filled in.
-    pub(crate) fn open(&self) {
+    pub fn open(&self) {
         // ORDERING: whoever sees it live sees what was written before.
         self.state.store(RingState::Live as u32, Ordering::Release);
     }
 
     /// Gives the ring to the next thread that wants one. Its own thread is gone, and it is empty.
-    pub(crate) fn free(&self) {
+    pub fn free(&self) {
         let counters = [&self.written, &self.dropped, &self.too_deep, &self.interrupted, &self.unplaced];
         for counter in counters.into_iter().chain([&self.waiting, &self.read]) {
             // ORDERING: made visible by the state below.

@@ -9,11 +9,13 @@ use super::{RingHead, SKIP, atomic::Atomic};
 use crate::shared::{Kind, header};
 
 /// A ring, as either end reaches it.
-pub(crate) trait Ring {
-    /// The kind of the words in its head, and of the halves.
+pub trait Ring {
+    /// The kind of the words in its head.
     type Word: Atomic<u64>;
+    /// The kind of the halves of words in it.
     type Half: Atomic<u32>;
 
+    /// Its head.
     fn head(&self) -> &RingHead<Self::Word, Self::Half>;
 
     /// Bytes in it.
@@ -36,7 +38,7 @@ pub(crate) trait Ring {
 
 /// A ring in memory that both ends have mapped.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct MappedRing {
+pub struct MappedRing {
     head: *const RingHead,
     start: usize,
     size: usize,
@@ -48,12 +50,12 @@ impl MappedRing {
     /// # Safety
     ///
     /// So many bytes are mapped there, and are aligned to a page. Head and ring stay mapped as long as this is used.
-    pub(crate) unsafe fn new(head: &RingHead, start: usize, size: usize) -> Self {
+    pub unsafe fn new(head: &RingHead, start: usize, size: usize) -> Self {
         Self { head, start, size }
     }
 
     /// Whether there is one. All zeros are none.
-    pub(crate) fn is_some(&self) -> bool {
+    pub fn is_some(&self) -> bool {
         !self.head.is_null()
     }
 }
@@ -92,26 +94,26 @@ impl Ring for MappedRing {
 /// Where a thread writes. The assembly knows the layout.
 #[derive(Debug)]
 #[repr(C)]
-pub(crate) struct WritingEnd {
+pub struct WritingEnd {
     /// Where the next record goes.
-    pub(crate) next: usize,
+    pub next: usize,
     /// Up to where may be written without looking again. 0 while events are being dropped.
-    pub(crate) end: usize,
+    pub end: usize,
     /// The ring's `written`, less `next`.
-    pub(crate) bias: usize,
+    pub bias: usize,
     /// Events that were dropped and are in no record yet.
-    pub(crate) untold: u64,
+    pub untold: u64,
     start: usize,
 }
 
 impl WritingEnd {
     /// That of an empty ring, which starts there.
-    pub(crate) fn new(start: usize, ring: &impl Ring) -> Self {
+    pub fn new(start: usize, ring: &impl Ring) -> Self {
         Self { next: start, end: start + ring.size(), bias: start.wrapping_neg(), untold: 0, start }
     }
 
     /// Writes a record, if there is room, and before it how many events were dropped. Whether there was.
-    pub(crate) fn put(&mut self, ring: &impl Ring, record: &[u64]) -> bool {
+    pub fn put(&mut self, ring: &impl Ring, record: &[u64]) -> bool {
         if !self.find_room(ring, record.len() * 8) {
             self.end = 0;
             return false;
@@ -127,7 +129,7 @@ impl WritingEnd {
     }
 
     /// Counts an event that there was no room for.
-    pub(crate) fn drop_event(&mut self, ring: &impl Ring) {
+    pub fn drop_event(&mut self, ring: &impl Ring) {
         self.untold += 1;
         let dropped = &ring.head().dropped;
         // ORDERING: only this thread writes it, and it is read when nothing is written any more.
@@ -153,7 +155,7 @@ impl WritingEnd {
 
     /// Looks how far the ring has been read, and finds room for this many bytes in one piece. Skips to the ring's start
     /// if need be.
-    pub(crate) fn find_room(&mut self, ring: &impl Ring, bytes: usize) -> bool {
+    pub fn find_room(&mut self, ring: &impl Ring, bytes: usize) -> bool {
         // ORDERING: what was read is not read again, so it may be overwritten.
         let read = ring.head().read.load(Ordering::Acquire) as usize;
         let size = ring.size();
