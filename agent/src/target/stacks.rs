@@ -115,11 +115,14 @@ pub(super) fn settle(thread: &mut Thread, slot: usize) {
     }
 }
 
-/// A thread is new. What was on its stack, from here up to there, was another's.
+/// A thread is new. What was on its stack, from here up to there, was another's. It may go on with a coroutine, whose stack
+/// is not its own.
 pub(super) fn clear(here: usize, end: usize) {
     with(|stacks| {
-        let Some(shadow) = stacks.mapped.find(here) else { return };
-        // SAFETY: shadows are never unmapped, nor are their entries. Whoever else runs on one is not on this part of it.
+        // SAFETY: shadows are never unmapped.
+        let is_own = |shadow: &*mut Shadow| unsafe { (here..=(**shadow).end()).contains(&end) };
+        let Some(shadow) = stacks.mapped.find(here).filter(is_own) else { return };
+        // SAFETY: as above, nor are their entries. Whoever else runs on one is not on this part of it.
         unsafe {
             for entry in (*shadow).entries().filter(|entry| (here..end).contains(&(**entry).slot())) {
                 (*entry).kill();

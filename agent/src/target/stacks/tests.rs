@@ -2,6 +2,7 @@
 //! memory: whatever happens, a function returns to where it was called from.
 
 use std::{
+    arch::asm,
     fs::File,
     os::fd::FromRawFd,
     sync::mpsc::{Sender, channel},
@@ -11,18 +12,81 @@ use std::{
 use super::*;
 use crate::{
     shared::Arena,
-    target::{open, shadow, slow},
+    target::{open, routines, shadow},
 };
 
 const FUNCTIONS: usize = 8;
 const STACK: usize = 64 << 10;
 const PAGE: usize = 4096;
 
-/// A function, as its stub describes it.
-#[repr(C)]
-struct Stub {
-    header: [u64; 4],
-    code: [u8; 64],
+/// What the routines may need of a stack, below the function that called them.
+const BELOW: usize = 24 << 10;
+
+/// Places that functions are called from. There are so many that none is in use twice at once.
+const CALLERS: usize = 1 << 16;
+
+/// Where the code of a stub is, how long it is in all, and where enter returns to that is to leave the return alone.
+const STUB: usize = 64;
+const PASSED: usize = shadow::FROM_HEADER + 16;
+
+/// What a caller does when a function returns to it: it says where it is.
+const CALLER: [u8; 10] = [0x48, 0x8D, 0x05, 0xF9, 0xFF, 0xFF, 0xFF, 0x41, 0xFF, 0xE5];
+
+/// What a stub does behind enter: it says which way enter took.
+const HOOKED: [u8; 8] = [0xB8, 1, 0, 0, 0, 0x41, 0xFF, 0xE5];
+const LEFT_ALONE: [u8; 5] = [0x31, 0xC0, 0x41, 0xFF, 0xE5];
+
+/// The code of the functions' stubs and of their callers.
+#[derive(Clone, Copy)]
+struct Code {
+    stubs: usize,
+    callers: usize,
+}
+
+impl Code {
+    fn new() -> Self {
+        let bytes = (FUNCTIONS * STUB).next_multiple_of(PAGE) + 16 * CALLERS;
+        let stubs = map(bytes);
+        let callers = stubs + (FUNCTIONS * STUB).next_multiple_of(PAGE);
+        let write = |at: usize, code: &[u8]| {
+            // SAFETY: it was mapped just now.
+            unsafe { ptr::copy_nonoverlapping(code.as_ptr(), at as *mut u8, code.len()) };
+        };
+        for number in 0..FUNCTIONS {
+            let stub = stubs + number * STUB;
+            let header = [0x1000 + number, 0, 0, number << 40].map(usize::to_le_bytes);
+            write(stub, header.as_flattened());
+            write(stub + shadow::FROM_HEADER, &HOOKED);
+            write(stub + PASSED, &LEFT_ALONE);
+        }
+        (0..CALLERS).for_each(|caller| write(callers + 16 * caller, &CALLER));
+        // SAFETY: as above.
+        unsafe { sys::call(sys::MPROTECT, [stubs, bytes, 5, 0, 0, 0]) };
+        Self { stubs, callers }
+    }
+}
+
+/// Goes on in a routine, on another stack, until somebody there jumps back. What that one says.
+fn go(routine: usize, stack_pointer: usize) -> usize {
+    let said;
+    // SAFETY: the routines keep all registers but the one for what is said. The stack is mapped, with room below.
+    unsafe {
+        asm!(
+            "mov r12, rsp",
+            "lea r13, [rip + 2f]",
+            "mov rsp, {stack_pointer}",
+            "jmp {routine}",
+            "2:",
+            "mov rsp, r12",
+            stack_pointer = in(reg) stack_pointer,
+            routine = in(reg) routine,
+            out("rax") said,
+            out("r12") _,
+            out("r13") _,
+            clobber_abi("C"),
+        );
+    }
+    said
 }
 
 /// What is on one of the stacks.
@@ -84,13 +148,15 @@ impl Random {
 
 /// All of it: what there is, and what should be.
 struct World {
-    stubs: &'static [Stub],
+    code: Code,
     stacks: Vec<Real>,
     workers: Vec<Worker>,
     /// Stacks on which coroutines run, which any thread may go on with.
     coroutines: Vec<usize>,
     random: Random,
-    next_real: usize,
+    next_caller: usize,
+    /// Stacks that the program tells of.
+    told: Vec<usize>,
     hooked: u64,
     passed: u64,
 }
@@ -101,23 +167,19 @@ impl World {
         let stack = &self.stacks[at];
         let sp = stack.frames.last().map_or(stack.high - 64, |frame| frame.slot);
         let slot = sp - 16 * (1 + self.random.below(16));
-        if slot < stack.low + 4096 {
+        if slot < stack.low + BELOW {
             return self.return_(worker);
         }
-        let stub = &raw const self.stubs[self.random.below(FUNCTIONS)] as usize + shadow::FROM_HEADER;
-        self.next_real += 16;
-        let (real, entered) = (self.next_real, slot - 12 * 8);
+        let stub = self.code.stubs + STUB * self.random.below(FUNCTIONS) + shadow::FROM_HEADER;
+        self.next_caller = (self.next_caller + 1) % CALLERS;
+        let real = self.code.callers + 16 * self.next_caller;
         // SAFETY: the stack's memory, below what is in use.
         unsafe {
             *(slot as *mut usize) = real;
             *((slot - 8) as *mut usize) = stub;
         }
-        self.workers[worker].run(move || {
-            // SAFETY: as the assembly calls it.
-            slow::enter(unsafe { &mut *(entered as *mut slow::Entered) }, 0, 0);
-        });
-        // SAFETY: as above.
-        let is_hooked = unsafe { *((slot - 8) as *const usize) } == stub;
+        let enter = routines::spoor_enter_index as *const () as usize;
+        let is_hooked = self.workers[worker].run(move || go(enter, slot - 8)) == 1;
         let armed = is_hooked.then_some(stub + 10);
         if let Some(armed) = armed {
             // SAFETY: as above. The stub calls.
@@ -132,13 +194,14 @@ impl World {
         let Some(frame) = self.stacks[at].frames.pop() else { return };
         // SAFETY: the stack's memory.
         let found = unsafe { *(frame.slot as *const usize) };
-        if Some(found) == frame.armed {
-            let left = frame.slot - 11 * 8;
-            // SAFETY: as the assembly calls it.
-            self.workers[worker].run(move || slow::leave(unsafe { &mut *(left as *mut slow::Left) }));
-        }
-        // SAFETY: the stack's memory.
-        assert_eq!(unsafe { *(frame.slot as *const usize) }, frame.real, "it returns to where it was called from");
+        let to = match Some(found) == frame.armed {
+            true => {
+                let leave = routines::spoor_leave_index as *const () as usize;
+                self.workers[worker].run(move || go(leave, frame.slot + 8))
+            }
+            false => found,
+        };
+        assert_eq!(to, frame.real, "it returns to where it was called from");
     }
 
     fn step(&mut self) {
@@ -172,6 +235,10 @@ impl World {
                 let gone = self.coroutines[self.random.below(self.coroutines.len())];
                 if !self.workers.iter().any(|worker| worker.runs_on.contains(&gone)) {
                     self.stacks[gone].frames.clear();
+                    if self.told.contains(&gone) {
+                        let Real { low, high, .. } = self.stacks[gone];
+                        self.workers[worker].run(move || learn(low, high));
+                    }
                 }
             }
             // The thread ends, and another has its stack.
@@ -190,62 +257,76 @@ fn map(bytes: usize) -> usize {
     sys::map(bytes).expect("memory") as usize
 }
 
-/// A stack with nothing mapped on either side.
-fn guarded() -> (usize, usize) {
-    let at = map(STACK + 2 * PAGE);
-    for guard in [at, at + PAGE + STACK] {
+/// Memory with nothing mapped on either side.
+fn guarded(bytes: usize) -> (usize, usize) {
+    let at = map(bytes + 2 * PAGE);
+    for guard in [at, at + PAGE + bytes] {
         // SAFETY: it was mapped just now.
         unsafe { sys::call(sys::MPROTECT, [guard, PAGE, 0, 0, 0, 0]) };
     }
-    (at + PAGE, at + PAGE + STACK)
+    (at + PAGE, at + PAGE + bytes)
+}
+
+/// Where coroutines have their stacks, and whether the program tells of each.
+fn coroutine_stacks(count: usize, packed: bool) -> Vec<((usize, usize), bool)> {
+    let unknown = map(count * STACK);
+    let four = |number: usize| {
+        let low = unknown + number * STACK;
+        let (around, end) = guarded(2 * STACK);
+        let second = if packed { ((low, low + STACK), false) } else { (guarded(STACK), true) };
+        // What is told of lies in what looks like a stack, and is one.
+        [(guarded(STACK), false), second, ((around, around + STACK), false), ((around + STACK, end), true)]
+    };
+    (0..count / 4).flat_map(four).collect()
 }
 
 #[test]
 fn a_function_returns_to_where_it_was_called_from() {
+    const WORKERS: usize = 4;
+    const FIRST: usize = 2 * WORKERS;
     let descriptor = open::spoor_open(1 << 16, 4096, 0, 0);
     // SAFETY: it was opened just now, and is nobody else's.
     let arena = Arena::map(unsafe { File::from_raw_fd(descriptor as i32) }).expect("it is laid out well");
-    let stub = |number: usize| Stub { header: [0x1000 + number as u64, 0, 0, (number as u64) << 40], code: [0; 64] };
-    let stubs: &'static [Stub] = Box::leak((0..FUNCTIONS).map(stub).collect());
-    // Coroutines on stacks that the program tells of, on others of their own, and on some that lie side by side.
-    for (seed, packed) in [(1, false), (2, true), (3, false), (4, true)] {
-        const WORKERS: usize = 4;
-        const COROUTINES: usize = 40;
-        let mut places: Vec<_> = (0..WORKERS).map(|_| guarded()).collect();
-        let handlers: Vec<_> = (0..WORKERS).map(|_| guarded()).collect();
-        places.extend(&handlers);
-        let side_by_side = map(COROUTINES * STACK);
-        for number in 0..COROUTINES {
-            let low = side_by_side + number * STACK;
-            places.push(if packed && number % 2 == 0 { (low, low + STACK) } else { guarded() });
+    let code = Code::new();
+    let seeds = std::env::var("SPOOR_SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(4);
+    for seed in 1..=seeds {
+        // Some that are used by turns, and a few that are fought for.
+        let (packed, count) = (seed % 2 == 0, if seed % 4 < 2 { 8 } else { 40 });
+        let coroutines = coroutine_stacks(count, packed);
+        let mut places: Vec<_> = (0..FIRST).map(|_| guarded(STACK)).collect();
+        places.extend(coroutines.iter().map(|(place, _)| *place));
+        let told: Vec<_> = (FIRST..).zip(&coroutines).filter(|(_, (_, is_told))| *is_told).map(|(at, _)| at).collect();
+        let workers: Vec<_> = (0..WORKERS).map(Worker::start).collect();
+        // The stacks for handlers, too.
+        for (low, high) in (WORKERS..FIRST).chain(told.iter().copied()).map(|stack| places[stack]) {
+            workers[0].run(move || learn(low, high));
         }
         let stacks = places.iter().map(|(low, high)| Real { low: *low, high: *high, frames: Vec::new() }).collect();
-        let workers: Vec<_> = (0..WORKERS).map(Worker::start).collect();
-        let told = places.iter().skip(2 * WORKERS).step_by(4).chain(&handlers).copied().collect::<Vec<_>>();
-        workers[0].run(move || {
-            told.into_iter().for_each(|(low, high)| learn(low, high));
-        });
-        let coroutines = (2 * WORKERS..2 * WORKERS + COROUTINES).collect();
+        let coroutines = (FIRST..FIRST + count).collect();
         let random = Random(seed);
-        let mut world =
-            World { stubs, stacks, workers, coroutines, random, next_real: 0x10_0000, hooked: 0, passed: 0 };
+        let mut world = World { code, stacks, workers, coroutines, random, next_caller: 0, told, hooked: 0, passed: 0 };
         for _ in 0..60_000 {
             world.step();
-            // Rings of threads that have ended are taken by others.
             if world.random.below(64) == 0 {
-                let live: Vec<_> = world.workers.iter().map(|worker| worker.run(sys::gettid)).collect();
-                for ring in 0..arena.rings_used() {
-                    let head = arena.head(ring);
-                    if head.is_live() && !live.contains(&head.tid.load(Ordering::Relaxed)) {
-                        arena.free(ring);
-                    }
-                }
+                read(&arena, &world.workers);
             }
         }
         let World { hooked, passed, .. } = world;
         // Where nobody has said that it is a stack, a thread that leaves without a call or return keeps it for a moment.
         let most = if packed { hooked } else { hooked / 1000 };
-        assert!(hooked > 20_000 && passed < most, "{hooked} calls were recorded, {passed} were not");
+        assert!(hooked > 20_000 && passed < most, "seed {seed}: {hooked} calls were recorded, {passed} were not");
         world.workers.into_iter().for_each(Worker::end);
+    }
+}
+
+/// Empties the rings. Those of threads that have ended are taken by others.
+fn read(arena: &Arena, workers: &[Worker]) {
+    let live: Vec<_> = workers.iter().map(|worker| worker.run(sys::gettid)).collect();
+    for ring in (0..arena.rings_used()).filter(|ring| arena.head(*ring).is_live()) {
+        let head = arena.head(ring);
+        match live.contains(&head.tid.load(Ordering::Relaxed)) {
+            true => arena.advance(ring, head.written.load(Ordering::Relaxed)),
+            false => arena.free(ring),
+        }
     }
 }
