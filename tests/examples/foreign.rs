@@ -1,0 +1,121 @@
+//! `cargo foreign [--install] [NAME…]`: programs that nobody here wrote, each as it is and traced, and a table of what was
+//! hooked, what was lost, and whether it did the same. All of them, or those that are named.
+
+use std::{
+    env,
+    error::Error,
+    panic::{AssertUnwindSafe, catch_unwind},
+    process::{Command, ExitCode},
+    time::Duration,
+};
+
+use rustix::process::set_child_subreaper;
+use tests::{
+    agent_command,
+    foreign::{Beside, Foreign, sweep},
+};
+
+/// What all are traced with: the default settings, without registers and stacks.
+const OPTIONS: &[&str] = &["--no-detail"];
+
+fn main() -> Result<ExitCode, Box<dyn Error>> {
+    let (flags, names): (Vec<_>, Vec<_>) = env::args().skip(1).partition(|argument| argument.starts_with('-'));
+    if let Some(flag) = flags.iter().find(|flag| *flag != "--install") {
+        return Err(format!("{flag} is not known: cargo foreign [--install] [NAME…]").into());
+    }
+    let all = Foreign::all();
+    if let Some(name) = names.iter().find(|name| all.iter().all(|foreign| foreign.name != *name)) {
+        let known: Vec<_> = all.iter().map(|foreign| foreign.name).collect();
+        return Err(format!("{name} is not in the catalogue, which has: {}", known.join(", ")).into());
+    }
+    let chosen: Vec<_> =
+        all.into_iter().filter(|foreign| names.is_empty() || names.iter().any(|name| name == foreign.name)).collect();
+    if !flags.is_empty() {
+        install(&chosen)?;
+    }
+    // What programs leave running comes to this process, and is killed.
+    set_child_subreaper(Some(rustix::process::getpid()))?;
+    agent_command::prepare();
+    println!("| program | group | untraced, s | traced, s | hooked / found | threads | events | lost | the same |");
+    println!("|---|---|---:|---:|---:|---:|---:|---:|---|");
+    let (mut harmed, mut missing) = (Vec::new(), Vec::new());
+    for foreign in &chosen {
+        if foreign.path().is_none() {
+            missing.push(foreign);
+            continue;
+        }
+        let beside = catch_unwind(AssertUnwindSafe(|| foreign.beside(OPTIONS)));
+        sweep();
+        let beside = beside.unwrap_or_else(|_| Err("the comparison failed, see above".into()));
+        if !print(foreign, beside) {
+            harmed.push(foreign.name);
+        }
+    }
+    for foreign in &missing {
+        println!("\n{} is not here: apt-get install {}", foreign.name, foreign.packages);
+    }
+    let compared = chosen.len() - missing.len();
+    println!("\n{compared} programs compared, {} missing, {} harmed {harmed:?}", missing.len(), harmed.len());
+    Ok(if harmed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Prints the row of a program. Returns whether it was unharmed.
+fn print(foreign: &Foreign, beside: Result<Beside, String>) -> bool {
+    let Foreign { name, group, .. } = foreign;
+    let beside = match beside {
+        Ok(beside) => beside,
+        Err(why) => {
+            println!("| {name} | {group} | | | | | | | **no**: {} |", one_line(&why));
+            return false;
+        }
+    };
+    let (hooked, found) = beside.functions();
+    let produced = beside.produced();
+    let missing: Vec<_> = beside.missing().into_iter().map(|(cause, count)| lost(cause, count, produced)).collect();
+    let lost = if missing.is_empty() { "0".into() } else { missing.join(", ") };
+    let passed: Vec<_> = beside.passed_through().iter().map(|(reason, count)| format!("{reason} {count}")).collect();
+    let same = beside.harm.as_ref().map_or_else(|| "yes".into(), |harm| format!("**no**: {}", one_line(harm)));
+    let notes = if passed.is_empty() { String::new() } else { format!(" ({})", passed.join(", ")) };
+    let seconds = |time: Duration| format!("{:.2}", time.as_secs_f64());
+    println!(
+        "| {name} | {group} | {} | {} | {} / {} | {} | {} | {lost} | {same}{notes} |",
+        seconds(beside.untraced),
+        seconds(beside.traced),
+        grouped(hooked),
+        grouped(found),
+        beside.manifest.threads.len(),
+        grouped(produced),
+    );
+    beside.harm.is_none()
+}
+
+fn lost(cause: &str, count: u64, of: u64) -> String {
+    format!("{} ({:.1} %, {cause})", grouped(count), count as f64 * 100.0 / of as f64)
+}
+
+/// A number with commas.
+fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let groups: Vec<_> = digits.as_bytes().rchunks(3).rev().map(|group| String::from_utf8_lossy(group)).collect();
+    groups.join(",")
+}
+
+fn one_line(text: &str) -> String {
+    let line = text.replace('\n', " ").replace('|', "/");
+    line.chars().take(400).collect()
+}
+
+/// Installs the packages of programs that are missing. No service is started by that.
+fn install(chosen: &[Foreign]) -> Result<(), Box<dyn Error>> {
+    let missing = chosen.iter().filter(|foreign| foreign.path().is_none());
+    let packages: Vec<_> = missing.flat_map(|foreign| foreign.packages.split(' ')).collect();
+    if packages.is_empty() {
+        return Ok(());
+    }
+    let mut command = Command::new("apt-get");
+    command.args(["install", "-y", "-qq", "--no-install-recommends"]).args(&packages);
+    // In this runlevel packages start nothing that they bring along.
+    command.env("DEBIAN_FRONTEND", "noninteractive").env("RUNLEVEL", "1");
+    let done = command.status()?.success();
+    if done { Ok(()) } else { Err(format!("apt-get install {} failed", packages.join(" ")).into()) }
+}

@@ -1,0 +1,89 @@
+//! Programs that compile what they run, or have threads and stacks of their own.
+
+use super::{Foreign, Group::Runtime};
+
+const fn runtime(name: &'static str, packages: &'static str, arguments: &'static [&'static str]) -> Foreign {
+    Foreign::new(Runtime, name, packages).arguments(arguments)
+}
+
+pub(super) const RUNTIMES: &[Foreign] = &[
+    runtime("node", "nodejs", &["-e", NODE]),
+    runtime("java", "openjdk-17-jdk-headless", &["-Xmx128m", "-XX:TieredStopAtLevel=1", "Main.java"])
+        .program("/usr/lib/jvm/java-17-*/bin/java")
+        .files(&[("Main.java", JAVA)]),
+    runtime("mono", "mono-runtime mono-mcs", &["/usr/lib/mono/4.5/mcs.exe", "-out:main.exe", "Main.cs"])
+        .files(&[("Main.cs", CSHARP)])
+        // What it makes has a number that is never the same.
+        .alike(|text| text.to_owned()),
+    runtime(
+        "beam",
+        "erlang-base",
+        &[
+            "-S",
+            "2:2",
+            "-A",
+            "1",
+            "--",
+            "-root",
+            "/usr/lib/erlang",
+            "-progname",
+            "erl",
+            "-home",
+            "{folder}",
+            "--",
+            "-noshell",
+            "-boot",
+            "start_clean",
+            "-eval",
+            ERLANG,
+        ],
+    )
+    .program("/usr/lib/erlang/erts-*/bin/beam.smp")
+    .variables(&[("BINDIR", "/usr/lib/erlang/erts-13.1.5/bin"), ("ROOTDIR", "/usr/lib/erlang"), ("EMU", "beam")]),
+    runtime("sbcl", "sbcl", &["--non-interactive", "--no-sysinit", "--no-userinit", "--eval", LISP]),
+    runtime(
+        "pypy3",
+        "pypy3",
+        &[
+            "-c",
+            "import re,sys\nprint(sum(i*i for i in range(3000)), re.sub('[aeiou]', '', open('text').read())[:200])\ntry: 1/0\nexcept ZeroDivisionError as e: print(e)\nsys.exit(3)",
+        ],
+    ),
+];
+
+const NODE: &str = r#"
+    const fib = n => n < 2 ? n : fib(n - 1) + fib(n - 2), crypto = require('crypto'), zlib = require('zlib');
+    (async () => {
+        try { throw new Error('thrown'); } catch (e) { console.log(e.message); }
+        const text = require('fs').readFileSync('text');
+        console.log(fib(20), crypto.createHash('sha256').update(text).digest('hex'), zlib.gunzipSync(zlib.gzipSync(text)).length);
+        await Promise.all([1, 2, 3].map(n => new Promise(done => setTimeout(done, n))));
+        const { Worker } = require('worker_threads');
+        const worker = new Worker('require("worker_threads").parentPort.postMessage(6 * 7)', { eval: true });
+        worker.on('message', m => { console.log('worker', m); process.exitCode = 3; });
+    })();
+"#;
+
+const JAVA: &str = r#"import java.util.*; import java.util.concurrent.*; import java.util.stream.*;
+public class Main {
+    static int fib(int n) { return n < 2 ? n : fib(n - 1) + fib(n - 2); }
+    public static void main(String[] a) throws Exception {
+        System.out.println(fib(15) + " " + IntStream.range(0, 500).mapToObj(Integer::toString).collect(Collectors.joining(",")).hashCode());
+        ExecutorService pool = Executors.newFixedThreadPool(3);
+        List<Future<Integer>> all = new ArrayList<>(); for (int n = 0; n < 10; n++) { int m = n; all.add(pool.submit(() -> fib(m))); }
+        for (Future<Integer> f : all) System.out.print(f.get() + " ");
+        pool.shutdown(); try { Object o = null; o.hashCode(); } catch (NullPointerException e) { System.out.println("caught"); } System.gc(); System.exit(3);
+    }
+}
+"#;
+
+const CSHARP: &str = r#"using System; using System.Linq; using System.Threading.Tasks;
+class P { static int Fib(int n) { return n < 2 ? n : Fib(n - 1) + Fib(n - 2); }
+static void Main() { Console.WriteLine(Fib(15) + Enumerable.Range(0, 9).Sum()); Task.Run(() => Console.WriteLine("task")).Wait(); } }
+"#;
+
+const ERLANG: &str = "S = self(), [spawn(fun() -> S ! {N, lists:sum(lists:seq(1, N))} end) || N <- lists:seq(1, 50)], \
+    L = [receive {N, V} -> V end || N <- lists:seq(1, 50)], io:format(\"~p ~p~n\", [lists:sum(L), catch throw(ball)]), halt(3).";
+
+const LISP: &str = "(progn (defun fib (n) (if (< n 2) n (+ (fib (- n 1)) (fib (- n 2))))) (print (fib 20)) \
+    (print (handler-case (error \"thrown\") (error (e) (princ-to-string e)))) (gc :full t) (print (expt 3 200)) (exit :code 3))";
