@@ -32,8 +32,8 @@ pub struct Foreign {
     pub packages: &'static str,
     /// Its command, or its path, in which one part may have a `*`.
     program: &'static str,
-    /// `{port}`, `{folder}` and `{page}` in these stand for a free port, the folder that it runs in, and the address of
-    /// a page on this machine.
+    /// `{port}`, `{folder}`, `{here}` and `{page}` in these stand for a free port, the folder that it runs in, the folder
+    /// that it lies in, and the address of a page on this machine.
     arguments: &'static [&'static str],
     variables: &'static [(&'static str, &'static str)],
     stdin: fn() -> String,
@@ -42,7 +42,11 @@ pub struct Foreign {
     files: &'static [(&'static str, &'static str)],
     /// What is left of what it prints, where that is not the same every time.
     alike: Option<fn(&str) -> String>,
+    /// Whether the files that it leaves in its folder are the same every time.
+    tidy: bool,
     load: Option<Load>,
+    /// The exit code that it ends with, as shells tell it: 128 and the signal where one ends it.
+    exits: i32,
     /// Whether it must not be run by the superuser, and is run by `nobody` instead.
     unprivileged: bool,
 }
@@ -88,7 +92,9 @@ impl Foreign {
             prepare: files::text,
             files: &[],
             alike: None,
+            tidy: true,
             load: None,
+            exits: 0,
             unprivileged: false,
         }
     }
@@ -128,6 +134,12 @@ impl Foreign {
         self
     }
 
+    /// The files that it leaves in its folder are not the same every time.
+    const fn untidy(mut self) -> Self {
+        self.tidy = false;
+        self
+    }
+
     /// A server that is asked this, and ended by `SIGTERM`.
     const fn asked(mut self, ask: fn(&Served) -> String) -> Self {
         self.load = Some(Load { ask, end: "TERM" });
@@ -139,6 +151,11 @@ impl Foreign {
         if let Some(load) = &mut self.load {
             load.end = end;
         }
+        self
+    }
+
+    const fn exits(mut self, code: i32) -> Self {
+        self.exits = code;
         self
     }
 
@@ -176,7 +193,7 @@ impl Foreign {
     pub fn run(&self) -> Option<Run> {
         let run = Run::of(self.path()?).arguments(self.arguments).stdin((self.stdin)()).prepared_by(self.prepare);
         let run = self.variables.iter().fold(run, |run, (name, value)| run.variable(name, value));
-        Some(run.with(&["--no-detail"]))
+        Some(run)
     }
 }
 

@@ -39,7 +39,8 @@ pub struct Beside {
 /// One run.
 struct Side {
     took: Duration,
-    ending: (Option<i32>, Option<i32>),
+    /// Its exit code, or 128 and the signal that ended it.
+    ending: i32,
     stdout: String,
     stderr: String,
     /// What a server answered.
@@ -55,6 +56,10 @@ impl Foreign {
         let page = load::page();
         let program = self.path().ok_or_else(|| format!("not here: apt-get install {}", self.packages))?;
         let untraced = self.once(&folder, page, Command::new(&program)).map_err(|why| format!("untraced: {why}"))?;
+        if untraced.ending != self.exits || untraced.answers.contains(load::FAILED) {
+            let Side { ending, stderr, answers, .. } = untraced;
+            return Err(format!("untraced, it ended with {ending}, not {}: {stderr} {answers}", self.exits));
+        }
         let traces = folder.join("traces");
         let collector = Collector::events_to_disk(&traces);
         let mut command = agent_command::run_to(collector.udp(), Transport::Udp, options);
@@ -88,14 +93,15 @@ impl Foreign {
         // A port that was free a moment ago.
         let free = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a free port");
         let place = work.display().to_string();
+        let here = self.path().and_then(|path| Some(path.parent()?.display().to_string())).unwrap_or_default();
         let filled = |text: &str| {
             let text = text.replace("{port}", &free.port().to_string()).replace("{folder}", &place);
-            text.replace("{page}", &page.to_string())
+            text.replace("{page}", &page.to_string()).replace("{here}", &here)
         };
         for (name, text) in self.files {
             fs::write(work.join(name), filled(text)).expect("room on disk");
         }
-        let mut command = if self.unprivileged { as_nobody(command, folder) } else { command };
+        let mut command = if self.unprivileged { files::as_nobody(&command) } else { command };
         command.args(self.arguments.iter().map(|argument| filled(argument)));
         agent_command::private(&mut command);
         // Frida keeps something in the home of whoever traces.
@@ -128,7 +134,8 @@ impl Foreign {
         let stderr = if self.load.is_some() { ours.join("\n") } else { theirs.join("\n") };
         let left = if self.load.is_some() { BTreeMap::new() } else { Folder::contents(&work) };
         let stdout = String::from_utf8_lossy(&exit.stdout).into_owned();
-        Ok(Side { took, ending: (exit.code, exit.signal), stdout, stderr, answers, left })
+        let ending = exit.code.unwrap_or_else(|| 128 + exit.signal.unwrap_or_default());
+        Ok(Side { took, ending, stdout, stderr, answers, left })
     }
 
     /// What it did otherwise when it was traced.
@@ -138,12 +145,12 @@ impl Foreign {
         let differs = |what: &str, untraced: &str, traced: &str| {
             (untraced != traced).then(|| format!("{what}: {}", first_difference(untraced, traced)))
         };
-        let ending = |side: &Side| format!("code {:?}, signal {:?}", side.ending.0, side.ending.1);
+        let ending = |side: &Side| format!("exit code {}", side.ending);
         differs("how it ended", &ending(untraced), &ending(traced))
             .or_else(|| differs("answers", &alike(&untraced.answers), &alike(&traced.answers)))
             .or_else(|| if server { None } else { differs("stdout", &alike(&untraced.stdout), &alike(&traced.stdout)) })
             .or_else(|| if server { None } else { differs("stderr", &alike(&untraced.stderr), &alike(&traced.stderr)) })
-            .or_else(|| differing_files(untraced, traced).filter(|_| self.alike.is_none()))
+            .or_else(|| differing_files(untraced, traced).filter(|_| self.tidy))
     }
 }
 
@@ -211,18 +218,6 @@ fn differing_files(untraced: &Side, traced: &Side) -> Option<String> {
     let differ = names.into_iter().filter(|name| untraced.left.get(*name) != traced.left.get(*name));
     let differ: Vec<_> = differ.map(|name| name.display().to_string()).collect();
     (!differ.is_empty()).then(|| format!("the files it left: {}", differ.join(", ")))
-}
-
-/// The same command by `nobody`, who owns the folder then.
-fn as_nobody(command: Command, folder: &Folder) -> Command {
-    if !rustix::process::geteuid().is_root() {
-        return command;
-    }
-    files::run(Command::new("chown").args(["-R", "nobody"]).arg(folder.path()));
-    let mut other = Command::new("setpriv");
-    other.args(["--reuid", "nobody", "--regid", "nogroup", "--clear-groups"]);
-    other.arg(command.get_program()).args(command.get_args());
-    other
 }
 
 fn traces_of(folder: &Folder) -> PathBuf {

@@ -7,7 +7,7 @@ const fn compiler(name: &'static str, packages: &'static str, arguments: &'stati
 }
 
 pub(super) const COMPILERS: &[Foreign] = &[
-    compiler("gcc", "gcc", &["-O2", "-o", "main", "main.c"]).alike(|text| text.to_owned()),
+    compiler("gcc", "gcc", &["-O2", "-o", "main", "main.c"]),
     compiler("cc1", "gcc", &["-quiet", "-O1", "-o", "-", "main.c"]).program("/usr/lib/gcc/x86_64-linux-gnu/*/cc1"),
     compiler("cc1plus", "g++", &["-quiet", "-O1", "-o", "-", "main.cc"])
         .program("/usr/lib/gcc/x86_64-linux-gnu/*/cc1plus"),
@@ -15,6 +15,8 @@ pub(super) const COMPILERS: &[Foreign] = &[
         .program("/usr/lib/gcc/x86_64-linux-gnu/*/f951"),
     compiler("clang", "clang", &["-O1", "-S", "-o", "-", "main.c"]),
     compiler("tcc", "tcc libc6-dev", &["-run", "main.c"]),
+    compiler("ldc2", "ldc", &["-c", "-of=main.o", "main.d"]),
+    compiler("crystal", "crystal", &["tool", "format", "--check", "main.cr"]),
     compiler("as", "binutils", &["-o", "main.o", "main.s"]),
     compiler("ld", "binutils", &["-b", "binary", "-r", "-o", "main.o", "main.c", "main.s"]),
     compiler("nasm", "nasm", &["-f", "elf64", "-o", "main.o", "main.asm"]),
@@ -36,6 +38,11 @@ const SOURCES: &[(&str, &str)] = &[
         "program p\n  implicit none\n  integer :: i\n  real :: a(100)\n  do i = 1, 100\n    a(i) = sqrt(real(i))\n  end do\n\
          \x20 print *, sum(a), maxval(a), matmul(reshape(a(1:4), [2, 2]), reshape(a(5:8), [2, 2]))\nend program\n",
     ),
+    (
+        "main.d",
+        "int fib(int n) { return n < 2 ? n : fib(n - 1) + fib(n - 2); }\nenum made = fib(10);\nint main() { return made; }\n",
+    ),
+    ("main.cr", "puts (1..10).map { |n| n * 2 }.sum\nch = Channel(Int32).new\n5.times { |n| spawn { ch.send n } }\n"),
     (
         "main.s",
         ".globl main\nmain:\n .rept 200\n addq $1, %rax\n jz 1f\n1: movdqu (%rsi,%rcx,8), %xmm3\n .endr\n ret\n\

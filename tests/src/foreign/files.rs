@@ -1,6 +1,11 @@
 //! What lies in the folders that programs run in.
 
-use std::{fs, path::Path, process::Command};
+use std::{
+    fs::{self, File},
+    path::Path,
+    process::Command,
+    time::{Duration, SystemTime},
+};
 
 use super::installed;
 
@@ -14,9 +19,16 @@ pub fn words(lines: u32) -> String {
     (0..lines).map(|line| format!("{} word{} line {line} {}\n", next() % 1000, next() % 50, next())).collect()
 }
 
+/// Writes a file. It is as old every time: archives tell.
+fn put(path: &Path, text: &str) {
+    let then = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
+    let written = fs::write(path, text).and_then(|()| File::options().write(true).open(path)?.set_modified(then));
+    written.unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+}
+
 /// A file of words.
 pub(super) fn text(folder: &Path) {
-    fs::write(folder.join("text"), words(2000)).expect("room on disk");
+    put(&folder.join("text"), &words(2000));
 }
 
 /// Several folders with a file of words each.
@@ -24,7 +36,7 @@ pub(super) fn texts(folder: &Path) {
     for number in 0..5 {
         let inner = folder.join(format!("folder{number}"));
         fs::create_dir(&inner).expect("a folder");
-        fs::write(inner.join("text"), words(200)).expect("room on disk");
+        put(&inner.join("text"), &words(200));
     }
 }
 
@@ -32,7 +44,7 @@ pub(super) fn texts(folder: &Path) {
 pub(super) fn two_texts(folder: &Path) {
     text(folder);
     let others = words(2500).lines().filter(|line| !line.contains("word7 ")).collect::<Vec<_>>().join("\n");
-    fs::write(folder.join("other"), others).expect("room on disk");
+    put(&folder.join("other"), &others);
 }
 
 /// What keeps git to itself, and has its history be the same every time.
@@ -63,6 +75,15 @@ pub(super) fn repository(folder: &Path) {
     }
     fs::write(folder.join("text"), words(7)).expect("room on disk");
     fs::write(folder.join("new"), "new").expect("room on disk");
+}
+
+/// The same command by a user who is not the superuser: `nobody`, as far as it can tell. To all others it is who it was,
+/// so that it may do what we may with our files.
+pub(super) fn as_nobody(command: &Command) -> Command {
+    let mut other = Command::new("unshare");
+    other.args(["--user", "--map-user=65534", "--map-group=65534", "--"]);
+    other.arg(command.get_program()).args(command.get_args());
+    other
 }
 
 /// Runs a command that prepares something. Fails the test where it fails.

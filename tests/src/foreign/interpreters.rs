@@ -17,14 +17,15 @@ const fn coroutines(name: &'static str, packages: &'static str, arguments: &'sta
 pub(super) const INTERPRETERS: &[Foreign] = &[
     interpreter("python3", "python3", &["-X", "utf8", "-c", PYTHON])
         .stdin(|| words(500))
-        .variables(&[("PYTHONHASHSEED", "0"), ("PYTHONDONTWRITEBYTECODE", "1")]),
-    interpreter("perl", "perl", &["-e", PERL]).stdin(|| words(500)).variables(&[("PERL_HASH_SEED", "0")]),
-    interpreter("ruby", "ruby", &["-e", RUBY]).stdin(|| words(500)),
-    interpreter("lua5.4", "lua5.4", &["-e", LUA]),
-    interpreter("luajit", "luajit", &["-e", LUA]),
-    interpreter("php", "php-cli", &["-n", "-r", PHP]),
-    interpreter("tclsh", "tcl", &["script.tcl"]).files(&[("script.tcl", TCL)]),
-    interpreter("guile", "guile-3.0", &["--no-auto-compile", "-c", SCHEME]),
+        .variables(&[("PYTHONHASHSEED", "0"), ("PYTHONDONTWRITEBYTECODE", "1")])
+        .exits(3),
+    interpreter("perl", "perl", &["-e", PERL]).stdin(|| words(500)).variables(&[("PERL_HASH_SEED", "0")]).exits(3),
+    interpreter("ruby", "ruby", &["-e", RUBY]).stdin(|| words(500)).exits(3),
+    interpreter("lua5.4", "lua5.4", &["-e", LUA]).exits(3),
+    interpreter("luajit", "luajit", &["-e", LUA]).exits(3),
+    interpreter("php", "php-cli", &["-n", "-r", PHP]).exits(3),
+    interpreter("tclsh", "tcl", &["script.tcl"]).files(&[("script.tcl", TCL)]).exits(3),
+    interpreter("guile", "guile-3.0", &["--no-auto-compile", "-c", SCHEME]).exits(3),
     interpreter(
         "gawk",
         "gawk",
@@ -38,10 +39,12 @@ pub(super) const INTERPRETERS: &[Foreign] = &[
         "mawk",
         &["{ s += $1; if ($2 ~ /7$/) c++ } END { print s, c, sqrt(s), substr(\"spoor\", 2, 3) }", "text"],
     ),
-    interpreter("bash", "bash", &["-c", BASH]).stdin(|| words(200)),
-    interpreter("dash", "dash", &["-c", SHELL]).stdin(|| words(200)),
-    interpreter("zsh", "zsh", &["-f", "-c", ZSH]).stdin(|| words(200)),
-    interpreter("emacs", "emacs-nox", &["--batch", "-Q", "--eval", LISP]),
+    interpreter("bash", "bash", &["-c", BASH]).stdin(|| words(200)).exits(3),
+    interpreter("dash", "dash", &["-c", SHELL]).stdin(|| words(200)).exits(3),
+    interpreter("zsh", "zsh", &["-f", "-c", ZSH]).stdin(|| words(200)).exits(3),
+    interpreter("fish", "fish", &["--no-config", "-c", FISH]).exits(3),
+    interpreter("csi", "chicken-bin", &["-n", "-q", "-e", CHICKEN]).exits(3),
+    interpreter("emacs", "emacs-nox", &["--batch", "-Q", "--eval", LISP]).exits(3),
     interpreter(
         "R",
         "r-base-core",
@@ -62,27 +65,25 @@ pub(super) const INTERPRETERS: &[Foreign] = &[
         .stdin(|| "factor(2^101-1)\nprimepi(10000)\nintnum(x=0,1,exp(-x^2))\n".into()),
     interpreter("gforth", "gforth", &["-e", ": f dup 2 < if else dup 1- recurse swap 2 - recurse + then ; 15 f . bye"]),
     interpreter("swipl", "swi-prolog-nox", &["-q", "-g", PROLOG, "-t", "halt"]),
-    interpreter("clisp", "clisp", &["-q", "-norc", "-x", "(print (loop for i to 60 sum (expt i 20)))"])
-        .program("/usr/lib/clisp-*/base/lisp.run")
-        .arguments(&[
-            "-M",
-            "/usr/lib/clisp-2.49.93+/base/lispinit.mem",
-            "-q",
-            "-norc",
-            "-x",
-            "(print (loop for i to 60 sum (expt i 20)))",
-        ]),
-    interpreter("ecl", "ecl", &["--norc", "--eval", "(progn (print (loop for i to 60 sum (expt i 20))) (ext:quit 3))"]),
+    interpreter(
+        "clisp",
+        "clisp",
+        &["-M", "{here}/lispinit.mem", "-q", "-norc", "-x", "(loop for i to 60 sum (expt i 20))"],
+    )
+    .program("/usr/lib/clisp-*/base/lisp.run"),
+    interpreter("ecl", "ecl", &["--norc", "--eval", "(progn (print (loop for i to 60 sum (expt i 20))) (ext:quit 3))"])
+        .exits(3),
     coroutines("greenlet", "python3 python3-greenlet", &["-c", GREENLET]).program("python3"),
     coroutines("gevent", "python3 python3-gevent", &["-c", GEVENT]).program("python3"),
+    coroutines("eventlet", "python3 python3-eventlet", &["-W", "ignore", "-c", EVENTLET]).program("python3"),
+    coroutines("tarantool", "tarantool", &["-e", TARANTOOL]).exits(3),
     coroutines("asyncio", "python3", &["-c", ASYNCIO]).program("python3"),
-    coroutines("ruby fibers", "ruby", &["-e", FIBERS]).program("ruby"),
-    coroutines("php fibers", "php-cli", &["-n", "-r", PHP_FIBERS]).program("php"),
+    coroutines("ruby fibers", "ruby", &["-e", FIBERS]).program("ruby").exits(3),
+    coroutines("php fibers", "php-cli", &["-n", "-r", PHP_FIBERS]).program("php").exits(3),
     coroutines("lua coroutines", "lua5.4", &["-e", LUA_COROUTINES]).program("lua5.4"),
     coroutines("luajit coroutines", "luajit", &["-e", LUA_COROUTINES]).program("luajit"),
     coroutines("guile call/cc", "guile-3.0", &["--no-auto-compile", "-c", CALL_CC]).program("guile"),
-    coroutines("qemu-img", "qemu-utils", &["convert", "-O", "qcow2", "-W", "-m", "8", "text", "text.qcow2"])
-        .alike(|text| text.to_owned()),
+    coroutines("qemu-img", "qemu-utils", &["convert", "-O", "qcow2", "-W", "-m", "8", "text", "text.qcow2"]),
 ];
 
 const PYTHON: &str = r#"
@@ -170,6 +171,16 @@ const ZSH: &str = r#"
     a=({1..50}); print ${(j:,:)${(Oa)a}} ${#a} $((2 ** 0.5)); { false } always { print always }; print $(print child); exit 3
 "#;
 
+const FISH: &str = r#"
+    function f; if test $argv[1] -lt 2; echo $argv[1]; else; math (f (math $argv[1] - 1)) + (f (math $argv[1] - 2)); end; end
+    f 5; string replace -ra "o" "0" "hello world"; echo one two | sort; exit 3
+"#;
+
+const CHICKEN: &str = r#"(import (chicken process-context))
+    (define (fib n) (if (< n 2) n (+ (fib (- n 1)) (fib (- n 2))))) (print (fib 12))
+    (print (call/cc (lambda (k) (dynamic-wind (lambda () (print "in")) (lambda () (k 7)) (lambda () (print "out"))))))
+    (exit 3)"#;
+
 const LISP: &str = r#"(progn
     (defun fib (n) (if (< n 2) n (+ (fib (- n 1)) (fib (- n 2)))))
     (with-temp-buffer (insert-file-contents "text") (sort-numeric-fields 1 (point-min) (point-max))
@@ -213,6 +224,26 @@ client = socket.create_connection(server.getsockname())
 for n in range(50):
     client.sendall(b"line %d" % n); answer = client.recv(100)
 print(answer, gevent.joinall([gevent.spawn(pow, n, 3) for n in range(10)])[-1].value is not None)
+"#;
+
+const EVENTLET: &str = r#"
+import eventlet
+from eventlet.green import socket
+server = eventlet.listen(("127.0.0.1", 0))
+def echo(client):
+    while (data := client.recv(100)): client.sendall(data.upper())
+eventlet.spawn(eventlet.serve, server, lambda client, address: echo(client))
+def ask(n):
+    client = socket.create_connection(server.getsockname())
+    for turn in range(10): client.sendall(b"client %d turn %d" % (n, turn)); answer = client.recv(100)
+    return answer
+print(list(eventlet.GreenPool(5).imap(ask, range(10))))
+"#;
+
+const TARANTOOL: &str = r#"
+    local fiber = require("fiber") local c, s = fiber.channel(3), 0
+    for n = 1, 20 do fiber.create(function() for i = 1, 10 do c:put(n * i) end end) end
+    for i = 1, 200 do s = s + c:get() end print(s) print(pcall(function() error("thrown", 0) end)) os.exit(3)
 "#;
 
 const ASYNCIO: &str = r#"

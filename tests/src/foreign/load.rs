@@ -16,6 +16,9 @@ use super::{files::words, installed};
 /// How long an answer may take.
 const PATIENCE: Duration = Duration::from_secs(30);
 
+/// What an answer starts with that did not come.
+pub(super) const FAILED: &str = "failed: ";
+
 /// How many ask at once.
 const CLIENTS: usize = 4;
 
@@ -37,17 +40,14 @@ impl Served {
     /// Runs a client and tells what it printed.
     pub(super) fn client(&self, program: &str, arguments: &[&str]) -> String {
         let port = self.address.port().to_string();
-        let Some(path) = installed(program) else { return format!("{program} is not here") };
+        let Some(path) = installed(program) else { return format!("{FAILED}{program} is not here") };
         let arguments = arguments.iter().map(|argument| argument.replace("{port}", &port));
         let output = Command::new(path).args(arguments).current_dir(&self.folder).output();
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         match output {
-            Ok(output) => format!(
-                "{:?}\n{}{}",
-                output.status.code(),
-                String::from_utf8_lossy(&output.stdout),
-                String::from_utf8_lossy(&output.stderr)
-            ),
-            Err(error) => error.to_string(),
+            Ok(output) if output.status.success() => text(&output.stdout) + &text(&output.stderr),
+            Ok(output) => format!("{FAILED}{}: {}", output.status, text(&output.stderr)),
+            Err(error) => format!("{FAILED}{error}"),
         }
     }
 
@@ -96,7 +96,7 @@ impl Served {
                     stream.set_read_timeout(Some(PATIENCE))?;
                     ask(&mut stream, number)
                 });
-                answer.unwrap_or_else(|error| format!("failed: {error}"))
+                answer.unwrap_or_else(|error| format!("{FAILED}{error}"))
             });
             answers.collect::<Vec<_>>()
         };
@@ -131,7 +131,7 @@ impl Served {
                 let own = answer.starts_with(&number.to_be_bytes());
                 Ok(format!("own {own}, {length} bytes, ends with {:?}", &answer[length.saturating_sub(4)..length]))
             });
-            *counts.entry(answer.unwrap_or_else(|error| format!("failed: {error}"))).or_default() += 1;
+            *counts.entry(answer.unwrap_or_else(|error| format!("{FAILED}{error}"))).or_default() += 1;
         }
         counts.iter().map(|(answer, count)| format!("{count} × {answer}\n")).collect()
     }

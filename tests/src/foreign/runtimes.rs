@@ -7,14 +7,14 @@ const fn runtime(name: &'static str, packages: &'static str, arguments: &'static
 }
 
 pub(super) const RUNTIMES: &[Foreign] = &[
-    runtime("node", "nodejs", &["-e", NODE]),
+    runtime("node", "nodejs", &["-e", NODE]).exits(3),
     runtime("java", "openjdk-17-jdk-headless", &["-Xmx128m", "-XX:TieredStopAtLevel=1", "Main.java"])
         .program("/usr/lib/jvm/java-17-*/bin/java")
-        .files(&[("Main.java", JAVA)]),
+        .files(&[("Main.java", JAVA)]).exits(3),
     runtime("mono", "mono-runtime mono-mcs", &["/usr/lib/mono/4.5/mcs.exe", "-out:main.exe", "Main.cs"])
         .files(&[("Main.cs", CSHARP)])
         // What it makes has a number that is never the same.
-        .alike(|text| text.to_owned()),
+        .untidy(),
     runtime(
         "beam",
         "erlang-base",
@@ -26,21 +26,25 @@ pub(super) const RUNTIMES: &[Foreign] = &[
             "--",
             "-root",
             "/usr/lib/erlang",
+            "-bindir",
+            "{here}",
             "-progname",
             "erl",
+            "--",
             "-home",
             "{folder}",
             "--",
             "-noshell",
-            "-boot",
-            "start_clean",
             "-eval",
             ERLANG,
         ],
     )
     .program("/usr/lib/erlang/erts-*/bin/beam.smp")
-    .variables(&[("BINDIR", "/usr/lib/erlang/erts-13.1.5/bin"), ("ROOTDIR", "/usr/lib/erlang"), ("EMU", "beam")]),
-    runtime("sbcl", "sbcl", &["--non-interactive", "--no-sysinit", "--no-userinit", "--eval", LISP]),
+    .variables(&[("BINDIR", "{here}"), ("ROOTDIR", "/usr/lib/erlang"), ("EMU", "beam")]).exits(3),
+    runtime("poly", "polyml", &["-q", "--use", "main.sml"]).files(&[("main.sml", SML)]).exits(3),
+    runtime("chezscheme", "chezscheme", &["--script", "main.ss"]).files(&[("main.ss", CHEZ)]).exits(3),
+    runtime("raku", "rakudo", &["-e", RAKU]).exits(3),
+    runtime("sbcl", "sbcl", &["--non-interactive", "--no-sysinit", "--no-userinit", "--eval", LISP]).exits(3),
     runtime(
         "pypy3",
         "pypy3",
@@ -48,7 +52,7 @@ pub(super) const RUNTIMES: &[Foreign] = &[
             "-c",
             "import re,sys\nprint(sum(i*i for i in range(3000)), re.sub('[aeiou]', '', open('text').read())[:200])\ntry: 1/0\nexcept ZeroDivisionError as e: print(e)\nsys.exit(3)",
         ],
-    ),
+    ).exits(3),
 ];
 
 const NODE: &str = r#"
@@ -84,6 +88,15 @@ static void Main() { Console.WriteLine(Fib(15) + Enumerable.Range(0, 9).Sum()); 
 
 const ERLANG: &str = "S = self(), [spawn(fun() -> S ! {N, lists:sum(lists:seq(1, N))} end) || N <- lists:seq(1, 50)], \
     L = [receive {N, V} -> V end || N <- lists:seq(1, 50)], io:format(\"~p ~p~n\", [lists:sum(L), catch throw(ball)]), halt(3).";
+
+const SML: &str = "fun fib n = if n < 2 then n else fib (n - 1) + fib (n - 2);\nprint (Int.toString (fib 15) ^ \"\\n\");\n\
+    val () = (raise Fail \"thrown\") handle Fail s => print (s ^ \"\\n\");\nPolyML.fullGC ();\nPosix.Process.exit 0w3;\n";
+
+const CHEZ: &str = "(define (fib n) (if (< n 2) n (+ (fib (- n 1)) (fib (- n 2))))) (display (fib 20)) (collect) (newline)\n\
+    (display (with-exception-handler (lambda (e) 42) (lambda () (+ 1 (raise-continuable 1))))) (newline) (exit 3)\n";
+
+const RAKU: &str = "my @a = (1..50).map(* ** 2); say [+] @a; try { die 'thrown'; CATCH { default { say .message } } }; \
+    say await (^5).map: { start { $_ * 2 } }; exit 3";
 
 const LISP: &str = "(progn (defun fib (n) (if (< n 2) n (+ (fib (- n 1)) (fib (- n 2))))) (print (fib 20)) \
     (print (handler-case (error \"thrown\") (error (e) (princ-to-string e)))) (gc :full t) (print (expt 3 200)) (exit :code 3))";

@@ -5,8 +5,7 @@ use std::{fs, path::Path, process::Command};
 use super::{
     Foreign,
     Group::{Coroutines, Database, Runtime, Server},
-    files::{self, text},
-    installed,
+    files,
 };
 
 const fn server(name: &'static str, packages: &'static str, arguments: &'static [&'static str]) -> Foreign {
@@ -35,8 +34,8 @@ pub(super) const SERVERS: &[Foreign] = &[
         .prepared_by(mariadb)
         .asked(|served| {
             let query = "create database d; create table d.t(a int primary key, b text) engine=innodb; \
-                insert into d.t select seq, concat('row ', seq * 7919 % 1000) from seq_1_to_500; \
-                select b, a from d.t where a % 50 = 0 order by b; select count(*), sum(a) from d.t; select * from d.nowhere";
+                use d; insert into d.t select seq, concat('row ', seq * 7919 % 1000) from seq_1_to_500; \
+                select b, a from d.t where a % 50 = 0 order by b; select count(*), sum(a) from d.t";
             served.client("mariadb", &["--no-defaults", "-h", "127.0.0.1", "-P", "{port}", "-u", "root", "-e", query])
         }),
     Foreign::new(Database, "postgres --single", "postgresql-15")
@@ -49,7 +48,7 @@ pub(super) const SERVERS: &[Foreign] = &[
              select b, a from t where a % 50 = 0 order by b\nselect count(*), sum(a) from t\nselect * from nowhere\n"
                 .into()
         })
-        .alike(without_clock)
+        .alike(without_log)
         .unprivileged(),
     Foreign::new(Database, "postgres", "postgresql-15 postgresql-client-15")
         .program("/usr/lib/postgresql/*/bin/postgres")
@@ -86,7 +85,7 @@ pub(super) const SERVERS: &[Foreign] = &[
              frontend f\n bind 127.0.0.1:{port}\n default_backend b\nbackend b\n server one {page}\n",
         )])
         .asked(|served| served.pages("/page", 200))
-        .ended_by("INT"),
+        .exits(143),
     server("tinyproxy", "tinyproxy-bin", &["-d", "-c", "tinyproxy.conf"])
         .files(&[("tinyproxy.conf", "Port {port}\nListen 127.0.0.1\nReversePath \"/up/\" \"http://{page}/\"\nReverseOnly Yes\n")])
         .asked(|served| served.pages("/up/page", 100)),
@@ -98,13 +97,15 @@ pub(super) const SERVERS: &[Foreign] = &[
     server("unbound", "unbound", &["-d", "-c", "{folder}/unbound.conf"])
         .files(&[("unbound.conf", UNBOUND)])
         .asked(|served| served.names("www.example.org", 500) + &served.names("nowhere.example.com", 50)),
-    server("beanstalkd", "beanstalkd", &["-l", "127.0.0.1", "-p", "{port}"]).asked(|served| {
-        served.lines(40, |n| (format!("use tube{n}\r\nput 0 0 60 4\r\n{n:04}\r\nwatch tube{n}\r\npeek-ready\r\n"), 5))
-            .lines()
-            .filter(|line| !line.contains("INSERTED") && !line.starts_with("FOUND"))
-            .collect::<Vec<_>>()
-            .join("\n")
-    }),
+    server("beanstalkd", "beanstalkd", &["-l", "127.0.0.1", "-p", "{port}"])
+        .asked(|served| {
+            let ask = |n| (format!("use tube{n}\r\nput 0 0 60 4\r\n{n:04}\r\nwatch tube{n}\r\npeek-ready\r\n"), 5);
+            // The numbers of jobs depend on who asks first.
+            let answers = served.lines(40, ask);
+            let same = answers.lines().filter(|line| !line.contains("INSERTED") && !line.starts_with("FOUND"));
+            same.collect::<Vec<_>>().join("\n")
+        })
+        .exits(143),
     server("mosquitto", "mosquitto mosquitto-clients", &["-p", "{port}"]).asked(|served| {
         let script = "mosquitto_sub -p {port} -t t -C 50 -W 30 & \
             for n in $(seq 20); do sleep 0.05; mosquitto_pub -p {port} -t other -m $n; done; \
@@ -112,7 +113,8 @@ pub(super) const SERVERS: &[Foreign] = &[
         served.client("sh", &["-c", script])
     }),
     server("socat", "socat", &["TCP-LISTEN:{port},bind=127.0.0.1,fork,reuseaddr", "EXEC:cat"])
-        .asked(|served| served.lines(40, |n| (format!("line {n}\n"), 1))),
+        .asked(|served| served.lines(40, |n| (format!("line {n}\n"), 1)))
+        .exits(143),
     server("http.server", "python3", &["-m", "http.server", "--bind", "127.0.0.1", "{port}"])
         .program("python3")
         .asked(|served| served.pages("/text", 200) + &served.pages("/nowhere", 20))
@@ -129,11 +131,21 @@ pub(super) const SERVERS: &[Foreign] = &[
             "require('http').createServer((q, a) => a.end(require('fs').readFileSync('text'))).listen({port}, '127.0.0.1'); \
              process.on('SIGTERM', () => process.exit(3))",
         ])
-        .asked(|served| served.pages("/", 200)),
+        .asked(|served| served.pages("/", 200))
+        .exits(3),
+    Foreign::new(Coroutines, "pdns_recursor", "pdns-recursor")
+        .arguments(&[
+            "--config-dir={folder}", "--socket-dir={folder}", "--daemon=no", "--local-address=127.0.0.1", "--local-port={port}",
+            "--threads=2", "--auth-zones=example.org={folder}/zone", "--write-pid=no", "--hint-file=no", "--security-poll-suffix=",
+        ])
+        .files(&[("zone", "@ 60 IN SOA ns. me. 1 60 60 60 60\n@ 60 IN NS ns.example.org.\nwww 60 IN A 192.0.2.7\n")])
+        .asked(|served| served.names("www.example.org", 500) + &served.names("nowhere.example.org", 50))
+        .exits(143),
     Foreign::new(Coroutines, "gevent server", "python3 python3-gevent")
         .program("python3")
         .arguments(&["-c", GEVENT])
-        .asked(|served| served.lines(40, |n| (format!("line {n}\n"), 1))),
+        .asked(|served| served.lines(40, |n| (format!("line {n}\n"), 1)))
+        .exits(3),
 ];
 
 const NGINX: &str = "daemon off; master_process off; pid nginx.pid; error_log stderr;\n\
@@ -165,27 +177,23 @@ server.serve_forever(); sys.exit(3)
 
 /// An empty database of MariaDB.
 fn mariadb(folder: &Path) {
-    text(folder);
     fs::create_dir(folder.join("data")).expect("a folder");
 }
 
-/// An empty database of PostgreSQL, which is `nobody`'s.
+/// An empty database of PostgreSQL.
 fn postgres(folder: &Path) {
-    text(folder);
     let initdb = super::matching("/usr/lib/postgresql/", "/bin/initdb").expect("it lies beside postgres");
-    let options = ["-N", "-A", "trust", "-U", "nobody", "--locale=C.UTF-8"];
     let mut command = Command::new(initdb);
-    if rustix::process::geteuid().is_root() {
-        files::run(Command::new("chown").arg("nobody").arg(folder));
-        let initdb = command.get_program().to_owned();
-        command = Command::new(installed("setpriv").expect("it is in every Debian"));
-        command.args(["--reuid", "nobody", "--regid", "nogroup", "--clear-groups"]).arg(initdb);
-    }
-    files::run(command.args(options).arg("-D").arg(folder.join("data")).current_dir(folder));
+    command.args(["-N", "-A", "trust", "-U", "nobody", "--locale=C.UTF-8", "-D"]).arg(folder.join("data"));
+    files::run(files::as_nobody(&command).current_dir(folder));
 }
 
-/// Without the times in front of messages.
-fn without_clock(text: &str) -> String {
-    let rest = |line: &str| line.split_once("] ").map_or(line, |(_, rest)| rest).to_owned();
-    text.lines().map(rest).collect::<Vec<_>>().join("\n")
+/// Without its log, which tells times.
+fn without_log(text: &str) -> String {
+    text.lines().filter(|line| !line.contains("LOG: ")).map(untimed).collect::<Vec<_>>().join("\n")
+}
+
+/// A message without the time in front of it.
+fn untimed(line: &str) -> &str {
+    line.split_once("] ").map_or(line, |(_, rest)| rest)
 }

@@ -14,29 +14,29 @@ pub(super) const TOOLS: &[Foreign] = &[
     tool("ls", "coreutils", &["-la", "--color=always", "/usr/bin", "/etc"]),
     tool("sort", "coreutils", &["-k2,2", "-k1,1n", "text"]),
     tool("grep", "grep", &["-rnE", "word(1|2)[0-9]* line .*7$", "."]).prepared_by(texts),
+    tool("rg", "ripgrep", &["-j2", "--sort", "path", "-n", "word(1|2)[0-9]* line .*7$", "."]).prepared_by(texts),
     tool("sed", "sed", &["-E", "s/word([0-9]+) line ([0-9]+)/\\2 of \\1/; /7$/d; $!N; P; D", "text"]),
-    tool("diff", "diffutils", &["-u", "--label", "one", "--label", "two", "text", "other"]).prepared_by(two_texts),
+    tool("diff", "diffutils", &["-u", "--label", "one", "--label", "two", "text", "other"])
+        .prepared_by(two_texts)
+        .exits(1),
     tool("find", "findutils", &[".", "-name", "text", "-exec", "wc", "-l", "{}", ";"]).prepared_by(texts),
-    tool("tar", "tar", &["-c", "--sort=name", "--mtime=@0", "--owner=0", "--group=0", "-f", "-", "."])
-        .prepared_by(texts),
+    tool("tar", "tar", &["-c", "--sort=name", "--format=ustar", "-f", "-", "folder0/text", "folder1/text"]).prepared_by(texts),
     tool("cpio", "cpio", &["-o", "-H", "newc", "--reproducible", "--quiet"])
         .prepared_by(texts)
-        .stdin(|| "folder1/text\nfolder2/text\n".into())
-        .alike(without_times),
-    tool("bsdtar", "libarchive-tools", &["-c", "-z", "--format=ustar", "--options", "gzip:!timestamp", "-f", "-", "text"])
-        .alike(|bytes| bytes.len().min(9).to_string()),
+        .stdin(|| "folder1/text\nfolder2/text\n".into()),
+    tool("bsdtar", "libarchive-tools", &["-c", "-z", "--format=ustar", "--options", "gzip:!timestamp", "-f", "-", "text"]),
     tool("gzip", "gzip", &["-9", "-c", "-n", "text"]),
     tool("bzip2", "bzip2", &["-9", "-c", "text"]),
     tool("xz", "xz-utils", &["-6", "-T2", "-c", "text"]),
     tool("zstd", "zstd", &["-12", "-T2", "-q", "-c", "text"]),
     tool("lz4", "lz4", &["-9", "-q", "-c", "text"]),
     tool("brotli", "brotli", &["-q", "5", "-c", "text"]),
-    tool("git", "git", &["log", "--stat", "--graph"]).prepared_by(repository).variables(GIT),
+    tool("git", "git", &["log", "--stat", "--graph"]).prepared_by(repository).variables(GIT).untidy(),
     tool("curl", "curl", &["-sS", "--noproxy", "*", "http://{page}/page"]),
     tool("wget", "wget", &["-q", "--no-proxy", "-O", "-", "http://{page}/page"]),
     tool("rsync", "rsync", &["-a", "--out-format=%n %l", "./", "copy/"]).prepared_by(texts),
     tool("openssl", "openssl", &["enc", "-aes-256-cbc", "-K", "00", "-iv", "00", "-in", "text", "-a"]),
-    tool("gpg", "gpg", &["--homedir", ".", "--batch", "--no-options", "--print-md", "SHA512", "text"]),
+    tool("gpg", "gpg", &["--homedir", ".", "--batch", "--no-options", "--print-md", "SHA512", "text"]).untidy(),
     tool("ssh-keygen", "openssh-client", &["-l", "-v", "-f", "key.pub"]).files(&[(
         "key.pub",
         "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAABAgMEBQYHCAkKCwwNDg8QERITFBUWFxgZGhscHR4f somebody\n",
@@ -75,6 +75,14 @@ pub(super) const TOOLS: &[Foreign] = &[
         "100 100 translate 0 0 300 0 360 arc 9 setlinewidth stroke /Times-Roman 90 selectfont 9 9 moveto (Spoor) show showpage",
     ]),
     tool("aspell", "aspell aspell-en", &["--lang=en", "list"]).stdin(|| "Every wrod is speled rigth or it iz not.\n".into()),
+    tool("shellcheck", "shellcheck", &["-s", "sh", "-f", "gcc", "script.sh"])
+        .files(&[("script.sh", "x=$1\nif [ $x = a ]; then echo `ls`; fi\nfor f in $(ls *.txt); do cat $f; done\n")])
+        .exits(1),
+    tool("unison", "unison-2.52", &["-ui", "text", "-batch", "-silent", "folder0", "folder1", "-force", "folder0"])
+        .program("unison-2.52")
+        .prepared_by(texts)
+        .variables(&[("UNISON", "{folder}/kept"), ("UNISONLOCALHOSTNAME", "here")])
+        .untidy(),
     tool("cppcheck", "cppcheck", &["--enable=style", "--std=c11", "main.c"]).files(&[("main.c", C)]),
     tool("z3", "z3", &["-in"]).stdin(|| {
         "(declare-const x Int)(declare-const y Int)(assert (= (+ (* 3 x) (* 5 y)) 47))(assert (> x y 0))\
@@ -87,7 +95,7 @@ pub(super) const TOOLS: &[Foreign] = &[
             "Maximize\n v: 5 a + 4 b + 3 c\nSubject To\n x: 2 a + 3 b + c <= 5\n y: 4 a + b + 2 c <= 11\n z: 3 a + 4 b + 2 c <= 8\nGeneral\n a b c\nEnd\n",
         )])
         .alike(without_figures),
-    Foreign::new(Database, "sqlite3", "sqlite3").arguments(&["file.db"]).stdin(|| SQL.into()),
+    Foreign::new(Database, "sqlite3", "sqlite3").arguments(&["file.db"]).stdin(|| SQL.into()).exits(1),
 ];
 
 const SQL: &str = "
@@ -117,11 +125,6 @@ fn json() -> String {
 fn xml() -> String {
     let items: String = words(300).lines().enumerate().map(|(n, s)| format!("<item n='{n}'>{s}</item>")).collect();
     format!("<list>{items}</list>")
-}
-
-/// Without the times of files in an archive, which are hexadecimal numbers.
-fn without_times(text: &str) -> String {
-    text.lines().filter(|line| !line.starts_with("0707")).collect::<Vec<_>>().join("\n")
 }
 
 /// Without times and amounts of memory.
