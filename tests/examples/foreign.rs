@@ -40,7 +40,7 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
     println!("|---|---|---:|---:|---:|---:|---:|---:|---|");
     let (mut harmed, mut missing) = (Vec::new(), Vec::new());
     for foreign in &chosen {
-        if foreign.path().is_none() {
+        if !foreign.missing().is_empty() {
             missing.push(foreign);
             continue;
         }
@@ -52,7 +52,7 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
         }
     }
     for foreign in &missing {
-        println!("\n{} is not here: apt-get install {}", foreign.name, foreign.packages);
+        println!("\n{} cannot be run here: apt-get install {}", foreign.name, foreign.missing().join(" "));
     }
     let compared = chosen.len() - missing.len();
     println!("\n{compared} programs compared, {} missing, {} harmed {harmed:?}", missing.len(), harmed.len());
@@ -107,8 +107,7 @@ fn one_line(text: &str) -> String {
 
 /// Installs the packages of programs that are missing. No service is started by that.
 fn install(chosen: &[Foreign]) -> Result<(), Box<dyn Error>> {
-    let missing = chosen.iter().filter(|foreign| foreign.path().is_none());
-    let packages: Vec<_> = missing.flat_map(|foreign| foreign.packages.split(' ')).collect();
+    let packages: Vec<_> = chosen.iter().flat_map(Foreign::missing).collect();
     if packages.is_empty() {
         return Ok(());
     }

@@ -17,7 +17,7 @@ use std::{
 
 pub use beside::{Beside, sweep};
 pub use files::words;
-pub use load::Served;
+pub use load::{Served, serve};
 
 use crate::Run;
 
@@ -29,7 +29,7 @@ pub struct Foreign {
     /// What kind of program it is.
     pub group: Group,
     /// The Debian package that has it, and those that it needs besides, with spaces between.
-    pub packages: &'static str,
+    packages: &'static str,
     /// Its command, or its path, in which one part may have a `*`.
     program: &'static str,
     /// `{port}`, `{folder}`, `{here}` and `{page}` in these stand for a free port, the folder that it runs in, the folder
@@ -186,6 +186,18 @@ impl Foreign {
             None => installed(self.program),
             Some((before, after)) => matching(before, after),
         }
+    }
+
+    /// The packages to install before it can be run.
+    pub fn missing(&self) -> Vec<&'static str> {
+        let known = |package: &str| {
+            let list = |name: String| Path::new("/var/lib/dpkg/info").join(name + ".list").exists();
+            list(package.into()) || list(format!("{package}:amd64"))
+        };
+        let packages = self.packages.split(' ');
+        // The program may be here without its package.
+        let skipped = usize::from(self.path().is_some());
+        packages.skip(skipped).filter(|package| skipped == 0 || !known(package)).collect()
     }
 
     /// The same as a run that loses nothing, for tests that look closely. `None` where the program is not here. Not for

@@ -144,7 +144,7 @@ pub(super) fn page() -> SocketAddr {
 }
 
 /// Serves this to all who ask, until this process is over.
-pub(super) fn serve(page: Vec<u8>) -> SocketAddr {
+pub fn serve(page: Vec<u8>) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = listener.local_addr().expect("its address");
     thread::spawn(move || {
