@@ -38,7 +38,7 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
     agent_command::prepare();
     println!("| program | group | untraced, s | traced, s | hooked / found | threads | events | lost | the same |");
     println!("|---|---|---:|---:|---:|---:|---:|---:|---|");
-    let (mut harmed, mut missing) = (Vec::new(), Vec::new());
+    let (mut harmed, mut missing, mut total) = (Vec::new(), Vec::new(), Total::default());
     for foreign in &chosen {
         if !foreign.missing().is_empty() {
             missing.push(foreign);
@@ -47,6 +47,9 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
         let beside = catch_unwind(AssertUnwindSafe(|| foreign.beside(OPTIONS)));
         sweep();
         let beside = beside.unwrap_or_else(|_| Err("the comparison failed, see above".into()));
+        if let Ok(beside) = &beside {
+            total.add(beside);
+        }
         if !print(foreign, beside) {
             harmed.push(foreign.name);
         }
@@ -54,9 +57,33 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
     for foreign in &missing {
         println!("\n{} cannot be run here: apt-get install {}", foreign.name, foreign.missing().join(" "));
     }
-    let compared = chosen.len() - missing.len();
-    println!("\n{compared} programs compared, {} missing, {} harmed {harmed:?}", missing.len(), harmed.len());
+    let (compared, Total { events, lost, whole }) = (chosen.len() - missing.len(), total);
+    println!(
+        "\n{compared} programs compared, {} cannot be run here, {} harmed: {}",
+        missing.len(),
+        harmed.len(),
+        harmed.join(", ")
+    );
+    println!("{} events, {} of them lost and counted; {whole} programs lost nothing", grouped(events), grouped(lost));
     Ok(if harmed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// The sums of all rows.
+#[derive(Default)]
+struct Total {
+    events: u64,
+    lost: u64,
+    /// How many programs lost nothing.
+    whole: u32,
+}
+
+impl Total {
+    fn add(&mut self, beside: &Beside) {
+        let lost: u64 = beside.missing().values().sum();
+        self.events += beside.produced();
+        self.lost += lost;
+        self.whole += u32::from(lost == 0);
+    }
 }
 
 /// Prints the row of a program. Returns whether it was unharmed.

@@ -71,6 +71,7 @@ pub(super) const INTERPRETERS: &[Foreign] = &[
         &["-M", "{here}/lispinit.mem", "-q", "-norc", "-x", "(loop for i to 60 sum (expt i 20))"],
     )
     .program("/usr/lib/clisp-*/base/lisp.run"),
+    interpreter("ocaml", "ocaml-nox", &["main.ml"]).files(&[("main.ml", OCAML)]).exits(3),
     interpreter("ecl", "ecl", &["--norc", "--eval", "(progn (print (loop for i to 60 sum (expt i 20))) (ext:quit 3))"])
         .exits(3),
     coroutines("greenlet", "python3 python3-greenlet", &["-c", GREENLET]).program("python3"),
@@ -187,6 +188,9 @@ const LISP: &str = r#"(progn
         (princ (buffer-substring 1 500)))
     (princ (list (fib 12) (condition-case e (error "thrown") (error (cadr e))) (expt 2 100))) (kill-emacs 3))"#;
 
+const OCAML: &str = "let rec fib n = if n < 2 then n else fib (n - 1) + fib (n - 2)\n\
+    let () = print_int (fib 12); (try failwith \"thrown\" with Failure s -> print_endline s); Gc.full_major (); exit 3\n";
+
 const PROLOG: &str = "numlist(1,300,L),foldl([X,A,B]>>(B is A+X*X),L,0,S),write(S),nl,\
     catch(throw(ball),B,(write(caught(B)),nl)),length(Q,6),numlist(1,6,N),findall(Q,permutation(N,Q),P),length(P,C),write(C),nl";
 
@@ -258,7 +262,7 @@ async def ask(port, n):
 async def main():
     server = await asyncio.start_server(echo, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
-    print(await asyncio.gather(*(ask(port, n) for n in range(10))))
+    print(await asyncio.gather(*(ask(port, n) for n in range(4))))
     print(await asyncio.to_thread(sum, range(100))); server.close()
 asyncio.run(main())
 "#;

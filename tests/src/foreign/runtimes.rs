@@ -41,6 +41,9 @@ pub(super) const RUNTIMES: &[Foreign] = &[
     )
     .program("/usr/lib/erlang/erts-*/bin/beam.smp")
     .variables(&[("BINDIR", "{here}"), ("ROOTDIR", "/usr/lib/erlang"), ("EMU", "beam")]).exits(3),
+    runtime("gjs", "gjs", &["-c", GJS]).exits(3),
+    runtime("lli", "llvm-14-runtime", &["-opaque-pointers", "main.ll"]).program("/usr/lib/llvm-*/bin/lli").files(&[("main.ll", LLVM)]).exits(3),
+    runtime("qemu-x86_64", "qemu-user", &["/usr/bin/sort", "-k2,2", "-k1,1n", "text"]),
     runtime("poly", "polyml", &["-q", "--use", "main.sml"]).files(&[("main.sml", SML)]).exits(3),
     runtime("chezscheme", "chezscheme", &["--script", "main.ss"]).files(&[("main.ss", CHEZ)]).exits(3),
     runtime("raku", "rakudo", &["-e", RAKU]).exits(3),
@@ -88,6 +91,34 @@ static void Main() { Console.WriteLine(Fib(15) + Enumerable.Range(0, 9).Sum()); 
 
 const ERLANG: &str = "S = self(), [spawn(fun() -> S ! {N, lists:sum(lists:seq(1, N))} end) || N <- lists:seq(1, 50)], \
     L = [receive {N, V} -> V end || N <- lists:seq(1, 50)], io:format(\"~p ~p~n\", [lists:sum(L), catch throw(ball)]), halt(3).";
+
+const GJS: &str = r#"function fib(n) { return n < 2 ? n : fib(n - 1) + fib(n - 2); } print(fib(20));
+    try { throw new Error("thrown"); } catch (e) { print(e.message); }
+    let s = 0; for (let i = 0; i < 100000; i++) s = (s * 31 + i) % 1000003; print(s, [3, 1, 2].sort((a, b) => a - b));
+    imports.system.gc(); imports.system.exit(3);"#;
+
+const LLVM: &str = r#"
+@text = private constant [4 x i8] c"%d\0A\00"
+declare i32 @printf(ptr, ...)
+define i32 @fib(i32 %n) {
+  %small = icmp slt i32 %n, 2
+  br i1 %small, label %end, label %more
+more:
+  %a = sub i32 %n, 1
+  %b = sub i32 %n, 2
+  %fa = call i32 @fib(i32 %a)
+  %fb = call i32 @fib(i32 %b)
+  %sum = add i32 %fa, %fb
+  ret i32 %sum
+end:
+  ret i32 %n
+}
+define i32 @main() {
+  %f = call i32 @fib(i32 15)
+  %p = call i32 (ptr, ...) @printf(ptr @text, i32 %f)
+  ret i32 3
+}
+"#;
 
 const SML: &str = "fun fib n = if n < 2 then n else fib (n - 1) + fib (n - 2);\nprint (Int.toString (fib 15) ^ \"\\n\");\n\
     val () = (raise Fail \"thrown\") handle Fail s => print (s ^ \"\\n\");\nPolyML.fullGC ();\nPosix.Process.exit 0w3;\n";

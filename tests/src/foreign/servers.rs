@@ -49,6 +49,7 @@ pub(super) const SERVERS: &[Foreign] = &[
                 .into()
         })
         .alike(without_log)
+        .untidy()
         .unprivileged(),
     Foreign::new(Database, "postgres", "postgresql-15 postgresql-client-15")
         .program("/usr/lib/postgresql/*/bin/postgres")

@@ -118,7 +118,7 @@ select="concat(@n, ' ', ., '&#10;')"/></xsl:for-each></xsl:template>
 "#;
 
 fn json() -> String {
-    let items: Vec<_> = words(300).lines().enumerate().map(|(n, s)| format!(r#"{{"n":{n},"s":"{s}"}}"#)).collect();
+    let items: Vec<_> = words(60).lines().enumerate().map(|(n, s)| format!(r#"{{"n":{n},"s":"{s}"}}"#)).collect();
     format!("[{}]", items.join(","))
 }
 
