@@ -4,8 +4,9 @@
 use std::{
     env,
     error::Error,
+    fs,
     panic::{AssertUnwindSafe, catch_unwind},
-    process::{Command, ExitCode},
+    process::{self, Command, ExitCode},
     time::Duration,
 };
 
@@ -54,6 +55,7 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
             harmed.push(foreign.name);
         }
     }
+    clear_up();
     for foreign in &missing {
         println!("\n{} cannot be run here: apt-get install {}", foreign.name, foreign.missing().join(" "));
     }
@@ -66,6 +68,17 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
     );
     println!("{} events, {} of them lost and counted; {whole} programs lost nothing", grouped(events), grouped(lost));
     Ok(if harmed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Removes the folders of comparisons that failed.
+fn clear_up() {
+    let own = format!("spoor-service-{}-", process::id());
+    for entry in fs::read_dir(env::temp_dir()).into_iter().flatten().flatten() {
+        if entry.file_name().to_string_lossy().starts_with(&own) {
+            // What cannot be removed is left to whoever cleans the machine.
+            let _ = fs::remove_dir_all(entry.path());
+        }
+    }
 }
 
 /// The sums of all rows.

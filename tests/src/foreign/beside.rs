@@ -15,10 +15,13 @@ use codec::atf::Manifest;
 use rustix::process::{Pid, Signal, WaitOptions, getpid, kill_process, wait};
 
 use super::{Foreign, Served, files, load};
-use crate::{Collector, Folder, Process, Transport, agent_command, collector, process::Stdout, trace};
+use crate::{Collector, Exit, Folder, Process, Transport, agent_command, collector, process::Stdout, trace};
 
 /// How long each run of a program may take.
 const PATIENCE: Duration = Duration::from_secs(90);
+
+/// How long others may hold what a program prints to, once it has ended.
+const SILENCE: Duration = Duration::from_secs(10);
 
 /// The most that a trace may take on disk.
 const ROOM: u64 = 6 << 30;
@@ -85,8 +88,8 @@ impl Foreign {
     /// Runs it once, in a folder that is always the same and always new.
     fn once(&self, folder: &Folder, page: SocketAddr, command: Command) -> Result<Side, String> {
         let work = folder.join("work");
-        let _ = fs::remove_dir_all(&work);
         for place in [&work, &folder.join("home")] {
+            let _ = fs::remove_dir_all(place);
             fs::create_dir_all(place).expect("a folder");
         }
         (self.prepare)(&work);
@@ -124,10 +127,9 @@ impl Foreign {
             listens?;
         }
         let writer = thread::spawn(move || pipe.write_all(bytes.as_bytes()));
-        let ends = wait_for(&mut process, &traces_of(folder), || false);
+        wait_for(&mut process, &traces_of(folder), || false)?;
         let took = took.unwrap_or_else(|| start.elapsed());
-        ends?;
-        let exit = process.exit(Duration::ZERO);
+        let exit = finish(process, SILENCE)?;
         // A program need not read its input.
         let _ = writer.join();
         let (theirs, ours) = agent_command::apart(&exit);
@@ -197,7 +199,9 @@ fn uncounted(manifest: &Manifest) -> Option<String> {
     manifest.threads.iter().find_map(|thread| {
         let gaps = manifest.gaps.iter().filter(|gap| gap.thread == thread.id);
         let missing: u64 = gaps.map(|gap| gap.count).sum();
-        let (produced, written) = (thread.produced?, thread.written?);
+        let (Some(produced), Some(written)) = (thread.produced, thread.written) else {
+            return Some(format!("thread {}: nothing says how many events it had", thread.id));
+        };
         let text = || format!("thread {}: {produced} produced, {written} written, {missing} missing", thread.id);
         (produced != written + missing).then(text)
     })
@@ -242,6 +246,20 @@ fn wait_for(process: &mut Process, traces: &Path, mut holds: impl FnMut() -> boo
         thread::park_timeout(Duration::from_millis(5));
     }
     Ok(())
+}
+
+/// Waits for the end of a process, and until nobody has its output any more. The error says which of them took too long.
+pub(super) fn finish(mut process: Process, patience: Duration) -> Result<Exit, String> {
+    let deadline = Instant::now() + patience;
+    while process.is_running() || !process.is_silent() {
+        if Instant::now() > deadline {
+            let who = if process.is_running() { "it" } else { "what it started" };
+            kill_tree(process.pid());
+            return Err(format!("{who} does not end; it said: {}", process.said()));
+        }
+        thread::park_timeout(Duration::from_millis(5));
+    }
+    Ok(process.exit(Duration::ZERO))
 }
 
 fn size(folder: &Path) -> u64 {

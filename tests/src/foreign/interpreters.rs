@@ -83,7 +83,7 @@ pub(super) const INTERPRETERS: &[Foreign] = &[
     coroutines("php fibers", "php-cli", &["-n", "-r", PHP_FIBERS]).program("php").exits(3),
     coroutines("lua coroutines", "lua5.4", &["-e", LUA_COROUTINES]).program("lua5.4"),
     coroutines("luajit coroutines", "luajit", &["-e", LUA_COROUTINES]).program("luajit"),
-    coroutines("guile call/cc", "guile-3.0", &["--no-auto-compile", "-c", CALL_CC]).program("guile"),
+    coroutines("guile prompts", "guile-3.0", &["--no-auto-compile", "-c", CALL_CC]).program("guile"),
     coroutines("qemu-img", "qemu-utils", &["convert", "-O", "qcow2", "-W", "-m", "8", "text", "text.qcow2"]),
 ];
 

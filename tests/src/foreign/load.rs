@@ -11,7 +11,8 @@ use std::{
     time::Duration,
 };
 
-use super::{files::words, installed};
+use super::{beside::finish, files::words, installed};
+use crate::{Process, process::Stdout};
 
 /// How long an answer may take.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -42,12 +43,15 @@ impl Served {
         let port = self.address.port().to_string();
         let Some(path) = installed(program) else { return format!("{FAILED}{program} is not here") };
         let arguments = arguments.iter().map(|argument| argument.replace("{port}", &port));
-        let output = Command::new(path).args(arguments).current_dir(&self.folder).output();
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        match output {
-            Ok(output) if output.status.success() => text(&output.stdout) + &text(&output.stderr),
-            Ok(output) => format!("{FAILED}{}: {}", output.status, text(&output.stderr)),
-            Err(error) => format!("{FAILED}{error}"),
+        let mut command = Command::new(path);
+        command.args(arguments).current_dir(&self.folder);
+        let exit = match finish(Process::start(command, Stdout::Collect), PATIENCE) {
+            Ok(exit) => exit,
+            Err(why) => return format!("{FAILED}{program}: {why}"),
+        };
+        match exit.code {
+            Some(0) => String::from_utf8_lossy(&exit.stdout).into_owned() + &exit.stderr,
+            code => format!("{FAILED}{program} ended with {code:?}: {}", exit.stderr),
         }
     }
 
@@ -91,14 +95,20 @@ impl Served {
     ) -> String {
         let client = |client: usize| {
             let numbers = (0..times).filter(move |number| number % CLIENTS == client);
-            let answers = numbers.map(|number| {
+            let mut answers = Vec::new();
+            for number in numbers {
                 let answer = TcpStream::connect_timeout(&self.address, PATIENCE).and_then(|mut stream| {
                     stream.set_read_timeout(Some(PATIENCE))?;
                     ask(&mut stream, number)
                 });
-                answer.unwrap_or_else(|error| format!("{FAILED}{error}"))
-            });
-            answers.collect::<Vec<_>>()
+                let failed = answer.is_err();
+                answers.push(answer.unwrap_or_else(|error| format!("{FAILED}{error}")));
+                // Whoever does not answer once is not waited for again.
+                if failed {
+                    break;
+                }
+            }
+            answers
         };
         let mut counts = BTreeMap::<String, u32>::new();
         thread::scope(|scope| {
@@ -131,7 +141,11 @@ impl Served {
                 let own = answer.starts_with(&number.to_be_bytes());
                 Ok(format!("own {own}, {length} bytes, ends with {:?}", &answer[length.saturating_sub(4)..length]))
             });
+            let failed = answer.is_err();
             *counts.entry(answer.unwrap_or_else(|error| format!("{FAILED}{error}"))).or_default() += 1;
+            if failed {
+                break;
+            }
         }
         counts.iter().map(|(answer, count)| format!("{count} × {answer}\n")).collect()
     }
