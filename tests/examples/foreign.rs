@@ -37,8 +37,10 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
     // What programs leave running comes to this process, and is killed.
     set_child_subreaper(Some(rustix::process::getpid()))?;
     agent_command::prepare();
-    println!("| program | group | untraced, s | traced, s | hooked / found | threads | events | lost | the same |");
-    println!("|---|---|---:|---:|---:|---:|---:|---:|---|");
+    println!(
+        "| program | group | untraced, s | traced, s | hooked / found | entry only | threads | events | lost | the same |"
+    );
+    println!("|---|---|---:|---:|---:|---:|---:|---:|---:|---|");
     let (mut harmed, mut missing, mut total) = (Vec::new(), Vec::new(), Total::default());
     for foreign in &chosen {
         if !foreign.missing().is_empty() {
@@ -105,11 +107,11 @@ fn print(foreign: &Foreign, beside: Result<Beside, String>) -> bool {
     let beside = match beside {
         Ok(beside) => beside,
         Err(why) => {
-            println!("| {name} | {group} | | | | | | | **no**: {} |", one_line(&why));
+            println!("| {name} | {group} | | | | | | | | **no**: {} |", one_line(&why));
             return false;
         }
     };
-    let (hooked, found) = beside.functions();
+    let (hooked, found, entries) = beside.functions();
     let produced = beside.produced();
     let missing: Vec<_> = beside.missing().into_iter().map(|(cause, count)| lost(cause, count, produced)).collect();
     let lost = if missing.is_empty() { "0".into() } else { missing.join(", ") };
@@ -118,11 +120,12 @@ fn print(foreign: &Foreign, beside: Result<Beside, String>) -> bool {
     let notes = if passed.is_empty() { String::new() } else { format!(" ({})", passed.join(", ")) };
     let seconds = |time: Duration| format!("{:.2}", time.as_secs_f64());
     println!(
-        "| {name} | {group} | {} | {} | {} / {} | {} | {} | {lost} | {same}{notes} |",
+        "| {name} | {group} | {} | {} | {} / {} | {} | {} | {} | {lost} | {same}{notes} |",
         seconds(beside.untraced),
         seconds(beside.traced),
         grouped(hooked),
         grouped(found),
+        grouped(entries),
         beside.manifest.threads.len(),
         grouped(produced),
     );

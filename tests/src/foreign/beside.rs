@@ -157,20 +157,29 @@ impl Foreign {
 }
 
 impl Beside {
-    /// How many functions were hooked, and how many were found.
-    pub fn functions(&self) -> (u64, u64) {
+    /// How many functions were hooked, how many were found, and of how many of the hooked only the entry.
+    pub fn functions(&self) -> (u64, u64, u64) {
         // A module may have a second number: from when only its entries are recorded.
         let mut hooked = BTreeMap::<&str, (u32, u64)>::new();
         for module in &self.manifest.modules {
             let count = u64::from(module.function_count);
             hooked.entry(&module.path).and_modify(|known| known.1 = known.1.max(count)).or_insert((module.id, count));
         }
-        let ids: Vec<_> = hooked.values().map(|(id, _)| *id).collect();
-        let told = ["entry-only", "missing-symbol"];
-        let left = self.manifest.limits.iter().filter(|limit| ids.contains(&limit.module));
-        let left: u64 = left.filter(|limit| !told.contains(&limit.reason.as_str())).map(|limit| limit.count).sum();
+        let numbers = self.manifest.modules.iter().map(|module| (module.id, module.path.as_str()));
+        let paths: BTreeMap<_, _> = numbers.collect();
+        let (mut left, mut entries) = (0, BTreeMap::<&str, BTreeMap<u32, u64>>::new());
+        for limit in &self.manifest.limits {
+            let Some(path) = paths.get(&limit.module) else { continue };
+            match limit.reason.as_str() {
+                "missing-symbol" => {}
+                "entry-only" => *entries.entry(path).or_default().entry(limit.module).or_default() += limit.count,
+                _ if hooked[path].0 == limit.module => left += limit.count,
+                _ => {}
+            }
+        }
         let hooked: u64 = hooked.values().map(|(_, count)| count).sum();
-        (hooked, hooked + left)
+        let entries = entries.values().filter_map(|numbers| numbers.values().max()).sum();
+        (hooked, hooked + left, entries)
     }
 
     /// How many events there were, whether they are in the trace or missing.
