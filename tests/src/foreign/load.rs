@@ -8,7 +8,7 @@ use std::{
     process::Command,
     sync::OnceLock,
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use super::{beside::finish, files::words, installed};
@@ -52,6 +52,14 @@ impl Served {
         match exit.code {
             Some(0) => String::from_utf8_lossy(&exit.stdout).into_owned() + &exit.stderr,
             code => format!("{FAILED}{program} ended with {code:?}: {}", exit.stderr),
+        }
+    }
+
+    /// Runs a client until it succeeds: a server may listen before it is ready.
+    pub(super) fn wait_until(&self, program: &str, arguments: &[&str]) {
+        let deadline = Instant::now() + PATIENCE;
+        while self.client(program, arguments).starts_with(FAILED) && Instant::now() < deadline {
+            thread::park_timeout(Duration::from_millis(50));
         }
     }
 

@@ -60,6 +60,7 @@ pub(super) const SERVERS: &[Foreign] = &[
                 insert into t select n, 'row ' || (n * 7919 % 1000) from generate_series(1, 500) n; \
                 select b, a from t where a % 50 = 0 order by b";
             let url = "postgresql://nobody@127.0.0.1:{port}/postgres";
+            served.wait_until("psql", &["-X", "-c", "select 1", url]);
             let answers = (0..20).map(|_| served.client("psql", &["-X", "-c", "select count(*) from t", url]));
             served.client("psql", &["-X", "-c", query, url]) + &answers.collect::<String>()
         })
