@@ -14,6 +14,7 @@ pub mod collector;
 pub mod counts;
 pub mod depths;
 pub mod folder;
+pub mod foreign;
 pub mod identity;
 pub mod metrics;
 pub mod process;

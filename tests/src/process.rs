@@ -132,6 +132,11 @@ impl Process {
         matches!(self.child.try_wait(), Ok(None))
     }
 
+    /// Whether nobody can print to its stdout and stderr any more: it has ended, and so have those it started.
+    pub fn is_silent(&self) -> bool {
+        self.stdout.as_ref().is_none_or(JoinHandle::is_finished) && lock(&self.stderr).closed
+    }
+
     /// Waits for its end. Fails the test where that does not come in time.
     #[track_caller]
     pub fn exit(mut self, timeout: Duration) -> Exit {

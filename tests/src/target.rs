@@ -110,8 +110,8 @@ pub fn target_folder() -> &'static Path {
     static FOLDER: OnceLock<PathBuf> = OnceLock::new();
     FOLDER.get_or_init(|| {
         let tests = env::current_exe().expect("the tests have a file");
-        // They are in `deps` of the profile's folder in it.
-        let deps = tests.ancestors().find(|folder| folder.ends_with("deps"));
+        // They are in `deps` of the profile's folder in it, and the examples in `examples`.
+        let deps = tests.ancestors().find(|folder| folder.ends_with("deps") || folder.ends_with("examples"));
         let folder = deps.and_then(Path::parent).and_then(Path::parent);
         folder.unwrap_or_else(|| panic!("{} is in no target folder", tests.display())).to_path_buf()
     })

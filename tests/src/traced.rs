@@ -62,6 +62,12 @@ impl Run {
         self
     }
 
+    /// With these arguments and no others.
+    pub fn instead<S: AsRef<OsStr>>(mut self, arguments: &[S]) -> Self {
+        self.arguments.clear();
+        self.arguments(arguments)
+    }
+
     /// With this in its environment.
     pub fn variable(mut self, name: &str, value: impl AsRef<OsStr>) -> Self {
         self.variables.push((name.into(), value.as_ref().to_owned()));

@@ -13,7 +13,6 @@ mod failures;
 mod fibers;
 mod killed;
 mod libraries;
-mod local_server;
 mod programs;
 mod reader;
 mod redis;

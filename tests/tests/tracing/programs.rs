@@ -1,31 +1,33 @@
 //! Programs that nobody here wrote, with all their functions hooked: each does what it does untraced.
 
-use std::{
-    env, fs,
-    path::{Path, PathBuf},
-    process::Command,
-};
+use std::path::PathBuf;
 
 use codec::atf::LimitEntry;
 use tests::{
-    Run, Traced, Transport,
+    Run, Traced, Transport, agent_command,
     depths::Stacks,
+    foreign::{self, Foreign, words},
     python::{say_skipped, skip},
+    traced::LOSSLESS,
 };
 
-use crate::local_server;
-
-/// Where a program is. Debian's own goes before others: some machines have scripts of the same name in front.
-///
-/// Where it is missing, the test that asked is over, and says so. With `SPOOR_REQUIRE_PROGRAMS=1` it fails.
+/// Where a program is. Where it is missing, the test that asked is over, and says so. With `SPOOR_REQUIRE_PROGRAMS=1` it
+/// fails.
 pub(crate) fn installed(program: &str, package: &str) -> Option<PathBuf> {
-    let path = env::var_os("PATH").unwrap_or_default();
-    let mut places = ["/usr/bin", "/bin"].into_iter().map(PathBuf::from).chain(env::split_paths(&path));
-    let found = places.find_map(|folder| Some(folder.join(program)).filter(|path| path.is_file()));
+    let found = foreign::installed(program);
     if found.is_none() {
         skip(&format!("{program} (apt-get install {package})"));
     }
     found
+}
+
+/// A program of the catalogue, as a run. Where it is missing, the same.
+fn catalogued(name: &str) -> Option<Run> {
+    let run = Foreign::named(name).run();
+    if run.is_none() {
+        skip(&format!("{name} (apt-get install {})", Foreign::named(name).missing().join(" ")));
+    }
+    run
 }
 
 /// What holds for every program: unharmed, nothing lost, calls and returns in order, libraries traced.
@@ -39,38 +41,16 @@ fn unharmed(run: Run) -> Traced {
     traced
 }
 
-/// Lines of words that are always the same, in no order.
-fn words(lines: u32) -> String {
-    let mut seed = 12_345_u32;
-    let mut next = || {
-        seed = seed.wrapping_mul(1_103_515_245).wrapping_add(12_345);
-        seed >> 16
-    };
-    (0..lines).map(|line| format!("{} word{} line {line} {}\n", next() % 1000, next() % 50, next())).collect()
-}
-
-fn text_file(folder: &Path) {
-    fs::write(folder.join("text"), words(2000)).expect("room on disk");
-}
-
-fn text_files(folder: &Path) {
-    for number in 0..5 {
-        let inner = folder.join(format!("folder{number}"));
-        fs::create_dir(&inner).expect("a folder");
-        fs::write(inner.join("text"), words(200)).expect("room on disk");
-    }
-}
-
 #[test]
 fn ls() {
-    let Some(ls) = installed("ls", "coreutils") else { return };
-    unharmed(Run::of(ls).arguments(&["-la", "--color=always", "/usr/bin", "/etc"]));
+    let Some(run) = catalogued("ls") else { return };
+    unharmed(run);
 }
 
 #[test]
 fn gzip_there_and_back() {
-    let Some(gzip) = installed("gzip", "gzip") else { return };
-    let packed = unharmed(Run::of(&gzip).arguments(&["-9", "-c", "-n", "text"]).prepared_by(text_file));
+    let (Some(gzip), Some(run)) = (installed("gzip", "gzip"), catalogued("gzip")) else { return };
+    let packed = unharmed(run);
     let run = Run::of(&gzip).arguments(&["-d", "-c"]).stdin(packed.traced.stdout).over(Transport::Tcp);
     let unpacked = unharmed(run);
     assert_eq!(unpacked.traced.text(), words(2000), "back again");
@@ -78,42 +58,31 @@ fn gzip_there_and_back() {
 
 #[test]
 fn sort() {
-    let Some(sort) = installed("sort", "coreutils") else { return };
-    unharmed(Run::of(&sort).arguments(&["-k2,2", "-k1,1n", "text"]).prepared_by(text_file));
+    let (Some(sort), Some(run)) = (installed("sort", "coreutils"), catalogued("sort")) else { return };
+    unharmed(run);
     let run = Run::of(&sort).arguments(&["-u", "-r", "-o", "sorted"]).stdin(words(1000)).over(Transport::Tcp);
     unharmed(run);
 }
 
 #[test]
 fn grep() {
-    let Some(grep) = installed("grep", "grep") else { return };
-    unharmed(Run::of(&grep).arguments(&["-rnE", "word(1|2)[0-9]* line .*7$", "."]).prepared_by(text_files));
-    let none = unharmed(Run::of(&grep).arguments(&["there is no such line", "text"]).prepared_by(text_file));
+    let (Some(grep), Some(run)) = (installed("grep", "grep"), catalogued("grep")) else { return };
+    unharmed(run);
+    let none = unharmed(Run::of(&grep).arguments(&["there is no such line", "-"]).stdin(words(2000)));
     assert_eq!(none.traced.code, Some(1));
 }
 
 #[test]
 fn find() {
-    let Some(find) = installed("find", "findutils") else { return };
+    let (Some(find), Some(run)) = (installed("find", "findutils"), catalogued("find")) else { return };
     let arguments = ["/usr/include", "-name", "*.h", "-size", "+8k", "-newermt", "2000-01-01"];
     unharmed(Run::of(&find).arguments(&arguments).with(&["--no-detail"]));
-    unharmed(Run::of(&find).arguments(&[".", "-name", "text", "-exec", "wc", "-l", "{}", ";"]).prepared_by(text_files));
+    unharmed(run);
 }
 
 #[test]
 fn perl() {
-    let Some(perl) = installed("perl", "perl") else { return };
-    let script = r#"
-        use strict; use warnings; use List::Util qw(sum); use Data::Dumper; $Data::Dumper::Sortkeys = 1;
-        my %count; while (<STDIN>) { $count{$1}++ while /(word\d+)/g; }
-        print "$_ $count{$_}\n" for sort { $count{$b} <=> $count{$a} || $a cmp $b } keys %count;
-        for my $n (1 .. 50) { eval { die { code => $n } if $n % 2; 1 } or print "died $@->{code}\n"; }
-        local $SIG{ALRM} = sub { die "alarm\n" }; eval { alarm 1; select undef, undef, undef, 10; }; print $@;
-        my $pid = fork; if (!$pid) { print "child\n"; exit 7; } waitpid $pid, 0; print "child ended with ", $? >> 8, "\n";
-        print Dumper({ sum => sum(map { length } keys %count), list => [1 .. 3] }), `echo from a shell`;
-        exit 3;
-    "#;
-    let run = Run::of(perl).arguments(&["-e", script]).variable("PERL_HASH_SEED", "0").stdin(words(500));
+    let Some(run) = catalogued("perl") else { return };
     unharmed(run.with(&["--no-detail"]));
 }
 
@@ -141,91 +110,23 @@ fn programs_that_must_be_alone() {
 
 #[test]
 fn python() {
-    let Some(python) = installed("python3", "python3") else { return };
-    let script = r#"
-import collections, concurrent.futures, ctypes, decimal, json, math, os, re, subprocess, sys, threading, zlib
-text = sys.stdin.read()
-print(collections.Counter(re.findall(r"word\d+", text)).most_common(5))
-def work(n):
-    try:
-        if n % 3 == 0: raise ValueError(n)
-        return math.factorial(n) % 1000003
-    except ValueError as error:
-        return -error.args[0]
-with concurrent.futures.ThreadPoolExecutor(4) as pool: print(list(pool.map(work, range(40))))
-lock, total = threading.Lock(), [0]
-def add():
-    for _ in range(50):
-        with lock: total[0] += 1
-threads = [threading.Thread(target=add, name=f"adder {n}") for n in range(8)]
-[thread.start() for thread in threads]; [thread.join() for thread in threads]
-print(total, zlib.crc32(text.encode()), decimal.Decimal(2).sqrt(), json.dumps({"a": [1, 2.5, None]}))
-print(subprocess.run(["echo", "from a child"], capture_output=True).stdout, sorted(ctypes.CDLL(None).abs(-5) for _ in "ab"))
-print("to stderr", file=sys.stderr)
-sys.exit(3)
-"#;
-    let run = Run::of(python).arguments(&["-X", "utf8", "-c", script]).stdin(words(500));
-    unharmed(run.variable("PYTHONHASHSEED", "0").variable("PYTHONDONTWRITEBYTECODE", "1").with(&["--no-detail"]));
+    let Some(run) = catalogued("python3") else { return };
+    unharmed(run.with(&["--no-detail"]));
 }
 
 #[test]
 fn sqlite() {
-    let Some(sqlite) = installed("sqlite3", "sqlite3") else { return };
-    let script = "
-        create table t(a integer primary key, b text, c real);
-        with recursive n(x) as (select 1 union all select x + 1 from n where x < 500)
-            insert into t select x, 'row ' || (x * 7919 % 1000), x / 3.0 from n;
-        create index i on t(b); begin; update t set c = c * 2 where a % 3 = 0; rollback;
-        select count(*), sum(a), max(b), round(avg(c), 6) from t;
-        select b, a from t where b like 'row 1%' order by b desc limit 20;
-        select * from nowhere;
-        .mode json
-        select * from t limit 3;
-    ";
-    let run = Run::of(sqlite).arguments(&["file.db"]).stdin(script).with(&["--no-detail"]);
-    unharmed(run);
+    let Some(run) = catalogued("sqlite3") else { return };
+    unharmed(run.with(&["--no-detail"]));
 }
-
-/// A repository with a history that is the same every time.
-fn repository(folder: &Path) {
-    let git = |arguments: &[&str]| {
-        let mut command = Command::new(installed("git", "git").expect("the test has asked"));
-        for (name, value) in GIT {
-            command.env(name, value);
-        }
-        let output = command.args(arguments).current_dir(folder).output().expect("git runs");
-        assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
-    };
-    git(&["init", "--quiet", "--initial-branch=main"]);
-    for number in 1..=10 {
-        fs::write(folder.join("text"), words(number * 20)).expect("room on disk");
-        fs::write(folder.join(format!("file{number}")), words(number)).expect("room on disk");
-        git(&["add", "."]);
-        git(&["commit", "--quiet", "-m", &format!("change {number}")]);
-    }
-    fs::write(folder.join("text"), words(7)).expect("room on disk");
-    fs::write(folder.join("new"), "new").expect("room on disk");
-}
-
-const GIT: [(&str, &str); 8] = [
-    ("GIT_CONFIG_GLOBAL", "/dev/null"),
-    ("GIT_CONFIG_NOSYSTEM", "1"),
-    ("GIT_AUTHOR_NAME", "Somebody"),
-    ("GIT_AUTHOR_EMAIL", "somebody@example.org"),
-    ("GIT_AUTHOR_DATE", "2024-01-01T12:00:00Z"),
-    ("GIT_COMMITTER_NAME", "Somebody"),
-    ("GIT_COMMITTER_EMAIL", "somebody@example.org"),
-    ("GIT_COMMITTER_DATE", "2024-01-01T12:00:00Z"),
-];
 
 #[test]
 fn git() {
-    let Some(git) = installed("git", "git") else { return };
-    for arguments in
+    for others in
         [&["log", "--stat", "--graph"][..], &["status"], &["diff", "HEAD~3", "--color=always"], &["gc", "--quiet"]]
     {
-        let run = Run::of(&git).arguments(arguments).prepared_by(repository).with(&["--no-detail"]);
-        unharmed(GIT.into_iter().fold(run, |run, (name, value)| run.variable(name, value)));
+        let Some(run) = catalogued("git") else { return };
+        unharmed(run.instead(others).with(&["--no-detail"]));
     }
 }
 
@@ -233,7 +134,7 @@ fn git() {
 fn curl() {
     let Some(curl) = installed("curl", "curl") else { return };
     let page = words(5000);
-    let address = local_server::serve(page.clone().into_bytes());
+    let address = foreign::serve(page.clone().into_bytes());
     let run =
         Run::of(&curl).arguments(&["-sS", "--noproxy", "*", &format!("http://{address}/page")]).over(Transport::Tcp);
     let traced = unharmed(run);
@@ -245,9 +146,12 @@ fn curl() {
 
 #[test]
 fn openssl_digests() {
-    let Some(openssl) = installed("openssl", "openssl") else { return };
-    for arguments in [&["sha256", "text"][..], &["enc", "-aes-256-cbc", "-K", "00", "-iv", "00", "-in", "text", "-a"]] {
-        unharmed(Run::of(&openssl).arguments(arguments).prepared_by(text_file));
+    for others in [None, Some(&["sha256", "text"][..])] {
+        let Some(run) = catalogued("openssl") else { return };
+        unharmed(match others {
+            Some(others) => run.instead(others),
+            None => run,
+        });
     }
 }
 
@@ -269,4 +173,40 @@ fn openssl_speed() {
     assert_eq!(shape(&traced.traced.stdout), shape(&traced.untraced.stdout));
     let figures = traced.traced.text().lines().find(|line| line.starts_with("sha256")).expect("the figures");
     assert!(figures.split_whitespace().nth(1).is_some_and(|figure| figure.ends_with('k')), "{figures}");
+}
+
+/// Those of the catalogue that every Debian has, or that `.ci/run` installs, and that have no test of their own. The
+/// command `cargo foreign` runs them all.
+const FOREIGN: [&str; 15] = [
+    "sed",
+    "diff",
+    "tar",
+    "readelf",
+    "bash",
+    "dash",
+    "lua5.4",
+    "gcc",
+    "cc1plus",
+    "as",
+    "ld",
+    "memcached",
+    "nginx",
+    "asyncio",
+    "lua coroutines",
+];
+
+#[test]
+fn others_of_the_catalogue() {
+    agent_command::prepare();
+    for name in FOREIGN {
+        let program = Foreign::named(name);
+        if !program.missing().is_empty() {
+            skip(&format!("{name} (apt-get install {})", program.missing().join(" ")));
+            continue;
+        }
+        let options = [LOSSLESS, &["--no-detail"]].concat();
+        let beside = program.beside(&options).unwrap_or_else(|why| panic!("{name}: {why}"));
+        assert_eq!(beside.harm, None, "{name}");
+        assert!(beside.missing().is_empty() && beside.produced() > 0, "{name}: {:?}", beside.missing());
+    }
 }
