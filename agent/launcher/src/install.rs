@@ -55,8 +55,8 @@ pub(crate) struct Installer {
     unreadable: Vec<u64>,
     /// The number of the module that comes next. 0 stands for what is no module's.
     next_module: u32,
-    /// Whether something is loaded that copies stacks about: then return addresses are left alone, everywhere.
-    copies_stacks: bool,
+    /// Whether something is loaded that needs return addresses to be what they are, everywhere.
+    needs_returns: bool,
 }
 
 /// A module that is hooked.
@@ -103,7 +103,7 @@ impl Installer {
             modules,
             unreadable: Vec::new(),
             next_module: 1,
-            copies_stacks: false,
+            needs_returns: false,
         })
     }
 
@@ -153,12 +153,12 @@ impl Installer {
         deadline: Instant,
         tell: &mut dyn FnMut(&Report),
     ) -> Result<Vec<u32>> {
-        let (first_new, copied_stacks) = (self.modules.len(), self.copies_stacks);
+        let (first_new, needed_returns) = (self.modules.len(), self.needs_returns);
         let (maps, mut unhooked) = self.unhooked()?;
         unhooked.retain(|mapped| mapped.base == base);
         let (_, new) = self.prepare(&maps, &unhooked, deadline, tell)?;
         write_jumps(&new, |address, bytes| self.memory.write(address, bytes), || Ok(()))?;
-        if copied_stacks || !self.copies_stacks {
+        if needed_returns || !self.needs_returns {
             return Ok(Vec::new());
         }
         // ORDERING: it waits in the mailbox.
@@ -181,11 +181,11 @@ impl Installer {
     ) -> Result<(Report, Vec<Patch>)> {
         let started = Instant::now();
         let mut plans = self.plan(maps, modules, deadline)?;
-        if let Some(copier) = plans.iter().flatten().find(|planned| planned.copies_stacks() && !self.copies_stacks) {
-            say!("{} copies stacks: from here on calls are recorded, and no returns", copier.mapped().path);
-            self.copies_stacks = true;
+        if let Some(needing) = plans.iter().flatten().find(|planned| planned.needs_returns() && !self.needs_returns) {
+            say!("{} copies or reads stacks: from here on calls are recorded, and no returns", needing.mapped().path);
+            self.needs_returns = true;
         }
-        if self.copies_stacks {
+        if self.needs_returns {
             plans.iter_mut().flatten().for_each(Planned::record_entries_only);
         }
         let mut report = Report { planning: started.elapsed(), ..Report::default() };

@@ -50,6 +50,11 @@ pub const TARGETS: &[Target] = &[
     flags("plain_lazy", "plain.c", &["-O2", "-Wl,-z,lazy"]),
     flags("plain_stripped", "plain.c", &["-O1", "-DBY_OFFSET", "-s"]),
     flags("plain_static", "plain.c", &["-O1", "-static"]),
+    // Runtimes that look up return addresses, by a function that each has.
+    flags("reads_returns_ocaml", "reads_returns.c", &["-O1", "-DMARKER=caml_call_gc"]),
+    flags("reads_returns_plugin", "reads_returns.c", &["-O1", "-DMARKER=camlUnit__entry"]),
+    flags("reads_returns_moar", "reads_returns.c", &["-O1", "-DMARKER=MVM_jit_code_get_current_position"]),
+    flags("reads_returns_mono", "reads_returns.c", &["-O1", "-DEVERYWHERE", "-DMARKER=mono_jit_init"]),
     // Where frames are hardest to tell apart.
     flags("longjmp_no_frame_pointer", "longjmp.c", &["-O2", "-fomit-frame-pointer"]),
     with(flags("exceptions_stripped", "exceptions.cpp", &["-O2", "-DBY_OFFSET", "-s"]), THROWER),

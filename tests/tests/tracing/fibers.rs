@@ -70,7 +70,7 @@ print(total)
 ";
     let traced = Run::of(python).arguments(&["-I", "-c", script]).over(Transport::Tcp).with(&["--no-detail"]).trace();
     traced.sound().ended_as_it_did();
-    assert!(traced.traced.stderr.contains("copies stacks"), "{}", traced.traced.stderr);
+    assert!(traced.traced.stderr.contains("copies or reads stacks"), "{}", traced.traced.stderr);
     let events: Vec<_> = traced.trace.threads.values().flatten().collect();
     let last_return = events.iter().rposition(|event| event.kind == EventKind::Return).expect("some return");
     let calls_behind = events.iter().skip(last_return).filter(|event| event.kind == EventKind::Call).count();

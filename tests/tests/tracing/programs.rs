@@ -210,3 +210,14 @@ fn others_of_the_catalogue() {
         assert!(beside.missing().is_empty() && beside.produced() > 0, "{name}: {:?}", beside.missing());
     }
 }
+
+/// A program that aborts where a return address is not its own, under names of functions by which runtimes are recognised.
+#[test]
+fn runtimes_that_look_up_return_addresses_find_them() {
+    for name in ["reads_returns_ocaml", "reads_returns_plugin", "reads_returns_moar", "reads_returns_mono"] {
+        let traced = Run::target(name).over(Transport::Tcp).with(&["--no-detail"]).trace();
+        traced.sound().ended_as_it_did();
+        let looks = traced.recorded("looks");
+        assert_eq!((looks.calls, looks.returns), (100, 0), "{name}");
+    }
+}

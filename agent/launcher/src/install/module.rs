@@ -22,7 +22,7 @@ pub(super) struct Planned {
     build_id: Vec<u8>,
     /// Whether return addresses have to be left alone.
     entries_only: bool,
-    copies_stacks: bool,
+    needs_returns: bool,
     plan: ModulePlan,
 }
 
@@ -94,14 +94,14 @@ impl Planned {
             bias,
             build_id: image.build_id().to_vec(),
             entries_only: walks_stacks(&plan),
-            copies_stacks: copies_stacks(&plan),
+            needs_returns: needs_returns(&plan),
             plan,
         })
     }
 
-    /// Whether it is one that copies stacks about.
-    pub(super) fn copies_stacks(&self) -> bool {
-        self.copies_stacks
+    /// Whether it needs all return addresses of the program to be what they are.
+    pub(super) fn needs_returns(&self) -> bool {
+        self.needs_returns
     }
 
     /// Has its return addresses left alone.
@@ -224,18 +224,26 @@ impl Planned {
     }
 }
 
-/// Whether a module has V8 or the Java virtual machine in it. Their garbage collectors look up return addresses of
+/// Whether a module has V8, the Java virtual machine, MoarVM or compiled OCaml in it. They look up return addresses of
 /// functions that compiled code has called, and no rule tells which those are.
 fn walks_stacks(plan: &ModulePlan) -> bool {
-    plan.functions
-        .iter()
-        .any(|function| function.name == "JNI_CreateJavaVM" || function.name.starts_with("_ZN2v88internal"))
+    const MARKS: [&str; 3] = ["JNI_CreateJavaVM", "MVM_jit_code_get_current_position", "caml_call_gc"];
+    let is_mark = |name: &str| MARKS.contains(&name) || name.starts_with("_ZN2v88internal") || is_ocaml_unit(name);
+    plan.functions.iter().any(|function| is_mark(&function.name))
 }
 
-/// Whether a module copies stacks about, so that one place on a stack stands for several functions in turn: greenlet, and
-/// Ruby's continuations.
-fn copies_stacks(plan: &ModulePlan) -> bool {
-    plan.functions.iter().any(|function| ["PyInit__greenlet", "Init_continuation"].contains(&function.name.as_str()))
+/// Whether this is what the first function of a compiled OCaml module is called, by old compilers and by new ones.
+fn is_ocaml_unit(name: &str) -> bool {
+    let rest = name.strip_prefix("caml").filter(|rest| rest.starts_with(|first: char| first.is_ascii_uppercase()));
+    rest.is_some_and(|rest| rest.ends_with("__entry") || rest.ends_with(".entry"))
+}
+
+/// Whether a module needs all return addresses of a program to be what they are: it copies stacks about, so that one place
+/// on a stack stands for several functions in turn (greenlet, and Ruby's continuations), or looks up those of functions in
+/// any library that its compiled code has called (Mono).
+fn needs_returns(plan: &ModulePlan) -> bool {
+    const MARKS: [&str; 3] = ["PyInit__greenlet", "Init_continuation", "mono_jit_init"];
+    plan.functions.iter().any(|function| MARKS.contains(&function.name.as_str()))
 }
 
 /// The last part of a path.
