@@ -1,7 +1,7 @@
 //! Attaching to programs that run, and leaving them.
 
 use std::{
-    fs,
+    env, fs,
     io::{BufRead, BufReader, Read, Write},
     path::{Path, PathBuf},
     process::ChildStdout,
@@ -73,15 +73,42 @@ fn on_disk(below: &Path) -> u64 {
     trace::folders(below).iter().map(of_session).sum()
 }
 
-/// How much address space a process has, and how many mappings of code that is in no file and is only executed.
-fn mapped(pid: u32) -> (u64, usize) {
-    let maps = fs::read_to_string(format!("/proc/{pid}/maps")).expect("it runs");
-    let fields = maps.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
-    let number = |text: &str| u64::from_str_radix(text, 16).expect("an address");
-    fields.fold((0, 0), |(bytes, code), fields| {
-        let (start, end) = fields[0].split_once('-').expect("a range");
-        (bytes + (number(end) - number(start)), code + usize::from(fields.len() == 5 && fields[1] == "r-xp"))
-    })
+/// What a process has that an agent could leave behind.
+#[derive(Debug)]
+struct Left {
+    address_bytes: u64,
+    resident_bytes: u64,
+    /// Mappings of code that is in no file and is only executed.
+    code: usize,
+    threads: usize,
+    descriptors: usize,
+}
+
+impl Left {
+    fn of(pid: u32) -> Self {
+        let read = |file: &str| fs::read_to_string(format!("/proc/{pid}/{file}")).expect("it runs");
+        let count = |folder: &str| fs::read_dir(format!("/proc/{pid}/{folder}")).expect("it runs").count();
+        let pages: Vec<u64> = read("statm").split_whitespace().map(|pages| pages.parse().expect("a number")).collect();
+        let code = |line: &&str| matches!(line.split_whitespace().collect::<Vec<_>>()[..], [_, "r-xp", _, _, _]);
+        Self {
+            address_bytes: pages[0] * 4096,
+            resident_bytes: pages[1] * 4096,
+            code: read("maps").lines().filter(code).count(),
+            threads: count("task"),
+            descriptors: count("fd"),
+        }
+    }
+
+    /// Fails the test unless the last of these is as the first. The first time leaves something behind, which the others
+    /// use again; the allocator gives memory of its own to threads of Frida's.
+    #[track_caller]
+    fn stays(all: &[Self]) {
+        let [first, .., last] = all else { panic!("two at least") };
+        let counts = |left: &Self| (left.code, left.threads, left.descriptors);
+        assert_eq!(counts(last), counts(first), "{all:?}");
+        assert!(last.address_bytes < first.address_bytes + (256 << 20), "{all:?}");
+        assert!(last.resident_bytes < first.resident_bytes + (2 << 20), "{all:?}");
+    }
 }
 
 /// Attaches to a process until enough has been seen, leaves it, and tells what was traced.
@@ -170,13 +197,19 @@ fn a_program_that_must_be_alone_is_traced_on_and_left_in_peace() {
     steady.finish();
 }
 
-/// Frida comes in through the main thread, and saves only its general registers.
+/// Frida comes in through the main thread, and saves only its general registers. `SPOOR_CYCLES` says how often it does.
 #[test]
 fn all_registers_and_system_calls_of_a_program_are_its_own_while_it_is_attached_to() {
+    let cycles = env::var("SPOOR_CYCLES").map_or(3, |cycles| cycles.parse().expect("a number"));
     let steady = Steady::of("registers");
-    for _ in 0..3 {
-        watch(steady.process.pid(), Transport::Tcp);
+    let pid = steady.process.pid();
+    let mut left = Vec::new();
+    for _ in 0..cycles {
+        watch(pid, Transport::Tcp);
+        left.push(Left::of(pid));
     }
+    println!("{:?}\n{:?}", left.first(), left.last());
+    Left::stays(&left);
     steady.finish();
 }
 
@@ -234,15 +267,12 @@ fn a_program_can_be_attached_to_again_and_again() {
     let mut sessions = Vec::new();
     for _ in 0..4 {
         sessions.push(watch(pid, Transport::Tcp));
-        left.push(mapped(pid));
+        left.push(Left::of(pid));
     }
     for (_, trace) in &sessions {
         is_steady(trace);
     }
-    // The first time leaves something behind, the others use that again. A thread of Frida's may have memory of its own
-    // from the allocator, and Frida leaves some code.
-    let ((first_bytes, first_code), (last_bytes, last_code)) = (left[0], left[3]);
-    assert!(last_bytes < first_bytes + (256 << 20) && last_code == first_code, "{left:?}");
+    Left::stays(&left);
     steady.finish();
 }
 
