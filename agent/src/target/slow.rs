@@ -66,6 +66,10 @@ pub(super) struct Left {
 pub(super) extern "C" fn enter(entered: &mut Entered, kind: u32, r13: u64) {
     let hooked = Thread::current().is_some_and(|thread| enter_on(thread, entered, kind, r13));
     if !hooked {
+        // Other threads may not have seen yet that they are deserted, and this one unwinds what they have left.
+        if kind == UNWINDER && Thread::is_deserted() {
+            stacks::restore_everywhere();
+        }
         entered.stub += PASS;
     }
 }

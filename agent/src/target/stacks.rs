@@ -26,7 +26,7 @@ use core::{
 
 pub(super) use index::{LEVELS, Links};
 pub(super) use limbo::Suspended;
-pub(super) use restore::{restore_above, restore_all};
+pub(super) use restore::{restore_above, restore_all, restore_everywhere};
 
 use self::{index::Index, limbo::Limbo};
 use super::{
@@ -399,8 +399,9 @@ impl Stacks {
                     true => Some(*(entry.slot() as *const usize)),
                     false => sys::peek(entry.slot()),
                 };
-                // A handler may have come between the entry and the function, when the real address is still there.
-                word == Some(entry.armed()) || word == Some(entry.real) && is_of_now
+                // A handler may have come between the entry and the function, when the real address is still there. And it
+                // may just return, when all addresses were put back behind its back.
+                word == Some(entry.armed()) || word == Some(entry.real) && (is_of_now || entry.slot() == slot)
             };
             let older = (*shadow).entries().find(|entry| (**entry).slot() > slot && !(**entry).is_dead());
             if is_of_now && older.is_none_or(|entry| is_there(&*entry)) {

@@ -193,7 +193,7 @@ impl Thread {
                 if thread.writer().is_deserted() {
                     // Nobody will ever read what it records. It goes on as if it had never been hooked.
                     *words() = [IGNORED, state];
-                    super::unwind::restore(thread, 0);
+                    stacks::restore_everywhere();
                     return None;
                 }
                 // ORDERING: as in `prepare`.
@@ -203,6 +203,14 @@ impl Thread {
                 Some(thread)
             }
         }
+    }
+
+    /// Whether the calling thread is not traced any more, since nobody is there who would read what it records.
+    pub(super) fn is_deserted() -> bool {
+        let [first, second] = *words();
+        // SAFETY: as above.
+        let before = unsafe { (second as *mut Self).as_mut() }.filter(|_| first == IGNORED);
+        before.is_some_and(|thread| thread.writer().is_open() && thread.writer().is_deserted())
     }
 
     /// The state that the thread has, or had before a fork; made if it is new: a coroutine may go on in it.

@@ -38,6 +38,7 @@ pub const TARGETS: &[Target] = &[
     c("many_functions", "many_functions.c"),
     c("hot_loop", "hot_loop.c"),
     c("steady", "steady.c"),
+    c("steady_fibers", "steady_fibers.cpp"),
     c("registers", "registers.c"),
     c("endless", "endless.c"),
     // One program, in every form that a program can have.

@@ -213,6 +213,16 @@ fn all_registers_and_system_calls_of_a_program_are_its_own_while_it_is_attached_
     steady.finish();
 }
 
+/// When the hooks are taken out, a thread may just be on its way from one stack to another.
+#[test]
+fn coroutines_that_were_there_before_go_on_when_they_are_left() {
+    let steady = Steady::of("steady_fibers");
+    for _ in 0..3 {
+        watch(steady.process.pid(), Transport::Tcp);
+    }
+    steady.finish();
+}
+
 /// Frida is lent descriptors, which the program may not use.
 #[test]
 fn a_program_that_may_open_few_files_is_attached_to() {
@@ -238,10 +248,13 @@ fn a_program_that_may_open_few_files_is_attached_to() {
 #[test]
 fn a_program_whose_agent_was_killed_goes_on_and_is_not_attached_to_again() {
     agent_command::prepare();
-    for options in [&["--on-full", "drop"][..], &["--on-full", "block", "--stall", "never"]] {
+    for (program, options) in
+        [("steady", &["--on-full", "drop"][..]), ("steady_fibers", &["--on-full", "block", "--stall", "never"])]
+    {
         // Rings that are full at once.
         let options = &[options, &["--ring-bytes", "64KiB"]].concat();
-        let steady = Steady::start();
+        // The second unwinds coroutines, which nobody runs on when the agent is killed.
+        let steady = Steady::of(program);
         let (folder, collector) = Collector::in_folder("killed-agent", &[]);
         let attach = || agent_command::attach_to(collector.tcp(), Transport::Tcp, options, steady.process.pid());
         let mut agent = Process::start(attach(), Stdout::Collect);

@@ -1,6 +1,9 @@
 //! Putting real return addresses back, for one who unwinds a stack, and when the outside leaves.
 
-use core::sync::atomic::{AtomicUsize, Ordering};
+use core::{
+    ops::Range,
+    sync::atomic::{AtomicUsize, Ordering},
+};
 
 use super::{GENERATION, TABLE, with};
 use crate::target::{
@@ -17,12 +20,23 @@ pub(in crate::target) fn restore_above(thread: &mut Thread, slot: usize) {
         true => thread.stack.end,
         false => stack::around(slot, thread.scratch()).map_or(0, |mapped| mapped.high),
     };
+    restore(|shadow| !is_alone && shadow != own, slot..high);
+}
+
+/// The same on all stacks, while others run on them: who emptied the rings is gone, and what is on a stack that nobody runs
+/// on is not looked at again before somebody unwinds it.
+pub(in crate::target) fn restore_everywhere() {
+    restore(|_| true, 0..usize::MAX);
+}
+
+/// Puts the real return addresses back on some stacks, in slots of this range.
+fn restore(is_meant: impl Fn(*mut Shadow) -> bool, slots: Range<usize>) {
     with(|stacks| {
-        let is_above = |entry: &Entry| (slot..high).contains(&entry.slot()) && !entry.is_dead();
+        let is_there = |entry: &Entry| slots.contains(&entry.slot()) && !entry.is_dead();
         // SAFETY: shadows and entries are never unmapped.
         let of = |shadow: *mut Shadow| unsafe { (*shadow).entries().map(|entry| *entry) };
-        let others = stacks.all().filter(|shadow| !is_alone && *shadow != own);
-        for entry in others.flat_map(of).chain(stacks.limbo.entries()).filter(is_above) {
+        let meant = stacks.all().filter(|shadow| is_meant(*shadow));
+        for entry in meant.flat_map(of).chain(stacks.limbo.entries()).filter(is_there) {
             if sys::peek(entry.slot()) == Some(entry.armed()) {
                 // ORDERING: whoever runs there sees it or does not.
                 // SAFETY: there is memory, as was just seen. Another thread may change the word at the same time.
