@@ -15,6 +15,8 @@
 //! | 48 | 6 | `jmp [leave]`, which puts the kept return address back and returns to it |
 //! | 54 | … | the copy of the function's first instructions, and a jump back behind them |
 
+use std::ops::Range;
+
 use crate::{
     plan::{Hook, Kind, Reason, Trampoline},
     shared::{Kind as RecordKind, Watched, header},
@@ -83,6 +85,15 @@ pub struct Patch {
     pub unwinds: bool,
     /// For a thread that was stopped behind the first instruction: from where it is moved, and to where.
     pub moves: Vec<(u64, u64)>,
+}
+
+impl Patch {
+    /// The code of its stub, before and behind the function.
+    pub fn stub(&self) -> Range<u64> {
+        let [_, distance @ ..] = self.jump;
+        let start = (self.address + 5).wrapping_add_signed(i32::from_le_bytes(distance).into());
+        start..start + (COPY - CODE) as u64
+    }
 }
 
 /// A block of stubs, for one place in the target's memory.

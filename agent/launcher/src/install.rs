@@ -215,10 +215,34 @@ impl Installer {
         let (last, first): (Vec<_>, Vec<_>) = patches.into_iter().partition(|patch| patch.unwinds);
         self.unpatch(&first, deadline)?;
         {
-            let _stopped = Stopped::stop(self.pid, but, deadline)?;
+            let _stopped = self.stop_outside(&first, but, deadline)?;
             self.arena.ask(Command::Restore, &[], deadline)?;
         }
         self.unpatch(&last, deadline)
+    }
+
+    /// Stops all threads but these when none is in a stub or in one of the library's routines, from where it would change a
+    /// return address. None enters one any more, so that is a matter of moments, unless one waits there.
+    fn stop_outside(&self, patches: &[Patch], but: &[i32], deadline: Instant) -> Result<Stopped> {
+        const TRIES: u32 = 50;
+        let modules = Maps::read(self.pid).context("the program is gone")?.modules();
+        let library = modules.iter().find(|module| Path::new(&module.path) == self.library);
+        let library = library.map_or(0..0, |library| library.base..library.end);
+        let mut stubs: Vec<_> = patches.iter().map(Patch::stub).collect();
+        stubs.sort_unstable_by_key(|stub| stub.start);
+        let is_ours = |address: u64| {
+            let before = stubs.partition_point(|stub| stub.start <= address).checked_sub(1);
+            library.contains(&address) || before.is_some_and(|stub| stubs[stub].contains(&address))
+        };
+        for _ in 0..TRIES {
+            let stopped = Stopped::stop(self.pid, but, deadline)?;
+            if !stopped.is_any_in(is_ours) {
+                return Ok(stopped);
+            }
+            drop(stopped);
+            thread::sleep(Duration::from_millis(2));
+        }
+        Stopped::stop(self.pid, but, deadline)
     }
 
     fn unpatch(&self, patches: &[Patch], deadline: Instant) -> Result<()> {
@@ -361,7 +385,7 @@ impl Installer {
             return Ok(None);
         }
         let stopped = Stopped::stop(self.pid, &[], deadline)?;
-        Ok(left.into_iter().find(|at| !stopped.is_any_in(&(*at..at + bytes as u64))))
+        Ok(left.into_iter().find(|block| !stopped.is_any_in(|at| (*block..block + bytes as u64).contains(&at))))
     }
 
     fn map_near(&self, module: &Mapped, bytes: u64, deadline: Instant) -> Result<Option<u64>> {

@@ -3,7 +3,6 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
-    ops::Range,
     time::{Duration, Instant},
 };
 
@@ -103,9 +102,9 @@ impl Stopped {
     }
 
     /// Whether a thread is about to execute one of these addresses.
-    pub(super) fn is_any_in(&self, code: &Range<u64>) -> bool {
+    pub(super) fn is_any_in(&self, code: impl Fn(u64) -> bool) -> bool {
         let registers = |tid: &i32| ptrace::getregs(Pid::from_raw(*tid)).ok();
-        self.threads.keys().filter_map(registers).any(|registers| code.contains(&registers.rip))
+        self.threads.keys().filter_map(registers).any(|registers| code(registers.rip))
     }
 
     /// Moves threads that are at one of these addresses, from which they could not go on, to where they can.
