@@ -119,8 +119,13 @@ pub(super) fn settle(thread: &mut Thread, slot: usize) {
 /// is not its own.
 pub(super) fn clear(here: usize, end: usize) {
     with(|stacks| {
-        // SAFETY: shadows are never unmapped.
-        let is_own = |shadow: &*mut Shadow| unsafe { (here..=(**shadow).end()).contains(&end) };
+        // SAFETY: shadows are never unmapped, nor are threads.
+        let is_own = |shadow: &*mut Shadow| unsafe {
+            let Shadow { owner, place, .. } = **shadow;
+            // One that lay there before may have ended a little lower.
+            let is_left = place == Place::Own && !owner.is_null() && Thread::is_gone(owner);
+            is_left || (here..=(**shadow).end()).contains(&end)
+        };
         let Some(shadow) = stacks.mapped.find(here).filter(is_own) else { return };
         // SAFETY: as above, nor are their entries. Whoever else runs on one is not on this part of it.
         unsafe {
