@@ -10,6 +10,7 @@ use std::{
     time::Duration,
 };
 
+use codec::quantity::count;
 use rustix::process::set_child_subreaper;
 use tests::{
     agent_command,
@@ -68,7 +69,7 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
         harmed.len(),
         harmed.join(", ")
     );
-    println!("{} events, {} of them lost and counted; {whole} programs lost nothing", grouped(events), grouped(lost));
+    println!("{} events, {} of them lost and counted; {whole} programs lost nothing", count(events), count(lost));
     Ok(if harmed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
@@ -123,24 +124,17 @@ fn print(foreign: &Foreign, beside: Result<Beside, String>) -> bool {
         "| {name} | {group} | {} | {} | {} / {} | {} | {} | {} | {lost} | {same}{notes} |",
         seconds(beside.untraced),
         seconds(beside.traced),
-        grouped(hooked),
-        grouped(found),
-        grouped(entries),
+        count(hooked),
+        count(found),
+        count(entries),
         beside.manifest.threads.len(),
-        grouped(produced),
+        count(produced),
     );
     beside.harm.is_none()
 }
 
-fn lost(cause: &str, count: u64, of: u64) -> String {
-    format!("{} ({:.1} %, {cause})", grouped(count), count as f64 * 100.0 / of as f64)
-}
-
-/// A number with commas.
-fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let groups: Vec<_> = digits.as_bytes().rchunks(3).rev().map(|group| String::from_utf8_lossy(group)).collect();
-    groups.join(",")
+fn lost(cause: &str, events: u64, of: u64) -> String {
+    format!("{} ({:.1} %, {cause})", count(events), events as f64 * 100.0 / of as f64)
 }
 
 fn one_line(text: &str) -> String {

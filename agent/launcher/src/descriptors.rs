@@ -34,6 +34,7 @@ impl DescriptorRoom {
         let Some(allowed) = before else { return Ok(Self { pid, before: None }) };
         let within = allowed.maximum.map_or(ENOUGH, |most| most.min(ENOUGH));
         // Beyond what it may allow itself only who may do anything can go.
+        let room = Self { pid, before };
         let raised = [ENOUGH, within].into_iter().find(|current| {
             let maximum = allowed.maximum.map(|most| most.max(*current));
             set(pid, Rlimit { current: Some(*current), maximum })
@@ -42,7 +43,7 @@ impl DescriptorRoom {
             Some(few) if few < LEAST => {
                 Err(format!("only {few} files open, and Frida needs {LEAST} (raise `ulimit -n`)"))
             }
-            _ => Ok(Self { pid, before }),
+            _ => Ok(room),
         }
     }
 

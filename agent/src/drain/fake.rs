@@ -47,7 +47,7 @@ impl FakeTarget {
         }
         self.arena.control().rings_used.fetch_max(ring as u32 + 1, Ordering::Release);
         head.open();
-        let place = WritingEnd::new(0, &self.arena.ring(ring));
+        let place = WritingEnd::new(&self.arena.ring(ring));
         FakeThread { arena: Arc::clone(&self.arena), ring, place, produced: 0 }
     }
 }

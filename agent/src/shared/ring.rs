@@ -57,7 +57,8 @@ pub struct RingHead<A = AtomicU64, B = AtomicU32> {
     pub interrupted: A,
     /// 1 while the thread waits for room. A handler that jumps out of that leaves it so until the next time.
     pub waiting: A,
-    /// Calls that were passed through unrecorded because another thread seemed to run on the same stack.
+    /// Calls that were passed through unrecorded because they were made on memory that is not known to be a stack, or that
+    /// another thread runs on.
     pub unplaced: A,
     _pad_writer: [u64; 2],
     /// How far it is read.

@@ -52,7 +52,7 @@ impl Writer {
         // SAFETY: rings are never unmapped.
         let ring = unsafe { MappedRing::new(head, start, size) };
         *self = Self {
-            place: WritingEnd::new(start, &ring),
+            place: WritingEnd::new(&ring),
             written: &raw const head.written,
             window: window as usize,
             largest: 88 + window as usize,

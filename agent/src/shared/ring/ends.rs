@@ -18,6 +18,9 @@ pub trait Ring {
     /// Its head.
     fn head(&self) -> &RingHead<Self::Word, Self::Half>;
 
+    /// Where it starts.
+    fn start(&self) -> usize;
+
     /// Bytes in it.
     fn size(&self) -> usize;
 
@@ -69,6 +72,10 @@ impl Ring for MappedRing {
         unsafe { &*self.head }
     }
 
+    fn start(&self) -> usize {
+        self.start
+    }
+
     fn size(&self) -> usize {
         self.size
     }
@@ -103,13 +110,13 @@ pub struct WritingEnd {
     pub bias: usize,
     /// Events that were dropped and are in no record yet.
     pub untold: u64,
-    start: usize,
 }
 
 impl WritingEnd {
-    /// That of an empty ring, which starts there.
-    pub fn new(start: usize, ring: &impl Ring) -> Self {
-        Self { next: start, end: start + ring.size(), bias: start.wrapping_neg(), untold: 0, start }
+    /// That of an empty ring.
+    pub fn new(ring: &impl Ring) -> Self {
+        let start = ring.start();
+        Self { next: start, end: start + ring.size(), bias: start.wrapping_neg(), untold: 0 }
     }
 
     /// Writes a record, if there is room, and before it how many events were dropped. Whether there was.
@@ -139,7 +146,7 @@ impl WritingEnd {
     fn copy(&mut self, ring: &impl Ring, record: &[u64]) {
         for word in record {
             // SAFETY: there is room, as was made sure, and all records are whole words.
-            unsafe { ring.write(self.next - self.start, *word) };
+            unsafe { ring.write(self.next - ring.start(), *word) };
             self.next += 8;
         }
     }
@@ -158,14 +165,14 @@ impl WritingEnd {
     pub fn find_room(&mut self, ring: &impl Ring, bytes: usize) -> bool {
         // ORDERING: what was read is not read again, so it may be overwritten.
         let read = ring.head().read.load(Ordering::Acquire) as usize;
-        let size = ring.size();
+        let (start, size) = (ring.start(), ring.size());
         let free = size - self.written().wrapping_sub(read).min(size);
         // Once events are dropped, they are until there is room for many: a gap is better than a hundred small ones.
         let (needed, enough) = match self.untold {
             0 => (bytes, bytes),
             _ => (bytes + 24, size / 4),
         };
-        let behind = self.start + size - self.next;
+        let behind = start + size - self.next;
         if needed <= behind {
             let room = free >= needed.max(enough);
             self.end = if room { self.next + free.min(behind) } else { self.end };
@@ -176,12 +183,12 @@ impl WritingEnd {
         }
         if behind > 0 {
             // SAFETY: it is within the ring, and free.
-            unsafe { ring.write(self.next - self.start, SKIP) };
+            unsafe { ring.write(self.next - ring.start(), SKIP) };
         }
-        self.next = self.start;
+        self.next = start;
         self.bias = self.bias.wrapping_add(size);
         self.publish(ring);
-        self.end = self.start + (free - behind).min(size);
+        self.end = start + (free - behind).min(size);
         true
     }
 }

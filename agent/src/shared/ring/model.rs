@@ -45,6 +45,10 @@ impl Ring for ModelRing {
         &self.head
     }
 
+    fn start(&self) -> usize {
+        4096
+    }
+
     fn size(&self) -> usize {
         8 * WORDS
     }
@@ -62,7 +66,7 @@ impl Ring for ModelRing {
 
 /// A thread that has a ring: writes events with these numbers, each of three words or, where it is even, of two.
 fn write(ring: &ModelRing, numbers: std::ops::Range<u64>) -> WritingEnd {
-    let mut end = WritingEnd::new(4096, ring);
+    let mut end = WritingEnd::new(ring);
     for number in numbers {
         let record = [1, header(Kind::Return, 3, 0, number as u32), number];
         let short = [1, header(Kind::Call, 2, 0, number as u32)];

@@ -5,7 +5,7 @@ use core::{
     sync::atomic::{AtomicUsize, Ordering},
 };
 
-use super::{GENERATION, TABLE, with};
+use super::{GENERATION, TABLE, limbo::Limbo, with};
 use crate::target::{
     shadow::{Entry, Shadow},
     stack, sys,
@@ -32,11 +32,8 @@ pub(in crate::target) fn restore_everywhere() {
 /// Puts the real return addresses back on some stacks, in slots of this range.
 fn restore(is_meant: impl Fn(*mut Shadow) -> bool, slots: Range<usize>) {
     with(|stacks| {
-        let is_there = |entry: &Entry| slots.contains(&entry.slot()) && !entry.is_dead();
-        // SAFETY: shadows and entries are never unmapped.
-        let of = |shadow: *mut Shadow| unsafe { (*shadow).entries().map(|entry| *entry) };
         let meant = stacks.all().filter(|shadow| is_meant(*shadow));
-        for entry in meant.flat_map(of).chain(stacks.limbo.entries()).filter(is_there) {
+        for entry in entries(meant, &stacks.limbo).filter(|entry| slots.contains(&entry.slot())) {
             if sys::peek(entry.slot()) == Some(entry.armed()) {
                 // ORDERING: whoever runs there sees it or does not.
                 // SAFETY: there is memory, as was just seen. Another thread may change the word at the same time.
@@ -54,13 +51,14 @@ pub(in crate::target) fn restore_all() {
     GENERATION.fetch_add(1, Ordering::Relaxed);
     // SAFETY: nobody changes anything meanwhile, and shadows are made so that they can be looked at any moment.
     let stacks = unsafe { &*TABLE.0.get() };
-    for shadow in stacks.all() {
-        // SAFETY: shadows are never unmapped, nor are their entries.
-        for entry in unsafe { (*shadow).entries().map(|entry| *entry) }.filter(|entry| !entry.is_dead()) {
-            sys::replace(entry.slot(), entry.armed(), entry.real);
-        }
-    }
-    for entry in stacks.limbo.entries() {
+    for entry in entries(stacks.all(), &stacks.limbo) {
         sys::replace(entry.slot(), entry.armed(), entry.real);
     }
+}
+
+/// All functions that are on these stacks, or in limbo.
+fn entries(shadows: impl Iterator<Item = *mut Shadow>, limbo: &Limbo) -> impl Iterator<Item = Entry> {
+    // SAFETY: shadows are never unmapped, nor are their entries.
+    let of = |shadow: *mut Shadow| unsafe { (*shadow).entries().map(|entry| *entry) };
+    shadows.flat_map(of).chain(limbo.entries()).filter(|entry| !entry.is_dead())
 }
