@@ -51,6 +51,9 @@ pub(crate) enum Command {
     /// Wait until standard input ends: what `doctor` practises on
     #[command(hide = true)]
     Idle,
+    /// Keep the main thread of a process out of Frida's way until standard input ends
+    #[command(hide = true)]
+    Park { pid: i32 },
 }
 
 #[derive(Debug, Args)]

@@ -62,6 +62,7 @@ fn main() -> ExitCode {
         Command::Completions { shell } => manual::completions(*shell),
         Command::Man => manual::man(),
         Command::Idle => doctor::idle(),
+        Command::Park { pid } => parked::keep(*pid),
     };
     result.unwrap_or_else(|error| {
         if let Some(Interrupted(signal)) = error.chain().find_map(|cause| cause.downcast_ref()) {

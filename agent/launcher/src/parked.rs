@@ -1,14 +1,21 @@
-//! Keeping a running program's main thread out of the way while Frida comes in through it: Frida puts its general registers
-//! back, and no others.
+//! Keeping a running program's main thread out of the way while Frida comes in or leaves through it: Frida puts its general
+//! registers back, and no others.
+//!
+//! This is done by a process of its own, the keeper: this command, started again by whoever has Frida do it. The thread goes
+//! on even if that one is killed, and the command that traces with it.
 
 use std::{
-    fs, thread,
+    fs,
+    io::{self, Read, Write},
+    process::ExitCode,
+    thread,
     time::{Duration, Instant},
 };
 
 use agent::registers::ExtendedRegisters;
 use anyhow::{Context, Result, bail};
 use nix::{
+    errno::Errno,
     libc::user_regs_struct,
     sys::{
         ptrace::{self, Options},
@@ -18,7 +25,10 @@ use nix::{
     unistd::Pid,
 };
 
-use crate::install::{Maps, TargetMemory, restart_interrupted};
+use crate::{
+    install::{Maps, TargetMemory, restart_interrupted},
+    signals::Signals,
+};
 
 /// `pause`, and a jump back to it.
 const LOOP: [u8; 4] = [0xf3, 0x90, 0xeb, 0xfc];
@@ -26,26 +36,28 @@ const LOOP: [u8; 4] = [0xf3, 0x90, 0xeb, 0xfc];
 /// How far below what the thread uses of its stack Frida may use it.
 const CLEARANCE: u64 = 4096;
 
+/// How long parking it may take, and setting it going again.
+const PATIENCE: Duration = Duration::from_secs(10);
+
 /// How often a thread is looked at that is where others may wait for it, and how long apart.
 const LOOKS: u32 = 100;
 const APART: Duration = Duration::from_millis(1);
 
-/// A main thread that waits in a loop, at the place where the program has begun: nobody comes there again. It goes on where
-/// it was when this is dropped.
+/// A main thread that waits in a loop, at the place where the program has begun: nobody comes there again.
 #[derive(Debug)]
-pub(crate) struct Parked {
+struct Parked {
     pid: i32,
     at: u64,
     /// What was there.
     code: [u8; LOOP.len()],
     registers: user_regs_struct,
     extended: ExtendedRegisters,
-    deadline: Instant,
 }
 
 impl Parked {
     /// Stops the main thread, remembers all its registers, and has it wait.
-    pub(crate) fn park(pid: i32, deadline: Instant) -> Result<Self> {
+    fn park(pid: i32) -> Result<Self> {
+        let deadline = Instant::now() + PATIENCE;
         let thread = Pid::from_raw(pid);
         let at = entry_point(pid)?;
         ptrace::seize(thread, Options::empty()).context("cannot stop the main thread of the program")?;
@@ -65,7 +77,7 @@ impl Parked {
             (waiting.rip, waiting.orig_rax) = (at, u64::MAX);
             waiting.rsp = registers.rsp.saturating_sub(CLEARANCE) & !15;
             ptrace::setregs(thread, waiting)?;
-            Ok(Self { pid, at, code, registers, extended, deadline })
+            Ok(Self { pid, at, code, registers, extended })
         })();
         // Where it could not be parked, it goes on as it was.
         let detached = ptrace::detach(thread, None);
@@ -75,13 +87,20 @@ impl Parked {
         Ok(parked)
     }
 
-    fn unpark(&mut self) -> Result<()> {
+    fn unpark(mut self) -> Result<()> {
+        let deadline = Instant::now() + PATIENCE;
         let thread = Pid::from_raw(self.pid);
-        ptrace::seize(thread, Options::empty())?;
+        // Frida may not have let go of it yet.
+        while let Err(error) = ptrace::seize(thread, Options::empty()) {
+            if error != Errno::EPERM || Instant::now() >= deadline {
+                return Err(error.into());
+            }
+            thread::sleep(APART);
+        }
         let restored = (|| {
             // It may be in a handler.
             let here = self.at..self.at + LOOP.len() as u64;
-            stop_where(thread, self.deadline, |registers| here.contains(&registers.rip))?;
+            stop_where(thread, deadline, |registers| here.contains(&registers.rip))?;
             restart_interrupted(&mut self.registers);
             self.extended.write(self.pid)?;
             ptrace::setregs(thread, self.registers)?;
@@ -93,17 +112,25 @@ impl Parked {
     }
 }
 
-impl Drop for Parked {
-    fn drop(&mut self) {
-        // There is always time for this.
-        self.deadline = self.deadline.max(Instant::now() + Duration::from_secs(5));
-        // Where the program has ended meanwhile, that is told by others.
-        if let Err(error) = self.unpark()
-            && fs::exists(format!("/proc/{}/mem", self.pid)).unwrap_or(false)
-        {
-            say!("the main thread of process {} cannot be set going again: {error:#}", self.pid);
-        }
+/// What the keeper does: parks the thread, says so or why it could not be done, and sets it going again when its input ends.
+pub(crate) fn keep(pid: i32) -> Result<ExitCode> {
+    // Whoever wants to end the command that traces does not want to end this.
+    let _signals = Signals::watch()?;
+    let parked = Parked::park(pid);
+    tell(parked.as_ref().map_or_else(|error| format!("{error:#}"), |_| "parked".into()));
+    io::stdin().read_to_end(&mut Vec::new())?;
+    // Where the program has ended meanwhile, that is told by others.
+    if let Err(error) = parked.and_then(Parked::unpark)
+        && fs::exists(format!("/proc/{pid}/mem")).unwrap_or(false)
+    {
+        tell(format!("the main thread of process {pid} cannot be set going again: {error:#}"));
     }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Tells whoever started this, if it is still there.
+fn tell(line: String) {
+    let _ = writeln!(io::stdout(), "{line}");
 }
 
 /// Stops a thread that is seized, where it is about to be given no signal and its registers are as wanted.

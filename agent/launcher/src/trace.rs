@@ -30,7 +30,6 @@ use crate::{
     frida::{Event, Failure, Host, Starting},
     install::{Installer, Report},
     library::{self, Reader},
-    parked::Parked,
     process::Process,
     program::Gated,
     settings::Settings,
@@ -99,7 +98,7 @@ pub(crate) fn attach(settings: &Settings, pid: i32) -> Result<ExitCode> {
     let delivery = Delivery::start(settings, pid)?;
     let room = DescriptorRoom::make(pid)?;
     let before = threads(pid)?;
-    let host = let_in(starting, pid, &library, deadline(settings, started))?;
+    let host = starting.attach(pid, &library, deadline(settings, started))?;
     let mut trace = Trace::install(settings, host, pid, &library, delivery, started, &before)?;
     drop(room);
     loop {
@@ -272,7 +271,7 @@ impl Trace {
         // Another thread may just be loading something. It would wait for us, so this is not waited for.
         let _ = host.unwatch_modules().wait(Instant::now() + GLANCE);
         let _ = host.detach_gum(deadline);
-        self.let_out(host, deadline);
+        drop(host);
         // It starts a thread to end the others. The program may start some, too.
         let is_left = |tid: &i32| self.foreign.contains(tid) || !own.contains(tid);
         while threads(self.pid).is_ok_and(|threads| threads.iter().any(is_left)) && Instant::now() < deadline {
@@ -314,19 +313,12 @@ impl Trace {
         self.delivery.finish(settings, signals);
     }
 
-    /// Has Frida leave. It borrows the main thread for that, too.
-    fn let_out(&self, host: Host, deadline: Instant) {
-        // One that cannot be kept out of the way is interrupted.
-        let _parked = Parked::park(self.pid, deadline);
-        drop(host);
-    }
-
     /// Has Frida enter a program again that it had to leave.
     fn come_back(&mut self, settings: &Settings, library: &Path, deadline: Instant) -> Result<Host> {
         let starting = Starting::launch(&settings.frida)?;
         let _room = DescriptorRoom::make(self.pid)?;
         let before = threads(self.pid)?;
-        let host = let_in(starting, self.pid, library, deadline)?;
+        let host = starting.attach(self.pid, library, deadline)?;
         self.foreign = threads_since(self.pid, &before)?;
         Ok(host)
     }
@@ -352,7 +344,7 @@ impl Trace {
         let _ = self.arena.go_on(deadline);
         let removed = removed.and(serving.wait(deadline).map(drop).map_err(Into::into));
         let removed = removed.and(host.detach_gum(deadline).map_err(Into::into));
-        self.let_out(host, deadline);
+        drop(host);
         self.delivery.end(EndReason::Detached);
         self.delivery.finish(settings, signals);
         // ORDERING: whoever still waits for room in a ring sees it sooner or later.
@@ -384,12 +376,6 @@ fn timing(report: &Report, entered: Duration, all: Duration) -> String {
          {entered} ms, in all {all} ms",
         report.modules.len()
     )
-}
-
-/// Gets Frida into a running program, with its main thread out of the way.
-fn let_in(starting: Starting, pid: i32, library: &Path, deadline: Instant) -> Result<Host> {
-    let _parked = Parked::park(pid, deadline)?;
-    Ok(starting.attach(pid, library, deadline)?)
 }
 
 /// The threads that a process has and had not before.

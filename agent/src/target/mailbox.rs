@@ -3,7 +3,7 @@
 use core::sync::atomic::Ordering;
 
 use super::{patience::Patience, stacks, sys, thread, watch::landmark};
-use crate::shared::{Command, Control, Mailbox, Turn};
+use crate::shared::{Command, Control, Mailbox, ReaderState, Turn};
 
 /// How long one wait lasts before the thread looks whether anybody is there.
 const GLANCE_MILLISECONDS: u64 = 100;
@@ -29,8 +29,13 @@ pub(super) fn serve(control: &'static Control, subject: u32, module: u64) {
         // ORDERING: pairs with the release of the outside: the command is there.
         while mailbox.turn.load(Ordering::Acquire) != Turn::Target as u32 {
             sys::futex_wait(&mailbox.turn, Turn::Outside as u32, GLANCE_MILLISECONDS);
-            // Before the program has started, it has nothing better to do than to wait; the outside ends that.
-            if subject != 0 && !patience.lasts() {
+            // While hooks are installed, there is nothing better to do than to wait; only an outside that was killed does not
+            // end that.
+            let is_over = match subject {
+                0 => ReaderState::of(&control.reader) == ReaderState::Dead,
+                _ => !patience.lasts(),
+            };
+            if is_over {
                 control.unserved.fetch_add(1, Ordering::Relaxed);
                 hand_over(mailbox, Turn::Nobody);
                 mailbox.owner.store(0, Ordering::Release);

@@ -272,6 +272,35 @@ fn a_program_whose_agent_was_killed_goes_on_and_is_not_attached_to_again() {
     }
 }
 
+/// Nor is it harmed by one that is killed while Frida comes in: its main thread waits meanwhile, and goes on whoever is left.
+#[test]
+fn an_agent_may_be_killed_at_any_moment_of_an_attach() {
+    agent_command::prepare();
+    let (_folder, collector) = Collector::in_folder("killed-early", &[]);
+    for moment_ms in [0, 10, 30, 60, 100, 160, 400] {
+        let steady = Steady::of("registers");
+        let pid = steady.process.pid();
+        let threads = Left::of(pid).threads;
+        let command = agent_command::attach_to(collector.tcp(), Transport::Tcp, &["--no-detail"], pid);
+        let mut agent = Process::start(command, Stdout::Collect);
+        eventually("the main thread is kept", || is_kept(pid));
+        thread::sleep(Duration::from_millis(moment_ms));
+        agent.signal("KILL");
+        assert_eq!(agent.exit(LONG).signal, Some(9));
+        eventually("all are gone", || !is_kept(pid) && Left::of(pid).threads == threads);
+        steady.finish();
+    }
+    collector.stop();
+}
+
+/// Whether somebody keeps the main thread of a process.
+fn is_kept(pid: u32) -> bool {
+    let args = format!("park\0{pid}\0");
+    let is_keeper =
+        |entry: fs::DirEntry| fs::read(entry.path().join("cmdline")).is_ok_and(|line| line.ends_with(args.as_bytes()));
+    fs::read_dir("/proc").expect("there are processes").flatten().any(is_keeper)
+}
+
 #[test]
 fn a_program_can_be_attached_to_again_and_again() {
     let steady = Steady::start();

@@ -4,6 +4,9 @@
 //! off the program's signal handlers. [`super::helper`] can.
 
 use std::{
+    io::{BufRead, BufReader},
+    os::unix::process::CommandExt,
+    process::{Child, Command, Stdio},
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicBool, Ordering},
@@ -87,7 +90,9 @@ fn serve(
     let device = manager.get_local_device().map_err(|error| failed("finding this machine", error))?;
     let id = u32::try_from(pid).unwrap_or_default();
     // The crate does not say why; that it may not is the usual reason.
+    let keeper = Keeper::start(pid).map_err(|why| Failure::Attach { pid, why })?;
     let session = device.attach(id).map_err(|_| failure::attach(pid, "PermissionDeniedError", ""))?;
+    drop(keeper);
     let mut options = ScriptOption::new();
     let mut script =
         session.create_script(source, &mut options).map_err(|error| failed("loading the script", error))?;
@@ -106,9 +111,37 @@ fn serve(
     }
     // ORDERING: a flag that guards nothing else.
     if !gone.load(Ordering::Relaxed) && !session.is_detached() {
+        // A thread that cannot be kept out of the way is interrupted.
+        let _keeper = Keeper::start(pid);
         session.detach().map_err(|error| failed("leaving the program", error))?;
     }
     Ok(())
+}
+
+/// A process that keeps the main thread out of Frida's way until this is dropped.
+struct Keeper(Child);
+
+impl Keeper {
+    fn start(pid: i32) -> Result<Self, String> {
+        let mut command = Command::new("/proc/self/exe");
+        command.args(["park", &pid.to_string()]).stdin(Stdio::piped()).stdout(Stdio::piped()).process_group(0);
+        let mut keeper = Self(command.spawn().map_err(|error| error.to_string())?);
+        let mut said = String::new();
+        if let Some(says) = keeper.0.stdout.as_mut() {
+            let _ = BufReader::new(says).read_line(&mut said);
+        }
+        match said.trim_end() {
+            "parked" => Ok(keeper),
+            why => Err(why.into()),
+        }
+    }
+}
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        // It waits for the end of its input, which this closes.
+        let _ = self.0.wait();
+    }
 }
 
 /// The next request. None when there will be none, or when Frida is no longer in the target.

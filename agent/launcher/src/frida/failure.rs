@@ -55,6 +55,7 @@ pub(super) fn attach(pid: i32, kind: &str, text: &str) -> Failure {
         "ProcessNotRespondingError" | "TimedOutError" => {
             "it does not answer Frida (is it stopped, in a debugger, or confined by seccomp?)".into()
         }
+        "NotParked" => text.into(),
         "NotSupportedError" => format!("Frida does not support it: {text}"),
         _ => format!("{text} ({kind})"),
     };

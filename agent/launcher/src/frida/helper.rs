@@ -2,6 +2,7 @@
 
 use std::{
     collections::HashMap,
+    env,
     io::{BufRead, BufReader, Read, Write},
     os::unix::process::CommandExt,
     path::PathBuf,
@@ -55,6 +56,7 @@ struct Line {
     ready: bool,
     failed: Option<Value>,
     detached: Option<String>,
+    notice: Option<String>,
     id: Option<u64>,
     value: Value,
 }
@@ -98,7 +100,10 @@ impl Helper {
         thread::spawn(move || {
             for line in BufReader::new(output).lines().map_while(Result::ok) {
                 // What cannot be read is no answer to anything.
-                let Ok(line) = serde_json::from_str(&line) else { continue };
+                let Ok(line) = serde_json::from_str::<Line>(&line) else { continue };
+                if let Some(notice) = &line.notice {
+                    say!("{notice}");
+                }
                 if sender.send(line).is_err() {
                     return;
                 }
@@ -119,7 +124,9 @@ impl Helper {
         if version.split('.').next() != Some("17") {
             return Err(Failure::Version { python: self.python, version });
         }
-        let parameters = json!({ "pid": pid, "script": script });
+        // The path, since this process may be gone when it is used.
+        let own = env::current_exe().map_err(|error| Failure::Start { python: self.python.clone(), error })?;
+        let parameters = json!({ "pid": pid, "script": script, "agent": own });
         if writeln!(self.input, "{parameters}").is_err() {
             return Err(self.ended("attach"));
         }

@@ -8,6 +8,7 @@ sys.path[:] = [path for path in sys.path if path.startswith("/")]
 import ctypes
 import json
 import os
+import subprocess
 import threading
 import time
 
@@ -23,7 +24,8 @@ def tell(line):
             answers.write(json.dumps(line) + "\n")
             answers.flush()
         except (OSError, ValueError):
-            os._exit(1)
+            # There is nobody any more, as the end of the input will say. Frida has to leave the program all the same.
+            pass
 
 
 def fail(stage, error):
@@ -100,11 +102,44 @@ def is_traced(pid):
         return False
 
 
-def wait_for_end(pid, brought):
-    """Waits until Frida has taken out what it brought, for which it borrows a thread: without us that would not survive."""
-    deadline = time.monotonic() + 10
-    while time.monotonic() < deadline and (brought & code_of(pid) or is_traced(pid)):
+# How long Frida may take to leave, in seconds.
+LEAVING = 10
+
+
+def leave(session, pid, brought):
+    """Has Frida leave, and waits until it has taken out what it brought. It borrows a thread for that, which without us would
+    not survive."""
+    try:
+        session.detach()
+    except Exception:
+        pass
+    while brought & code_of(pid) or is_traced(pid):
         time.sleep(0.002)
+
+
+class NotParked(Exception):
+    pass
+
+
+class Parked:
+    """Has the agent command keep the main thread of a process out of Frida's way. It goes on even if this is killed."""
+
+    def __init__(self, command, pid):
+        # Not in our group: what ends us must not end it.
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "start_new_session": True}
+        self.keeper = subprocess.Popen([command, "park", str(pid)], **pipes)
+        said = self.keeper.stdout.readline().decode(errors="replace").strip()
+        self.failed = None if said == "parked" else said or "the keeper of its main thread has ended"
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.keeper.stdin.close()
+        said = self.keeper.stdout.read().decode(errors="replace").strip()
+        self.keeper.wait()
+        if said and not self.failed:
+            tell({"notice": said})
 
 
 def main():
@@ -124,7 +159,10 @@ def main():
     pid = parameters["pid"]
     before = code_of(pid)
     try:
-        session = attach(frida.get_local_device(), pid)
+        with Parked(parameters["agent"], pid) as parked:
+            if parked.failed:
+                raise NotParked(parked.failed)
+            session = attach(frida.get_local_device(), pid)
     except Exception as error:
         fail("attach", error)
     brought = code_of(pid) - before
@@ -165,11 +203,11 @@ def main():
         # One call may wait for long, and others must not wait for it.
         threading.Thread(target=answer, args=(line,), daemon=True).start()
     if not gone:
-        try:
-            session.detach()
-        except Exception:
-            pass
-        wait_for_end(pid, brought)
+        # A thread that cannot be kept out of the way is interrupted. Nor is it kept waiting for a Frida that does not leave.
+        with Parked(parameters["agent"], pid):
+            leaving = threading.Thread(target=leave, args=(session, pid, brought), daemon=True)
+            leaving.start()
+            leaving.join(LEAVING)
     tell({"ended": True})
     # Frida's own clearing up may wait for a program that does not answer.
     os._exit(0)
