@@ -22,10 +22,7 @@ use serde_json::{Value, json};
 
 pub(crate) use self::failure::Failure;
 use self::{helper::Helper, python::Python};
-use crate::{
-    process,
-    signals::{self, Interrupted},
-};
+use crate::{process, signals::Interrupted};
 
 /// The version that the private environment has, and that everything is tested with.
 pub(crate) const VERSION: &str = "17.24.3";
@@ -68,6 +65,8 @@ pub(crate) enum Event {
 #[derive(Debug)]
 pub(crate) struct Pending {
     call: String,
+    /// The target.
+    pid: i32,
     answer: mpsc::Receiver<Result<Value, String>>,
 }
 
@@ -80,11 +79,11 @@ impl Pending {
     /// Waits for the answer.
     pub(crate) fn wait(self, deadline: Instant) -> Result<Value, Failure> {
         let call = self.call;
-        match receive(&self.answer, deadline) {
+        match receive_from(self.pid, &self.answer, deadline, || Ok(()))? {
             Ok(Ok(value)) => Ok(value),
             // What Frida says when there is nothing left to run the script in.
             Ok(Err(text)) if text.contains("script has been destroyed") || text.contains("session is gone") => {
-                Err(Failure::TargetEnded { during: call })
+                Err(Failure::TargetEnded)
             }
             Ok(Err(text)) => Err(Failure::Call { call, text }),
             Err(Missing::Late) => Err(Failure::Late { what: format!("its answer to {call}") }),
@@ -99,20 +98,21 @@ enum Missing {
     Ended,
 }
 
-fn receive<T>(from: &mpsc::Receiver<T>, deadline: Instant) -> Result<T, Missing> {
-    from.recv_timeout(deadline.saturating_duration_since(Instant::now())).map_err(|error| match error {
-        mpsc::RecvTimeoutError::Timeout => Missing::Late,
-        mpsc::RecvTimeoutError::Disconnected => Missing::Ended,
-    })
-}
-
-/// The same, given up when somebody asks to stop. Only for what comes before the program begins.
-fn receive_unless_stopped<T>(from: &mpsc::Receiver<T>, deadline: Instant) -> Result<Result<T, Missing>, Interrupted> {
+/// Waits for what comes out of a target, unless that ends, or this finds a reason to give up.
+fn receive_from<T>(
+    pid: i32,
+    from: &mpsc::Receiver<T>,
+    deadline: Instant,
+    go_on: impl Fn() -> Result<(), Interrupted>,
+) -> Result<Result<T, Missing>, Failure> {
     loop {
-        let slice = deadline.min(Instant::now() + GLANCE);
-        match receive(from, slice) {
-            Err(Missing::Late) if slice < deadline => signals::check()?,
-            received => return Ok(received),
+        let left = deadline.saturating_duration_since(Instant::now());
+        match from.recv_timeout(left.min(GLANCE)) {
+            Ok(received) => return Ok(Ok(received)),
+            Err(mpsc::RecvTimeoutError::Disconnected) => return Ok(Err(Missing::Ended)),
+            Err(mpsc::RecvTimeoutError::Timeout) if process::has_ended(pid) => return Err(Failure::TargetEnded),
+            Err(mpsc::RecvTimeoutError::Timeout) if left <= GLANCE => return Ok(Err(Missing::Late)),
+            Err(mpsc::RecvTimeoutError::Timeout) => go_on()?,
         }
     }
 }
@@ -164,7 +164,7 @@ impl Starting {
             #[cfg(not(feature = "frida-core"))]
             None => unreachable!("without frida-core there is always a helper"),
         };
-        let host = Host { link, events: Mutex::new(received) };
+        let host = Host { pid, link, events: Mutex::new(received) };
         let path = library.to_str().ok_or_else(|| Failure::Call {
             call: "load".into(),
             text: format!("{} is not valid UTF-8, which Frida needs", library.display()),
@@ -184,6 +184,7 @@ impl Starting {
 /// Frida in a target, with the bootstrap script and the library loaded. When dropped, Frida leaves the target; the
 /// library stays, since the program may be inside it.
 pub(crate) struct Host {
+    pid: i32,
     link: Box<dyn Link>,
     events: Mutex<mpsc::Receiver<Event>>,
 }
@@ -302,6 +303,14 @@ impl Host {
 
     fn quick(&self, call: &str, args: Value) -> Result<Value, Failure> {
         self.call(call, args, Instant::now() + QUICK)
+    }
+}
+
+impl Drop for Host {
+    fn drop(&mut self) {
+        if process::has_ended(self.pid) {
+            self.target_is_gone();
+        }
     }
 }
 

@@ -37,7 +37,9 @@ impl Process {
     /// Looks at a process before attaching to it, and says in one line why that would not work.
     pub(crate) fn find(pid: i32) -> Result<Self> {
         let cannot = format!("cannot attach to process {pid}");
-        let Some(id) = Pid::from_raw(pid).filter(|_| pid > 0) else { bail!("{cannot}: expected a number above 0") };
+        if pid <= 0 {
+            bail!("{cannot}: expected a number above 0");
+        }
         if u32::try_from(pid) == Ok(std::process::id()) {
             bail!("{cannot}: it is this command itself");
         }
@@ -57,7 +59,7 @@ impl Process {
         if matches!(state(pid), Some('T' | 't')) {
             bail!("{cannot}: it is stopped (kill -CONT {pid} first)");
         }
-        let descriptor = pidfd_open(id, PidfdFlags::empty())?;
+        let descriptor = open(pid)?;
         let user = rustix::process::geteuid().as_raw();
         let is_foreign = number("Uid").and_then(|uid| u32::try_from(uid).ok()) != Some(user);
 
@@ -113,10 +115,19 @@ fn has_leftover_hooks(pid: i32) -> bool {
     maps.starts_of("/memfd:spoor (deleted)").any(wants_events)
 }
 
+/// A descriptor that stands for a process.
+pub(crate) fn open(pid: i32) -> rustix::io::Result<OwnedFd> {
+    pidfd_open(Pid::from_raw(pid).ok_or(rustix::io::Errno::SRCH)?, PidfdFlags::empty())
+}
+
+/// Whether a process has ended; its parent may still have to take notice.
+pub(crate) fn has_ended(pid: i32) -> bool {
+    wait_for_end(pid, Duration::ZERO).unwrap_or(false)
+}
+
 /// Waits until a process has ended, for at most so long; its parent may then still have to take notice.
 pub(crate) fn wait_for_end(pid: i32, timeout: Duration) -> io::Result<bool> {
-    let Some(id) = Pid::from_raw(pid) else { return Ok(true) };
-    match pidfd_open(id, PidfdFlags::empty()) {
+    match open(pid) {
         Ok(descriptor) => ended(&descriptor, timeout),
         Err(rustix::io::Errno::SRCH) => Ok(true),
         Err(error) => Err(error.into()),

@@ -15,7 +15,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use rustix::process::{Signal, pidfd_send_signal};
 use signal_hook::{
     consts::signal::{SIGALRM, SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGWINCH},
     iterator::{
@@ -96,9 +96,7 @@ impl Signals {
 
     /// From now on signals are for this program.
     pub(crate) fn forward_to(&self, pid: i32) -> io::Result<()> {
-        let id = Pid::from_raw(pid).ok_or_else(|| io::Error::other("there is no process 0"))?;
-        let descriptor = pidfd_open(id, PidfdFlags::empty())?;
-        lock(&self.state).program = Some((pid, descriptor));
+        lock(&self.state).program = Some((pid, process::open(pid)?));
         Ok(())
     }
 

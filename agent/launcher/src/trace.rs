@@ -30,10 +30,10 @@ use crate::{
     frida::{Event, Failure, Host, Starting},
     install::{Installer, Report},
     library::{self, Reader},
-    process::Process,
+    process::{self, Process},
     program::Gated,
     settings::Settings,
-    signals::{self, Asked, Signals},
+    signals::{self, Asked, Interrupted, Signals},
 };
 
 /// How long getting Frida into the program may take, besides what the number of functions calls for.
@@ -65,8 +65,11 @@ pub(crate) fn run(settings: &Settings, command: &[OsString]) -> Result<ExitCode>
     let gated = Gated::start(&executable, name, args, &library, started + ENTERING)?;
     let room = own_room.of(gated.pid());
     let delivery = Delivery::start(settings, gated.pid())?;
-    let host = starting.attach(gated.pid(), &library, deadline(settings, started))?;
-    let mut trace = Trace::install(settings, host, gated.pid(), &library, delivery, started, &[gated.pid()])?;
+    let host = starting.attach(gated.pid(), &library, deadline(settings, started));
+    let trace = host
+        .map_err(Into::into)
+        .and_then(|host| Trace::install(settings, host, gated.pid(), &library, delivery, started, &[gated.pid()]));
+    let mut trace = trace.map_err(|error| or_ended(gated.pid(), error))?;
     signals::check()?;
     signals.forward_to(gated.pid())?;
     drop(room);
@@ -98,13 +101,19 @@ pub(crate) fn attach(settings: &Settings, pid: i32) -> Result<ExitCode> {
     let delivery = Delivery::start(settings, pid)?;
     let room = DescriptorRoom::make(pid)?;
     let before = threads(pid)?;
-    let host = starting.attach(pid, &library, deadline(settings, started))?;
-    let mut trace = Trace::install(settings, host, pid, &library, delivery, started, &before)?;
+    let host = starting.attach(pid, &library, deadline(settings, started));
+    let trace = host
+        .map_err(Into::into)
+        .and_then(|host| Trace::install(settings, host, pid, &library, delivery, started, &before));
+    let mut trace = trace.map_err(|error| or_ended(pid, error))?;
     drop(room);
     loop {
         if let Some(ending) = process.wait(Duration::ZERO)? {
             let ending = trace.ending_told().filter(|_| ending == EndState::Unknown).unwrap_or(ending);
             trace.ended(ending, settings, &signals);
+            if let EndState::Signaled(_) = ending {
+                say!("process {pid} {ending}");
+            }
             return Ok(ExitCode::SUCCESS);
         }
         if signals.asked() != Asked::Nothing {
@@ -148,6 +157,7 @@ impl Trace {
         let descriptor = open_rings(&host, settings, detail | block)?;
         let file = OpenOptions::new().read(true).write(true).open(format!("/proc/{pid}/fd/{descriptor}"));
         let arena = Arc::new(Arena::map(file.context("cannot open the memory that is shared with the program")?)?);
+        arena.is_of(process::open(pid)?);
         host.close(descriptor)?;
         if let Some(depth) = settings.max_depth {
             // ORDERING: before anything is hooked.
@@ -376,6 +386,12 @@ fn timing(report: &Report, entered: Duration, all: Duration) -> String {
          {entered} ms, in all {all} ms",
         report.modules.len()
     )
+}
+
+/// Why a program could not be prepared: if it has ended, that is why, whatever failed for it.
+fn or_ended(pid: i32, error: anyhow::Error) -> anyhow::Error {
+    let is_asked_to_stop = error.chain().any(|cause| cause.is::<Interrupted>());
+    if !is_asked_to_stop && process::has_ended(pid) { Failure::TargetEnded.into() } else { error }
 }
 
 /// The threads that a process has and had not before.

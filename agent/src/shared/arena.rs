@@ -3,12 +3,13 @@
 use std::{
     fs::File,
     io,
-    os::unix::fs::FileExt,
+    os::{fd::OwnedFd, unix::fs::FileExt},
     ptr::{self, NonNull},
-    sync::atomic::Ordering,
+    sync::{OnceLock, atomic::Ordering},
 };
 
 use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
     fs::{FallocateFlags, fallocate},
     mm::{MapFlags, ProtFlags, mmap, munmap},
 };
@@ -67,6 +68,8 @@ pub struct Arena {
     base: NonNull<u8>,
     bytes: usize,
     shape: Shape,
+    /// The process that the target is, where it matters whether it lives.
+    target: OnceLock<OwnedFd>,
 }
 
 // SAFETY: the mapping belongs to the value, and what it holds is only reached through atomics and copies.
@@ -91,7 +94,21 @@ impl Arena {
         let base = unsafe { mmap(ptr::null_mut(), bytes, protection, flags, &file, 0) };
         let base = base.map_err(|error| ArenaError::Map(error.into()))?;
         let base = NonNull::new(base.cast()).ok_or(ArenaError::Layout)?;
-        Ok(Self { file, base, bytes, shape })
+        Ok(Self { file, base, bytes, shape, target: OnceLock::new() })
+    }
+
+    /// Says which process the target is: nobody waits for one that has ended.
+    pub fn is_of(&self, process: OwnedFd) {
+        // There is one.
+        let _ = self.target.set(process);
+    }
+
+    /// Whether the target is known to have ended.
+    pub fn has_ended(&self) -> bool {
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        let is_over =
+            |process| poll(&mut [PollFd::new(process, PollFlags::IN)], Some(&now)).is_ok_and(|ended| ended > 0);
+        self.target.get().is_some_and(is_over)
     }
 
     /// How it is laid out.

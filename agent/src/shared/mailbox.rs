@@ -102,11 +102,11 @@ impl Arena {
         }
     }
 
-    /// Waits until a thread tells something, at most until the deadline.
+    /// Waits until a thread tells something, at most until the deadline or the target's end.
     pub fn wait_request(&self, deadline: Instant) -> Option<MailboxRequest> {
         loop {
             let told = self.request();
-            if told.is_some() || Instant::now() >= deadline {
+            if told.is_some() || Instant::now() >= deadline || self.has_ended() {
                 return told;
             }
             wait(&self.control().mailbox, Turn::Nobody);
@@ -130,6 +130,9 @@ impl Arena {
         while mailbox.turn.load(Ordering::Acquire) == Turn::Target as u32 {
             if Instant::now() >= deadline {
                 return Err(io::Error::new(io::ErrorKind::TimedOut, "the target does not answer"));
+            }
+            if self.has_ended() {
+                return Err(io::Error::other("the target has ended"));
             }
             wait(mailbox, Turn::Target);
             self.heartbeat();

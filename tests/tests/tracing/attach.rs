@@ -293,6 +293,30 @@ fn an_agent_may_be_killed_at_any_moment_of_an_attach() {
     collector.stop();
 }
 
+#[test]
+fn a_program_may_end_at_any_moment_of_an_attach() {
+    agent_command::prepare();
+    let (_folder, collector) = Collector::in_folder("ends-early", &[]);
+    for moment_ms in [0, 20, 50, 90, 130, 180] {
+        let steady = Steady::start();
+        let pid = steady.process.pid();
+        let command = agent_command::attach_to(collector.tcp(), Transport::Tcp, &["--no-detail"], pid);
+        let agent = Process::start(command, Stdout::Collect);
+        eventually("the main thread is kept", || is_kept(pid));
+        thread::sleep(Duration::from_millis(moment_ms));
+        steady.finish();
+        let exit = agent.exit(Duration::from_secs(8));
+        let about = format!("{moment_ms} ms: {:?} {}", exit.code, exit.stderr);
+        match exit.code {
+            // It was quicker.
+            Some(0) => {}
+            Some(1) => assert_eq!(exit.stderr, "agent: the program ended while it was being prepared", "{about}"),
+            _ => panic!("{about}"),
+        }
+    }
+    collector.stop();
+}
+
 /// Whether somebody keeps the main thread of a process.
 fn is_kept(pid: u32) -> bool {
     let args = format!("park\0{pid}\0");

@@ -28,6 +28,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 
 /// A thread to which Frida belongs, since nothing of the crate may change threads.
 pub(super) struct Core {
+    pid: i32,
     /// None once the thread was told to end.
     requests: Mutex<Option<mpsc::Sender<Request>>>,
     gone: Arc<AtomicBool>,
@@ -67,7 +68,7 @@ impl Core {
             drop(end);
         });
         match is_ready.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
-            Ok(Ok(())) => Ok(Self { requests: Mutex::new(Some(requests)), gone, ended: Mutex::new(ended) }),
+            Ok(Ok(())) => Ok(Self { pid, requests: Mutex::new(Some(requests)), gone, ended: Mutex::new(ended) }),
             Ok(Err(failure)) => Err(failure),
             Err(_) => Err(Failure::Late { what: "attaching".into() }),
         }
@@ -163,14 +164,14 @@ impl Link for Core {
             // If nobody takes it, whoever waits sees that the sender is gone.
             let _ = requests.send(Request { call: call.into(), args, answer: sender });
         }
-        Pending { call: call.into(), answer }
+        Pending { call: call.into(), pid: self.pid, answer }
     }
 
     fn mask(&self, threads: &[(i32, u64)]) -> Pending {
         let (sender, answer) = mpsc::channel();
         let failed: Vec<_> = threads.iter().map(|(thread, _)| (thread, "not possible with frida-core")).collect();
         let _ = sender.send(Ok(serde_json::json!(failed)));
-        Pending { call: "mask".into(), answer }
+        Pending { call: "mask".into(), pid: self.pid, answer }
     }
 
     fn gone(&self) {

@@ -36,8 +36,8 @@ pub(crate) enum Failure {
     #[error("Frida was still owing {what} when the time was up (try a longer --startup-timeout)")]
     Late { what: String },
     /// The program ended, or Frida was made to leave it.
-    #[error("the program ended while it was being prepared (Frida was about to {during})")]
-    TargetEnded { during: String },
+    #[error("the program ended while it was being prepared")]
+    TargetEnded,
     /// Somebody asked to stop meanwhile.
     #[error("gave up on Frida")]
     Interrupted(#[from] Interrupted),

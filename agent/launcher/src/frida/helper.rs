@@ -19,7 +19,8 @@ use std::{
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{Event, Failure, Link, Missing, Pending, failure, python::Python, receive_unless_stopped};
+use super::{Event, Failure, Link, Missing, Pending, failure, python::Python, receive_from};
+use crate::signals;
 
 const HOST: &str = include_str!("host.py");
 /// How long the helper has to let go of the target and end. A target whose thread it has borrowed would not survive its end.
@@ -37,6 +38,7 @@ pub(super) struct Helper {
 
 /// The helper, attached.
 pub(super) struct Attached {
+    pid: i32,
     /// Ended when this is dropped.
     _child: Reaped,
     /// None once the helper was told to end.
@@ -130,7 +132,12 @@ impl Helper {
         if writeln!(self.input, "{parameters}").is_err() {
             return Err(self.ended("attach"));
         }
-        self.expect("attaching", pid, deadline, |line| line.ready.then_some(()))?;
+        let ready = self.expect("attaching", pid, deadline, |line| line.ready.then_some(()));
+        if let Err(Failure::TargetEnded) = ready {
+            // There is nothing to let go of.
+            let _ = self.child.0.kill();
+        }
+        ready?;
 
         let waiting = Arc::new(Mutex::new(Some(HashMap::new())));
         let answered = Arc::clone(&waiting);
@@ -143,7 +150,7 @@ impl Helper {
             *lock(&answered) = None;
             let _ = events.send(Event::Gone);
         });
-        Ok(Attached { _child: self.child, input: Mutex::new(Some(self.input)), waiting, next: AtomicU64::new(0) })
+        Ok(Attached { pid, _child: self.child, input: Mutex::new(Some(self.input)), waiting, next: AtomicU64::new(0) })
     }
 
     /// The next line that says what is waited for.
@@ -155,7 +162,7 @@ impl Helper {
         take: impl Fn(Line) -> Option<T>,
     ) -> Result<T, Failure> {
         loop {
-            match receive_unless_stopped(&self.lines, deadline)? {
+            match receive_from(pid, &self.lines, deadline, signals::check)? {
                 Ok(Line { failed: Some(failed), .. }) => return Err(self.failure(pid, &failed)),
                 Ok(line) => {
                     if let Some(found) = take(line) {
@@ -197,7 +204,7 @@ impl Attached {
         if !written && let Some(waiting) = lock(&self.waiting).as_mut() {
             waiting.remove(&id);
         }
-        Pending { call: call.into(), answer }
+        Pending { call: call.into(), pid: self.pid, answer }
     }
 }
 
