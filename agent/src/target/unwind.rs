@@ -9,9 +9,7 @@ use super::{shadow::Entry, slow, stacks, thread::Thread};
 
 /// Puts the real return addresses into all slots of the stack that is selected, above one of its slots.
 pub(super) fn restore(thread: &mut Thread, slot: usize) {
-    if thread.writer().is_open() {
-        stacks::restore_above(thread, slot);
-    }
+    // First what is surely there: something that was left by a jump may have had the same slot.
     for entry in thread.entries() {
         // SAFETY: the stack that the thread runs on is mapped above where it is; slots are aligned.
         unsafe {
@@ -20,6 +18,9 @@ pub(super) fn restore(thread: &mut Thread, slot: usize) {
                 *slot = entry.real;
             }
         }
+    }
+    if thread.writer().is_open() {
+        stacks::restore_above(thread, slot);
     }
     thread.restored = true;
 }
