@@ -84,6 +84,7 @@ fn enter_on(thread: &mut Thread, entered: &mut Entered, kind: u32, r13: u64) -> 
             // ORDERING: a count.
             thread.writer().head().interrupted.fetch_add(1, Ordering::Relaxed);
         }
+        unwind::restore_around(thread, slot, kind == UNWINDER);
         return false;
     }
     thread.notes.error = r13;
@@ -95,6 +96,7 @@ fn enter_on(thread: &mut Thread, entered: &mut Entered, kind: u32, r13: u64) -> 
         true => {
             stacks::settle(thread, slot);
             if unwind::take_up(thread, slot) {
+                unwind::restore_around(thread, slot, kind == UNWINDER);
                 return false;
             }
         }

@@ -25,6 +25,13 @@ pub(super) fn restore(thread: &mut Thread, slot: usize) {
     thread.restored = true;
 }
 
+/// The same for an unwinder that seems to be called by another. Where several stacks may lie, it may be on another of them.
+pub(super) fn restore_around(thread: &mut Thread, slot: usize, is_unwinder: bool) {
+    if is_unwinder && !thread.is_alone() && thread.writer().is_open() {
+        stacks::restore_around(thread, slot);
+    }
+}
+
 /// The thread has gone on to another stack than it unwinds, with this slot: whether that is over is seen when it comes back.
 pub(super) fn put_aside(thread: &mut Thread, slot: usize) {
     if thread.restored && !thread.stack.contains(&slot) {

@@ -23,6 +23,12 @@ pub(in crate::target) fn restore_above(thread: &mut Thread, slot: usize) {
     restore(|shadow| !is_alone && shadow != own, slot..high);
 }
 
+/// The same where it is not known which of them the slot is on.
+pub(in crate::target) fn restore_around(thread: &mut Thread, slot: usize) {
+    let high = stack::around(slot, thread.scratch()).map_or(0, |mapped| mapped.high);
+    restore(|_| true, slot..high);
+}
+
 /// The same on all stacks, while others run on them: who emptied the rings is gone, and what is on a stack that nobody runs
 /// on is not looked at again before somebody unwinds it.
 pub(in crate::target) fn restore_everywhere() {
