@@ -34,6 +34,9 @@ const SLOW: usize = 1;
 /// In an entry's slot: another thread has seen that the function is left, or that its stack is gone.
 const DEAD: usize = 2;
 
+/// In an entry's slot: another thread needed the real return address there, and it must stay.
+const RELEASED: usize = 4;
+
 /// From the place in a stub that `enter` returns to, to the place that the function returns to.
 const TO_LEAVE: usize = 10;
 
@@ -47,7 +50,7 @@ impl Entry {
 
     /// Where its return address is on the stack.
     pub(super) fn slot(&self) -> usize {
-        self.slot & !(SLOW | DEAD)
+        self.slot & !(SLOW | DEAD | RELEASED)
     }
 
     /// Whether something has to be told when it is left.
@@ -63,6 +66,23 @@ impl Entry {
     /// Has it stand for nothing any more.
     pub(super) fn kill(&mut self) {
         self.slot |= DEAD;
+    }
+
+    /// Whether its return address must stay as it is.
+    pub(super) fn is_released(&self) -> bool {
+        self.slot & RELEASED != 0
+    }
+
+    /// Has the return address of an entry stay as it is, if that entry is still this one.
+    ///
+    /// # Safety
+    ///
+    /// There was an entry at this place; somebody may push another there meanwhile.
+    pub(super) unsafe fn release(at: *mut Self, this: &Self) {
+        // SAFETY: entries are never unmapped.
+        let slot = unsafe { AtomicUsize::from_ptr(&raw mut (*at).slot) };
+        // ORDERING: who arms it again does that under the same lock.
+        let _ = slot.compare_exchange(this.slot, this.slot | RELEASED, Ordering::Relaxed, Ordering::Relaxed);
     }
 
     /// Has `leave` take the slow way.

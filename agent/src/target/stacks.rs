@@ -26,7 +26,7 @@ use core::{
 
 pub(super) use index::{LEVELS, Links};
 pub(super) use limbo::Suspended;
-pub(super) use restore::{restore_above, restore_all, restore_around, restore_everywhere};
+pub(super) use restore::{restore_above, restore_all, restore_around, restore_everywhere, while_none_is_restored};
 
 use self::{index::Index, limbo::Limbo};
 use super::{

@@ -5,19 +5,16 @@
 //! cleanup code, runs on the part of the stack below, and is passed through. The first hooked call from at or above
 //! where it was called from finds the frames that are left, and hooks their returns again.
 
+use core::sync::atomic::{AtomicUsize, Ordering};
+
 use super::{shadow::Entry, slow, stacks, thread::Thread};
 
 /// Puts the real return addresses into all slots of the stack that is selected, above one of its slots.
 pub(super) fn restore(thread: &mut Thread, slot: usize) {
     // First what is surely there: something that was left by a jump may have had the same slot.
-    for entry in thread.entries() {
-        // SAFETY: the stack that the thread runs on is mapped above where it is; slots are aligned.
-        unsafe {
-            let slot = entry.slot() as *mut usize;
-            if !entry.is_dead() && *slot == entry.armed() {
-                *slot = entry.real;
-            }
-        }
+    for entry in thread.entries().filter(|entry| !entry.is_dead()) {
+        // SAFETY: the stack that the thread runs on is mapped above where it is.
+        let _ = unsafe { exchange(entry.slot(), entry.armed(), entry.real) };
     }
     if thread.writer().is_open() {
         stacks::restore_above(thread, slot);
@@ -72,22 +69,45 @@ pub(super) fn rearm(thread: &mut Thread, slot: usize) {
         slow::unwound(thread, &entry);
         thread.pop();
     }
+    if thread.is_alone() {
+        arm(thread);
+    } else {
+        // Others may be unwinding what is on other stacks.
+        stacks::while_none_is_restored(|| arm(thread));
+    }
+}
+
+/// Hooks the returns of all functions that are still there.
+fn arm(thread: &mut Thread) {
     let (top, mut kept) = (thread.top, thread.base);
     let mut entry = thread.base.wrapping_add(1);
     while entry <= top {
         // SAFETY: entries above the base up to the top are initialised, and `kept` stays behind.
         let this: Entry = unsafe { *entry };
+        let hooked = if this.is_released() { this.real } else { this.armed() };
+        // A slot with anything else in it belongs to somebody else by now.
         // SAFETY: above a call that is just being made, so on a part of the stack that is in use.
-        unsafe {
-            let slot = this.slot() as *mut usize;
-            // A slot with anything else in it belongs to somebody else by now.
-            if !this.is_dead() && (*slot == this.real || *slot == this.armed()) {
-                kept = kept.wrapping_add(1);
-                *kept = this;
-                *slot = this.armed();
-            }
+        if !this.is_dead()
+            && unsafe { exchange(this.slot(), this.real, hooked) }.is_none_or(|word| word == this.armed())
+        {
+            kept = kept.wrapping_add(1);
+            // SAFETY: as above.
+            unsafe { *kept = this };
         }
         entry = entry.wrapping_add(1);
     }
     thread.top = kept;
+}
+
+/// Replaces a word on a stack by another. What is there instead, if it is not that word. Where several stacks lie, others may
+/// run there.
+///
+/// # Safety
+///
+/// It is mapped, and aligned.
+unsafe fn exchange(slot: usize, from: usize, to: usize) -> Option<usize> {
+    // SAFETY: promised by the caller.
+    let word = unsafe { AtomicUsize::from_ptr(slot as *mut usize) };
+    // ORDERING: whoever runs there sees it or does not.
+    word.compare_exchange(from, to, Ordering::Relaxed, Ordering::Relaxed).err()
 }

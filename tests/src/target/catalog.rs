@@ -39,6 +39,7 @@ pub const TARGETS: &[Target] = &[
     c("hot_loop", "hot_loop.c"),
     c("steady", "steady.c"),
     c("steady_fibers", "steady_fibers.cpp"),
+    c("side_by_side", "side_by_side.cpp"),
     c("registers", "registers.c"),
     c("endless", "endless.c"),
     // One program, in every form that a program can have.

@@ -213,14 +213,17 @@ fn all_registers_and_system_calls_of_a_program_are_its_own_while_it_is_attached_
     steady.finish();
 }
 
-/// When the hooks are taken out, a thread may just be on its way from one stack to another.
+/// When the hooks are taken out, a thread may just be on its way from one stack to another; and of several stacks in a mapping
+/// nobody tells where each is.
 #[test]
 fn coroutines_that_were_there_before_go_on_when_they_are_left() {
-    let steady = Steady::of("steady_fibers");
-    for _ in 0..3 {
-        watch(steady.process.pid(), Transport::Tcp);
+    for name in ["steady_fibers", "side_by_side"] {
+        let steady = Steady::of(name);
+        for _ in 0..3 {
+            watch(steady.process.pid(), Transport::Tcp);
+        }
+        steady.finish();
     }
-    steady.finish();
 }
 
 /// Frida is lent descriptors, which the program may not use.

@@ -25,8 +25,10 @@ pub(in crate::target) fn restore_above(thread: &mut Thread, slot: usize) {
 
 /// The same where it is not known which of them the slot is on.
 pub(in crate::target) fn restore_around(thread: &mut Thread, slot: usize) {
+    let own = thread.shadow;
     let high = stack::around(slot, thread.scratch()).map_or(0, |mapped| mapped.high);
-    restore(|_| true, slot..high);
+    thread.entries().for_each(|entry| disarm(&entry));
+    restore(|shadow| shadow != own, slot..high);
 }
 
 /// The same on all stacks, while others run on them: who emptied the rings is gone, and what is on a stack that nobody runs
@@ -35,19 +37,37 @@ pub(in crate::target) fn restore_everywhere() {
     restore(|_| true, 0..usize::MAX);
 }
 
+/// Does something while nobody puts return addresses back.
+pub(in crate::target) fn while_none_is_restored(act: impl FnOnce()) {
+    with(|_| act());
+}
+
 /// Puts the real return addresses back on some stacks, in slots of this range.
 fn restore(is_meant: impl Fn(*mut Shadow) -> bool, slots: Range<usize>) {
     with(|stacks| {
         let meant = stacks.all().filter(|shadow| is_meant(*shadow));
-        for entry in entries(meant, &stacks.limbo).filter(|entry| slots.contains(&entry.slot())) {
-            if sys::peek(entry.slot()) == Some(entry.armed()) {
-                // ORDERING: whoever runs there sees it or does not.
-                // SAFETY: there is memory, as was just seen. Another thread may change the word at the same time.
-                let word = unsafe { AtomicUsize::from_ptr(entry.slot() as *mut usize) };
-                let _ = word.compare_exchange(entry.armed(), entry.real, Ordering::Relaxed, Ordering::Relaxed);
+        // SAFETY: shadows are never unmapped, nor are their entries.
+        for at in meant.flat_map(|shadow| unsafe { (*shadow).entries() }) {
+            // SAFETY: as above. Whoever runs there pushes and pops meanwhile.
+            let entry = unsafe { at.read_volatile() };
+            if slots.contains(&entry.slot()) && !entry.is_dead() {
+                disarm(&entry);
+                // SAFETY: as above.
+                unsafe { Entry::release(at, &entry) };
             }
         }
+        stacks.limbo.entries().filter(|entry| slots.contains(&entry.slot())).for_each(|entry| disarm(&entry));
     });
+}
+
+/// Puts a real return address back, while others run.
+fn disarm(entry: &Entry) {
+    if sys::peek(entry.slot()) == Some(entry.armed()) {
+        // ORDERING: whoever runs there sees it or does not.
+        // SAFETY: there is memory, as was just seen. Another thread may change the word at the same time.
+        let word = unsafe { AtomicUsize::from_ptr(entry.slot() as *mut usize) };
+        let _ = word.compare_exchange(entry.armed(), entry.real, Ordering::Relaxed, Ordering::Relaxed);
+    }
 }
 
 /// Puts the real return addresses back on all stacks. All threads stand still, and nothing is hooked any more; a thread that
