@@ -84,12 +84,14 @@ fn arm(thread: &mut Thread) {
     while entry <= top {
         // SAFETY: entries above the base up to the top are initialised, and `kept` stays behind.
         let this: Entry = unsafe { *entry };
-        let hooked = if this.is_released() { this.real } else { this.armed() };
-        // A slot with anything else in it belongs to somebody else by now.
-        // SAFETY: above a call that is just being made, so on a part of the stack that is in use.
-        if !this.is_dead()
-            && unsafe { exchange(this.slot(), this.real, hooked) }.is_none_or(|word| word == this.armed())
-        {
+        let is_there = !this.is_dead() && {
+            let hooked = if this.is_released() { this.real } else { this.armed() };
+            // SAFETY: above a call that is just being made, so on a part of the stack that is in use.
+            let instead = unsafe { exchange(this.slot(), this.real, hooked) };
+            // A slot with anything else in it belongs to somebody else by now.
+            instead.is_none_or(|word| word == this.armed())
+        };
+        if is_there {
             kept = kept.wrapping_add(1);
             // SAFETY: as above.
             unsafe { *kept = this };
