@@ -2,7 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
-    fs::File,
+    fs::{self, File},
     io,
     os::unix::fs::FileExt,
     path::{Path, PathBuf},
@@ -18,6 +18,7 @@ use serde::Deserialize;
 
 use super::{
     directory::{part_name, read_if_there, sessions_in, threads_in},
+    files,
     journal::{self, Entry, JOURNAL},
     notes::{Notes, notes_of},
     reopen::{Found, Unfinished, session_name},
@@ -121,11 +122,16 @@ pub struct Leftover {
     pub unfinished: u64,
 }
 
-/// Finishes the sessions in a directory whose agents have ended them, and which lack nothing but that.
+/// Finishes the sessions in a directory whose agents have ended them, and which lack nothing but that. Those that were killed
+/// before anything was written are removed: nobody could tell whose they were.
 pub fn finish_ended(dir: &Path) -> Leftover {
     let mut leftover = Leftover::default();
     let is_left = |dir: &PathBuf| dir.join(JOURNAL).exists();
     for dir in sessions_in(dir).unwrap_or_default().into_iter().filter(is_left) {
+        // Where that fails, it stays as it is.
+        if remove_empty(&dir).unwrap_or(false) {
+            continue;
+        }
         // What cannot be read is told when it is repaired.
         match has_ended(&dir).unwrap_or(Some(false)) {
             Some(true) if matches!(repair_session(&dir, false), Ok(RepairOutcome::Repaired { .. })) => {
@@ -136,6 +142,19 @@ pub fn finish_ended(dir: &Path) -> Leftover {
         }
     }
     leftover
+}
+
+/// Removes a part that holds an empty journal and nothing else, unless somebody is writing it. Whether it did.
+fn remove_empty(dir: &Path) -> io::Result<bool> {
+    let path = dir.join(JOURNAL);
+    let journal = File::open(&path)?;
+    let is_empty = journal.metadata()?.len() == 0 && fs::read_dir(dir)?.count() == 1;
+    if !is_empty || files::lock(&journal).is_err() {
+        return Ok(false);
+    }
+    fs::remove_file(&path)?;
+    fs::remove_dir(dir)?;
+    Ok(true)
 }
 
 /// Whether an unfinished part has all events that its agent had when it ended the session. None where it is somebody else's.
@@ -258,4 +277,27 @@ fn events_in(index: &Path) -> io::Result<u64> {
     let mut last = [0; IndexEvent::BYTES];
     file.read_exact_at(&mut last, EDGE + before * EVENT)?;
     Ok(if IndexReader::is_half_footer(&last, before) { before } else { events })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_killed_before_anything_was_written_is_removed() {
+        let dir = std::env::temp_dir().join(format!("spoor-empty-{}", std::process::id()));
+        let sessions = ["20260101-000000-1", "20260101-000000-2", "20260101-000000-3"].map(|name| dir.join(name));
+        for session in &sessions {
+            fs::create_dir_all(session).expect("made");
+            fs::write(session.join(JOURNAL), "").expect("written");
+        }
+        let [_, live, used] = &sessions;
+        let journal = File::open(live.join(JOURNAL)).expect("there");
+        files::lock(&journal).expect("free");
+        fs::create_dir(used.join("thread_0")).expect("made");
+        finish_ended(&dir);
+        let left = sessions.iter().map(|session| session.exists()).collect::<Vec<_>>();
+        fs::remove_dir_all(&dir).expect("there");
+        assert_eq!(left, [false, true, true]);
+    }
 }
