@@ -414,6 +414,10 @@ flags! {
     PLACEHOLDER = 12 "placeholder",
     /// Events are missing between its start and its end.
     ACROSS_GAP = 13 "across_gap",
+    /// Events are missing between the start of its parent and its own: if that has no end, it may have ended before.
+    BEHIND_GAP = 14 "behind_gap",
+    /// What called it is missing: its parent is further out, if it has one.
+    NO_CALLER = 15 "no_caller",
 }
 
 impl SpanFlags {

@@ -12,6 +12,7 @@ pub(crate) mod tree;
 pub(crate) mod verify;
 
 mod histogram;
+mod loss;
 mod options;
 mod scan;
 mod spanning;

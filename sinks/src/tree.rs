@@ -11,6 +11,10 @@
 //! }
 //! ```
 //!
+//! Where events are missing, nothing is put below a caller that may have ended before: only what is known to have been
+//! called inside it. A node of the kind [`SpanKind::Gap`] stands for callers that are missing, and for the time of which nobody
+//! can tell whether its caller or something that is missing took it.
+//!
 //! Calls of the same function from the same place are one node. What waits for its caller to close is a subtree that is
 //! already folded, so memory grows with the number of different call paths and not with the number of calls.
 
@@ -22,7 +26,7 @@ use std::collections::BTreeMap;
 use ahash::HashMap;
 use codec::{
     StreamId, SubstreamId,
-    span::{Span, SpanId, SpanKind, SpanStatus, What},
+    span::{Reason, Span, SpanFlags, SpanId, SpanKind, SpanStatus, What},
 };
 
 use crate::open_spans::OpenSpans;
@@ -82,6 +86,9 @@ struct Waiting {
     nodes: Vec<(Owner, Index)>,
     /// How long the calls took.
     called_ns: u64,
+    /// The same for calls behind a gap: they were made inside it, if it has an end.
+    behind: Vec<(Owner, Index)>,
+    behind_ns: u64,
 }
 
 impl CallTree {
@@ -150,17 +157,25 @@ impl CallTree {
             return;
         }
         let owner = self.owner(span);
+        let is_lost = span.end.is_none() && span.reason == Some(Reason::Gap);
+        let waiting = waiting.map(|waiting| self.decide(waiting, span, is_lost));
         let called_ns = waiting.as_ref().map_or(0, |waiting| waiting.called_ns);
         // What has no end took as long as what it called, and who knows how much longer.
-        let total_ns = span.end.map_or(called_ns, |end| end.0.saturating_sub(span.start.0));
+        let has_no_call = span.flags.has(SpanFlags::NO_CALL);
+        let total_ns = match span.end {
+            // What it called is elsewhere, and would count twice.
+            Some(_) if has_no_call => 0,
+            Some(end) => end.0.saturating_sub(span.start.0),
+            None => called_ns,
+        };
         let mut node = waiting.and_then(|waiting| self.promote(waiting, Some(owner)));
         if let Some(logical) = self.logical_of(span) {
             self.arena.count(logical, 0, 0, called_ns);
             if let Some(callees) = node {
                 self.arena.merge(logical, callees);
             }
-            if let Some(parent) = span.parent {
-                self.caller(parent, owner, total_ns);
+            if span.parent.is_some() {
+                self.above(span, owner, total_ns);
             }
             return;
         }
@@ -173,30 +188,70 @@ impl CallTree {
         }
         let node = node.unwrap_or_else(|| self.arena.insert());
         self.arena.count(node, 1, total_ns, called_ns);
-        let above = match span.parent {
-            Some(parent) => self.caller(parent, owner, total_ns),
-            None if self.grouping == Grouping::Causes && span.substream.0 != 0 => self.task_node(span.substream),
-            None => self.root_index(owner),
-        };
+        if span.flags.has(SpanFlags::ACROSS_GAP) {
+            // Whether it was itself, or something that it called, nobody knows.
+            let unsure_ns = total_ns.saturating_sub(called_ns);
+            let missing = self.arena.missing(node);
+            self.arena.count(missing, 0, unsure_ns, 0);
+            self.arena.count(node, 0, 0, unsure_ns);
+        }
+        if is_lost || has_no_call {
+            self.arena.set_untimed(node);
+        }
+        let mut above = self.above(span, owner, total_ns);
+        if span.flags.has(SpanFlags::NO_CALLER) {
+            above = self.arena.missing(above);
+        }
         let kind = if self.grouping == Grouping::Causes { span.kind } else { SpanKind::Frame };
         self.arena.attach(above, kind, &span.what, node);
     }
 
-    /// The node of a caller that has not closed yet.
-    fn caller(&mut self, parent: SpanId, owner: Owner, called_ns: u64) -> Index {
+    /// The node of what a span is in: of a caller that has not closed yet, or of its thread or task.
+    fn above(&mut self, span: &Span, owner: Owner, called_ns: u64) -> Index {
+        let Some(parent) = span.parent else {
+            return match self.grouping {
+                Grouping::Causes if span.substream.0 != 0 => self.task_node(span.substream),
+                _ => self.root_index(owner),
+            };
+        };
         if self.waiting.len() >= MOST_WAITING && !self.waiting.contains_key(&parent) {
             self.abandon();
         }
-        let waiting = self.waiting.entry(parent).or_default();
-        waiting.called_ns = waiting.called_ns.saturating_add(called_ns);
-        match waiting.nodes.iter().find(|(known, _)| *known == owner) {
+        let Waiting { nodes, called_ns: ns, behind, behind_ns } = self.waiting.entry(parent).or_default();
+        let (nodes, ns) = if span.flags.has(SpanFlags::BEHIND_GAP) { (behind, behind_ns) } else { (nodes, ns) };
+        *ns = ns.saturating_add(called_ns);
+        match nodes.iter().find(|(known, _)| *known == owner) {
             Some((_, node)) => *node,
             None => {
                 let node = self.arena.insert();
-                waiting.nodes.push((owner, node));
+                nodes.push((owner, node));
                 node
             }
         }
+    }
+
+    /// A span has closed: decides what becomes of the calls behind a gap. They were made inside it if it was still open; if
+    /// not, inside what it is in itself, by something that is missing.
+    fn decide(&mut self, mut waiting: Waiting, span: &Span, is_lost: bool) -> Waiting {
+        let (behind, behind_ns) = (std::mem::take(&mut waiting.behind), std::mem::take(&mut waiting.behind_ns));
+        if !is_lost {
+            waiting.called_ns = waiting.called_ns.saturating_add(behind_ns);
+            for (owner, node) in behind {
+                match waiting.nodes.iter().find(|(known, _)| *known == owner) {
+                    Some((_, known)) => self.arena.merge(*known, node),
+                    None => waiting.nodes.push((owner, node)),
+                }
+            }
+            return waiting;
+        }
+        let outside = Span { flags: SpanFlags::BEHIND_GAP, more: None, ..span.clone() };
+        let mut ns = behind_ns;
+        for (owner, node) in behind {
+            let above = self.above(&outside, owner, std::mem::take(&mut ns));
+            let missing = self.arena.missing(above);
+            self.arena.merge(missing, node);
+        }
+        waiting
     }
 
     /// Nobody is waited for any longer.
@@ -209,6 +264,11 @@ impl CallTree {
     /// Of what a span called, that which belongs to its own thread or task; the rest was called by nobody there.
     fn promote(&mut self, waiting: Waiting, own: Option<Owner>) -> Option<Index> {
         let mut found = None;
+        for (owner, node) in waiting.behind {
+            let root = self.root_index(owner);
+            let missing = self.arena.missing(root);
+            self.arena.merge(missing, node);
+        }
         for (owner, node) in waiting.nodes {
             match (own, found) {
                 (Some(own), None) if own == owner || self.grouping == Grouping::Causes => found = Some(node),
@@ -261,7 +321,7 @@ impl<'tree> Node<'tree> {
     /// How long it took, in nanoseconds, with all that it called. Of a root, all that its children took.
     pub fn total_ns(&self) -> u64 {
         match self.data().count {
-            0 => self.unordered().map(|node| node.total_ns()).fold(0, u64::saturating_add),
+            0 => self.unordered().map(|node| node.total_ns()).fold(self.data().total_ns, u64::saturating_add),
             // A thread or task without an end took as long as what was called in it.
             _ => self.data().total_ns.max(self.data().called_ns),
         }
@@ -270,6 +330,11 @@ impl<'tree> Node<'tree> {
     /// How long it took itself, in nanoseconds.
     pub fn self_ns(&self) -> u64 {
         self.data().total_ns.saturating_sub(self.data().called_ns)
+    }
+
+    /// Of how many of the calls nobody knows how long they took, since events are missing: their times lack those.
+    pub fn untimed(&self) -> u64 {
+        self.data().untimed
     }
 
     /// What it called, that which took longest first.

@@ -1,6 +1,8 @@
 //! `collector top`: the functions of a session, by how long they took.
 
 mod ranking;
+#[cfg(test)]
+mod tests;
 mod times;
 
 use std::{
@@ -19,7 +21,7 @@ use serde_json::json;
 use sinks::{Catalog, NameCache};
 
 use self::ranking::{Function, Ranking};
-use super::{duration, events::wanted_threads, printable, quiet, spanning, spans::field, trace::Trace};
+use super::{duration, events::wanted_threads, loss::Loss, printable, quiet, spanning, spans::field, trace::Trace};
 use crate::{
     args::{TopArgs, TopOrder},
     quantity::count,
@@ -32,18 +34,19 @@ pub(crate) fn run(args: &TopArgs) -> Result<ExitCode> {
         Some(thread) => Some(wanted_threads(&trace, Some(thread))?.iter().map(|thread| StreamId(thread.id)).collect()),
         None => None,
     };
+    let loss = Loss::of(&trace);
     let mut ranking = Ranking::default();
     let engine = spanning::engine(&trace, args.session.making.config());
     spanning::spans(&trace, engine, |spans| {
         let wanted = spans.iter().filter(|span| span.kind.runtime() == args.runtime);
         wanted
             .filter(|span| threads.as_ref().is_none_or(|threads| threads.contains(&span.stream)))
-            .for_each(|span| ranking.add(span));
+            .for_each(|span| ranking.add(span, loss.weight(span.stream)));
         Ok(())
     })?;
     let rows = rows(args, catalog, ranking);
     let mut out = BufWriter::new(io::stdout().lock());
-    let printed = print(args, &rows, &mut out).and_then(|()| out.flush());
+    let printed = print(args, &loss, &rows, &mut out).and_then(|()| out.flush());
     quiet(printed.map_err(Into::into))?;
     Ok(ExitCode::SUCCESS)
 }
@@ -71,7 +74,7 @@ fn rows(args: &TopArgs, catalog: &Catalog, ranking: Ranking) -> Vec<Row> {
             let value = match args.sort {
                 TopOrder::Total => function.total_ns,
                 TopOrder::Own => function.self_ns,
-                TopOrder::Count => function.calls.count(),
+                TopOrder::Count => function.count,
                 TopOrder::P50 => function.calls.percentile(500),
                 TopOrder::P95 => function.calls.percentile(950),
                 TopOrder::P99 => function.calls.percentile(990),
@@ -87,28 +90,41 @@ fn rows(args: &TopArgs, catalog: &Catalog, ranking: Ranking) -> Vec<Row> {
     rows.into_iter().map(|(_, row)| row).collect()
 }
 
-fn print(args: &TopArgs, rows: &[Row], out: &mut impl Write) -> io::Result<()> {
+fn print(args: &TopArgs, loss: &Loss, rows: &[Row], out: &mut impl Write) -> io::Result<()> {
     if args.table.csv {
-        out.write_all(b"function,symbol,module,count,total_ns,self_ns,p50_ns,p95_ns,p99_ns,max_ns\r\n")?;
+        out.write_all(b"function,symbol,module,count,total_ns,self_ns,p50_ns,p95_ns,p99_ns,max_ns,")?;
+        out.write_all(b"estimated_count,untimed,unsure_ns\r\n")?;
     } else if !args.table.json {
+        if loss.is_any() {
+            writeln!(out, "{loss}")?;
+        }
         let [total, own, p50, p95, p99, max] = ["total", "self", "p50", "p95", "p99", "max"];
-        writeln!(out, "{:>13} {total:>12} {own:>12} {p50:>12} {p95:>12} {p99:>12} {max:>12}  function", "count")?;
+        let doubts = if loss.is_any() { format!(" {:>13} {:>12}", "about", "unsure") } else { String::new() };
+        writeln!(
+            out,
+            "{:>13} {total:>12} {own:>12} {p50:>12} {p95:>12} {p99:>12} {max:>12}{doubts}  function",
+            "count"
+        )?;
     }
     for row in rows {
         let (function, calls) = (&row.function, &row.function.calls);
         let [p50, p95, p99] = [500, 950, 990].map(|thousandths| calls.percentile(thousandths));
+        let estimate = function.estimate.round() as u64;
         if args.table.json {
             let object = json!({
                 "function": row.name,
                 "symbol": row.symbol,
                 "module": row.module,
-                "count": calls.count(),
+                "count": function.count,
                 "total_ns": function.total_ns,
                 "self_ns": function.self_ns,
                 "p50_ns": p50,
                 "p95_ns": p95,
                 "p99_ns": p99,
                 "max_ns": calls.max(),
+                "estimated_count": estimate,
+                "untimed": function.untimed,
+                "unsure_ns": function.unsure_ns,
             });
             writeln!(out, "{}", printable_json(&object.to_string()))?;
         } else if args.table.csv {
@@ -118,16 +134,21 @@ fn print(args: &TopArgs, rows: &[Row], out: &mut impl Write) -> io::Result<()> {
             field(&mut line, row.symbol.as_deref().unwrap_or_default());
             line.push(b',');
             field(&mut line, row.module.as_deref().unwrap_or_default());
-            for value in [calls.count(), function.total_ns, function.self_ns, p50, p95, p99, calls.max()] {
+            let times = [function.total_ns, function.self_ns, p50, p95, p99, calls.max()];
+            let doubts = [estimate, function.untimed, function.unsure_ns];
+            for value in [function.count].iter().chain(&times).chain(&doubts) {
                 write!(line, ",{value}")?;
             }
             line.extend_from_slice(b"\r\n");
             out.write_all(&line)?;
         } else {
-            let mut line = format!("{:>13}", count(calls.count()));
+            let mut line = format!("{:>13}", count(function.count));
             for value in [function.total_ns, function.self_ns, p50, p95, p99, calls.max()] {
                 // Nothing that is written to memory fails.
                 let _ = write!(line, " {:>12}", duration(value));
+            }
+            if loss.is_any() {
+                let _ = write!(line, " {:>13} {:>12}", format!("~{}", count(estimate)), duration(function.unsure_ns));
             }
             writeln!(out, "{line}  {}", printable(&row.name))?;
         }

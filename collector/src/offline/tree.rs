@@ -13,7 +13,7 @@ use sinks::{
     tree::{CallTree, Grouping, Node, Owner},
 };
 
-use super::{duration, events::wanted_threads, printable, quiet, spanning, trace::Trace};
+use super::{duration, events::wanted_threads, loss::Loss, printable, quiet, spanning, trace::Trace};
 use crate::{args::TreeArgs, quantity::count};
 
 pub(crate) fn run(args: &TreeArgs) -> Result<ExitCode> {
@@ -44,6 +44,10 @@ fn print(trace: &Trace, args: &TreeArgs, out: &mut impl Write) -> Result<()> {
         Ok(())
     })?;
     tree.finish();
+    let loss = Loss::of(trace);
+    if loss.is_any() && !args.json {
+        writeln!(printer.out, "{loss}; `≥` stands before times that lack those of calls without an end")?;
+    }
     let found: Vec<_> = match owners {
         Some(owners) => owners.into_iter().filter_map(|owner| Some((owner, tree.root(owner)?))).collect(),
         None => tree.roots().collect(),
@@ -114,17 +118,21 @@ impl<W: Write> Printer<'_, W> {
                 "count": node.count(),
                 "total_ns": node.total_ns(),
                 "self_ns": node.self_ns(),
+                "untimed": node.untimed(),
                 "percent": (percent * 1000.0).round() / 1000.0,
             });
             writeln!(self.out, "{}", printable_json(&object.to_string()))?;
             return Ok(());
         }
         let mark = match node.kind() {
-            SpanKind::Frame => String::new(),
+            // What is missing says so.
+            SpanKind::Frame | SpanKind::Gap => String::new(),
             kind => format!("[{kind}] "),
         };
         let indent = level.min(60) * 2;
-        let (total, own, calls) = (duration(node.total_ns()), duration(node.self_ns()), count(node.count()));
+        let at_least = if node.untimed() > 0 { "≥ " } else { "" };
+        let total = format!("{at_least}{}", duration(node.total_ns()));
+        let (own, calls) = (duration(node.self_ns()), count(node.count()));
         let name = printable(&name.pretty);
         writeln!(self.out, "{percent:>6.1} % {total:>12} self {own:>12} {calls:>11}×  {:indent$}{mark}{name}", "")?;
         Ok(())

@@ -8,6 +8,9 @@ use codec::span::{SpanKind, What};
 /// How many different functions are told apart. Those beyond have no name.
 const MOST_WHATS: usize = 1 << 20;
 
+/// What stands for functions whose events are missing.
+const MISSING: &str = "(missing)";
+
 /// How many children are searched one by one.
 const FEW: u32 = 8;
 
@@ -35,6 +38,8 @@ pub(crate) struct Data {
     pub(crate) total_ns: u64,
     /// How much of it passed in what was called.
     pub(crate) called_ns: u64,
+    /// Of how many of the calls nobody knows how long they took, since events are missing.
+    pub(crate) untimed: u64,
     /// How many are called from here, and the latest of them.
     children: u32,
     first_child: Option<Index>,
@@ -49,6 +54,7 @@ const EMPTY: Data = Data {
     count: 0,
     total_ns: 0,
     called_ns: 0,
+    untimed: 0,
     children: 0,
     first_child: None,
     sibling: None,
@@ -143,6 +149,28 @@ impl Arena {
         self.set(index, |data| data.add(count, total_ns, called_ns));
     }
 
+    /// Says of a call that was added that nobody knows how long it took.
+    pub(crate) fn set_untimed(&mut self, index: Index) {
+        self.set(index, |data| data.untimed = data.untimed.saturating_add(1));
+    }
+
+    /// The node below another that stands for what is missing there. Such a node has none below it.
+    pub(crate) fn missing(&mut self, above: Index) -> Index {
+        let key = (SpanKind::Gap, self.id(&What::Named(MISSING.into())));
+        if self.data(above).is_missing() {
+            return above;
+        }
+        match self.child(above, key) {
+            Some(known) => known,
+            None => {
+                let node = self.insert();
+                self.set(node, |data| data.key = Some(key));
+                self.link(above, node);
+                node
+            }
+        }
+    }
+
     /// Puts a node that is under no other yet under one, with all that is under it.
     pub(crate) fn attach(&mut self, above: Index, kind: SpanKind, what: &What, node: Index) {
         let key = Some((kind, self.id(what)));
@@ -159,15 +187,21 @@ impl Arena {
             if into == from {
                 continue;
             }
-            let Data { count, total_ns, called_ns, first_child, pinned, .. } = *self.data(from);
-            self.set(into, |data| data.add(count, total_ns, called_ns));
+            let Data { count, total_ns, called_ns, untimed, first_child, pinned, .. } = *self.data(from);
+            self.set(into, |data| {
+                data.add(count, total_ns, called_ns);
+                data.untimed = data.untimed.saturating_add(untimed);
+            });
             let mut next = first_child;
             while let Some(child) = next {
                 next = self.data(child).sibling;
                 self.unlink(from, child);
-                if let Some(known) = self.link(into, child) {
-                    pairs.push((known, child));
-                }
+                let known = if self.data(child).is_missing() && self.data(into).is_missing() {
+                    Some(into)
+                } else {
+                    self.link(into, child)
+                };
+                pairs.extend(known.map(|known| (known, child)));
             }
             if pinned {
                 self.set(from, |data| *data = Data { pinned, moved: Some(into), ..EMPTY });
@@ -241,6 +275,11 @@ impl Arena {
 }
 
 impl Data {
+    /// Whether it stands for what is missing.
+    fn is_missing(&self) -> bool {
+        self.key.is_some_and(|(kind, _)| kind == SpanKind::Gap)
+    }
+
     fn add(&mut self, count: u64, total_ns: u64, called_ns: u64) {
         self.count = self.count.saturating_add(count);
         self.total_ns = self.total_ns.saturating_add(total_ns);

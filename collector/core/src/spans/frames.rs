@@ -65,11 +65,18 @@ impl Frames {
         &mut self.stacks[current]
     }
 
+    /// What is to be said of what a frame at this depth is in. It is called by what is one less deep, and by nothing else.
+    fn caller(&self, parent: Option<&Frame>, depth: u32) -> SpanFlags {
+        let is_behind = parent.is_some_and(|parent| parent.id.position() < self.gap);
+        let is_called = parent.map_or(0, |parent| parent.depth.saturating_add(1)) == depth;
+        SpanFlags::default().with(SpanFlags::BEHIND_GAP, is_behind).with(SpanFlags::NO_CALLER, !is_called)
+    }
+
     #[inline]
     pub(super) fn call(&mut self, position: Position, event: &FunctionEvent<'_>, out: &mut Out) -> SpanId {
         self.ends_in_gap = false;
         self.leaving = None;
-        let frame = Frame {
+        let mut frame = Frame {
             id: SpanId::new(self.stream, position),
             function: ran(event),
             start: event.stamp.start,
@@ -77,13 +84,14 @@ impl Frames {
             depth: event.depth,
             linked: false,
             reported: false,
+            caller: SpanFlags::default(),
             replaced: NOT_REPLACED,
         };
         if self.probe.is_some() {
             self.end_probe(out);
         }
         if out.is_entry_only(frame.function) {
-            self.begin_probe(&frame, out);
+            self.begin_probe(frame, out);
             return frame.id;
         }
         if !self.stack().goes_on_at(event.depth) {
@@ -93,13 +101,17 @@ impl Frames {
             self.evict(out);
         }
         out.opened(1);
+        if self.gap > Position(0) || !self.stack().goes_on_at(event.depth) {
+            let caller = self.stacks.get(self.current).and_then(|stack| stack.caller_for(event.depth));
+            frame.caller = self.caller(caller, event.depth);
+        }
         self.stack().frames.push(frame);
         frame.id
     }
 
     /// A function is entered of which nothing else is seen: what it calls is as deep as itself.
     #[inline(never)]
-    fn begin_probe(&mut self, frame: &Frame, out: &mut Out) {
+    fn begin_probe(&mut self, mut frame: Frame, out: &mut Out) {
         let depth = frame.depth;
         let is_here = |stack: &Stack| stack.goes_on_at(depth) || stack.top_depth() == Some(depth);
         if !is_here(self.stack())
@@ -110,10 +122,12 @@ impl Frames {
         let is_other = self.stack().top_depth().is_some_and(|top| top > depth);
         let parent = self.stack().parent_for(depth).filter(|_| !is_other || self.gap > Position(0));
         if !is_other {
-            self.replaced_by(frame);
+            self.replaced_by(&frame);
         }
         out.opened(1);
-        self.probe = Some((*frame, parent));
+        let caller = self.stacks.get(self.current).and_then(|stack| stack.caller_for(depth));
+        frame.caller = self.caller(caller.filter(|caller| Some(caller.id) == parent), depth);
+        self.probe = Some((frame, parent));
     }
 
     #[inline(never)]
@@ -258,7 +272,7 @@ impl Frames {
             stack.trim();
             self.leaving = None;
             let mut span = frame.span(stream, Some(parent), Some(event.stamp.end));
-            span.flags = SpanFlags::default().with(SpanFlags::ACROSS_GAP, frame.id.position() < gap);
+            span.flags = span.flags.with(SpanFlags::ACROSS_GAP, frame.id.position() < gap);
             return out.closed(&frame, span);
         }
         self.left_slowly(position, event, names, out);
@@ -305,7 +319,7 @@ impl Frames {
             out.unmatched(inner, stream, Some(around.id), end, why);
         }
         let mut span = frame.span(stream, parent, Some(event.stamp.end));
-        span.flags = SpanFlags::default().with(SpanFlags::ACROSS_GAP, frame.id.position() < gap);
+        span.flags = span.flags.with(SpanFlags::ACROSS_GAP, frame.id.position() < gap);
         if let Some(reason) = reason {
             (span.status, span.reason) = (SpanStatus::Unmatched, Some(reason));
         }
@@ -372,12 +386,13 @@ impl Frames {
             depth: event.depth,
             linked: false,
             reported: false,
+            caller: SpanFlags::default(),
             replaced: NOT_REPLACED,
         };
-        let parent = self.stack().enclosing(event.depth, start);
-        let mut span = frame.span(self.stream, parent, Some(event.stamp.end));
+        let enclosing = self.stack().enclosing(event.depth, start).copied();
+        let mut span = frame.span(self.stream, enclosing.map(|frame| frame.id), Some(event.stamp.end));
         span.status = SpanStatus::Unmatched;
-        span.flags = SpanFlags::NO_CALL;
+        span.flags = self.caller(enclosing.as_ref(), event.depth).with(SpanFlags::NO_CALL, true);
         span.reason = match event.kind {
             EventKind::Exception => self.leaving,
             _ if self.gap > Position(0) => Some(Reason::Gap),

@@ -2,7 +2,7 @@
 
 use codec::{
     FunctionId, SessionNs, StreamId, SubstreamId,
-    span::{Span, SpanId, SpanKind, What},
+    span::{Span, SpanFlags, SpanId, SpanKind, What},
 };
 
 /// A function that has been entered and not left.
@@ -18,6 +18,8 @@ pub(super) struct Frame {
     pub(super) linked: bool,
     /// Whether it was reported open.
     pub(super) reported: bool,
+    /// What is known of what it is in: [`SpanFlags::BEHIND_GAP`], [`SpanFlags::NO_CALLER`].
+    pub(super) caller: SpanFlags,
     /// When another function took its place by a tail call, if that seems so and the other has returned.
     pub(super) replaced: SessionNs,
 }
@@ -51,7 +53,15 @@ impl Frame {
     #[inline]
     pub(super) fn span(&self, stream: StreamId, parent: Option<SpanId>, end: Option<SessionNs>) -> Span {
         let (what, substream, depth) = (self.function.into(), self.substream, self.depth);
-        Span { parent, what, stream, substream, depth, ..Span::new(self.id, SpanKind::Frame, self.start, end) }
+        Span {
+            parent,
+            what,
+            stream,
+            substream,
+            depth,
+            flags: self.caller,
+            ..Span::new(self.id, SpanKind::Frame, self.start, end)
+        }
     }
 }
 
@@ -89,10 +99,10 @@ impl Stack {
     }
 
     /// The innermost frame that a function at this depth, entered at this time, can be in.
-    pub(super) fn enclosing(&self, depth: u32, start: SessionNs) -> Option<SpanId> {
+    pub(super) fn enclosing(&self, depth: u32, start: SessionNs) -> Option<&Frame> {
         // Depths and times rise: a search through all of a deep stack, for each of many returns, would take too long.
         let behind = self.frames.partition_point(|frame| frame.depth < depth && frame.start <= start);
-        self.frames.get(behind.checked_sub(1)?).map(|frame| frame.id)
+        self.frames.get(behind.checked_sub(1)?)
     }
 
     /// Whether what is called next, from the innermost frame, is at this depth.
@@ -113,10 +123,16 @@ impl Stack {
     /// The parent of what goes on top of the frames, at this depth.
     #[inline]
     pub(super) fn parent_for(&self, depth: u32) -> Option<SpanId> {
+        self.caller_for(depth).map(|frame| frame.id)
+    }
+
+    /// The innermost frame that what goes on top of the frames, at this depth, is in.
+    #[inline]
+    pub(super) fn caller_for(&self, depth: u32) -> Option<&Frame> {
         match self.frames.last() {
-            Some(top) if top.depth < depth => Some(top.id),
+            Some(top) if top.depth < depth => Some(top),
             None => None,
-            Some(_) => self.frames.iter().rev().find(|frame| frame.depth < depth).map(|frame| frame.id),
+            Some(_) => self.frames.iter().rev().find(|frame| frame.depth < depth),
         }
     }
 }

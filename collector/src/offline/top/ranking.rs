@@ -1,14 +1,11 @@
 //! What the calls of each function come to.
 
-use std::{
-    collections::{HashMap, hash_map::Entry},
-    mem,
-};
+use std::{collections::HashMap, mem};
 
 use ahash::RandomState;
 use codec::{
     SessionNs,
-    span::{Span, SpanId, What},
+    span::{Reason, Span, SpanFlags, SpanId, What},
 };
 
 use super::times::Times;
@@ -28,12 +25,20 @@ pub(super) struct Ranking {
 /// What the calls of one function come to.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Function {
-    /// How long each of them took.
+    /// How many are there.
+    pub(super) count: u64,
+    /// How many there were, if what is missing was like what is there.
+    pub(super) estimate: f64,
+    /// Of how many of them nobody knows how long they took, since events are missing.
+    pub(super) untimed: u64,
+    /// How long each of the others took.
     pub(super) calls: Histogram,
     /// How long they took together. Where it was called by itself, directly or not, only the outermost call counts.
     pub(super) total_ns: u64,
     /// The same without what it called.
     pub(super) self_ns: u64,
+    /// What it took itself, or something that it called and that is missing.
+    pub(super) unsure_ns: u64,
     /// When the last of them began.
     pub(super) last_start: SessionNs,
 }
@@ -45,68 +50,123 @@ struct Called {
     ns: u64,
     /// How long each function took below it, where it is the outermost so far.
     outermost: Times,
+    /// The same behind a gap: it was called here, if the span has an end.
+    behind: Option<Box<Self>>,
+}
+
+impl Called {
+    /// Adds what was called elsewhere, and returns an empty table.
+    fn absorb(&mut self, other: Self) -> Times {
+        let Self { ns, mut outermost, .. } = other;
+        self.ns = self.ns.saturating_add(ns);
+        self.outermost.absorb(&mut outermost);
+        outermost
+    }
 }
 
 /// How many callers are waited for. Beyond that, what was called counts as if it had no caller.
 const MOST_WAITING: usize = 1 << 20;
 
 impl Ranking {
-    pub(super) fn add(&mut self, span: &Span) {
-        let called = self.waiting.remove(&span.id);
+    /// Adds a span that stands for so many.
+    pub(super) fn add(&mut self, span: &Span, weight: f64) {
+        let mut called = self.waiting.remove(&span.id);
+        let is_lost = span.end.is_none() && span.reason == Some(Reason::Gap);
+        // What was called behind a gap was called here if this was still open, and otherwise further out.
+        let behind = called.as_mut().and_then(|called| called.behind.take());
+        let further_out = match (behind, &mut called) {
+            (Some(behind), Some(called)) if !is_lost => {
+                self.spare.push(called.absorb(*behind));
+                None
+            }
+            (behind, _) => behind,
+        };
+        let has_no_call = span.flags.has(SpanFlags::NO_CALL);
         let ns = called.as_ref().map_or(0, |called| called.ns);
         // What has no end took as long as what it called, and who knows how much longer.
         let called_ns = if span.kind.is_logical() { 0 } else { ns };
         let took = span.duration().unwrap_or(called_ns);
         let number = self.number(&span.what);
         if let Some(function) = self.functions.get_mut(number) {
-            function.calls.add(took);
-            function.self_ns = function.self_ns.saturating_add(took.saturating_sub(ns));
+            function.count = function.count.saturating_add(1);
             function.last_start = span.start;
+            // Of those that are known only from their end, nobody knows how many others are not known at all.
+            function.estimate += if has_no_call { 0.0 } else { weight };
+            if is_lost || has_no_call {
+                function.untimed = function.untimed.saturating_add(1);
+            } else {
+                function.calls.add(took);
+                let is_across = span.flags.has(SpanFlags::ACROSS_GAP);
+                let own = if is_across { &mut function.unsure_ns } else { &mut function.self_ns };
+                *own = own.saturating_add(took.saturating_sub(ns));
+            }
         }
-        let mut outermost = called.map(|called| called.outermost);
-        if let Some(parent) = span.parent {
-            if self.waiting.len() >= MOST_WAITING && !self.waiting.contains_key(&parent) {
-                mem::take(&mut self.waiting).into_values().for_each(|called| self.settle(called.outermost));
+        if has_no_call {
+            // What it called has been added elsewhere, and would count twice.
+            return;
+        }
+        let is_behind = span.flags.has(SpanFlags::BEHIND_GAP);
+        match (called, span.parent) {
+            (Some(mut called), parent) => {
+                // Whatever it took below itself, it took here already.
+                called.outermost.set(number, took);
+                called.ns = took;
+                self.called_by(parent, called, is_behind);
             }
-            match self.waiting.entry(parent) {
-                Entry::Occupied(entry) => {
-                    let caller = entry.into_mut();
-                    caller.ns = caller.ns.saturating_add(took);
-                    match &mut outermost {
-                        Some(outermost) => {
-                            // Whatever it took below itself, it took here already.
-                            outermost.set(number, took);
-                            caller.outermost.absorb(outermost);
-                        }
-                        None => caller.outermost.add(number, took),
-                    }
-                }
-                Entry::Vacant(entry) => {
-                    let mut outermost = outermost.take().or_else(|| self.spare.pop()).unwrap_or_default();
-                    outermost.set(number, took);
-                    entry.insert(Called { ns: took, outermost });
-                }
+            (None, Some(parent)) => {
+                let caller = self.caller(parent, is_behind);
+                caller.ns = caller.ns.saturating_add(took);
+                caller.outermost.add(number, took);
             }
-            self.spare.extend(outermost);
-        } else {
-            let mut outermost = outermost.unwrap_or_default();
-            outermost.set(number, took);
-            self.settle(outermost);
+            (None, None) => self.add_total(number, took),
+        }
+        if let Some(behind) = further_out {
+            self.called_by(span.parent, *behind, true);
+        }
+    }
+
+    /// What was called by a span that has not ended, or by none.
+    fn called_by(&mut self, parent: Option<SpanId>, called: Called, is_behind: bool) {
+        match parent {
+            Some(parent) => {
+                let spare = self.caller(parent, is_behind).absorb(called);
+                self.spare.push(spare);
+            }
+            None => self.settle(called.outermost),
+        }
+    }
+
+    fn caller(&mut self, parent: SpanId, is_behind: bool) -> &mut Called {
+        if self.waiting.len() >= MOST_WAITING && !self.waiting.contains_key(&parent) {
+            self.settle_waiting();
+        }
+        let spare = &mut self.spare;
+        let new = || Called { outermost: spare.pop().unwrap_or_default(), ..Called::default() };
+        let caller = self.waiting.entry(parent).or_insert_with(new);
+        if is_behind { caller.behind.get_or_insert_default() } else { caller }
+    }
+
+    fn settle_waiting(&mut self) {
+        for called in mem::take(&mut self.waiting).into_values() {
+            self.settle(called.outermost);
+            called.behind.into_iter().for_each(|behind| self.settle(behind.outermost));
         }
     }
 
     /// What ran, and what it comes to.
     pub(super) fn finish(mut self) -> impl Iterator<Item = (What, Function)> {
-        mem::take(&mut self.waiting).into_values().for_each(|called| self.settle(called.outermost));
+        self.settle_waiting();
         let mut functions = self.functions;
         self.numbers.into_iter().filter_map(move |(what, number)| Some((what, mem::take(functions.get_mut(number)?))))
     }
 
     fn settle(&mut self, outermost: Times) {
-        for (number, ns) in outermost.into_iter() {
-            if let Some(function) = self.functions.get_mut(number) {
-                function.total_ns = function.total_ns.saturating_add(ns);
-            }
+        outermost.into_iter().for_each(|(number, ns)| self.add_total(number, ns));
+    }
+
+    fn add_total(&mut self, number: usize, ns: u64) {
+        if let Some(function) = self.functions.get_mut(number) {
+            function.total_ns = function.total_ns.saturating_add(ns);
         }
     }
 
@@ -149,11 +209,11 @@ mod tests {
             // A caller that never ends.
             frame(6, Some(5), 2, 200, 207),
         ] {
-            ranking.add(&span);
+            ranking.add(&span, 1.0);
         }
         let found: HashMap<_, _> = ranking
             .finish()
-            .map(|(what, function)| (what, (function.calls.count(), function.total_ns, function.self_ns)))
+            .map(|(what, function)| (what, (function.count, function.total_ns, function.self_ns)))
             .collect();
         assert_eq!(found[&What::Function(FunctionId(1))], (3, 100, 20 + 30 + 20));
         assert_eq!(found[&What::Function(FunctionId(2))], (3, 80 + 7, 20 + 10 + 7));

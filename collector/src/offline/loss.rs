@@ -1,0 +1,85 @@
+//! What is missing from a session, for those who add up what is there.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    fmt,
+};
+
+use codec::StreamId;
+
+use super::{printable, trace::Trace};
+use crate::quantity::{count, counted};
+
+/// How many events are missing, where, and why.
+#[derive(Debug, Default)]
+pub(super) struct Loss {
+    written: u64,
+    missing: u64,
+    causes: BTreeMap<String, u64>,
+    /// Of each thread, how many of its events are there and how many are missing.
+    threads: HashMap<StreamId, (u64, u64)>,
+}
+
+impl Loss {
+    pub(super) fn of(trace: &Trace) -> Self {
+        let mut loss = Self::default();
+        for thread in &trace.manifest.threads {
+            let written = thread.written.unwrap_or(0);
+            loss.written = loss.written.saturating_add(written);
+            loss.threads.insert(StreamId(thread.id), (written, 0));
+        }
+        for gap in &trace.manifest.gaps {
+            loss.missing = loss.missing.saturating_add(gap.count);
+            let of_cause = loss.causes.entry(gap.cause.clone()).or_default();
+            *of_cause = of_cause.saturating_add(gap.count);
+            let (_, missing) = loss.threads.entry(StreamId(gap.thread)).or_default();
+            *missing = missing.saturating_add(gap.count);
+        }
+        loss
+    }
+
+    /// Whether events are missing at all.
+    pub(super) fn is_any(&self) -> bool {
+        self.missing > 0
+    }
+
+    /// For how many events of a thread each of them stands that is there, if those that are missing were like them.
+    pub(super) fn weight(&self, stream: StreamId) -> f64 {
+        match self.threads.get(&stream) {
+            Some((written @ 1.., missing)) => (*written as f64 + *missing as f64) / *written as f64,
+            _ => 1.0,
+        }
+    }
+
+    /// What can be done to lose less.
+    fn remedy(&self) -> &'static str {
+        let most = self.causes.iter().max_by_key(|(_, count)| **count).map_or("", |(cause, _)| cause.as_str());
+        match most.split_once(':') {
+            Some(("agent", _)) => {
+                "to lose less, trace with --on-full block, a larger --ring-bytes, --no-detail, or --exclude what is called most"
+            }
+            Some(("collector", _)) => "to lose less, give the collector more memory or a faster disk",
+            _ => "to lose less, send over TCP, or with a larger --replay-bytes",
+        }
+    }
+}
+
+/// One line, to stand above numbers.
+impl fmt::Display for Loss {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let all = self.written.saturating_add(self.missing);
+        let percent = self.missing as f64 * 100.0 / all.max(1) as f64;
+        let causes: Vec<_> =
+            self.causes.iter().map(|(cause, missing)| format!("{} {}", printable(cause), count(*missing))).collect();
+        let hit = self.threads.values().filter(|(_, missing)| *missing > 0).count() as u64;
+        let threads = counted(self.threads.len() as u64, "thread");
+        write!(
+            f,
+            "{percent:.1} % of {} are missing ({}), on {} of {threads}",
+            counted(all, "event"),
+            causes.join(", "),
+            count(hit)
+        )?;
+        write!(f, ": numbers are of what is there; {}", self.remedy())
+    }
+}
