@@ -141,9 +141,12 @@ fn stop_where(
 ) -> Result<user_regs_struct> {
     loop {
         let signal = stop(thread, deadline)?;
-        let registers = ptrace::getregs(thread)?;
+        let mut registers = ptrace::getregs(thread)?;
         if signal.is_none() && is_wanted(&registers) {
             return Ok(registers);
+        }
+        if signal.is_none() && restart_interrupted(&mut registers) {
+            ptrace::setregs(thread, registers)?;
         }
         ptrace::cont(thread, signal)?;
         thread::sleep(APART);
@@ -167,9 +170,11 @@ fn stop(thread: Pid, deadline: Instant) -> Result<Option<Signal>> {
 /// Whether a thread is where it holds nothing that Frida needs: not in the C library or the loader, unless it waits for the
 /// system there.
 fn is_calm(pid: i32, registers: &user_regs_struct) -> bool {
-    // read, poll, select, pause, nanosleep, accept, recvfrom, recvmsg, wait4, rt_sigsuspend, futex, epoll_wait,
-    // clock_nanosleep, pselect6, ppoll, epoll_pwait, rt_sigtimedwait
-    const WAITING: [u64; 17] = [0, 7, 23, 34, 35, 43, 45, 47, 61, 130, 202, 232, 230, 270, 271, 281, 128];
+    // read, poll, select, pause, nanosleep, accept, recvfrom, recvmsg, wait4, semop, msgrcv, rt_sigtimedwait, rt_sigsuspend,
+    // futex, semtimedop, clock_nanosleep, epoll_wait, waitid, pselect6, ppoll, epoll_pwait, accept4, recvmmsg, epoll_pwait2
+    const WAITING: [u64; 24] = [
+        0, 7, 23, 34, 35, 43, 45, 47, 61, 65, 70, 128, 130, 202, 220, 230, 232, 247, 270, 271, 281, 288, 299, 441,
+    ];
     if WAITING.contains(&registers.orig_rax) {
         return true;
     }

@@ -56,7 +56,7 @@ impl Process {
         if matches!(state(pid), Some('Z' | 'X') | None) {
             bail!("{cannot}: it has ended, and its parent has not taken notice yet");
         }
-        if matches!(state(pid), Some('T' | 't')) {
+        if state(pid) == Some('T') {
             bail!("{cannot}: it is stopped (kill -CONT {pid} first)");
         }
         let descriptor = open(pid)?;
@@ -72,8 +72,13 @@ impl Process {
             // Only the kernel's own threads have no program.
             Err(_) => bail!("{cannot}: it is a thread of the kernel"),
         };
-        if let Some(tracer) = number("TracerPid").filter(|tracer| *tracer != 0) {
-            bail!("{cannot}: process {tracer} is tracing it (only one can: end that first)");
+        // One that leaves it is gone a moment later.
+        let deadline = Instant::now() + FRIDA_LEAVING;
+        while let Some(tracer) = tracer(pid) {
+            if Instant::now() >= deadline {
+                bail!("{cannot}: process {tracer} is tracing it (only one can: end that first)");
+            }
+            std::thread::sleep(Duration::from_millis(20));
         }
         match Image::open(&link) {
             Err(error) => bail!("{cannot}: {} is {error}", executable.display()),
@@ -137,6 +142,13 @@ pub(crate) fn wait_for_end(pid: i32, timeout: Duration) -> io::Result<bool> {
 /// The state of a process, by its letter.
 pub(crate) fn state(pid: i32) -> Option<char> {
     stat(pid)?.first()?.chars().next()
+}
+
+/// The process that traces the main thread of a process, if any.
+fn tracer(pid: i32) -> Option<i32> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let tracer = status.lines().find_map(|line| line.strip_prefix("TracerPid:"))?;
+    tracer.trim().parse().ok().filter(|tracer| *tracer != 0)
 }
 
 /// The signals that the main thread of a process blocks, as bits.

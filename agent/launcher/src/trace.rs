@@ -269,7 +269,11 @@ impl Trace {
                         &format!("modules loaded after that are not hooked: {reason}"),
                     );
                 }
-                Event::Gone => self.delivery.limit("frida-gone", 1, "modules loaded after that are not hooked"),
+                Event::Gone => {
+                    say!("Frida's helper was ended: modules loaded from now on are not hooked");
+                    self.delivery.limit("frida-gone", 1, "modules loaded after that are not hooked");
+                    self.host = None;
+                }
             }
         }
     }
@@ -357,10 +361,13 @@ impl Trace {
         drop(host);
         self.delivery.end(EndReason::Detached);
         self.delivery.finish(settings, signals);
+        if let Err(error) = removed {
+            // The hooks find out that nobody reads the rings. Whoever attaches next finds out that they are there.
+            return Err(or_ended(self.pid, error.context("cannot take all hooks out of the program")));
+        }
         // ORDERING: whoever still waits for room in a ring sees it sooner or later.
         self.arena.control().recording.store(0, Ordering::Relaxed);
         self.arena.release();
-        removed.context("cannot take all hooks out of the program")?;
         Ok(ExitCode::SUCCESS)
     }
 }

@@ -19,7 +19,7 @@ use tests::{
     traced::LOSSLESS,
 };
 
-use crate::{BOTH, LONG, answer, eventually};
+use crate::{BOTH, LONG, answer, eventually, kill};
 
 /// A program that works until it is told to stop.
 struct Steady {
@@ -294,6 +294,28 @@ fn an_agent_may_be_killed_at_any_moment_of_an_attach() {
         steady.finish();
     }
     collector.stop();
+}
+
+/// Frida is let in again to take the hooks out.
+#[test]
+fn a_program_whose_helper_was_killed_is_left_in_peace() {
+    agent_command::prepare();
+    let steady = Steady::of("registers");
+    let pid = steady.process.pid();
+    let (folder, collector) = Collector::in_folder("killed-helper", &[]);
+    let command = agent_command::attach_to(collector.tcp(), Transport::Tcp, LOSSLESS, pid);
+    let mut agent = Process::start(command, Stdout::Collect);
+    eventually("enough is traced", || on_disk(folder.path()) > 20_000);
+    let children = fs::read_to_string(format!("/proc/{0}/task/{0}/children", agent.pid())).expect("it runs");
+    let helper = children.split_whitespace().next().and_then(|child| child.parse().ok()).expect("it has a helper");
+    kill("KILL", helper);
+    eventually("that is told", || agent.said().contains("Frida's helper was ended"));
+    agent.signal("INT");
+    let exit = agent.exit(LONG);
+    assert_eq!((exit.code, exit.signal), (Some(0), None), "it leaves in peace: {}", exit.stderr);
+    collector.stop();
+    watch(pid, Transport::Tcp);
+    steady.finish();
 }
 
 #[test]

@@ -102,7 +102,8 @@ def is_traced(pid):
         return False
 
 
-# How long Frida may take to leave, in seconds.
+# For how long the main thread is kept out of Frida's way when it leaves, and how long it may take then, in seconds.
+PARKED = 2
 LEAVING = 10
 
 
@@ -203,11 +204,14 @@ def main():
         # One call may wait for long, and others must not wait for it.
         threading.Thread(target=answer, args=(line,), daemon=True).start()
     if not gone:
+        leaving = threading.Thread(target=leave, args=(session, pid, brought), daemon=True)
         # A thread that cannot be kept out of the way is interrupted. Nor is it kept waiting for a Frida that does not leave.
         with Parked(parameters["agent"], pid):
-            leaving = threading.Thread(target=leave, args=(session, pid, brought), daemon=True)
             leaving.start()
-            leaving.join(LEAVING)
+            leaving.join(PARKED)
+        leaving.join(LEAVING)
+        if leaving.is_alive():
+            tell({"notice": f"Frida has not left process {pid}: threads of it are still there"})
     tell({"ended": True})
     # Frida's own clearing up may wait for a program that does not answer.
     os._exit(0)

@@ -89,7 +89,13 @@ impl Truth {
             let call = &self.calls[*index];
             let (start, end) = (SessionNs(call.start), SessionNs(if *is_call { call.start } else { call.end }));
             let event = FunctionEvent {
-                stamp: Stamp { stream: STREAM, substream: SubstreamId(0), counter: Counter(position as u32), start, end },
+                stamp: Stamp {
+                    stream: STREAM,
+                    substream: SubstreamId(0),
+                    counter: Counter(position as u32),
+                    start,
+                    end,
+                },
                 kind: if *is_call { EventKind::Call } else { EventKind::Return },
                 function: call.path.last().copied().map(FunctionId),
                 ip: None,
