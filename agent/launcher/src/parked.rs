@@ -172,9 +172,8 @@ fn stop(thread: Pid, deadline: Instant) -> Result<Option<Signal>> {
 fn is_calm(pid: i32, registers: &user_regs_struct) -> bool {
     // read, poll, select, pause, nanosleep, accept, recvfrom, recvmsg, wait4, semop, msgrcv, rt_sigtimedwait, rt_sigsuspend,
     // futex, semtimedop, clock_nanosleep, epoll_wait, waitid, pselect6, ppoll, epoll_pwait, accept4, recvmmsg, epoll_pwait2
-    const WAITING: [u64; 24] = [
-        0, 7, 23, 34, 35, 43, 45, 47, 61, 65, 70, 128, 130, 202, 220, 230, 232, 247, 270, 271, 281, 288, 299, 441,
-    ];
+    const WAITING: [u64; 24] =
+        [0, 7, 23, 34, 35, 43, 45, 47, 61, 65, 70, 128, 130, 202, 220, 230, 232, 247, 270, 271, 281, 288, 299, 441];
     if WAITING.contains(&registers.orig_rax) {
         return true;
     }

@@ -347,14 +347,11 @@ impl Stacks {
     /// Which slots a thread may take to be on its stack: none of another that lies within.
     fn set_range(&mut self, thread: &mut Thread, shadow: *mut Shadow, slot: usize) {
         // SAFETY: see above.
-        unsafe {
-            let (mut low, mut high) = ((*shadow).low, (*shadow).end());
-            if (*shadow).place != Place::Told {
-                low = self.told.last_at(slot).map_or(low, |told| low.max((*told).end()));
-                high = self.told.first_above(slot).map_or(high, |told| high.min((*told).low));
-            }
-            (thread.low, thread.size) = (low, high - low);
+        let (mut range, place) = unsafe { ((*shadow).low..(*shadow).end(), (*shadow).place) };
+        if place != Place::Told {
+            range = self.told.beside(range, slot);
         }
+        (thread.low, thread.size) = (range.start, range.len());
     }
 
     /// Lets go of the stack that a thread runs on. With it goes what is on a stack of its own, where the thread has ended.
@@ -432,7 +429,7 @@ impl Stacks {
 
     /// The stack that holds this slot, as the process's map has it.
     fn find_in_map(&mut self, thread: &mut Thread, slot: usize) -> Option<*mut Shadow> {
-        let stack::Mapped { mut low, mut high, is_main, is_guarded } = stack::around(slot, thread.scratch())?;
+        let stack::Mapped { low, mut high, is_main, is_guarded } = stack::around(slot, thread.scratch())?;
         let own_end = thread::pthread_self();
         let place = match (is_main && sys::is_main_thread(), (slot..high).contains(&own_end), is_guarded) {
             (true, ..) => Place::Main,
@@ -442,20 +439,17 @@ impl Stacks {
             (_, false, true) if high - low <= MOST_STACK_BYTES => Place::Mapped,
             // Whatever lies in it that somebody runs on, there may be more of the same: nobody can tell.
             _ => {
+                let range = self.told.beside(low..high, slot);
                 // ORDERING: as in `is_unknown`.
-                thread.unknown = (low..high, LEARNED.load(Ordering::Relaxed), LOOK_AGAIN);
+                thread.unknown = (range, LEARNED.load(Ordering::Relaxed), LOOK_AGAIN);
                 return None;
             }
         };
         if place == Place::Own {
             high = own_end;
         }
-        // SAFETY: see above.
-        unsafe {
-            low = self.mapped.last_at(slot).map_or(low, |before| low.max((*before).end()));
-            high = self.mapped.first_above(slot).map_or(high, |behind| high.min((*behind).low));
-        }
-        let shadow = self.make(low.next_multiple_of(8), high & !7, place)?;
+        let free = self.mapped.beside(low..high, slot);
+        let shadow = self.make(free.start.next_multiple_of(8), free.end & !7, place)?;
         self.mapped.insert(shadow);
         Some(shadow)
     }

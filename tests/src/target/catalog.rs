@@ -40,6 +40,7 @@ pub const TARGETS: &[Target] = &[
     c("steady", "steady.c"),
     c("steady_fibers", "steady_fibers.cpp"),
     c("side_by_side", "side_by_side.cpp"),
+    flags("side_by_side_open", "side_by_side.cpp", &["-O1", "-DOPEN"]),
     c("registers", "registers.c"),
     c("endless", "endless.c"),
     // One program, in every form that a program can have.

@@ -217,7 +217,7 @@ fn all_registers_and_system_calls_of_a_program_are_its_own_while_it_is_attached_
 /// nobody tells where each is.
 #[test]
 fn coroutines_that_were_there_before_go_on_when_they_are_left() {
-    for name in ["steady_fibers", "side_by_side"] {
+    for name in ["steady_fibers", "side_by_side", "side_by_side_open"] {
         let steady = Steady::of(name);
         for _ in 0..3 {
             watch(steady.process.pid(), Transport::Tcp);

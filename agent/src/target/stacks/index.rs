@@ -1,6 +1,6 @@
 //! Shadows by where their stacks lie: a skip list, since there may be a hundred thousand.
 
-use core::ptr;
+use core::{ops::Range, ptr};
 
 use crate::target::shadow::Shadow;
 
@@ -39,6 +39,15 @@ impl Index {
         // SAFETY: links are those of shadows in the index, or the first.
         let next = unsafe { (*self.links_before(address.saturating_add(1))[0])[0] };
         (!next.is_null()).then_some(next)
+    }
+
+    /// The part of a range around an address that is on none of the stacks.
+    pub(super) fn beside(&mut self, range: Range<usize>, address: usize) -> Range<usize> {
+        // SAFETY: shadows are never unmapped.
+        unsafe {
+            let low = self.last_at(address).map_or(range.start, |before| range.start.max((*before).end()));
+            low..self.first_above(address).map_or(range.end, |behind| range.end.min((*behind).low))
+        }
     }
 
     pub(super) fn insert(&mut self, shadow: *mut Shadow) {
