@@ -293,7 +293,9 @@ fn top_adds_up_what_functions_took() {
         |name: &str| ["count", "total_ns", "self_ns", "max_ns"].map(|value| row(name)[value].as_u64().expect(value));
     assert_eq!(values("work"), [3, 5_000, 5_000, 2_000]);
     assert_eq!(values("fib"), [2, 4_000, 4_000, 4_000], "the inner one is in the outer one");
-    assert_eq!(values("main"), [1, 50_000, 50_000 - 7_100, 50_000]);
+    assert_eq!(values("main"), [1, 50_000, 0, 50_000]);
+    let unsure = |name: &str| row(name)["unsure_ns"].as_u64();
+    assert_eq!((unsure("main"), unsure("work")), (Some(50_000 - 7_100), Some(0)), "events are missing in it");
     assert_eq!(values("worker"), [1, 10_000, 8_000, 10_000]);
     assert_eq!(rows[0]["function"], "main");
     assert_eq!(json("top", &session, &["--thread", "1"]).len(), 2);
@@ -315,7 +317,14 @@ fn tree_shows_who_called_and_who_created() {
     let level = |level: u64, name: &'static str, count: u64| (Some(level), Some(name), Some(count));
     assert_eq!(
         found.iter().filter(|node| node.1 != Some("reading")).copied().collect::<Vec<_>>(),
-        [level(0, "main", 1), level(1, "fib", 1), level(2, "fib", 1), level(1, "work", 2), level(1, EVIL, 1)]
+        [
+            level(0, "main", 1),
+            level(1, "(missing)", 0),
+            level(1, "fib", 1),
+            level(2, "fib", 1),
+            level(1, "work", 2),
+            level(1, EVIL, 1)
+        ]
     );
     assert_eq!(json("tree", &session, &["--thread", "0", "--depth", "1"])[0]["parent"], Json::Null);
     assert_eq!(json("tree", &session, &["--thread", "1", "--min-percent", "50"]).len(), 1);
@@ -328,6 +337,12 @@ fn tree_shows_who_called_and_who_created() {
     assert_eq!(below[0]["function"], "work", "the code of the thread is the thread");
     let text = run_on("tree", &session, &[]).success();
     assert!(text.text().contains("[thread] worker"), "{}", text.text());
+    for command in ["top", "tree"] {
+        let text = run_on(command, &session, &[]).success();
+        let told = text.text().lines().next().unwrap_or_default();
+        assert!(told.contains("events are missing (agent:ring-full 5), on 1 of 2 threads"), "{told}");
+        assert!(told.contains("--on-full block"), "{told}");
+    }
     assert_eq!(run_on("tree", &session, &["--task", "5"]).code, Some(1));
 }
 

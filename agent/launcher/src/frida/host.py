@@ -128,7 +128,11 @@ class Parked:
     def __init__(self, command, pid):
         # Not in our group: what ends us must not end it.
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "start_new_session": True}
-        self.keeper = subprocess.Popen([command, "park", str(pid)], **pipes)
+        try:
+            self.keeper = subprocess.Popen([command, "park", str(pid)], **pipes)
+        except OSError as error:
+            self.keeper, self.failed = None, f"cannot start {command}: {error.strerror}"
+            return
         said = self.keeper.stdout.readline().decode(errors="replace").strip()
         self.failed = None if said == "parked" else said or "the keeper of its main thread has ended"
 
@@ -136,7 +140,12 @@ class Parked:
         return self
 
     def __exit__(self, *_):
-        self.keeper.stdin.close()
+        if self.keeper is None:
+            return
+        try:
+            self.keeper.stdin.close()
+        except BrokenPipeError:
+            pass
         said = self.keeper.stdout.read().decode(errors="replace").strip()
         self.keeper.wait()
         if said and not self.failed:
