@@ -198,7 +198,7 @@ impl Outcome {
             line += "; the collector has all events, but went away before it confirmed the rest";
         }
         say!("{line}");
-        if report.dropped.keys().any(|reason| reason.to_string() == "ring-full") {
+        if report.dropped.contains_key("ring-full") {
             let ways = match settings.detail {
                 true => "--on-full block, a larger --ring-bytes, --no-detail, or --exclude what is called most",
                 false => "--on-full block, a larger --ring-bytes, or --exclude what is called most",
