@@ -182,6 +182,11 @@ impl Span {
         Some(self.end?.0.saturating_sub(self.start.0))
     }
 
+    /// Whether its end is missing from the trace: it may have ended at any time.
+    pub fn has_lost_its_end(&self) -> bool {
+        self.end.is_none() && self.reason == Some(Reason::Gap)
+    }
+
     /// The correlation key: the thread handle, block, task, continuation, group, context. Of a gap, how many events are
     /// missing.
     pub fn key(&self) -> Option<u64> {

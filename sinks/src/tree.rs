@@ -26,7 +26,7 @@ use std::collections::BTreeMap;
 use ahash::HashMap;
 use codec::{
     StreamId, SubstreamId,
-    span::{Reason, Span, SpanFlags, SpanId, SpanKind, SpanStatus, What},
+    span::{Span, SpanFlags, SpanId, SpanKind, SpanStatus, What},
 };
 
 use crate::open_spans::OpenSpans;
@@ -157,7 +157,7 @@ impl CallTree {
             return;
         }
         let owner = self.owner(span);
-        let is_lost = span.end.is_none() && span.reason == Some(Reason::Gap);
+        let is_lost = span.has_lost_its_end();
         let waiting = waiting.map(|waiting| self.decide(waiting, span, is_lost));
         let called_ns = waiting.as_ref().map_or(0, |waiting| waiting.called_ns);
         // What has no end took as long as what it called, and who knows how much longer.

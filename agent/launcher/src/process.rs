@@ -146,16 +146,18 @@ pub(crate) fn state(pid: i32) -> Option<char> {
 
 /// The process that traces the main thread of a process, if any.
 fn tracer(pid: i32) -> Option<i32> {
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-    let tracer = status.lines().find_map(|line| line.strip_prefix("TracerPid:"))?;
-    tracer.trim().parse().ok().filter(|tracer| *tracer != 0)
+    status(pid, "TracerPid:")?.parse().ok().filter(|tracer| *tracer != 0)
 }
 
 /// The signals that the main thread of a process blocks, as bits.
 pub(crate) fn blocked(pid: i32) -> Option<u64> {
+    u64::from_str_radix(&status(pid, "SigBlk:")?, 16).ok()
+}
+
+/// What the system says of a process under this name.
+fn status(pid: i32, name: &str) -> Option<String> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-    let bits = status.lines().find_map(|line| line.strip_prefix("SigBlk:"))?;
-    u64::from_str_radix(bits.trim(), 16).ok()
+    status.lines().find_map(|line| line.strip_prefix(name)).map(|value| value.trim().to_owned())
 }
 
 fn ended(descriptor: &OwnedFd, timeout: Duration) -> io::Result<bool> {

@@ -65,11 +65,7 @@ pub(crate) fn run(settings: &Settings, command: &[OsString]) -> Result<ExitCode>
     let gated = Gated::start(&executable, name, args, &library, started + ENTERING)?;
     let room = own_room.of(gated.pid());
     let delivery = Delivery::start(settings, gated.pid())?;
-    let host = starting.attach(gated.pid(), &library, deadline(settings, started));
-    let trace = host
-        .map_err(Into::into)
-        .and_then(|host| Trace::install(settings, host, gated.pid(), &library, delivery, started, &[gated.pid()]));
-    let mut trace = trace.map_err(|error| or_ended(gated.pid(), error))?;
+    let mut trace = Trace::begin(settings, starting, gated.pid(), &library, delivery, started, &[gated.pid()])?;
     signals::check()?;
     signals.forward_to(gated.pid())?;
     drop(room);
@@ -101,11 +97,7 @@ pub(crate) fn attach(settings: &Settings, pid: i32) -> Result<ExitCode> {
     let delivery = Delivery::start(settings, pid)?;
     let room = DescriptorRoom::make(pid)?;
     let before = threads(pid)?;
-    let host = starting.attach(pid, &library, deadline(settings, started));
-    let trace = host
-        .map_err(Into::into)
-        .and_then(|host| Trace::install(settings, host, pid, &library, delivery, started, &before));
-    let mut trace = trace.map_err(|error| or_ended(pid, error))?;
+    let mut trace = Trace::begin(settings, starting, pid, &library, delivery, started, &before)?;
     drop(room);
     loop {
         if let Some(ending) = process.wait(Duration::ZERO)? {
@@ -123,10 +115,6 @@ pub(crate) fn attach(settings: &Settings, pid: i32) -> Result<ExitCode> {
     }
 }
 
-fn deadline(settings: &Settings, started: Instant) -> Instant {
-    started + settings.startup_timeout.unwrap_or(ENTERING)
-}
-
 /// A target with hooks in it.
 struct Trace {
     pid: i32,
@@ -140,6 +128,22 @@ struct Trace {
 }
 
 impl Trace {
+    /// Lets Frida in, and hooks everything that is loaded.
+    fn begin(
+        settings: &Settings,
+        starting: Starting,
+        pid: i32,
+        library: &Path,
+        delivery: Delivery,
+        started: Instant,
+        before: &[i32],
+    ) -> Result<Self> {
+        let deadline = started + settings.startup_timeout.unwrap_or(ENTERING);
+        let host = starting.attach(pid, library, deadline).map_err(Into::into);
+        let trace = host.and_then(|host| Self::install(settings, host, pid, library, delivery, started, before));
+        trace.map_err(|error| or_ended(pid, error))
+    }
+
     /// Hooks everything that is loaded, for all threads but those that came after these: they are Frida's. On failure
     /// everything is undone.
     fn install(

@@ -5,6 +5,7 @@ use std::{
     fmt,
 };
 
+use ahash::RandomState;
 use codec::StreamId;
 
 use super::{printable, trace::Trace};
@@ -17,7 +18,7 @@ pub(super) struct Loss {
     missing: u64,
     causes: BTreeMap<String, u64>,
     /// Of each thread, how many of its events are there and how many are missing.
-    threads: HashMap<StreamId, (u64, u64)>,
+    threads: HashMap<StreamId, (u64, u64), RandomState>,
 }
 
 impl Loss {
@@ -45,6 +46,10 @@ impl Loss {
 
     /// For how many events of a thread each of them stands that is there, if those that are missing were like them.
     pub(super) fn weight(&self, stream: StreamId) -> f64 {
+        // It is asked for every span.
+        if !self.is_any() {
+            return 1.0;
+        }
         match self.threads.get(&stream) {
             Some((written @ 1.., missing)) => (*written as f64 + *missing as f64) / *written as f64,
             _ => 1.0,

@@ -90,8 +90,8 @@ fn serve(
     let failed = |call: &str, error: ::frida::Error| Failure::Call { call: call.into(), text: error.to_string() };
     let device = manager.get_local_device().map_err(|error| failed("finding this machine", error))?;
     let id = u32::try_from(pid).unwrap_or_default();
-    // The crate does not say why; that it may not is the usual reason.
     let keeper = Keeper::start(pid).map_err(|why| Failure::Attach { pid, why })?;
+    // The crate does not say why; that it may not is the usual reason.
     let session = device.attach(id).map_err(|_| failure::attach(pid, "PermissionDeniedError", ""))?;
     drop(keeper);
     let mut options = ScriptOption::new();

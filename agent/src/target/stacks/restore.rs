@@ -5,7 +5,7 @@ use core::{
     sync::atomic::{AtomicUsize, Ordering},
 };
 
-use super::{GENERATION, TABLE, limbo::Limbo, with};
+use super::{GENERATION, TABLE, with};
 use crate::target::{
     shadow::{Entry, Shadow},
     stack, sys,
@@ -77,14 +77,9 @@ pub(in crate::target) fn restore_all() {
     GENERATION.fetch_add(1, Ordering::Relaxed);
     // SAFETY: nobody changes anything meanwhile, and shadows are made so that they can be looked at any moment.
     let stacks = unsafe { &*TABLE.0.get() };
-    for entry in entries(stacks.all(), &stacks.limbo) {
-        sys::replace(entry.slot(), entry.armed(), entry.real);
-    }
-}
-
-/// All functions that are on these stacks, or in limbo.
-fn entries(shadows: impl Iterator<Item = *mut Shadow>, limbo: &Limbo) -> impl Iterator<Item = Entry> {
     // SAFETY: shadows are never unmapped, nor are their entries.
     let of = |shadow: *mut Shadow| unsafe { (*shadow).entries().map(|entry| *entry) };
-    shadows.flat_map(of).chain(limbo.entries()).filter(|entry| !entry.is_dead())
+    for entry in stacks.all().flat_map(of).chain(stacks.limbo.entries()).filter(|entry| !entry.is_dead()) {
+        sys::replace(entry.slot(), entry.armed(), entry.real);
+    }
 }

@@ -94,14 +94,16 @@ impl Frames {
             self.begin_probe(frame, out);
             return frame.id;
         }
-        if !self.stack().goes_on_at(event.depth) {
+        let mut is_plain = self.stack().goes_on_at(event.depth);
+        if !is_plain {
             self.make_way(&frame, out);
         }
         if out.is_full() {
             self.evict(out);
+            is_plain = false;
         }
         out.opened(1);
-        if self.gap > Position(0) || !self.stack().goes_on_at(event.depth) {
+        if !is_plain || self.gap > Position(0) {
             let caller = self.stacks.get(self.current).and_then(|stack| stack.caller_for(event.depth));
             frame.caller = self.caller(caller, event.depth);
         }

@@ -5,7 +5,7 @@ use std::{collections::HashMap, mem};
 use ahash::RandomState;
 use codec::{
     SessionNs,
-    span::{Reason, Span, SpanFlags, SpanId, What},
+    span::{Span, SpanFlags, SpanId, What},
 };
 
 use super::times::Times;
@@ -71,7 +71,7 @@ impl Ranking {
     /// Adds a span that stands for so many.
     pub(super) fn add(&mut self, span: &Span, weight: f64) {
         let mut called = self.waiting.remove(&span.id);
-        let is_lost = span.end.is_none() && span.reason == Some(Reason::Gap);
+        let is_lost = span.has_lost_its_end();
         // What was called behind a gap was called here if this was still open, and otherwise further out.
         let behind = called.as_mut().and_then(|called| called.behind.take());
         let further_out = match (behind, &mut called) {
