@@ -61,6 +61,7 @@
 
 mod action;
 mod code;
+mod debug;
 mod differences;
 mod frames;
 mod image;
@@ -72,6 +73,7 @@ mod tables;
 mod trampoline;
 
 pub use action::{Action, Hook, Kind, Reason};
+pub use debug::DebugSymbols;
 pub use image::{Image, ImageError};
 pub use prologue::{PATCH_SIZE, Prologue};
 pub use trampoline::Trampoline;
@@ -136,7 +138,7 @@ pub fn plan(image: &Image, memory: Option<Memory<'_>>, exclude: &dyn Fn(&[&str])
     let planner = Planner { image, frames: &frames, starts, sweep, patched };
 
     // Symbols may share names, but no more than this: what is kept is bounded by the size of the file.
-    let mut budget = image.data().len() * 2;
+    let mut budget = image.symbol_bytes() * 2;
     let mut functions = Vec::with_capacity(symbols.len().max(frames.list().len()));
     let mut unnamed = frames.list().iter().peekable();
     let mut index = 0;

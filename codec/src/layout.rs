@@ -4,7 +4,8 @@ use crate::{
     heph::{EVENT_LAYOUT, METADATA_LAYOUT},
     profile::{
         Ack, Claim, Clock, Dropped, Drops, End, Epoch, FunctionName, Functions, Kept, Limit, Limits, Lost, Module,
-        Nack, Offset, Progress, Queue, Range, Refused, Session, StreamPosition, Thread, Times, Token,
+        Nack, Offset, Progress, Queue, Range, Refused, Session, SourceLine, Sources, StreamPosition, Thread, Times,
+        Token,
     },
 };
 
@@ -38,6 +39,8 @@ pub const WIRE: &[Layout] = &[
     Module::LAYOUT,
     Functions::LAYOUT,
     FunctionName::LAYOUT,
+    Sources::LAYOUT,
+    SourceLine::LAYOUT,
     Queue::LAYOUT,
     Limits::LAYOUT,
     Limit::LAYOUT,

@@ -22,7 +22,7 @@ pub use end::{End, EndReason};
 pub use fingerprint::{Fingerprint, FunctionTableHasher};
 pub use function::{Detail, FunctionEvent, MAX_STACK_WORDS, Registers};
 pub use message::Message;
-pub use module::{FunctionName, Functions, Limit, Limits, Module};
+pub use module::{FunctionName, Functions, Limit, Limits, Module, SourceLine, Sources};
 pub use option::{Known, ProfileOption};
 pub use run::{Run, RunEncoder, RunEvent, RunEvents};
 pub use runtime::{Key, Runtime, RuntimeEvent};

@@ -10,7 +10,7 @@ use codec::{
     text::printable_json,
 };
 
-use crate::{Catalog, Ended, Gap, NameCache, Session};
+use crate::{Catalog, Ended, Gap, NameCache, Session, source_of};
 
 const HEX: [u8; 16] = *b"0123456789abcdef";
 
@@ -303,6 +303,9 @@ pub fn span_line(to: &mut Vec<u8>, session: &str, catalog: &Catalog, names: &mut
     }
     if let Some(module) = &name.module {
         line.text("module", module);
+    }
+    if let Some((file, line_number)) = source_of(catalog, span) {
+        line.text("source", &format!("{file}:{line_number}"));
     }
     line.maybe("key", span.key());
     line.id("parent", span.parent);

@@ -7,7 +7,7 @@ mod swift;
 use std::borrow::Cow;
 
 use codec::{
-    FunctionId, SessionNs,
+    FunctionId, ModuleId, SessionNs,
     span::{Span, What},
 };
 
@@ -21,8 +21,9 @@ use crate::Catalog;
 pub struct Named<'a> {
     /// Its symbol, as the table has it.
     pub raw: Option<&'a str>,
-    /// Its name for people: the symbol demangled, or as it is, or what stands for it: an address `0x…`,
-    /// `module:index` of a function without a name, `?`. Never empty.
+    /// Its name for people: the symbol demangled, or as it is, or what stands for it: its place in its module
+    /// (`libc.so.6+0x86100`), an address `0x…`, `module:index` of a function of which nothing more is known, `?`. Never
+    /// empty.
     pub pretty: Cow<'a, str>,
     /// The path of the module that it is in.
     pub module: Option<&'a str>,
@@ -44,8 +45,9 @@ fn name_at<'a>(catalog: &'a Catalog, what: &'a What, at: Option<SessionNs>) -> N
         What::Address(address) => match catalog.function_near(*address, at) {
             Some(function) => of_function(catalog, function),
             None => {
-                let module = catalog.module_at(*address, at).and_then(|module| catalog.module_path(module));
-                Named { raw: None, pretty: format!("{address:#x}").into(), module }
+                let module = catalog.module_at(*address, at);
+                let pretty = of_address(catalog, *address, module).into();
+                Named { raw: None, pretty, module: module.and_then(|module| catalog.module_path(module)) }
             }
         },
         What::Named(name) if !name.is_empty() => Named { raw: None, pretty: (&**name).into(), module: None },
@@ -60,9 +62,38 @@ fn of_function(catalog: &Catalog, function: FunctionId) -> Named<'_> {
     let raw = catalog.function_name(function).filter(|name| !name.is_empty());
     let pretty = match raw {
         Some(raw) => demangle(raw).map_or(Cow::Borrowed(raw), Cow::Owned),
-        None => function.to_string().into(),
+        None => {
+            let offset = catalog.function(function).map(|(_, offset)| offset);
+            let place = offset.and_then(|offset| place(catalog, function.module(), offset));
+            place.unwrap_or_else(|| function.to_string()).into()
+        }
     };
     Named { raw, pretty, module: catalog.module_path(function.module()) }
+}
+
+/// What stands for an address that is in no function.
+fn of_address(catalog: &Catalog, address: u64, module: Option<ModuleId>) -> String {
+    let place = module.and_then(|id| place(catalog, id, address.wrapping_sub(catalog.module(id)?.base)));
+    place.unwrap_or_else(|| format!("{address:#x}"))
+}
+
+/// A place in a module.
+fn place(catalog: &Catalog, module: ModuleId, offset: u64) -> Option<String> {
+    Some(format!("{}+{offset:#x}", file_name(catalog.module_path(module)?)))
+}
+
+/// The last part of a path.
+pub fn file_name(path: &str) -> &str {
+    path.rsplit('/').next().filter(|name| !name.is_empty()).unwrap_or(path)
+}
+
+/// Where what a span is named by begins in its sources: file and line.
+pub fn source_of<'a>(catalog: &'a Catalog, span: &Span) -> Option<(&'a str, u32)> {
+    match span.what {
+        What::Function(function) => catalog.source(function),
+        What::Address(address) => catalog.source(catalog.function_at(address, span.start)?),
+        What::Named(_) | What::Unknown => None,
+    }
 }
 
 #[cfg(test)]

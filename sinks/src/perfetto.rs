@@ -16,6 +16,7 @@ use crate::{
     Budget, Catalog, KnownName, NameCache, Session,
     nest::{Edge, Step},
     picture::{self, Arrow, Drawing, Note, Point, StepEncoder, Track},
+    source_of,
     view::ViewSink,
 };
 use fields::{annotation, clock, defaults, event, packet, process, thread, trace, track as descriptor};
@@ -33,6 +34,9 @@ pub type PerfettoSink<W = File> = ViewSink<Drawing<PerfettoEncoder>, W>;
 const MOST_TRACKS: usize = 1 << 20;
 /// The name of the note that has a symbol.
 const SYMBOL: &str = "symbol";
+
+/// The name of the note that says where a function is in its sources.
+const SOURCE: &str = "source";
 /// What a track takes.
 const TRACK_BYTES: u64 = 128;
 /// What stands for the ids of processes and threads that are not known.
@@ -301,10 +305,18 @@ impl PerfettoEncoder {
             What::Function(function) => Some(function),
             _ => None,
         };
-        if let Some(FunctionName { name, symbol }) = function.and_then(|function| self.intern.function(function)) {
+        let known = function.and_then(|function| self.intern.function(function));
+        // Where a function is in its sources may be told late.
+        let is_whole = |known: &FunctionName| {
+            known.source.is_some() || function.is_none_or(|function| catalog.source(function).is_none())
+        };
+        if let Some(FunctionName { name, symbol, source }) = known.filter(is_whole) {
             self.start_named(event::SLICE_BEGIN, track, name, span.kind.name());
             if let Some(symbol) = symbol {
                 self.annotate(SYMBOL, annotation::STRING_VALUE_IID, symbol);
+            }
+            if let Some(source) = source {
+                self.annotate(SOURCE, annotation::STRING_VALUE_IID, source);
             }
         } else {
             let KnownName { raw, pretty, .. } = self.names.of(catalog, span).clone();
@@ -313,8 +325,9 @@ impl PerfettoEncoder {
             self.start_named(event::SLICE_BEGIN, track, name, span.kind.name());
             let symbol = raw.as_ref().filter(|raw| **raw != pretty);
             let symbol = symbol.map(|symbol| self.note_text(SYMBOL, symbol));
+            let source = source_of(catalog, span).map(|(file, line)| self.note_text(SOURCE, &format!("{file}:{line}")));
             if let (Some(function), Some(_)) = (function, &raw) {
-                self.intern.remember(function, FunctionName { name, symbol });
+                self.intern.remember(function, FunctionName { name, symbol, source });
             }
         }
         picture::notes(span, |name, note| self.note(name, &note));

@@ -89,6 +89,8 @@ pub(crate) struct TraceArgs {
     pub(crate) access: AccessArgs,
     #[command(flatten)]
     pub(crate) exclude: ExcludeArgs,
+    #[command(flatten)]
+    pub(crate) symbols: SymbolArgs,
     /// Bytes of the stack to record with each call, from the stack pointer upward: 0 to 512, a multiple of 8
     #[arg(long, value_name = "N", default_value_t = 128, value_parser = stack_bytes, help_heading = "What to record")]
     pub(crate) stack_bytes: u32,
@@ -162,6 +164,18 @@ pub(crate) struct ExcludeArgs {
     pub(crate) exclude: Vec<String>,
 }
 
+/// Where the names of functions come from that a stripped module does not have.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Names")]
+pub(crate) struct SymbolArgs {
+    /// Look for debug files in this directory, too, laid out as /usr/lib/debug is. May be given more than once
+    #[arg(long, value_name = "DIR")]
+    pub(crate) debug_dir: Vec<PathBuf>,
+    /// Fetch debug files that are not on this machine from the servers in DEBUGINFOD_URLS
+    #[arg(long)]
+    pub(crate) debuginfod: bool,
+}
+
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Frida")]
 pub(crate) struct FridaArgs {
@@ -177,6 +191,8 @@ pub(crate) struct FridaArgs {
 pub(crate) struct ListArgs {
     #[command(flatten)]
     pub(crate) exclude: ExcludeArgs,
+    #[command(flatten)]
+    pub(crate) symbols: SymbolArgs,
     /// List every function
     #[arg(long)]
     pub(crate) functions: bool,

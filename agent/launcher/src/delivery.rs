@@ -21,7 +21,7 @@ use agent::{
 use anyhow::{Context, Result};
 use codec::{
     Arch, ModuleId, Os, SessionNs, access,
-    profile::{EndReason, FunctionName, Limit, Module},
+    profile::{EndReason, FunctionName, Limit, Module, SourceLine},
 };
 
 use crate::{
@@ -30,6 +30,7 @@ use crate::{
     notices::Notices,
     settings::Settings,
     signals::Signals,
+    symbols::{FileLines, LineReader},
 };
 
 /// How long to wait for the collector's answers while there is nothing to send.
@@ -37,6 +38,9 @@ const IDLE: Duration = Duration::from_millis(2);
 
 /// How often it is looked whether delivery is over, or somebody is tired of waiting.
 const GLANCE: Duration = Duration::from_millis(5);
+
+/// How long source lines are read on when the program has ended.
+const READING: Duration = Duration::from_secs(5);
 
 /// How long a session that could not start takes at most to end.
 const GIVING_UP: Duration = Duration::from_secs(1);
@@ -46,6 +50,7 @@ const GIVING_UP: Duration = Duration::from_secs(1);
 pub(crate) struct Delivery {
     functions: Arc<Functions>,
     orders: Sender<Order>,
+    lines: LineReader,
     /// What the thread will work with, until it does.
     work: Option<(Shipper, Clock, Receiver<Order>)>,
     thread: Option<JoinHandle<Outcome>>,
@@ -60,6 +65,7 @@ pub(crate) struct Delivery {
 enum Order {
     Hooked(Box<Hooked>),
     Unloaded(u32),
+    Lines(u32, FileLines),
     Limit { reason: String, count: u64, detail: String },
     End(EndReason),
 }
@@ -80,9 +86,13 @@ impl Delivery {
         let shipper = Shipper::connect(ship_settings(settings), &who)?;
         let (orders, received) = mpsc::channel();
         let work = Some((shipper, clock, received));
+        let found = orders.clone();
+        // Once the session is over nobody listens.
+        let lines = LineReader::start(move |module, lines| drop(found.send(Order::Lines(module, lines))));
+        let lines = lines.context("cannot start a thread")?;
         let notices = Notices::new(&settings.collector.name, settings.stall);
         let Settings { stall, linger, .. } = *settings;
-        Ok(Self { functions: Arc::default(), orders, work, thread: None, pid, stall, notices, linger })
+        Ok(Self { functions: Arc::default(), orders, lines, work, thread: None, pid, stall, notices, linger })
     }
 
     /// The numbers of functions.
@@ -97,7 +107,7 @@ impl Delivery {
         let drain = Drain::new(arena, clock, Arc::clone(&self.functions), ProcTasks::new(self.pid));
         let drain = drain.with_stall(self.stall);
         let (linger, notices) = (self.linger, self.notices.clone());
-        let worker = Worker { shipper, drain, orders, modules: Vec::new(), notices, linger };
+        let worker = Worker { shipper, drain, orders, modules: Vec::new(), unread: 0, notices, linger };
         let thread = thread::Builder::new().name("delivery".into()).spawn(|| {
             let _lifeline = Lifeline::tie(tied);
             worker.work()
@@ -114,6 +124,10 @@ impl Delivery {
                 say!("{} has no {names}: its calls are traced, but not what it runs", module.path);
             }
             self.order(Order::Hooked(Box::new(module.clone())));
+            if let Some(file) = &module.lines {
+                let addresses = module.functions.iter().map(|(offset, _)| offset.wrapping_add(module.link_base));
+                self.lines.read(module.id, Arc::clone(file), addresses.collect());
+            }
         }
         for module in &report.unreadable {
             self.limit("module-not-hooked", 1, &format!("{}: {}", module.path, module.why));
@@ -220,6 +234,8 @@ struct Worker {
     orders: Receiver<Order>,
     /// The modules that were told of, and when they were loaded.
     modules: Vec<(Hooked, SessionNs)>,
+    /// Of how many modules the source lines are still being read.
+    unread: u64,
     notices: Notices,
     linger: Duration,
 }
@@ -244,12 +260,20 @@ impl Worker {
         match order {
             Order::Hooked(module) => {
                 self.report(&module, now, None);
+                self.unread += u64::from(module.lines.is_some());
                 self.modules.push((*module, now));
             }
             Order::Unloaded(id) => {
                 if let Some(at) = self.modules.iter().position(|(module, _)| module.id == id) {
                     let (module, loaded) = self.modules.swap_remove(at);
                     self.report(&module, loaded, Some(now));
+                }
+            }
+            Order::Lines(module, files) => {
+                self.unread = self.unread.saturating_sub(1);
+                for (file, lines) in files {
+                    let lines: Vec<_> = lines.iter().map(|&(index, line)| SourceLine { index, line }).collect();
+                    self.shipper.sources(ModuleId(module), &file, &lines);
                 }
             }
             Order::Limit { reason, count, detail } => {
@@ -290,7 +314,23 @@ impl Worker {
         self.shipper.limits(&limits);
     }
 
+    /// Waits for the source lines that are still being read. What the rings hold waits too: that threads have ended is
+    /// found out when everything has.
+    fn finish_lines(&mut self, deadline: Instant) {
+        while self.unread > 0 && Instant::now() < deadline {
+            self.shipper.turn(Duration::ZERO);
+            if let Ok(order) = self.orders.recv_timeout(IDLE) {
+                self.execute(order);
+            }
+        }
+        if self.unread > 0 {
+            let limit = Limit { module: ModuleId(0), count: self.unread, reason: "source-lines-unread", detail: "" };
+            self.shipper.limits(&[limit]);
+        }
+    }
+
     fn end(mut self, reason: EndReason) -> Outcome {
+        self.finish_lines(Instant::now() + READING);
         let report = self.drain.finish(&mut self.shipper, reason, self.linger);
         let hooked = self.modules.iter().map(|(module, _)| module.hooked + module.probed.len()).sum();
         Outcome { counts: self.drain.counts(), report, hooked }

@@ -22,7 +22,7 @@ use std::{
 
 use agent::{
     drain::Functions,
-    plan::Reason,
+    plan::{Image, Reason},
     shared::{Arena, Command},
     stub::{Block, Patch, Routines, Stub},
 };
@@ -32,7 +32,7 @@ use codec::{FunctionId, ModuleId};
 pub(crate) use maps::{Maps, TargetMemory};
 pub(crate) use module::{Hooked, Unreadable};
 
-use crate::{exclude::Exclude, frida::GumHook};
+use crate::{exclude::Exclude, frida::GumHook, symbols::SymbolFinder};
 use maps::Mapped;
 use module::Planned;
 use stop::Stopped;
@@ -48,6 +48,7 @@ pub(crate) struct Installer {
     arena: Arc<Arena>,
     routines: Routines,
     exclude: Exclude,
+    symbols: Arc<SymbolFinder>,
     functions: Arc<Functions>,
     /// The modules that are hooked.
     modules: Vec<Installed>,
@@ -88,6 +89,7 @@ impl Installer {
         arena: Arc<Arena>,
         routines: Routines,
         exclude: Exclude,
+        symbols: Arc<SymbolFinder>,
         functions: Arc<Functions>,
     ) -> Result<Self> {
         let memory = TargetMemory::open(pid).context("cannot open the memory of the program")?;
@@ -99,6 +101,7 @@ impl Installer {
             arena,
             routines,
             exclude,
+            symbols,
             functions,
             modules,
             unreadable: Vec::new(),
@@ -112,9 +115,10 @@ impl Installer {
         /// What a function takes, with a large margin, and how large it is at least on average.
         const PER_FUNCTION: Duration = Duration::from_micros(500);
         const FUNCTION_BYTES: u64 = 64;
-        let bytes: u64 = self.unhooked()?.1.iter().map(|module| module.end - module.base).sum();
+        let modules = self.unhooked()?.1;
+        let bytes: u64 = modules.iter().map(|module| module.end - module.base).sum();
         let functions = u32::try_from(bytes / FUNCTION_BYTES).unwrap_or(u32::MAX);
-        Ok(PER_FUNCTION.saturating_mul(functions))
+        Ok(PER_FUNCTION.saturating_mul(functions).saturating_add(self.symbols.time_needed(modules.len())))
     }
 
     /// Never traces these threads. A thread of the target must be waiting in the mailbox.
@@ -283,6 +287,11 @@ impl Installer {
 
     /// Plans modules, on all processors.
     fn plan(&self, maps: &Maps, modules: &[Mapped], deadline: Instant) -> Result<Vec<Result<Planned, Unreadable>>> {
+        // What is loaded later is waited for by the program.
+        let symbols = |image: &mut Image, mapped: &Mapped| {
+            let path = Path::new(&mapped.path);
+            self.symbols.complete(image, &maps.root(), path, self.modules.is_empty())
+        };
         let workers = thread::available_parallelism().map_or(1, usize::from).min(modules.len());
         let (next, plans) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
         thread::scope(|scope| {
@@ -293,7 +302,7 @@ impl Installer {
                         if Instant::now() > deadline {
                             return;
                         }
-                        let planned = Planned::plan(&self.memory, maps, mapped, &self.exclude);
+                        let planned = Planned::plan(&self.memory, maps, mapped, &self.exclude, &symbols);
                         plans.lock().unwrap_or_else(PoisonError::into_inner).push((mapped.base, planned));
                     }
                 });

@@ -11,11 +11,20 @@ use agent::plan::{Action, Function, Image, Kind, ModulePlan, Reason, plan};
 use anyhow::{Result, anyhow};
 use serde_json::{Value, json};
 
-use crate::{args::ListArgs, exclude::Exclude, executable::Executable, manual::print, quantity::count};
+use crate::{
+    args::ListArgs, exclude::Exclude, executable::Executable, manual::print, quantity::count, settings::symbol_finder,
+};
 
 pub(crate) fn run(args: &ListArgs) -> Result<ExitCode> {
     let program = Executable::locate(&args.program).map_err(|error| anyhow!(error.message))?.image;
     let exclude = Exclude::new(&args.exclude.exclude);
+    let symbols = symbol_finder(&args.symbols).map_err(|error| anyhow!(error))?;
+    let open = |path: &Path| {
+        let mut image = Image::open(path).map_err(|error| anyhow!("cannot list {}: {error}", path.display()))?;
+        let whole = path.canonicalize().unwrap_or_else(|_| path.into());
+        symbols.complete(&mut image, Path::new("/"), &whole, true);
+        anyhow::Ok(image)
+    };
     let image = open(&program)?;
     let found = libraries(&program, &image)?;
     let mut listings = vec![Listing::new(program, &image, &exclude)];
@@ -40,10 +49,6 @@ pub(crate) fn run(args: &ListArgs) -> Result<ExitCode> {
         }
     }
     print(out.as_bytes())
-}
-
-fn open(path: &Path) -> Result<Image> {
-    Image::open(path).map_err(|error| anyhow!("cannot list {}: {error}", path.display()))
 }
 
 /// What would be done to one module.

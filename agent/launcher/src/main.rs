@@ -38,6 +38,7 @@ mod process;
 mod program;
 mod settings;
 mod signals;
+mod symbols;
 mod trace;
 
 use std::process::ExitCode;

@@ -3,6 +3,7 @@
 use std::{
     io,
     net::{SocketAddr, ToSocketAddrs},
+    sync::Arc,
     time::Duration,
 };
 
@@ -11,8 +12,9 @@ use tunnel::Encrypted;
 
 use crate::{
     access,
-    args::{FridaArgs, OnFull, TraceArgs, Wire},
+    args::{FridaArgs, OnFull, SymbolArgs, TraceArgs, Wire},
     frida,
+    symbols::SymbolFinder,
 };
 
 /// What to trace and where to send it.
@@ -23,6 +25,7 @@ pub(crate) struct Settings {
     pub(crate) tunnel: Option<Encrypted>,
     pub(crate) wire: Wire,
     pub(crate) exclude: Vec<String>,
+    pub(crate) symbols: Arc<SymbolFinder>,
     pub(crate) stack_bytes: u32,
     pub(crate) detail: bool,
     pub(crate) max_depth: Option<u32>,
@@ -62,6 +65,7 @@ impl Settings {
             tunnel,
             wire: args.wire,
             exclude: args.exclude.exclude.clone(),
+            symbols: Arc::new(symbol_finder(&args.symbols)?),
             stack_bytes: if args.no_detail { 0 } else { args.stack_bytes },
             detail: !args.no_detail,
             max_depth: args.max_depth,
@@ -77,6 +81,11 @@ impl Settings {
             verbose: args.verbose,
         })
     }
+}
+
+/// What finds the debug files of modules.
+pub(crate) fn symbol_finder(args: &SymbolArgs) -> Result<SymbolFinder, String> {
+    SymbolFinder::new(&args.debug_dir, args.debuginfod)
 }
 
 /// What may be used to get at Frida.

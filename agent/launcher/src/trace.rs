@@ -171,7 +171,8 @@ impl Trace {
             .ok_or_else(|| anyhow!("the library in the program is another than this command's"))?;
         let exclude = Exclude::new(&settings.exclude);
         let names = delivery.functions();
-        let installer = Installer::new(pid, library, Arc::clone(&arena), routines, exclude, names)?;
+        let symbols = Arc::clone(&settings.symbols);
+        let installer = Installer::new(pid, library, Arc::clone(&arena), routines, exclude, symbols, names)?;
         let needed = installer.time_needed()?;
         let deadline = started + settings.startup_timeout.unwrap_or(ENTERING + needed);
         // ORDERING: nothing is hooked yet.

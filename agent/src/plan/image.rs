@@ -10,9 +10,12 @@ use object::{
     read::elf::{FileHeader, ProgramHeader, SectionHeader},
 };
 
-use super::code::{Code, Section};
+use super::{
+    code::{Code, Section},
+    debug::DebugSymbols,
+};
 
-type Header = elf::FileHeader64<LittleEndian>;
+pub(super) type Header = elf::FileHeader64<LittleEndian>;
 type SectionHeader64 = elf::SectionHeader64<LittleEndian>;
 type Segment = elf::ProgramHeader64<LittleEndian>;
 
@@ -30,14 +33,20 @@ pub struct Image {
     segments: Vec<(u64, Range<usize>)>,
     code: Code,
     tables: Vec<SymbolTable>,
+    has_all_symbols: bool,
+    line_bytes: u64,
+    /// Symbols from elsewhere.
+    debug: Option<DebugSymbols>,
+    debug_link: Option<Range<usize>>,
+    embedded: Option<Range<usize>>,
     eh_frame: Option<(u64, Range<usize>)>,
 }
 
 /// Where in the file a table of symbols and its strings are.
 #[derive(Debug, Clone)]
-pub(super) struct SymbolTable {
-    pub(super) symbols: Range<usize>,
-    pub(super) strings: Range<usize>,
+struct SymbolTable {
+    symbols: Range<usize>,
+    strings: Range<usize>,
 }
 
 /// Why a file is no image that can be planned.
@@ -102,6 +111,8 @@ impl Image {
 
         let mut sections = Vec::new();
         let mut tables = Vec::new();
+        let (mut has_all_symbols, mut line_bytes) = (false, 0);
+        let (mut debug_link, mut embedded) = (None, None);
         let mut eh_frame = None;
         for section in table.iter() {
             let Some(file) = file_range(section, bytes.len()) else { continue };
@@ -118,9 +129,17 @@ impl Image {
                     && let Some(strings) = strings.and_then(|strings| file_range(strings, bytes.len()))
                 {
                     tables.push(SymbolTable { symbols: file, strings });
+                    has_all_symbols |= kind == elf::SHT_SYMTAB;
                 }
             } else if name == b".eh_frame" && eh_frame.is_none() {
                 eh_frame = Some((section.sh_addr(E), file));
+            } else {
+                match name {
+                    b".debug_line" => line_bytes = file.len() as u64,
+                    b".gnu_debuglink" => debug_link = Some(file),
+                    b".gnu_debugdata" => embedded = Some(file),
+                    _ => {}
+                }
             }
         }
 
@@ -131,7 +150,22 @@ impl Image {
         let code = Code::new(sections, bytes.len());
         let mut segments: Vec<_> = segments.iter().filter_map(|segment| loaded(segment, bytes.len())).collect();
         segments.sort_unstable_by_key(|(address, _)| *address);
-        Ok(Self { build_id, interpreter, is_static, span, segments, code, tables, eh_frame, data })
+        Ok(Self {
+            build_id,
+            interpreter,
+            is_static,
+            span,
+            segments,
+            code,
+            tables,
+            has_all_symbols,
+            line_bytes,
+            debug: None,
+            debug_link,
+            embedded,
+            eh_frame,
+            data,
+        })
     }
 
     /// The build id that the linker noted; empty if there is none.
@@ -159,6 +193,34 @@ impl Image {
         self.is_static
     }
 
+    /// Whether it has a symbol for every function, not only for those that others may call.
+    pub fn has_all_symbols(&self) -> bool {
+        self.has_all_symbols
+    }
+
+    /// How many bytes its table of source lines has; 0 if there is none.
+    pub fn line_bytes(&self) -> u64 {
+        self.line_bytes
+    }
+
+    /// The name of its separate debug file and the CRC-32 of that, if it names one.
+    pub fn debug_link(&self) -> Option<(&[u8], u32)> {
+        let bytes = &self.data[self.debug_link.clone()?];
+        let (name, crc) = bytes.split_at_checked(bytes.len().checked_sub(4)?)?;
+        let name = name.split(|byte| *byte == 0).next().filter(|name| !name.is_empty())?;
+        Some((name, u32::from_le_bytes(crc.try_into().ok()?)))
+    }
+
+    /// The debug file that is packed into it, compressed with xz.
+    pub fn embedded_debug_file(&self) -> Option<&[u8]> {
+        self.embedded.clone().map(|file| &self.data[file])
+    }
+
+    /// Takes the symbols of its debug file for its own.
+    pub fn add_symbols(&mut self, symbols: DebugSymbols) {
+        self.debug = Some(symbols);
+    }
+
     /// The bytes of the file.
     pub(super) fn data(&self) -> &[u8] {
         &self.data
@@ -176,9 +238,16 @@ impl Image {
         &self.code
     }
 
-    /// The tables of symbols.
-    pub(super) fn tables(&self) -> &[SymbolTable] {
-        &self.tables
+    /// The tables of symbols, each with its strings.
+    pub(super) fn tables(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
+        let own =
+            self.tables.iter().map(|table| (&self.data[table.symbols.clone()], &self.data[table.strings.clone()]));
+        own.chain(self.debug.as_ref().map(|debug| (&*debug.symbols, &*debug.strings)))
+    }
+
+    /// About how many bytes its symbols have.
+    pub(super) fn symbol_bytes(&self) -> usize {
+        self.data.len() + self.debug.as_ref().map_or(0, |debug| debug.symbols.len() + debug.strings.len())
     }
 
     /// The address and the bytes of the unwind entries.
@@ -188,7 +257,7 @@ impl Image {
 }
 
 /// Says what a file is that is not for us, from its first 20 bytes.
-fn check_ident(data: &[u8]) -> Result<(), ImageError> {
+pub(super) fn check_ident(data: &[u8]) -> Result<(), ImageError> {
     if !data.starts_with(b"\x7fELF") {
         return Err(ImageError::NotElf);
     }

@@ -23,9 +23,7 @@ pub(super) struct Symbol<'a> {
 /// All function symbols by address; those of one address are different names, the best first.
 pub(super) fn symbols(image: &Image) -> Vec<Symbol<'_>> {
     let mut all = Vec::new();
-    for table in image.tables() {
-        let bytes = &image.data()[table.symbols.clone()];
-        let strings = &image.data()[table.strings.clone()];
+    for (bytes, strings) in image.tables() {
         let count = bytes.len() / size_of::<elf::Sym64<LittleEndian>>();
         let Ok((entries, _)) = pod::slice_from_bytes::<elf::Sym64<LittleEndian>>(bytes, count) else { continue };
         all.extend(entries.iter().filter_map(|entry| symbol(entry, strings)));

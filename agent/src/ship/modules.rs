@@ -1,8 +1,11 @@
 //! Modules, their functions, and what could not be captured, cut to size.
 
 use codec::{
+    ModuleId,
     heph::{Encode, List},
-    profile::{FunctionName, FunctionTableHasher, Functions, Limit, Limits, Module, ProfileOption},
+    profile::{
+        FunctionName, FunctionTableHasher, Functions, Limit, Limits, Module, ProfileOption, SourceLine, Sources,
+    },
 };
 
 use super::{
@@ -50,6 +53,14 @@ impl Shipper {
         for part in List::parts(&functions, datagram_bytes.saturating_sub(HEAD_BYTES)) {
             self.option(Functions { module: module.id, first_index, functions: part.into() }.into());
             first_index += part.len() as u32;
+        }
+    }
+
+    /// Tells where functions of a module are in one of its source files.
+    pub fn sources(&mut self, module: ModuleId, file: &str, lines: &[SourceLine]) {
+        let file = cut(file, MOST_PATH_BYTES.min(self.datagram_bytes() / 2));
+        for part in List::parts(lines, self.datagram_bytes().saturating_sub(HEAD_BYTES + file.len())) {
+            self.option(Sources { module, file, lines: part.into() }.into());
         }
     }
 

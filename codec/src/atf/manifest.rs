@@ -204,6 +204,9 @@ pub struct FunctionEntry {
     pub offset: u64,
     /// Its name.
     pub name: String,
+    /// Where it begins in its sources: the file, a colon, and the line.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<String>,
     /// Fields that are not known here.
     #[serde(flatten)]
     pub extra: Map<String, Value>,

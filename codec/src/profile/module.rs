@@ -46,6 +46,24 @@ wire_struct! {
         pub name: &'a str,
     }
 
+    /// Where functions of a module are in one of its source files.
+    pub struct Sources<'a> as "sources" {
+        /// The module.
+        pub module: ModuleId,
+        /// The path of the source file, as the compiler noted it.
+        pub file: &'a str,
+        /// The functions that begin in it.
+        pub lines: List<'a, SourceLine>,
+    }
+
+    /// Where a function begins.
+    pub struct SourceLine as "source line" {
+        /// Its index in the module's table.
+        pub index: u32,
+        /// The line, from 1.
+        pub line: u32,
+    }
+
     /// What could not be captured, and why. A later limit replaces one with the same module, reason and detail.
     pub struct Limits<'a> as "limits" {
         /// The limits.

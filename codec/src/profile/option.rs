@@ -4,7 +4,7 @@ use bytes::BufMut;
 
 use super::{
     Ack, Claim, Clock, Drops, End, Epoch, Functions, Kept, Limits, Module, Nack, Offset, Progress, Queue, Refused,
-    Session, Thread, Times, Token,
+    Session, Sources, Thread, Times, Token,
 };
 use crate::heph::{
     DecodeError, Encode, EncodeError, Metadata, metadata_size,
@@ -123,6 +123,8 @@ options! {
     "module" => Module(Module<'a>),
     /// A part of a module's function table.
     "functions" => Functions(Functions<'a>),
+    /// Where functions of a module are in their sources.
+    "sources" => Sources(Sources<'a>),
     /// The label of a dispatch queue.
     "queue" => Queue(Queue<'a>),
     /// What could not be captured.

@@ -103,6 +103,7 @@ fn full_manifest() -> Manifest {
     let mut manifest = Manifest::parse(&golden("atf/manifest.json")).expect("a manifest");
     manifest.threads[0].first = Some(1);
     manifest.modules[0].unloaded_ns = Some(1);
+    manifest.functions[0].source = Some(String::new());
     manifest.gaps[0].ranges = Some(2);
     (manifest.part, manifest.spans) = (Some(1), Some("after".into()));
     manifest.threads[0].index_checksum = Some(String::new());

@@ -15,7 +15,8 @@ use codec::{
     profile::{
         Ack, Claim, Clock, Detail, Dropped, Drops, End, EndReason, Epoch, Fingerprint, FunctionEvent, FunctionName,
         Functions, Kept, Known, Limit, Limits, Lost, MAX_STACK_WORDS, Message, Module, Nack, Offset, ProfileOption,
-        Progress, Queue, Range, Refused, Registers, RuntimeEvent, Session, StreamPosition, Thread, Times, Token,
+        Progress, Queue, Range, Refused, Registers, RuntimeEvent, Session, SourceLine, Sources, StreamPosition, Thread,
+        Times, Token,
     },
 };
 use quickcheck::{Arbitrary, Gen};
@@ -167,7 +168,7 @@ any_by! {
         3 => Self::Context(any(g)),
         _ => Self::Other { kind: 999, payload: any(g) },
     };
-    ProfileOption<'static> => |g| match pick(g, 19) {
+    ProfileOption<'static> => |g| match pick(g, 20) {
         0 => any::<Epoch>(g).into(),
         1 => any::<Clock>(g).into(),
         2 => any::<Session<'_>>(g).into(),
@@ -186,6 +187,7 @@ any_by! {
         15 => any::<Offset>(g).into(),
         16 => any::<Times>(g).into(),
         17 => any::<Claim<'_>>(g).into(),
+        18 => any::<Sources<'_>>(g).into(),
         _ => any::<Nack<'_>>(g).into(),
     };
 }
@@ -230,6 +232,8 @@ any_of_fields! {
     Module<'static> { id, base, size, loaded, unloaded, function_count, table_hash, build_id, path }
     FunctionName<'static> { offset, name }
     Functions<'static> { module, first_index, functions }
+    SourceLine { index, line }
+    Sources<'static> { module, file, lines }
     Queue<'static> { id, label }
     Limit<'static> { module, count, reason, detail }
     Limits<'static> { limits }
@@ -260,7 +264,7 @@ any_of_fields! {
     ModuleEntry {
         id, path, build_id, base, size, loaded_ns, unloaded_ns, function_count, function_table_hash, extra
     }
-    FunctionEntry { id, offset, name, extra }
+    FunctionEntry { id, offset, name, source, extra }
     QueueEntry { id, label, extra }
     GapEntry { thread, first, count, cause, at_index, ranges, extra }
     LimitEntry { module, reason, detail, count, extra }

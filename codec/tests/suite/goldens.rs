@@ -15,7 +15,7 @@ use codec::{
         Ack, Claim, Clock, Detail, Dropped, Drops, End, EndReason, Epoch, Fingerprint, FunctionEvent, FunctionName,
         FunctionTableHasher, Functions, Kept, Key, Known, Limit, Limits, Lost, Message, Module, Nack, Offset,
         ProfileOption, Progress, Queue, Range, Refused, Registers, RunEncoder, RunEvent, Runtime, RuntimeEvent,
-        Session, StreamPosition, Thread, Times, Token,
+        Session, SourceLine, Sources, StreamPosition, Thread, Times, Token,
     },
 };
 
@@ -291,6 +291,9 @@ fn check_options(seen: &mut BTreeSet<String>) {
     check(seen, "option-module", option(module));
     let functions = Functions { module: ModuleId(2), first_index: 0, functions: (&FUNCTIONS).into() };
     check(seen, "option-functions", option(functions));
+    let lines = [SourceLine { index: 0, line: 12 }, SourceLine { index: 1, line: 3 }];
+    let sources = Sources { module: ModuleId(2), file: "/src/true.c", lines: (&lines).into() };
+    check(seen, "option-sources", option(sources));
     check(seen, "option-queue", option(Queue { id: 5, label: "com.example.io" }));
     let limits = [
         Limit { module: ModuleId(2), count: 3, reason: "no-unwind-info", detail: "" },

@@ -3,6 +3,7 @@
 mod entry;
 mod from_manifest;
 mod functions;
+mod sources;
 
 use std::{
     collections::BTreeMap,
@@ -18,6 +19,7 @@ use codec::{
 pub use entry::{CatalogModule, CatalogProcess, CatalogThread};
 use entry::{ENTRY_BYTES, short};
 use functions::FunctionTable;
+use sources::SourceTable;
 
 use crate::budget::Budget;
 
@@ -36,6 +38,7 @@ pub struct Catalog {
     threads: BTreeMap<StreamId, CatalogThread>,
     modules: BTreeMap<ModuleId, CatalogModule>,
     functions: FunctionTable,
+    sources: SourceTable,
     queues: BTreeMap<u64, Label>,
     limits: BTreeMap<LimitKey, u64>,
 }
@@ -80,7 +83,7 @@ pub struct Refused {
     pub modules: u64,
     /// Threads refused.
     pub threads: u64,
-    /// Sessions, queues and limits refused.
+    /// Sessions, source lines, queues and limits refused.
     pub others: u64,
     /// Names that were cut.
     pub names_cut: u64,
@@ -111,6 +114,7 @@ impl Catalog {
             threads: BTreeMap::new(),
             modules: BTreeMap::new(),
             functions: FunctionTable::default(),
+            sources: SourceTable::default(),
             queues: BTreeMap::new(),
             limits: BTreeMap::new(),
         }
@@ -144,6 +148,7 @@ impl Catalog {
                 let bytes = CatalogModule::bytes;
                 refused.modules = enter(&mut self.modules, module.id, entry, bounds.modules, budget, bytes);
             }
+            ProfileOption::Sources(part) => refused.others = self.sources.enter(part, &bounds, budget),
             ProfileOption::Functions(part) => self.functions.enter(part, &bounds, budget, &mut refused),
             ProfileOption::Queue(queue) => {
                 let label = short(queue.label, bounds.name_bytes, &mut refused.names_cut);
@@ -226,6 +231,11 @@ impl Catalog {
         self.functions.function(function)
     }
 
+    /// Where a function begins in its sources: file and line.
+    pub fn source(&self, function: FunctionId) -> Option<(&str, u32)> {
+        self.sources.get(function)
+    }
+
     /// The function at an address of the program at this time: the last that starts at or before it in its module.
     pub fn function_at(&self, address: u64, at: SessionNs) -> Option<FunctionId> {
         self.function_near(address, Some(at))
@@ -279,6 +289,7 @@ impl Catalog {
             id: id.0,
             offset,
             name: name.into(),
+            source: self.source(id).map(|(file, line)| format!("{file}:{line}")),
             ..FunctionEntry::default()
         };
         Manifest {

@@ -13,6 +13,8 @@ use codec::{
     text::Glob,
 };
 
+use sinks::NameCache;
+
 use self::line::Lines;
 use super::{
     quiet,
@@ -55,7 +57,7 @@ fn print(trace: &Trace, args: &EventsArgs, threads: &[ThreadEntry], out: &mut im
     let zero = trace.start_ns(&scan);
     let (from, to) = (args.from.map_or(0, |from| from.on(zero)), args.to.map_or(u64::MAX, |to| to.on(zero)));
     let glob = args.function.as_deref().map(Glob::new);
-    let line = Lines { trace, zero, json: args.json };
+    let line = Lines { trace, zero, json: args.json, names: NameCache::new() };
     scan.run(&mut Printer { line, from, to, glob, text: Vec::new(), out })
 }
 
@@ -76,9 +78,11 @@ impl<W: Write> Consumer for Printer<'_, W> {
         if time < self.from || (time >= self.to && self.to != u64::MAX) {
             return Ok(());
         }
-        let name = self.line.trace.catalog.function_name(raw.event.function);
-        if self.glob.as_ref().is_some_and(|glob| !name.is_some_and(|name| glob.matches(name))) {
-            return Ok(());
+        if let Some(glob) = &self.glob {
+            let name = self.line.names.function(&self.line.trace.catalog, raw.event.function);
+            if !name.matches(glob) {
+                return Ok(());
+            }
         }
         self.text.clear();
         self.line.event(&mut self.text, raw)?;

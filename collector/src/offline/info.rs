@@ -10,7 +10,7 @@ use std::{
 };
 
 use anyhow::{Context, Result};
-use codec::text::printable_json;
+use codec::{FunctionId, ModuleId, text::printable_json};
 
 use super::{scan::Scan, trace::Trace};
 use crate::{
@@ -19,7 +19,7 @@ use crate::{
     quantity::{Period, Size, count, counted},
 };
 
-/// How many threads and gaps are listed one by one.
+/// How many modules, threads and gaps are listed one by one.
 const LISTED: usize = 20;
 
 pub(crate) fn run(args: &InfoArgs) -> Result<ExitCode> {
@@ -110,16 +110,40 @@ fn describe(trace: &Trace) -> Result<String> {
         None => "not finished: it is being written, or its collector was killed (see `collector repair`)".into(),
     };
     writeln!(out, "  end        {}", printable(&end))?;
-    writeln!(
-        out,
-        "  modules    {}, with {} functions by name",
-        count(manifest.modules.len() as u64),
-        count(manifest.functions.len() as u64)
-    )?;
+    describe_modules(trace, &mut out)?;
     describe_threads(trace, &mut out)?;
     describe_missing(trace, &mut out)?;
     writeln!(out, "  size       {}", Size(bytes(&trace.dir)))?;
     Ok(out)
+}
+
+/// How many functions each module has, how many of them have names, and of how many it is known where they are in their
+/// sources.
+fn describe_modules(trace: &Trace, out: &mut String) -> Result<()> {
+    let manifest = &trace.manifest;
+    let mut counts: BTreeMap<ModuleId, [u64; 3]> = BTreeMap::new();
+    for function in &manifest.functions {
+        let [all, named, sourced] = counts.entry(FunctionId(function.id).module()).or_default();
+        *all += 1;
+        *named += u64::from(!function.name.is_empty());
+        *sourced += u64::from(function.source.is_some());
+    }
+    // Those of module 0 stand for other events.
+    counts.remove(&ModuleId(0));
+    let told = |[all, named, sourced]: [u64; 3]| {
+        let lines = if sourced > 0 { format!(", {} with source lines", count(sourced)) } else { String::new() };
+        format!("{}, {} with names{lines}", counted(all, "function"), count(named))
+    };
+    let sum = counts.values().fold([0; 3], |sum, one| [0, 1, 2].map(|at| sum[at] + one[at]));
+    writeln!(out, "  modules    {}, with {}", count(manifest.modules.len() as u64), told(sum))?;
+    for module in manifest.modules.iter().take(LISTED) {
+        let functions = told(counts.get(&ModuleId(module.id)).copied().unwrap_or_default());
+        writeln!(out, "    module {} {}: {functions}", module.id, printable(&module.path))?;
+    }
+    if manifest.modules.len() > LISTED {
+        writeln!(out, "    … and {} more", count((manifest.modules.len() - LISTED) as u64))?;
+    }
+    Ok(())
 }
 
 fn describe_threads(trace: &Trace, out: &mut String) -> Result<()> {

@@ -6,7 +6,7 @@ use codec::{
     FunctionId, ModuleId, StreamId,
     atf::FunctionEntry,
     heph::List,
-    profile::{FunctionName, Functions, Limit, Limits, Module, ProfileOption, Queue, Thread},
+    profile::{FunctionName, Functions, Limit, Limits, Module, ProfileOption, Queue, SourceLine, Sources, Thread},
 };
 
 use super::trace::Trace;
@@ -14,7 +14,7 @@ use super::trace::Trace;
 /// What the lists of one option may take, so that it fits into a datagram.
 const LIST_BYTES: usize = 32 << 10;
 
-/// Tells of the session: who it is first, then its clock, threads, modules, functions, queues and limits.
+/// Tells of the session: who it is first, then its clock, threads, modules, functions, source lines, queues and limits.
 pub(super) fn each(trace: &Trace, tell: &mut dyn FnMut(&ProfileOption<'_>)) {
     let (manifest, catalog) = (&trace.manifest, &trace.catalog);
     catalog.with_session_option(|session| tell(&session.into()));
@@ -50,6 +50,7 @@ pub(super) fn each(trace: &Trace, tell: &mut dyn FnMut(&ProfileOption<'_>)) {
         }));
     }
     functions(&manifest.functions, tell);
+    sources(trace, tell);
     for queue in &manifest.queues {
         tell(&ProfileOption::Queue(Queue { id: queue.id, label: &queue.label }));
     }
@@ -58,6 +59,21 @@ pub(super) fn each(trace: &Trace, tell: &mut dyn FnMut(&ProfileOption<'_>)) {
         let (module, count) = limit(entry);
         let limits = [Limit { module, count, reason: &entry.reason, detail: &entry.detail }];
         tell(&ProfileOption::Limits(Limits { limits: (&limits).into() }));
+    }
+}
+
+/// Where the functions of each module are in each of its source files.
+fn sources(trace: &Trace, tell: &mut dyn FnMut(&ProfileOption<'_>)) {
+    let mut files: BTreeMap<(ModuleId, &str), Vec<SourceLine>> = BTreeMap::new();
+    for id in trace.manifest.functions.iter().map(|entry| FunctionId(entry.id)) {
+        if let Some((file, line)) = trace.catalog.source(id).filter(|(file, _)| file.len() <= LIST_BYTES) {
+            files.entry((id.module(), file)).or_default().push(SourceLine { index: id.index(), line });
+        }
+    }
+    for ((module, file), lines) in files {
+        for part in List::parts(&lines, LIST_BYTES) {
+            tell(&ProfileOption::Sources(Sources { module, file, lines: part.into() }));
+        }
     }
 }
 

@@ -18,7 +18,7 @@ use codec::{
     text::{Glob, printable_json},
 };
 use serde_json::json;
-use sinks::{Catalog, NameCache};
+use sinks::{Catalog, NameCache, file_name};
 
 use self::ranking::{Function, Ranking};
 use super::{duration, events::wanted_threads, loss::Loss, printable, quiet, spanning, spans::field, trace::Trace};
@@ -59,6 +59,13 @@ struct Row {
     function: Function,
 }
 
+impl Row {
+    /// The name of its module's file.
+    fn file_name(&self) -> String {
+        self.module.as_deref().map_or_else(String::new, |path| printable(file_name(path)))
+    }
+}
+
 /// The functions that are wanted, in the order that is wanted.
 fn rows(args: &TopArgs, catalog: &Catalog, ranking: Ranking) -> Vec<Row> {
     let glob = args.function.as_deref().map(Glob::new);
@@ -66,9 +73,7 @@ fn rows(args: &TopArgs, catalog: &Catalog, ranking: Ranking) -> Vec<Row> {
     let mut rows = Vec::new();
     for (what, function) in ranking.finish() {
         let name = names.name(catalog, &what, function.last_start);
-        let matches =
-            |glob: &Glob| glob.matches(&name.pretty) || name.raw.as_deref().is_some_and(|raw| glob.matches(raw));
-        if glob.as_ref().is_none_or(matches) {
+        if glob.as_ref().is_none_or(|glob| name.matches(glob)) {
             let text = |text: &std::sync::Arc<str>| text.to_string();
             let (symbol, module) = (name.raw.as_ref().map(text), name.module.as_ref().map(text));
             let value = match args.sort {
@@ -91,6 +96,7 @@ fn rows(args: &TopArgs, catalog: &Catalog, ranking: Ranking) -> Vec<Row> {
 }
 
 fn print(args: &TopArgs, loss: &Loss, rows: &[Row], out: &mut impl Write) -> io::Result<()> {
+    let width = rows.iter().map(|row| row.file_name().chars().count()).fold("module".len(), usize::max);
     if args.table.csv {
         out.write_all(b"function,symbol,module,count,total_ns,self_ns,p50_ns,p95_ns,p99_ns,max_ns,")?;
         out.write_all(b"estimated_count,untimed,unsure_ns\r\n")?;
@@ -102,8 +108,8 @@ fn print(args: &TopArgs, loss: &Loss, rows: &[Row], out: &mut impl Write) -> io:
         let doubts = if loss.is_any() { format!(" {:>13} {:>12}", "about", "unsure") } else { String::new() };
         writeln!(
             out,
-            "{:>13} {total:>12} {own:>12} {p50:>12} {p95:>12} {p99:>12} {max:>12}{doubts}  function",
-            "count"
+            "{:>13} {total:>12} {own:>12} {p50:>12} {p95:>12} {p99:>12} {max:>12}{doubts}  {:width$}  function",
+            "count", "module"
         )?;
     }
     for row in rows {
@@ -150,7 +156,7 @@ fn print(args: &TopArgs, loss: &Loss, rows: &[Row], out: &mut impl Write) -> io:
             if loss.is_any() {
                 let _ = write!(line, " {:>13} {:>12}", format!("~{}", count(estimate)), duration(function.unsure_ns));
             }
-            writeln!(out, "{line}  {}", printable(&row.name))?;
+            writeln!(out, "{line}  {:width$}  {}", row.file_name(), printable(&row.name))?;
         }
     }
     Ok(())

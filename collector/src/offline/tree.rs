@@ -3,13 +3,14 @@
 use std::{
     io::{self, BufWriter, Write},
     process::ExitCode,
+    sync::Arc,
 };
 
 use anyhow::{Result, bail};
 use codec::{StreamId, SubstreamId, span::SpanKind, text::printable_json};
 use serde_json::json;
 use sinks::{
-    Catalog, NameCache,
+    Catalog, NameCache, file_name,
     tree::{CallTree, Grouping, Node, Owner},
 };
 
@@ -83,28 +84,30 @@ impl<W: Write> Printer<'_, W> {
         if !self.args.json {
             writeln!(self.out, "{title}: {}", duration(whole))?;
         }
-        let mut rest: Vec<_> = children.into_iter().rev().map(|child| (child, 0, None)).collect();
-        while let Some((node, level, above)) = rest.pop() {
+        let mut rest: Vec<_> = children.into_iter().rev().map(|child| (child, 0, None, None)).collect();
+        while let Some((node, level, above, caller)) = rest.pop() {
             let percent = if whole == 0 { 0.0 } else { node.total_ns() as f64 * 100.0 / whole as f64 };
             if self.args.depth.is_some_and(|depth| level >= depth) || percent < self.args.min_percent && whole > 0 {
                 continue;
             }
             let number = self.next;
             self.next += 1;
-            self.node(&title, &node, (number, above, level), percent)?;
+            let module = self.node(&title, &node, (number, above, level), percent, caller)?;
             let children = node.children();
-            rest.extend(children.into_iter().rev().map(|child| (child, level + 1, Some(number))));
+            rest.extend(children.into_iter().rev().map(|child| (child, level + 1, Some(number), module.clone())));
         }
         Ok(())
     }
 
+    /// Prints a node, and its module's file where that is another than the caller's. Returns the module.
     fn node(
         &mut self,
         title: &str,
         node: &Node<'_>,
         (number, above, level): (u64, Option<u64>, usize),
         percent: f64,
-    ) -> Result<()> {
+        caller: Option<Arc<str>>,
+    ) -> Result<Option<Arc<str>>> {
         let name = self.names.name(self.catalog, node.what(), codec::SessionNs(0));
         if self.args.json {
             let object = json!({
@@ -122,7 +125,7 @@ impl<W: Write> Printer<'_, W> {
                 "percent": (percent * 1000.0).round() / 1000.0,
             });
             writeln!(self.out, "{}", printable_json(&object.to_string()))?;
-            return Ok(());
+            return Ok(None);
         }
         let mark = match node.kind() {
             // What is missing says so.
@@ -133,8 +136,15 @@ impl<W: Write> Printer<'_, W> {
         let at_least = if node.untimed() > 0 { "≥ " } else { "" };
         let total = format!("{at_least}{}", duration(node.total_ns()));
         let (own, calls) = (duration(node.self_ns()), count(node.count()));
+        let module = name.module.clone();
+        let entered = module.as_deref().filter(|module| caller.as_deref() != Some(*module));
+        let entered = entered.map_or_else(String::new, |path| format!("  [{}]", printable(file_name(path))));
         let name = printable(&name.pretty);
-        writeln!(self.out, "{percent:>6.1} % {total:>12} self {own:>12} {calls:>11}×  {:indent$}{mark}{name}", "")?;
-        Ok(())
+        writeln!(
+            self.out,
+            "{percent:>6.1} % {total:>12} self {own:>12} {calls:>11}×  {:indent$}{mark}{name}{entered}",
+            ""
+        )?;
+        Ok(module)
     }
 }

@@ -6,9 +6,10 @@ use ahash::RandomState;
 use codec::{
     FunctionId, ModuleId, SessionNs,
     span::{Span, What},
+    text::Glob,
 };
 
-use super::{Named, UNKNOWN, of_function};
+use super::{Named, UNKNOWN, of_address, of_function};
 use crate::{Budget, Catalog};
 
 /// The names of one session's functions, for those who need them over and over. A name that was not known is asked
@@ -35,6 +36,13 @@ pub struct KnownName {
     pub pretty: Arc<str>,
     /// The path of its module.
     pub module: Option<Arc<str>>,
+}
+
+impl KnownName {
+    /// Whether this is what somebody looks for, by its symbol or by its name for people.
+    pub fn matches(&self, glob: &Glob) -> bool {
+        glob.matches(&self.pretty) || self.raw.as_deref().is_some_and(|raw| glob.matches(raw))
+    }
 }
 
 /// A name, and how many functions and modules were known when it was looked up, where one may still come.
@@ -123,7 +131,7 @@ impl NameCache {
             return self.function(catalog, function);
         }
         let path = module.and_then(|id| Some(self.module(id, catalog.module_path(id)?)));
-        self.other(None, format!("{address:#x}").into(), path)
+        self.other(None, of_address(catalog, address, module).into(), path)
     }
 
     fn module(&mut self, id: ModuleId, path: &str) -> Arc<str> {

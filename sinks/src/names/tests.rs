@@ -46,12 +46,12 @@ fn everything_has_a_name() {
     let of = |module, index| What::Function(FunctionId::new(ModuleId(module), index));
     let cases = [
         (of(1, 0), Some("_ZN3foo3barEi"), "foo::bar(int)", Some("/lib/old.so")),
-        (of(1, 1), None, "1:1", Some("/lib/old.so")),
+        (of(1, 1), None, "old.so+0x20", Some("/lib/old.so")),
         (of(2, 7), Some("main"), "main", Some("/lib/new.so")),
         (of(0, 0), Some("a description"), "a description", None),
         (of(9, 9), None, "9:9", None),
         (What::Address(0x1035), Some("main"), "main", Some("/lib/new.so")),
-        (What::Address(0x1005), None, "0x1005", Some("/lib/new.so")),
+        (What::Address(0x1005), None, "new.so+0x5", Some("/lib/new.so")),
         (What::Address(7), None, "0x7", None),
         (What::Named("named".into()), None, "named", None),
         (What::Named("".into()), None, "?", None),
@@ -114,7 +114,7 @@ fn a_name_that_comes_late_is_found_all_the_same() {
     let names = |cache: &mut NameCache, catalog: &Catalog| -> Vec<Arc<str>> {
         what.iter().map(|what| Arc::clone(&cache.name(catalog, what, SessionNs(70)).pretty)).collect()
     };
-    assert_eq!(names(&mut cache, &early), ["2:7".into(), "0x1030".into()]);
+    assert_eq!(names(&mut cache, &early), ["2:7".into(), "new.so+0x30".into()]);
     assert_eq!(names(&mut cache, &late), ["main".into(), "main".into()]);
 }
 

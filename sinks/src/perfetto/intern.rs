@@ -20,11 +20,12 @@ pub(super) enum TextKind {
     Text,
 }
 
-/// The number of a function's name, and that of its symbol if that differs.
+/// The numbers of a function's name, of its symbol if that differs, and of where it is in its sources if that is known.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct FunctionName {
     pub(super) name: u64,
     pub(super) symbol: Option<u64>,
+    pub(super) source: Option<u64>,
 }
 
 /// What the reader knows, and what the next packet adds to it.

@@ -51,6 +51,7 @@ pub const TARGETS: &[Target] = &[
     flags("plain_frame_pointer", "plain.c", &["-O2", "-fno-omit-frame-pointer"]),
     flags("plain_protected", "plain.c", &["-O2", "-fcf-protection=full"]),
     flags("plain_lazy", "plain.c", &["-O2", "-Wl,-z,lazy"]),
+    flags("plain_debug", "plain.c", &["-O1", "-g"]),
     flags("plain_stripped", "plain.c", &["-O1", "-DBY_OFFSET", "-s"]),
     flags("plain_static", "plain.c", &["-O1", "-static"]),
     // Runtimes that look up return addresses, by a function that each has.

@@ -13,6 +13,7 @@ mod failures;
 mod fibers;
 mod killed;
 mod libraries;
+mod names;
 mod programs;
 mod reader;
 mod redis;

@@ -149,12 +149,15 @@ fn what_is_made_live_is_what_is_made_from_disk() {
     }
 }
 
-/// The last that is said of each span, without what names the session.
+/// The last that is said of each span, without what names the session, and without source lines: they may be told later
+/// than a span.
 fn finals(spans: &[SpanLine]) -> BTreeMap<String, String> {
     let mut finals = BTreeMap::new();
     for span in spans {
         let mut value = span.0.clone();
-        value.as_object_mut().expect("an object").remove("session");
+        let object = value.as_object_mut().expect("an object");
+        object.remove("session");
+        object.remove("source");
         finals.insert(span.word("id").to_owned(), value.to_string());
     }
     finals

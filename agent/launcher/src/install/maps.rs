@@ -93,7 +93,12 @@ impl Maps {
 
     /// Where a file of the target can be opened: the target may see other files than we do.
     pub(crate) fn open_path(&self, module: &Mapped) -> PathBuf {
-        PathBuf::from(format!("/proc/{}/root{}", self.pid, module.path))
+        self.root().join(module.path.trim_start_matches('/'))
+    }
+
+    /// The target's root directory.
+    pub(crate) fn root(&self) -> PathBuf {
+        PathBuf::from(format!("/proc/{}/root", self.pid))
     }
 
     /// Where this many bytes may begin so that a jump reaches all of them from all of a module, and back.

@@ -1,6 +1,6 @@
 //! A module of the target: what is planned for it, and what is told of it once it is hooked.
 
-use std::{collections::BTreeMap, path::Path};
+use std::{collections::BTreeMap, fs::File, path::Path, sync::Arc};
 
 use agent::{
     plan::{Action, Function, Hook, Image, Kind, ModulePlan, Reason, plan},
@@ -20,6 +20,8 @@ pub(super) struct Planned {
     size: u64,
     bias: u64,
     build_id: Vec<u8>,
+    link_base: u64,
+    lines: Option<Arc<File>>,
     /// Whether return addresses have to be left alone.
     entries_only: bool,
     needs_returns: bool,
@@ -46,6 +48,10 @@ pub(crate) struct Hooked {
     pub(crate) path: String,
     /// The offset of each function from the base, and its name.
     pub(crate) functions: Vec<(u64, String)>,
+    /// What was linked to be at the base.
+    pub(crate) link_base: u64,
+    /// The file that has the source lines of the functions.
+    pub(crate) lines: Option<Arc<File>>,
     /// How many functions are hooked at both ends.
     pub(crate) hooked: usize,
     /// Which are hooked only at their entry.
@@ -77,13 +83,15 @@ impl Planned {
         maps: &Maps,
         mapped: &Mapped,
         exclude: &Exclude,
+        symbols: &dyn Fn(&mut Image, &Mapped) -> Option<File>,
     ) -> Result<Self, Unreadable> {
         let file = maps.open_path(mapped);
-        let image = Image::open(&file).map_err(|error| Unreadable {
+        let mut image = Image::open(&file).map_err(|error| Unreadable {
             base: mapped.base,
             path: mapped.path.clone(),
             why: error.to_string(),
         })?;
+        let lines = symbols(&mut image, mapped).map(Arc::new);
         let bias = mapped.base.wrapping_sub(image.link_base());
         let loaded = |address: u64, buffer: &mut [u8]| memory.read(address.wrapping_add(bias), buffer).is_ok();
         let whole = exclude.module(file_name(&mapped.path));
@@ -93,6 +101,8 @@ impl Planned {
             size: image.size(),
             bias,
             build_id: image.build_id().to_vec(),
+            link_base: image.link_base(),
+            lines,
             entries_only: walks_stacks(&plan),
             needs_returns: needs_returns(&plan),
             plan,
@@ -216,6 +226,8 @@ impl Planned {
             build_id: self.build_id,
             path: self.mapped.path,
             functions: self.plan.functions.into_iter().map(named).collect(),
+            link_base: self.link_base,
+            lines: self.lines,
             hooked,
             probed,
             left,

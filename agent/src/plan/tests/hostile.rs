@@ -70,9 +70,10 @@ fn one_endless_name_for_every_symbol_takes_no_endless_room() {
     let functions: Vec<&str> = functions.iter().map(String::as_str).collect();
     let mut bytes = library(&functions, &[]);
     let image = Image::parse(bytes.clone()).expect("gcc makes good files");
-    for table in image.tables() {
-        let name = bytes[table.strings.clone()].windows(8).position(|bytes| bytes == b"nnnnnnnn").expect("a name");
-        for symbol in bytes[table.symbols.clone()].chunks_exact_mut(24) {
+    for (symbols, strings) in image.tables() {
+        let name = strings.windows(8).position(|bytes| bytes == b"nnnnnnnn").expect("a name");
+        let from = bytes.windows(symbols.len()).position(|bytes| bytes == symbols).expect("it is there");
+        for symbol in bytes[from..from + symbols.len()].chunks_exact_mut(24) {
             symbol[..4].copy_from_slice(&(name as u32).to_le_bytes());
         }
     }

@@ -41,6 +41,9 @@ impl Catalog {
         self.modules = manifest.modules.iter().map(module).collect();
         for entry in &manifest.functions {
             self.functions.add(FunctionId(entry.id), entry.offset, &entry.name, &mut self.budget);
+            if let Some((file, line)) = entry.source.as_deref().and_then(|source| source.rsplit_once(':')) {
+                self.sources.add(FunctionId(entry.id), file, line.parse().unwrap_or(0));
+            }
         }
         self.queues = manifest.queues.iter().map(|queue| (queue.id, queue.label.as_str().into())).collect();
         let limit = |entry: &LimitEntry| {

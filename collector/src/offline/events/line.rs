@@ -7,7 +7,7 @@ use codec::{
     EventKind,
     atf::{DetailBody, GapEntry},
 };
-use sinks::Line;
+use sinks::{Line, NameCache};
 
 use crate::offline::{printable, scan::Raw, trace::Trace};
 
@@ -17,10 +17,11 @@ pub(super) struct Lines<'a> {
     /// The time that people's times are counted from.
     pub(super) zero: u64,
     pub(super) json: bool,
+    pub(super) names: NameCache,
 }
 
 impl Lines<'_> {
-    pub(super) fn event(&self, out: &mut Vec<u8>, raw: Raw<'_>) -> Result<()> {
+    pub(super) fn event(&mut self, out: &mut Vec<u8>, raw: Raw<'_>) -> Result<()> {
         if self.json { self.json(out, raw) } else { self.plain(out, raw) }
     }
 
@@ -61,7 +62,7 @@ impl Lines<'_> {
         Ok(())
     }
 
-    fn plain(&self, out: &mut Vec<u8>, raw: Raw<'_>) -> Result<()> {
+    fn plain(&mut self, out: &mut Vec<u8>, raw: Raw<'_>) -> Result<()> {
         let Raw { stream, event, details, .. } = raw;
         let since = match self.trace.shift {
             0 => event.timestamp.0.saturating_sub(self.zero),
@@ -73,8 +74,7 @@ impl Lines<'_> {
             EventKind::Exception => "⇐",
         };
         let indent = usize::try_from(event.depth).unwrap_or(0).min(40) * 2;
-        let id = event.function.to_string();
-        let name = printable(self.trace.catalog.function_name(event.function).unwrap_or(&id));
+        let name = printable(&self.names.function(&self.trace.catalog, event.function).pretty);
         let (seconds, nanoseconds) = (since / 1_000_000_000, since % 1_000_000_000);
         write!(out, "{seconds:>6}.{nanoseconds:09}  {stream:>4}  {:indent$}{arrow} {name}", "")?;
         for detail in details {

@@ -55,10 +55,7 @@ impl<'a> Filter<'a> {
             // What has not ended goes on.
             && span.end.is_none_or(|end| end.0 >= self.from)
             && self.threads.as_ref().is_none_or(|threads| ran_on(span, threads))
-            && self.function.as_ref().is_none_or(|glob| {
-                let name = names.of(catalog, span);
-                glob.matches(&name.pretty) || name.raw.as_deref().is_some_and(|raw| glob.matches(raw))
-            })
+            && self.function.as_ref().is_none_or(|glob| names.of(catalog, span).matches(glob))
     }
 }
 
