@@ -15,6 +15,7 @@ mod histogram;
 mod loss;
 mod options;
 mod scan;
+mod screen;
 mod spanning;
 mod trace;
 

@@ -27,7 +27,7 @@ use sinks::{
     Budget, ChromeSink, DiskCounters, DiskOptions, DiskSink, HephCompatSink, HephSink, LineSink, PerfettoSink, Session,
     Sink, SinkError, SpansWhen,
 };
-use tracing::info_span;
+use tracing::{info, info_span, warn};
 
 pub(crate) use self::{
     background::BackgroundWriter,
@@ -351,11 +351,12 @@ impl Recorder {
                 let _about = info_span!("session", session = %session.name, peer = %session.source).entered();
                 let places = self.disks.iter().filter_map(|(_, disk)| disk.place(&session.name));
                 match has_left {
-                    true => self.notices.warn(summary::left(session, summary, places)),
+                    // However many others there are: nobody should have to guess how a session ended.
+                    true => warn!("{}", summary::left(session, summary, places)),
                     false => {
                         let lost = lost_of(&self.disks, session).max_by_key(sum).unwrap_or_default();
                         let lost = Some(lost).filter(|_| self.slots.iter_mut().all(|slot| slot.takes_more()));
-                        self.notices.say(summary::line(session, summary, lost, lasted, places));
+                        info!("{}", summary::line(session, summary, lost, lasted, places));
                     }
                 }
             }

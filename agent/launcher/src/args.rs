@@ -61,7 +61,7 @@ pub(crate) struct RunArgs {
     #[command(flatten)]
     pub(crate) trace: TraceArgs,
     /// The program, looked for in PATH as a shell does, and its arguments
-    #[arg(value_name = "PROGRAM", required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+    #[arg(value_name = "PROGRAM", required = true, trailing_var_arg = true)]
     pub(crate) program: Vec<OsString>,
 }
 

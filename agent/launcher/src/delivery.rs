@@ -15,6 +15,7 @@ use std::{
 
 use agent::{
     drain::{Clock, Counts, Drain, Functions, ProcTasks},
+    plan::Reason,
     shared::{Arena, Lifeline},
     ship::{self, Shipper, Who},
 };
@@ -42,6 +43,9 @@ const GLANCE: Duration = Duration::from_millis(5);
 /// How long source lines are read on when the program has ended.
 const READING: Duration = Duration::from_secs(5);
 
+/// After how long it is said that the collector is waited for.
+const SILENCE: Duration = Duration::from_secs(1);
+
 /// How long a session that could not start takes at most to end.
 const GIVING_UP: Duration = Duration::from_secs(1);
 
@@ -52,7 +56,7 @@ pub(crate) struct Delivery {
     orders: Sender<Order>,
     lines: LineReader,
     /// What the thread will work with, until it does.
-    work: Option<(Shipper, Clock, Receiver<Order>)>,
+    work: Option<(Shipper, Clock, Receiver<Order>, String)>,
     thread: Option<JoinHandle<Outcome>>,
     pid: i32,
     stall: Option<Duration>,
@@ -76,6 +80,30 @@ struct Outcome {
     counts: Counts,
     report: ship::Report,
     hooked: usize,
+    /// Whether the program ran another one in its place.
+    is_replaced: bool,
+    own: Own,
+}
+
+/// How much of the program itself could be hooked: not of its libraries.
+#[derive(Debug, Default)]
+struct Own {
+    path: String,
+    hooked: usize,
+    /// How many of its functions no unwind entry describes: those of languages that have their own ways to unwind.
+    undescribed: usize,
+}
+
+impl Own {
+    fn of(module: &Hooked) -> Self {
+        let undescribed = module.left.get(Reason::NoUnwindEntry.as_str()).map_or(0, |left| left.count);
+        Self { path: module.path.clone(), hooked: module.hooked + module.probed.len(), undescribed }
+    }
+
+    /// Whether next to nothing of it is followed. Of a few functions that says nothing.
+    fn is_hardly_followed(&self) -> bool {
+        self.undescribed >= 20 && self.undescribed > 9 * self.hooked
+    }
 }
 
 impl Delivery {
@@ -85,7 +113,7 @@ impl Delivery {
         let who = who(pid, &clock)?;
         let shipper = Shipper::connect(ship_settings(settings), &who)?;
         let (orders, received) = mpsc::channel();
-        let work = Some((shipper, clock, received));
+        let work = Some((shipper, clock, received, who.executable));
         let found = orders.clone();
         // Once the session is over nobody listens.
         let lines = LineReader::start(move |module, lines| drop(found.send(Order::Lines(module, lines))));
@@ -102,12 +130,12 @@ impl Delivery {
 
     /// Begins to empty the rings.
     pub(crate) fn begin(&mut self, arena: Arc<Arena>) -> Result<()> {
-        let Some((shipper, clock, orders)) = self.work.take() else { return Ok(()) };
+        let Some((shipper, clock, orders, executable)) = self.work.take() else { return Ok(()) };
         let tied = Arc::clone(&arena);
         let drain = Drain::new(arena, clock, Arc::clone(&self.functions), ProcTasks::new(self.pid));
         let drain = drain.with_stall(self.stall);
         let (linger, notices) = (self.linger, self.notices.clone());
-        let worker = Worker { shipper, drain, orders, modules: Vec::new(), unread: 0, notices, linger };
+        let worker = Worker { shipper, drain, orders, modules: Vec::new(), unread: 0, notices, linger, executable };
         let thread = thread::Builder::new().name("delivery".into()).spawn(|| {
             let _lifeline = Lifeline::tie(tied);
             worker.work()
@@ -169,11 +197,19 @@ impl Delivery {
     /// Waits until everything is delivered, or that is given up, and says what came of it.
     pub(crate) fn finish(self, settings: &Settings, signals: &Signals) {
         let Some(thread) = self.thread else { return };
-        let asked = signals.asked();
+        let (asked, begun) = (signals.asked(), Instant::now());
+        let mut has_told = settings.quiet;
         while !thread.is_finished() {
             if signals.asked() != asked {
                 say!("stopped before everything was delivered");
                 return;
+            }
+            if !has_told && begun.elapsed() >= SILENCE {
+                has_told = true;
+                say!(
+                    "waiting for the collector at {} to confirm that it has everything (--linger); Ctrl-C ends that",
+                    settings.collector.name
+                );
             }
             thread::sleep(GLANCE);
         }
@@ -187,7 +223,7 @@ impl Delivery {
 
 impl Outcome {
     fn print(&self, settings: &Settings) {
-        let Self { counts, report, hooked } = self;
+        let Self { counts, report, hooked, is_replaced, own } = self;
         let to = &settings.collector.name;
         let dropped = report.dropped_in_all();
         let lost: u64 = report.lost.values().sum();
@@ -199,8 +235,29 @@ impl Outcome {
         if lost > 0 {
             line += &format!(", {lost} lost by the collector ({})", list(&report.lost));
         }
-        if dropped == 0 && lost == 0 && report.unsettled == 0 {
+        let passed = counts.too_deep + counts.interrupted + counts.unplaced;
+        if passed > 0 {
+            line += &format!(", {passed} calls not recorded (`collector info` says why)");
+        }
+        if dropped == 0
+            && lost == 0
+            && report.unsettled == 0
+            && passed == 0
+            && !is_replaced
+            && !own.is_hardly_followed()
+        {
             line += ", nothing lost";
+        }
+        if *is_replaced {
+            line += "; then the program ran another one in its place (exec), which is not traced";
+        }
+        if own.is_hardly_followed() {
+            let Own { path, hooked, undescribed } = own;
+            let all = hooked + undescribed;
+            line += &format!(
+                "; only {hooked} of {all} functions of {path} could be hooked: {}",
+                Reason::NoUnwindEntry.explain()
+            );
         }
         if report.unsettled > 0 {
             let waited = settings.linger.as_secs_f64();
@@ -238,6 +295,8 @@ struct Worker {
     unread: u64,
     notices: Notices,
     linger: Duration,
+    /// The path of the program.
+    executable: String,
 }
 
 impl Worker {
@@ -333,7 +392,10 @@ impl Worker {
         self.finish_lines(Instant::now() + READING);
         let report = self.drain.finish(&mut self.shipper, reason, self.linger);
         let hooked = self.modules.iter().map(|(module, _)| module.hooked + module.probed.len()).sum();
-        Outcome { counts: self.drain.counts(), report, hooked }
+        let own = self.modules.iter().find(|(module, _)| module.path == self.executable);
+        let own = own.map(|(module, _)| Own::of(module));
+        let (is_replaced, own) = (reason == EndReason::Replaced, own.unwrap_or_default());
+        Outcome { counts: self.drain.counts(), report, hooked, is_replaced, own }
     }
 }
 

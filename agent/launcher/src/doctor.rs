@@ -19,7 +19,7 @@ use rustix::{
 
 use crate::{
     args::DoctorArgs,
-    frida::{self, environment, python},
+    frida::{self, python},
     library::{self, Reader},
     quantity::Size,
     settings::{Collector, frida_options},
@@ -42,7 +42,7 @@ pub(crate) enum Finding {
 use self::Finding::{Bad, Fair, Good};
 
 pub(crate) fn run(args: &DoctorArgs) -> Result<ExitCode> {
-    let options = frida_options(&args.frida, true, false);
+    let options = frida_options(&args.frida, false, false);
     let mut healthy = true;
     let mut tell = |what: &str, finding: &Finding| {
         let (mark, text) = match finding {
@@ -61,8 +61,8 @@ pub(crate) fn run(args: &DoctorArgs) -> Result<ExitCode> {
     match library::place(Reader::Own) {
         Ok(path) => {
             tell("library", &Good(path.display().to_string()));
-            let usable = !matches!(python, Bad(_)) && python::present(&options).is_some();
-            for (what, finding) in practice::run(&path, usable.then_some(&options)) {
+            let is_usable = !matches!(python, Bad(_));
+            for (what, finding) in practice::run(&path, is_usable.then_some(&options)) {
                 tell(what, &finding);
             }
         }
@@ -122,33 +122,20 @@ fn memory() -> Finding {
     }
 }
 
+/// Whether Frida is there. As `run` would, this installs it where it is not.
 fn frida(options: &frida::Options) -> Finding {
     if cfg!(feature = "frida-core") && options.python.is_none() {
         return Good(format!("{} is linked in", frida::VERSION));
     }
-    if let Some(found) = python::present(options) {
-        let place = found.command.display();
-        return match python::version(&found.command, found.packages.as_deref()) {
-            Ok(version) if version.starts_with("17.") => Good(format!("{version} with {place}")),
-            Ok(version) => Bad(format!("{version} with {place}, but 17 is needed (leave --frida-python away)")),
-            Err(why) => Bad(format!("{place} cannot load it: {why}")),
-        };
-    }
-    if !options.install {
-        return Bad("there is no Python with Frida 17 (leave --no-install away to have one made)".into());
-    }
-    let Some(interpreter) = python::interpreter() else {
-        return Bad("there is no python3 (on Debian: apt-get install python3 python3-venv)".into());
+    let found = match python::find(options) {
+        Ok(found) => found,
+        Err(failure) => return Bad(failure.to_string()),
     };
-    let Some(folder) = environment::folder() else {
-        return Bad("there is no place to install it (set HOME or XDG_DATA_HOME)".into());
-    };
-    match environment::way(&interpreter) {
-        Some(way) => Fair(format!("will be installed on first use, with {way}, into {}", folder.display())),
-        None => Bad(format!(
-            "{} has neither venv nor pip to install it with (on Debian: apt-get install python3-venv)",
-            interpreter.display()
-        )),
+    let place = found.command.display();
+    match python::version(&found.command, found.packages.as_deref()) {
+        Ok(version) if version.starts_with("17.") => Good(format!("{version} with {place}")),
+        Ok(version) => Bad(format!("{version} with {place}, but 17 is needed (leave --frida-python away)")),
+        Err(why) => Bad(format!("{place} cannot load it: {why}")),
     }
 }
 

@@ -1,28 +1,55 @@
 //! What the user wants left out.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use codec::text::Glob;
 
 /// What the user wants left out: modules by their file names, and functions by any of their names.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Exclude(Vec<Glob>);
+#[derive(Debug, Default)]
+pub(crate) struct Exclude(Vec<Pattern>);
+
+#[derive(Debug)]
+struct Pattern {
+    text: String,
+    glob: Glob,
+    has_matched: AtomicBool,
+}
 
 impl Exclude {
     pub(crate) fn new(globs: &[String]) -> Self {
-        Self(globs.iter().map(|glob| Glob::new(glob)).collect())
+        let pattern = |text: &String| Pattern { text: text.clone(), glob: Glob::new(text), has_matched: false.into() };
+        Self(globs.iter().map(pattern).collect())
     }
 
     /// Whether a whole module is left out, by the last part of its path.
     pub(crate) fn module(&self, path: &str) -> bool {
-        self.matches(path.rsplit('/').next().unwrap_or(path))
+        self.matches(&[path.rsplit('/').next().unwrap_or(path)])
     }
 
     /// Whether a function is left out, by any of its names.
     pub(crate) fn function(&self, names: &[&str]) -> bool {
-        names.iter().any(|name| self.matches(name))
+        self.matches(names)
     }
 
-    fn matches(&self, name: &str) -> bool {
-        self.0.iter().any(|glob| glob.matches(name))
+    /// Says which patterns have matched nothing so far.
+    pub(crate) fn warn_of_unmatched(&self) {
+        // ORDERING: the threads that plan have been joined.
+        for pattern in self.0.iter().filter(|pattern| !pattern.has_matched.load(Ordering::Relaxed)) {
+            say!("--exclude {}: no module and no function that is loaded has such a name", pattern.text);
+        }
+    }
+
+    fn matches(&self, names: &[&str]) -> bool {
+        let mut any = false;
+        // Each is tried: one that others make needless has matched all the same.
+        for pattern in &self.0 {
+            if names.iter().any(|name| pattern.glob.matches(name)) {
+                // ORDERING: read when all is planned.
+                pattern.has_matched.store(true, Ordering::Relaxed);
+                any = true;
+            }
+        }
+        any
     }
 }
 

@@ -134,7 +134,11 @@ impl Installer {
     pub(crate) fn install(&mut self, deadline: Instant, tell: &mut dyn FnMut(&Report)) -> Result<Report> {
         let started = Instant::now();
         let (maps, unhooked) = self.unhooked()?;
+        let is_first = self.modules.is_empty();
         let (mut report, new) = self.prepare(&maps, &unhooked, deadline, tell)?;
+        if is_first {
+            self.exclude.warn_of_unmatched();
+        }
         let stopped = Stopped::stop(self.pid, &[], deadline)?;
         let mut moves: Vec<_> = new.iter().flat_map(|patch| &patch.moves).copied().collect();
         moves.sort_unstable();

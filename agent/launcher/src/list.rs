@@ -31,6 +31,7 @@ pub(crate) fn run(args: &ListArgs) -> Result<ExitCode> {
     for library in &found.paths {
         listings.push(Listing::new(library.clone(), &open(library)?, &exclude));
     }
+    exclude.warn_of_unmatched();
     for name in &found.missing {
         say!("the program needs {name}, which the loader does not find");
     }
@@ -103,7 +104,7 @@ impl Counts {
 impl Listing {
     fn new(path: PathBuf, image: &Image, exclude: &Exclude) -> Self {
         let whole = path.to_str().is_some_and(|path| exclude.module(path));
-        let plan = plan(image, None, &|names| whole || exclude.function(names));
+        let plan = plan(image, None, &|names| exclude.function(names) || whole);
         let build_id = image.build_id().iter().map(|byte| format!("{byte:02x}")).collect();
         Self { path, build_id, counts: Counts::of(&plan), plan }
     }

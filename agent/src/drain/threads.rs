@@ -124,8 +124,13 @@ impl Drain {
             return;
         }
         let ids: HashSet<u32> = self.ids.iter().copied().collect();
-        for ring in self.rings.iter_mut().flatten().filter(|ring| !ids.contains(&ring.thread.tid)) {
-            ring.is_gone = ring.is_gone || self.tasks.is_gone(ring.thread.tid);
+        let missing = self.rings.iter_mut().flatten().filter(|ring| !ids.contains(&ring.thread.tid));
+        let gone: Vec<_> = missing.filter(|ring| self.tasks.is_gone(ring.thread.tid)).collect();
+        // What runs another program in its place loses its threads to that, and they do not end before the session does. It
+        // said so before they were gone.
+        // ORDERING: the system call that ends them is between.
+        if self.arena.control().executing.load(Ordering::Relaxed) == 0 {
+            gone.into_iter().for_each(|ring| ring.is_gone = true);
         }
     }
 

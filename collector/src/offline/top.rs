@@ -7,7 +7,6 @@ mod times;
 
 use std::{
     collections::BTreeSet,
-    fmt::Write as _,
     io::{self, BufWriter, Write},
     process::ExitCode,
 };
@@ -21,7 +20,16 @@ use serde_json::json;
 use sinks::{Catalog, NameCache, file_name};
 
 use self::ranking::{Function, Ranking};
-use super::{duration, events::wanted_threads, loss::Loss, printable, quiet, spanning, spans::field, trace::Trace};
+use super::{
+    duration,
+    events::wanted_threads,
+    loss::Loss,
+    printable, quiet,
+    screen::{Screen, Style},
+    spanning,
+    spans::field,
+    trace::Trace,
+};
 use crate::{
     args::{TopArgs, TopOrder},
     quantity::count,
@@ -96,21 +104,12 @@ fn rows(args: &TopArgs, catalog: &Catalog, ranking: Ranking) -> Vec<Row> {
 }
 
 fn print(args: &TopArgs, loss: &Loss, rows: &[Row], out: &mut impl Write) -> io::Result<()> {
-    let width = rows.iter().map(|row| row.file_name().chars().count()).fold("module".len(), usize::max);
+    if !args.table.json && !args.table.csv {
+        return print_text(loss, rows, Screen::of_stdout(), out);
+    }
     if args.table.csv {
         out.write_all(b"function,symbol,module,count,total_ns,self_ns,p50_ns,p95_ns,p99_ns,max_ns,")?;
         out.write_all(b"estimated_count,untimed,unsure_ns\r\n")?;
-    } else if !args.table.json {
-        if loss.is_any() {
-            writeln!(out, "{loss}")?;
-        }
-        let [total, own, p50, p95, p99, max] = ["total", "self", "p50", "p95", "p99", "max"];
-        let doubts = if loss.is_any() { format!(" {:>13} {:>12}", "about", "unsure") } else { String::new() };
-        writeln!(
-            out,
-            "{:>13} {total:>12} {own:>12} {p50:>12} {p95:>12} {p99:>12} {max:>12}{doubts}  {:width$}  function",
-            "count", "module"
-        )?;
     }
     for row in rows {
         let (function, calls) = (&row.function, &row.function.calls);
@@ -133,7 +132,7 @@ fn print(args: &TopArgs, loss: &Loss, rows: &[Row], out: &mut impl Write) -> io:
                 "unsure_ns": function.unsure_ns,
             });
             writeln!(out, "{}", printable_json(&object.to_string()))?;
-        } else if args.table.csv {
+        } else {
             let mut line = Vec::new();
             field(&mut line, &row.name);
             line.push(b',');
@@ -147,17 +146,68 @@ fn print(args: &TopArgs, loss: &Loss, rows: &[Row], out: &mut impl Write) -> io:
             }
             line.extend_from_slice(b"\r\n");
             out.write_all(&line)?;
-        } else {
-            let mut line = format!("{:>13}", count(function.count));
-            for value in [function.total_ns, function.self_ns, p50, p95, p99, calls.max()] {
-                // Nothing that is written to memory fails.
-                let _ = write!(line, " {:>12}", duration(value));
-            }
-            if loss.is_any() {
-                let _ = write!(line, " {:>13} {:>12}", format!("~{}", count(estimate)), duration(function.unsure_ns));
-            }
-            writeln!(out, "{line}  {:width$}  {}", row.file_name(), printable(&row.name))?;
         }
+    }
+    Ok(())
+}
+
+/// The columns before the names. Where the screen is narrow, those with the largest numbers are left out first, and those with
+/// 0 never.
+const COLUMNS: [(&str, u32); 9] = [
+    ("count", 0),
+    ("about", 1),
+    ("total", 0),
+    ("self", 0),
+    ("unsure", 1),
+    ("p50", 5),
+    ("p95", 4),
+    ("p99", 3),
+    ("max", 2),
+];
+
+fn print_text(loss: &Loss, rows: &[Row], screen: Screen, out: &mut impl Write) -> io::Result<()> {
+    if loss.is_any() {
+        writeln!(out, "{}", screen.paint(&loss.to_string(), Style::Alarm))?;
+    }
+    let cell = |row: &Row, column: &str| {
+        let (function, calls) = (&row.function, &row.function.calls);
+        match column {
+            "count" => count(function.count),
+            "about" => format!("~{}", count(function.estimate.round() as u64)),
+            "total" => duration(function.total_ns),
+            "self" => duration(function.self_ns),
+            "unsure" => duration(function.unsure_ns),
+            "p50" => duration(calls.percentile(500)),
+            "p95" => duration(calls.percentile(950)),
+            "p99" => duration(calls.percentile(990)),
+            _ => duration(calls.max()),
+        }
+    };
+    let wide = |text: &str| text.chars().count();
+    let widest = |head: &str, text: &dyn Fn(&Row) -> String| {
+        rows.iter().map(|row| wide(&text(row))).fold(wide(head), usize::max)
+    };
+    let module = widest("module", &Row::file_name);
+    let is_wanted = |(column, _): &(&str, u32)| loss.is_any() || !matches!(*column, "about" | "unsure");
+    let wanted = COLUMNS.into_iter().filter(is_wanted);
+    let mut shown: Vec<_> =
+        wanted.map(|(column, rank)| (column, rank, widest(column, &|row| cell(row, column)))).collect();
+    let taken = |shown: &[(&str, u32, usize)]| shown.iter().map(|(.., width)| width + 2).sum::<usize>() + module + 2;
+    while !screen.has_room(taken(&shown))
+        && let Some(least) = shown.iter().map(|(_, rank, _)| *rank).max().filter(|rank| *rank > 0)
+    {
+        shown.retain(|(_, rank, _)| *rank != least);
+    }
+    let taken = taken(&shown);
+    let line = |cells: &dyn Fn(&str) -> String| {
+        shown.iter().map(|(column, _, width)| format!("{:>width$}  ", cells(column))).collect::<String>()
+    };
+    let head = format!("{}{:module$}  function", line(&|column| column.into()), "module");
+    writeln!(out, "{}", screen.paint(&head, Style::Head))?;
+    for row in rows {
+        let file = format!("{:module$}", row.file_name());
+        let (name, file) = (printable(&row.name), screen.paint(&file, Style::Dim));
+        writeln!(out, "{}{file}  {}", line(&|column| cell(row, column)), screen.fit(&name, taken))?;
     }
     Ok(())
 }

@@ -1,6 +1,7 @@
 //! A session directory, read.
 
 use std::{
+    borrow::Cow,
     collections::{HashMap, HashSet},
     fs,
     path::{Path, PathBuf},
@@ -28,7 +29,9 @@ pub(super) struct Trace {
 }
 
 impl Trace {
+    /// Opens a session, or the latest of those that are in a directory.
     pub(super) fn open(dir: &Path) -> Result<Self> {
+        let dir = &*latest(dir);
         let path = dir.join("manifest.json");
         let json = fs::read(&path)
             .with_context(|| format!("cannot read {} (is {} a session directory?)", path.display(), dir.display()))?;
@@ -123,5 +126,18 @@ impl Trace {
         }
         gaps.values_mut().for_each(|gaps| gaps.sort_by_key(|gap| (gap.at_index.unwrap_or(u64::MAX), gap.first)));
         gaps
+    }
+}
+
+/// The latest session of a directory of sessions, and anything else as it is.
+fn latest(dir: &Path) -> Cow<'_, Path> {
+    let sessions = sinks::disk::sessions_in(dir).unwrap_or_default();
+    match sessions.last() {
+        Some(last) if last != dir => {
+            let name = last.file_name().unwrap_or_default().to_string_lossy();
+            eprintln!("{}: session {name}, the latest of {}", dir.display(), sessions.len());
+            Cow::Owned(last.clone())
+        }
+        _ => dir.into(),
     }
 }

@@ -14,7 +14,15 @@ use sinks::{
     tree::{CallTree, Grouping, Node, Owner},
 };
 
-use super::{duration, events::wanted_threads, loss::Loss, printable, quiet, spanning, trace::Trace};
+use super::{
+    duration,
+    events::wanted_threads,
+    loss::Loss,
+    printable, quiet,
+    screen::{Screen, Style},
+    spanning,
+    trace::Trace,
+};
 use crate::{args::TreeArgs, quantity::count};
 
 pub(crate) fn run(args: &TreeArgs) -> Result<ExitCode> {
@@ -29,7 +37,8 @@ pub(crate) fn run(args: &TreeArgs) -> Result<ExitCode> {
 fn print(trace: &Trace, args: &TreeArgs, out: &mut impl Write) -> Result<()> {
     let catalog = &trace.catalog;
     let engine = spanning::engine(trace, args.session.making.config());
-    let mut printer = Printer { args, catalog, names: NameCache::new(), next: 0, out };
+    let screen = Screen::of_stdout();
+    let mut printer = Printer { args, catalog, names: NameCache::new(), next: 0, screen, out };
     let (grouping, owners) = match (&args.thread, args.task) {
         (Some(thread), _) => {
             let threads = wanted_threads(trace, Some(thread))?;
@@ -47,7 +56,8 @@ fn print(trace: &Trace, args: &TreeArgs, out: &mut impl Write) -> Result<()> {
     tree.finish();
     let loss = Loss::of(trace);
     if loss.is_any() && !args.json {
-        writeln!(printer.out, "{loss}; `≥` stands before times that lack those of calls without an end")?;
+        let line = format!("{loss}; `≥` stands before times that lack those of calls without an end");
+        writeln!(printer.out, "{}", printer.screen.paint(&line, Style::Alarm))?;
     }
     let found: Vec<_> = match owners {
         Some(owners) => owners.into_iter().filter_map(|owner| Some((owner, tree.root(owner)?))).collect(),
@@ -66,6 +76,7 @@ struct Printer<'a, W> {
     names: NameCache,
     /// The number of the next node.
     next: u64,
+    screen: Screen,
     out: &'a mut W,
 }
 
@@ -82,7 +93,8 @@ impl<W: Write> Printer<'_, W> {
             Owner::Task(task) => format!("task {}", task.0),
         };
         if !self.args.json {
-            writeln!(self.out, "{title}: {}", duration(whole))?;
+            let head = format!("{title}: {}", duration(whole));
+            writeln!(self.out, "{}", self.screen.paint(&head, Style::Head))?;
         }
         let mut rest: Vec<_> = children.into_iter().rev().map(|child| (child, 0, None, None)).collect();
         while let Some((node, level, above, caller)) = rest.pop() {
@@ -140,11 +152,9 @@ impl<W: Write> Printer<'_, W> {
         let entered = module.as_deref().filter(|module| caller.as_deref() != Some(*module));
         let entered = entered.map_or_else(String::new, |path| format!("  [{}]", printable(file_name(path))));
         let name = printable(&name.pretty);
-        writeln!(
-            self.out,
-            "{percent:>6.1} % {total:>12} self {own:>12} {calls:>11}×  {:indent$}{mark}{name}{entered}",
-            ""
-        )?;
+        let line = format!("{percent:>6.1} % {total:>12} self {own:>12} {calls:>11}×  {:indent$}{mark}", "");
+        let name = self.screen.fit(&name, line.chars().count() + entered.chars().count());
+        writeln!(self.out, "{line}{name}{}", self.screen.paint(&entered, Style::Dim))?;
         Ok(module)
     }
 }

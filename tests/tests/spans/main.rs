@@ -10,4 +10,5 @@ mod offline;
 mod parquet;
 mod perfetto;
 mod picture;
+mod screen;
 mod viewer;

@@ -21,6 +21,7 @@ mod spans;
 mod stall;
 mod targets;
 mod threads;
+mod told;
 
 use std::{fs, path::Path, process::Command};
 

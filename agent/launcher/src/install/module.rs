@@ -95,7 +95,7 @@ impl Planned {
         let bias = mapped.base.wrapping_sub(image.link_base());
         let loaded = |address: u64, buffer: &mut [u8]| memory.read(address.wrapping_add(bias), buffer).is_ok();
         let whole = exclude.module(file_name(&mapped.path));
-        let plan = plan(&image, Some(&loaded), &|names: &[&str]| whole || exclude.function(names));
+        let plan = plan(&image, Some(&loaded), &|names: &[&str]| exclude.function(names) || whole);
         Ok(Self {
             mapped: mapped.clone(),
             size: image.size(),
