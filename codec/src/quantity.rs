@@ -7,7 +7,7 @@ use std::{fmt, str::FromStr, time::Duration};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Size(pub u64);
 
-/// A span of time: `50us`, `200ms`, `5s`, `10m`, `2h`, `1d`.
+/// A span of time: `800ns`, `50us`, `200ms`, `5s`, `10m`, `2h`, `1d`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Period(pub Duration);
 
@@ -28,7 +28,8 @@ const SIZES: [(&str, u64); 14] = [
     ("TiB", 1 << 40),
 ];
 
-const PERIODS: [(&str, u64); 6] = [
+const PERIODS: [(&str, u64); 7] = [
+    ("ns", 1),
     ("us", 1_000),
     ("ms", 1_000_000),
     ("s", 1_000_000_000),
@@ -124,6 +125,7 @@ mod tests {
         for (text, ms) in [("200ms", 200), ("5s", 5000), ("0.5s", 500), ("2m", 120_000), ("1h", 3_600_000)] {
             assert_eq!(text.parse(), Ok(Period(Duration::from_millis(ms))), "{text}");
         }
+        assert_eq!("123ns".parse(), Ok(Period(Duration::from_nanos(123))));
         for text in ["", "x", "5 parsecs", "-1", "1.2.3", "1.", "99999999999999999999", "99999999TiB", "5"] {
             assert!(text.parse::<Period>().is_err(), "{text}");
         }

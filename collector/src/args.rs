@@ -231,7 +231,7 @@ pub(crate) struct DirArgs {
 pub(crate) struct InfoArgs {
     #[command(flatten)]
     pub(crate) dir: DirArgs,
-    /// Print the manifest as JSON, one object per session
+    /// Print the manifest as JSON, one object per session, with times since the session's zero
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -256,50 +256,19 @@ pub(crate) struct EventsArgs {
     /// Only functions whose names match; * matches any characters, ? matches one
     #[arg(long, value_name = "GLOB")]
     pub(crate) function: Option<String>,
-    /// Only from this time on: since the start of the session (1.5s), or in nanoseconds of its clock (123456789ns)
+    /// Only from this time on, counted like the times that are printed: 1.5s, 20ms, 123456789ns
     #[arg(long, value_name = "TIME")]
-    pub(crate) from: Option<Moment>,
+    pub(crate) from: Option<Period>,
     /// Only before this time
     #[arg(long, value_name = "TIME")]
-    pub(crate) to: Option<Moment>,
-    /// Tell times by the collector's clock, in seconds since 1970, so that sessions of several machines can be laid side
-    /// by side
+    pub(crate) to: Option<Period>,
+    /// Count times by the collector's clock, since 1970, and not from the session's zero, so that sessions of several
+    /// machines can be laid side by side
     #[arg(long)]
     pub(crate) align: bool,
     /// Print one JSON object per line
     #[arg(long)]
     pub(crate) json: bool,
-}
-
-/// A time in a trace.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Moment {
-    /// Since the first event.
-    Since(Period),
-    /// In nanoseconds of the trace's clock.
-    Clock(u64),
-}
-
-impl Moment {
-    /// In nanoseconds of the trace's clock, where the trace starts at `start`.
-    pub(crate) fn on(self, start: u64) -> u64 {
-        match self {
-            Self::Since(period) => start.saturating_add(u64::try_from(period.0.as_nanos()).unwrap_or(u64::MAX)),
-            Self::Clock(nanoseconds) => nanoseconds,
-        }
-    }
-}
-
-impl std::str::FromStr for Moment {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        if let Some(number) = text.strip_suffix("ns") {
-            let wrong = |_| format!("expected a number of nanoseconds before \"ns\", found {number:?}");
-            return number.parse().map(Self::Clock).map_err(wrong);
-        }
-        text.parse().map(Self::Since)
-    }
 }
 
 impl ValueEnum for OnFull {

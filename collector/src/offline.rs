@@ -45,6 +45,11 @@ fn tell(out: &mut impl Write, text: &str) -> io::Result<bool> {
     }
 }
 
+/// A time in seconds, to the nanosecond.
+fn seconds(ns: u64) -> String {
+    format!("{}.{:09}", ns / 1_000_000_000, ns % 1_000_000_000)
+}
+
 /// A number of nanoseconds for people, with what is left out of it less than a thousandth.
 fn duration(ns: u64) -> String {
     let (unit, factor) = match ns {

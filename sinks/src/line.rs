@@ -50,39 +50,34 @@ impl<'b> Line<'b> {
             line.integer(code);
         }
         if let Some(at) = ended.end.at_ns {
-            line.number("at_ns", at);
+            let zero_ns = session.catalog().clock().map_or(0, |clock| clock.zero_ns);
+            line.number("at_ns", at.saturating_sub(zero_ns));
         }
         line.close();
     }
 
     /// Starts a line of this type of a session.
     fn start(to: &'b mut Vec<u8>, kind: &str, session: &str) -> Self {
-        let mut line = Self::of_type(to, kind);
+        to.extend_from_slice(b"{\"type\":");
+        let mut line = Self { to };
+        line.quoted(kind);
         line.text("session", session);
         line
     }
 
-    /// Starts a line of this type.
-    pub fn of_type(to: &'b mut Vec<u8>, kind: &str) -> Self {
-        to.extend_from_slice(b"{\"type\":");
-        let mut line = Self { to };
-        line.quoted(kind);
-        line
-    }
-
     /// Ends the line.
-    pub fn close(self) {
+    fn close(self) {
         self.to.extend_from_slice(b"}\n");
     }
 
     /// Adds a text.
-    pub fn text(&mut self, name: &str, value: &str) {
+    fn text(&mut self, name: &str, value: &str) {
         self.name(name);
         self.quoted(value);
     }
 
     /// Adds a number.
-    pub fn number(&mut self, name: &str, value: u64) {
+    fn number(&mut self, name: &str, value: u64) {
         self.name(name);
         self.integer(value);
     }
@@ -134,8 +129,8 @@ impl<'b> Line<'b> {
 /// Events and gaps.
 impl Line<'_> {
     /// What is missing.
-    pub(crate) fn gap(to: &mut Vec<u8>, session: &Session, gap: &Gap) {
-        let mut line = Line::start(to, "gap", &session.name);
+    pub fn gap(to: &mut Vec<u8>, session: &str, gap: &Gap) {
+        let mut line = Line::start(to, "gap", session);
         line.number("stream", gap.stream.0.into());
         line.number("position", gap.first.0);
         line.number("count", gap.count);
@@ -144,20 +139,20 @@ impl Line<'_> {
     }
 
     /// What all events of a session start with.
-    pub(crate) fn start_of_events(session: &Session) -> Vec<u8> {
+    pub fn start_of_events(session: &str) -> Vec<u8> {
         let mut start = Vec::new();
-        Line::start(&mut start, "event", &session.name);
+        Line::start(&mut start, "event", session);
         start
     }
 
-    /// An event. What is no event leaves no line.
-    pub(crate) fn event(
+    /// An event, with `added_ns` added to its times. What is no event leaves no line.
+    pub fn event(
         to: &mut Vec<u8>,
         start: &[u8],
-        stream: StreamId,
-        position: u64,
+        (stream, position): (StreamId, u64),
         message: &Message<'_>,
         catalog: &Catalog,
+        added_ns: u64,
     ) {
         let (stamp, kind) = match message {
             Message::Function(event) => (&event.stamp, event.kind.description()),
@@ -169,7 +164,7 @@ impl Line<'_> {
         let mut line = Line { to };
         line.number("stream", stream.0.into());
         line.number("position", position);
-        line.stamp(stamp);
+        line.stamp(stamp, added_ns);
         line.name("kind");
         line.quoted(kind);
         match message {
@@ -184,12 +179,12 @@ impl Line<'_> {
         line.close();
     }
 
-    fn stamp(&mut self, stamp: &Stamp) {
+    fn stamp(&mut self, stamp: &Stamp, added_ns: u64) {
         if stamp.substream.0 != 0 {
             self.number("substream", stamp.substream.0);
         }
-        self.number("start_ns", stamp.start.0);
-        self.number("end_ns", stamp.end.0);
+        self.number("start_ns", stamp.start.0.saturating_add(added_ns));
+        self.number("end_ns", stamp.end.0.saturating_add(added_ns));
     }
 
     fn function(&mut self, event: &FunctionEvent<'_>, catalog: &Catalog) {
@@ -214,7 +209,7 @@ impl Line<'_> {
     }
 
     /// Adds registers, and the bytes of a stack unless there are none.
-    pub fn detail(&mut self, registers: Registers, stack: impl IntoIterator<Item = u8>) {
+    fn detail(&mut self, registers: Registers, stack: impl IntoIterator<Item = u8>) {
         self.name("registers");
         self.list(registers.to_words(), |line, word| line.integer(word));
         let mut stack = stack.into_iter().peekable();
@@ -233,7 +228,7 @@ impl Line<'_> {
     }
 
     /// Adds attributes, unless there are none.
-    pub fn attributes(&mut self, attributes: Attributes<'_>) {
+    fn attributes(&mut self, attributes: Attributes<'_>) {
         if attributes.iter().next().is_some() {
             self.name("attributes");
             self.object(attributes);

@@ -22,7 +22,7 @@ const CHUNK: usize = 1024;
 
 /// Writes one JSON object a line: sessions, events with gaps or spans, and ends, told apart by `type`.
 ///
-/// Times (`start_ns`, `end_ns`, `created_ns`, `resumed_ns`) are nanoseconds since the session's zero. Numbers are
+/// Times (`start_ns`, `end_ns`, `created_ns`, `resumed_ns`, `at_ns`) are nanoseconds since the session's zero. Numbers are
 /// written whole however large they are; a floating-point number that JSON does not have is a string.
 ///
 /// A span is written when it ends. One that is reported open is written then too, with status `open`, and again when
@@ -90,7 +90,7 @@ impl<W: Write> LineSink<W> {
     fn report_losses(&mut self) -> Result<(), SinkError> {
         while let Some((session, gap)) = self.out.next_unreported() {
             match self.out.buffer() {
-                Ok(buffer) => Line::gap(buffer, &session, &gap),
+                Ok(buffer) => Line::gap(buffer, &session.name, &gap),
                 Err(error) => {
                     self.out.put_back(session, gap);
                     return Err(error);
@@ -149,11 +149,11 @@ impl<W: Write + Send> Sink for LineSink<W> {
         }
         let buffer = self.out.buffer()?;
         let catalog = batch.session.catalog();
-        let start = Line::start_of_events(&batch.session);
+        let start = Line::start_of_events(&batch.session.name);
         for run in batch.iter() {
             let (stream, first) = (run.run.stream, run.run.first.0);
             for (position, message) in (first..=u64::MAX).zip(run) {
-                Line::event(buffer, &start, stream, position, &message, &catalog);
+                Line::event(buffer, &start, (stream, position), &message, &catalog, 0);
             }
         }
         // Writing may block, and the collector must be able to enter what it receives meanwhile.

@@ -9,7 +9,6 @@ use clap::{
 use codec::span::{Reason, SpanKind, SpanRuntime, SpanStatus};
 use collector_core::spans::{CallbackRule, SpanConfig};
 
-use super::Moment;
 use crate::quantity::Period;
 
 /// How spans are made.
@@ -65,8 +64,8 @@ pub(crate) struct SpansArgs {
     /// Maximum number of spans
     #[arg(long, value_name = "N")]
     pub(crate) limit: Option<usize>,
-    /// Tell times by the collector's clock, in seconds since 1970, so that sessions of several machines can be laid side
-    /// by side
+    /// Count times by the collector's clock, since 1970, and not from the session's zero, so that sessions of several
+    /// machines can be laid side by side
     #[arg(long)]
     pub(crate) align: bool,
     #[command(flatten)]
@@ -97,13 +96,12 @@ pub(crate) struct WhichArgs {
     /// Only spans that took at least this long
     #[arg(long, value_name = "TIME")]
     pub(crate) min_duration: Option<Period>,
-    /// Only spans that ran at this time or later: since the start of the session (1.5s), or in nanoseconds of its clock
-    /// (123456789ns)
+    /// Only spans that ran at this time or later, counted like the times that are printed: 1.5s, 20ms, 123456789ns
     #[arg(long, value_name = "TIME")]
-    pub(crate) from: Option<Moment>,
+    pub(crate) from: Option<Period>,
     /// Only spans that started before this time
     #[arg(long, value_name = "TIME")]
-    pub(crate) to: Option<Moment>,
+    pub(crate) to: Option<Period>,
 }
 
 /// An order of spans.

@@ -9,16 +9,16 @@ use std::{
 
 use anyhow::{Result, bail};
 use codec::{
+    Position, SessionNs, StreamId,
     atf::{GapEntry, ThreadEntry},
+    profile::Message,
     text::Glob,
 };
-
-use sinks::NameCache;
 
 use self::line::Lines;
 use super::{
     quiet,
-    scan::{Consumer, Raw, Scan},
+    scan::{MessageConsumer, Messages, Scan},
     trace::Trace,
 };
 use crate::args::EventsArgs;
@@ -53,12 +53,12 @@ pub(super) fn wanted_threads(trace: &Trace, wanted: Option<&str>) -> Result<Vec<
 
 /// Prints the events and gaps of these threads that are wanted.
 fn print(trace: &Trace, args: &EventsArgs, threads: &[ThreadEntry], out: &mut impl Write) -> Result<()> {
-    let mut scan = Scan::open(trace, threads)?;
-    let zero = trace.start_ns(&scan);
-    let (from, to) = (args.from.map_or(0, |from| from.on(zero)), args.to.map_or(u64::MAX, |to| to.on(zero)));
+    let from = args.from.map_or(0, |from| trace.given_ns(from));
+    let to = args.to.map_or(u64::MAX, |to| trace.given_ns(to));
     let glob = args.function.as_deref().map(Glob::new);
-    let line = Lines { trace, zero, json: args.json, names: NameCache::new() };
-    scan.run(&mut Printer { line, from, to, glob, text: Vec::new(), out })
+    let line = Lines::new(trace, args.json);
+    let printer = Printer { line, from, to, glob, text: Vec::new(), out };
+    Scan::open(trace, threads)?.run(&mut Messages::new(trace, printer))
 }
 
 /// Prints what is wanted.
@@ -71,31 +71,37 @@ struct Printer<'a, W> {
     out: &'a mut W,
 }
 
-impl<W: Write> Consumer for Printer<'_, W> {
-    fn event(&mut self, raw: Raw<'_>) -> Result<()> {
-        let time = raw.event.timestamp.0;
-        // Without an end even the last moment there is counts.
-        if time < self.from || (time >= self.to && self.to != u64::MAX) {
+impl<W> Printer<'_, W> {
+    /// Whether this time is wanted. Without an end even the last moment there is counts.
+    fn wants(&self, time: u64) -> bool {
+        time >= self.from && (time < self.to || self.to == u64::MAX)
+    }
+}
+
+impl<W: Write> MessageConsumer for Printer<'_, W> {
+    fn message(&mut self, stream: StreamId, position: Position, message: &Message<'_>) -> Result<()> {
+        let time = match message {
+            Message::Function(event) => event.stamp.end,
+            Message::Runtime(event) => event.stamp.end,
+            Message::Event(event) => event.stamp.end,
+            _ => return Ok(()),
+        };
+        if !self.wants(time.0) || self.glob.as_ref().is_some_and(|glob| !self.line.name(message).matches(glob)) {
             return Ok(());
         }
-        if let Some(glob) = &self.glob {
-            let name = self.line.names.function(&self.line.trace.catalog, raw.event.function);
-            if !name.matches(glob) {
-                return Ok(());
-            }
-        }
         self.text.clear();
-        self.line.event(&mut self.text, raw)?;
+        self.line.event(&mut self.text, stream, position, message);
         Ok(self.out.write_all(&self.text)?)
     }
 
-    fn gap(&mut self, gap: &GapEntry, time: u64) -> Result<()> {
-        let begun = time >= self.from || time == u64::MAX;
-        if self.glob.is_some() || !begun || (time >= self.to && self.to != u64::MAX) {
+    fn gap(&mut self, gap: &GapEntry, next: Option<SessionNs>) -> Result<()> {
+        // One at the end of its thread may lie at any time until then.
+        let wanted = next.map_or(self.to == u64::MAX, |next| self.wants(next.0));
+        if self.glob.is_some() || !wanted {
             return Ok(());
         }
         self.text.clear();
-        self.line.gap(&mut self.text, gap)?;
+        self.line.gap(&mut self.text, gap);
         Ok(self.out.write_all(&self.text)?)
     }
 }

@@ -12,10 +12,13 @@ use std::{
 use anyhow::{Context, Result};
 use codec::{FunctionId, ModuleId, text::printable_json};
 
-use super::{scan::Scan, trace::Trace};
+use super::{
+    scan::Scan,
+    trace::{Trace, move_times},
+};
 use crate::{
     args::InfoArgs,
-    offline::{printable, tell},
+    offline::{printable, seconds, tell},
     quantity::{Period, Size, count, counted},
 };
 
@@ -56,7 +59,9 @@ fn list(sessions: &[PathBuf], as_json: bool, out: &mut impl Write) -> io::Result
 }
 
 fn json(trace: &Trace) -> Result<String> {
-    let mut value = serde_json::to_value(&trace.manifest)?;
+    let mut manifest = trace.manifest.clone();
+    move_times(&mut manifest, trace.zero_ns(), 0);
+    let mut value = serde_json::to_value(&manifest)?;
     if let Some(object) = value.as_object_mut() {
         object.insert("directory".into(), trace.dir.display().to_string().into());
         object.insert("unfinished".into(), trace.is_unfinished.into());
@@ -93,11 +98,15 @@ fn describe(trace: &Trace) -> Result<String> {
         writeln!(out, "  part       {part}")?;
     }
     let lasted = Period(Duration::from_nanos(manifest.time_end_ns.saturating_sub(manifest.time_start_ns)));
-    let clock = printable(manifest.clock.as_deref().unwrap_or("the sender's own clock"));
-    let (from, to) = (manifest.time_start_ns, manifest.time_end_ns);
-    match (from, to) {
+    match (manifest.time_start_ns, manifest.time_end_ns) {
         (0, 0) => writeln!(out, "  time       not known yet")?,
-        _ => writeln!(out, "  time       {lasted}, from {from} to {to} ns by {clock}")?,
+        (from, to) => {
+            let [from, to] = [from, to].map(|time| seconds(time.saturating_sub(trace.zero_ns())));
+            writeln!(out, "  time       {lasted}, from {from} to {to} s")?;
+        }
+    }
+    if let (Some(clock), Some(zero)) = (&manifest.clock, manifest.clock_zero_ns) {
+        writeln!(out, "  zero       {} s by {}", seconds(zero), printable(clock))?;
     }
     if let (Some(offset), Some(epoch)) = (manifest.offset, manifest.epoch_unix_ns) {
         let by = Period(Duration::from_nanos(offset.zero_unix_ns.abs_diff(epoch)));

@@ -107,11 +107,6 @@ impl<'a> Scan<'a> {
         Some(thread.events())
     }
 
-    /// The time of the first event of all.
-    pub(super) fn first_time(&self) -> Option<u64> {
-        self.threads.iter().map(ThreadScan::time).min().filter(|time| *time != u64::MAX)
-    }
-
     /// What is wrong with the manifest, or what files lack of what it says, so far as their ends tell.
     pub(super) fn wrong(&self) -> Option<String> {
         let manifest = self.trace.wrong.as_ref().map(ToString::to_string);

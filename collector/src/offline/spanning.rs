@@ -157,7 +157,7 @@ impl MessageConsumer for Spanning<'_> {
         self.hand_over_if_many()
     }
 
-    fn gap(&mut self, gap: &GapEntry) -> Result<()> {
+    fn gap(&mut self, gap: &GapEntry, _: Option<SessionNs>) -> Result<()> {
         self.engine.gap(StreamId(gap.thread), Position(gap.first), gap.count, &gap.cause);
         Ok(())
     }

@@ -16,7 +16,7 @@ use sinks::{Catalog, NameCache, span_line};
 
 pub(super) use self::csv::field;
 use self::{filter::Filter, row::Row, spill::Sorter};
-use super::{quiet, scan::Scan, spanning, trace::Trace};
+use super::{quiet, spanning, trace::Trace};
 use crate::args::{SpanOrder, SpansArgs, TableArgs};
 
 pub(crate) fn run(args: &SpansArgs) -> Result<ExitCode> {
@@ -42,14 +42,8 @@ impl std::error::Error for Enough {}
 
 fn print(trace: &Trace, args: &SpansArgs, out: &mut impl Write) -> Result<()> {
     let catalog = &trace.catalog;
-    let start_ns = match trace.manifest.time_start_ns {
-        // A session that is not finished says nothing of it yet, but its files do.
-        0 => trace.start_ns(&Scan::open(trace, &trace.threads())?),
-        start => start,
-    };
-    let start_ns = start_ns.saturating_sub(trace.zero_ns());
-    let mut filter = Filter::new(trace, &args.which, start_ns)?;
-    let mut lines = Lines::new(trace, &args.table, start_ns);
+    let mut filter = Filter::new(trace, &args.which)?;
+    let mut lines = Lines::new(trace, &args.table);
     let mut sorter = args.sort.map(|_| Sorter::new(args.limit));
     let mut left = args.limit.unwrap_or(usize::MAX);
     out.write_all(lines.head())?;
@@ -132,8 +126,6 @@ struct Lines {
     session: String,
     names: NameCache,
     form: Form,
-    /// When the first event was, counted from the session's zero: people's times start there.
-    start_ns: u64,
     /// The session's zero by the collector's clock, where times are to be told by that.
     aligned: Option<u64>,
 }
@@ -146,16 +138,15 @@ enum Form {
 }
 
 impl Lines {
-    fn new(trace: &Trace, table: &TableArgs, start_ns: u64) -> Self {
+    fn new(trace: &Trace, table: &TableArgs) -> Self {
         let session = trace.name();
         let form = match (table.json, table.csv) {
             (true, _) => Form::Json,
             (_, true) => Form::Csv,
             _ => Form::Text,
         };
-        let aligned = trace.manifest.offset.map(|offset| offset.zero_unix_ns).filter(|_| trace.shift != 0);
-        let start_ns = if aligned.is_some() { 0 } else { start_ns };
-        Self { session, names: NameCache::new(), form, start_ns, aligned }
+        let aligned = Some(trace.added_ns).filter(|zero| *zero != 0);
+        Self { session, names: NameCache::new(), form, aligned }
     }
 
     /// What comes before the first line.
@@ -173,7 +164,7 @@ impl Lines {
         match self.form {
             Form::Json => span_line(to, &self.session, catalog, &mut self.names, span),
             Form::Csv => csv::line(to, self.names.of(catalog, span), span),
-            Form::Text => Row { span, name: self.names.of(catalog, span), start_ns: self.start_ns }.write(to),
+            Form::Text => Row { span, name: self.names.of(catalog, span) }.write(to),
         }
     }
 }

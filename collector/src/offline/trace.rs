@@ -12,7 +12,7 @@ use anyhow::{Context, Result};
 use codec::atf::{GapEntry, Manifest, ManifestError, ThreadEntry};
 use sinks::{Catalog, Session};
 
-use super::scan::Scan;
+use crate::quantity::Period;
 
 /// What the manifest of a session says, with what is looked up in it.
 #[derive(Debug)]
@@ -24,8 +24,8 @@ pub(super) struct Trace {
     pub(super) is_unfinished: bool,
     /// What its manifest cannot be trusted for.
     pub(super) wrong: Option<ManifestError>,
-    /// What is added to times of the trace's clock, so that they are the collector's, modulo 2⁶⁴. 0 unless that is asked for.
-    pub(super) shift: u64,
+    /// What is added to times that are told: the session's zero by the collector's clock with `--align`, or else 0.
+    pub(super) added_ns: u64,
 }
 
 impl Trace {
@@ -39,7 +39,7 @@ impl Trace {
         let catalog = Catalog::from_manifest(&manifest);
         let is_unfinished = manifest.end.is_none() || dir.join("journal.heph").exists();
         let wrong = Manifest::check_bytes(&json).err().or_else(|| manifest.check().err());
-        Ok(Self { dir: dir.into(), manifest, catalog, is_unfinished, wrong, shift: 0 })
+        Ok(Self { dir: dir.into(), manifest, catalog, is_unfinished, wrong, added_ns: 0 })
     }
 
     /// The same with times by the collector's clock, where `--align` asks for them.
@@ -49,7 +49,7 @@ impl Trace {
             let offset = trace.manifest.offset.with_context(|| {
                 format!("--align: {} does not say how its clock and the collector's are apart", dir.display())
             })?;
-            trace.shift = offset.zero_unix_ns.wrapping_sub(trace.zero_ns());
+            trace.added_ns = offset.zero_unix_ns;
         }
         Ok(trace)
     }
@@ -57,17 +57,10 @@ impl Trace {
     /// The session as it was when it was recorded, with its zero where it is to be.
     pub(super) fn session(&self) -> Arc<Session> {
         let mut manifest = self.manifest.clone();
-        if let (Some(offset), true) = (manifest.offset, self.shift != 0) {
-            // Times of all kinds are told from the zero on, those of this one included.
-            let moved = |time: u64| time.wrapping_add(self.shift);
-            manifest.clock_zero_ns = Some(offset.zero_unix_ns);
-            manifest.epoch_unix_ns = Some(offset.zero_unix_ns);
-            for thread in &mut manifest.threads {
-                (thread.start_ns, thread.end_ns) = (thread.start_ns.map(moved), thread.end_ns.map(moved));
-            }
-            for module in &mut manifest.modules {
-                (module.loaded_ns, module.unloaded_ns) = (module.loaded_ns.map(moved), module.unloaded_ns.map(moved));
-            }
+        if self.added_ns != 0 {
+            move_times(&mut manifest, self.zero_ns(), self.added_ns);
+            manifest.clock_zero_ns = Some(self.added_ns);
+            manifest.epoch_unix_ns = Some(self.added_ns);
         }
         let catalog = Catalog::from_manifest(&manifest);
         let id = catalog.session().map(|process| process.id);
@@ -93,10 +86,9 @@ impl Trace {
         self.manifest.clock_zero_ns.unwrap_or(0)
     }
 
-    /// When the first event was, by the trace's clock: the manifest of a session that is not finished does not say it.
-    pub(super) fn start_ns(&self, scan: &Scan<'_>) -> u64 {
-        let start = self.manifest.time_start_ns;
-        if start > 0 { start } else { scan.first_time().unwrap_or(0) }
+    /// A time that somebody gave, counted like those that are told, since the session's zero.
+    pub(super) fn given_ns(&self, time: Period) -> u64 {
+        u64::try_from(time.0.as_nanos()).unwrap_or(u64::MAX).saturating_sub(self.added_ns)
     }
 
     /// Where the files of a thread are.
@@ -139,5 +131,18 @@ fn latest(dir: &Path) -> Cow<'_, Path> {
             Cow::Owned(last.clone())
         }
         _ => dir.into(),
+    }
+}
+
+/// Counts the times of a manifest from another zero: what was at `from` is at `to`.
+pub(super) fn move_times(manifest: &mut Manifest, from: u64, to: u64) {
+    let offset = manifest.offset.as_mut().map(|offset| &mut offset.at_ns);
+    let end = manifest.end.as_mut().and_then(|end| end.at_ns.as_mut());
+    let threads = manifest.threads.iter_mut().flat_map(|thread| [thread.start_ns.as_mut(), thread.end_ns.as_mut()]);
+    let modules =
+        manifest.modules.iter_mut().flat_map(|module| [module.loaded_ns.as_mut(), module.unloaded_ns.as_mut()]);
+    let times = [Some(&mut manifest.time_start_ns), Some(&mut manifest.time_end_ns), offset, end];
+    for time in times.into_iter().chain(threads).chain(modules).flatten() {
+        *time = time.saturating_sub(from).saturating_add(to);
     }
 }

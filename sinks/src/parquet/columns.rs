@@ -68,7 +68,7 @@ const fn some(name: &'static str, shape: Shape) -> SpanColumn {
 /// The columns, in the order of the file. Those from `threads` on are empty where a span has nothing of the kind.
 pub const SPAN_COLUMNS: &[SpanColumn] = &[
     every("id", Id),
-    every("type", Word(|place| SpanKind::ALL.get(place).map(|kind| kind.name()))),
+    every("kind", Word(|place| SpanKind::ALL.get(place).map(|kind| kind.name()))),
     every("runtime", Word(|place| SpanRuntime::ALL.get(place).map(|runtime| runtime.name()))),
     every("status", Word(|place| SpanStatus::ALL.get(place).map(|status| status.name()))),
     some("reason", Word(|place| Reason::ALL.get(place).map(|reason| reason.name()))),

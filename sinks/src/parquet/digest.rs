@@ -67,7 +67,7 @@ impl SpanDigest {
 
     fn enter_group(&mut self, group: &dyn RowGroupReader) -> Result<()> {
         let [ids, kinds, statuses, reasons] =
-            ["id", "type", "status", "reason"].map(|name| cells::<ByteArrayType>(group, name));
+            ["id", "kind", "status", "reason"].map(|name| cells::<ByteArrayType>(group, name));
         let (ids, kinds, statuses, reasons) = (ids?, kinds?, statuses?, reasons?);
         let threads = cells::<Int32Type>(group, "thread")?;
         let (starts, ends) = (cells::<Int64Type>(group, "start_ns")?, cells::<Int64Type>(group, "end_ns")?);

@@ -64,14 +64,13 @@ fn the_offset_of_every_clock_is_measured_and_the_error_covers_it() {
 /// Fails the test unless the commands tell times by the collector's clock when they are asked to.
 #[track_caller]
 fn is_aligned(trace: &Trace, zero_unix_ns: u64) {
-    let zero_ns = trace.manifest.clock_zero_ns.expect("it has a clock");
     let first = |arguments: &[&str], key: &str| -> u64 {
         let text = run_on("events", &trace.folder, arguments).success().text().to_string();
         let line = text.lines().find(|line| line.contains(key)).expect("there are events");
         serde_json::from_str::<Value>(line).expect("JSON")[key].as_u64().expect("a time")
     };
-    let (plain, aligned) = (first(&["--json"], "timestamp_ns"), first(&["--json", "--align"], "timestamp_ns"));
-    assert_eq!(aligned, plain - zero_ns + zero_unix_ns);
+    let (plain, aligned) = (first(&["--json"], "end_ns"), first(&["--json", "--align"], "end_ns"));
+    assert_eq!(aligned, plain + zero_unix_ns);
     let text = run_on("events", &trace.folder, &["--align"]).success().text().to_string();
     let seconds = format!("{}.{:09}", aligned / 1_000_000_000, aligned % 1_000_000_000);
     assert!(text.trim_start().starts_with(&seconds), "{seconds}, not {}", text.lines().next().unwrap_or_default());
@@ -79,8 +78,11 @@ fn is_aligned(trace: &Trace, zero_unix_ns: u64) {
     let spans = spans.text().to_string();
     let start = serde_json::from_str::<Value>(spans.lines().next_back().expect("a span")).expect("JSON");
     assert_eq!(start["start_ns"].as_u64(), Some(aligned), "{spans}");
+    let count = |arguments: &[&str]| run_on("spans", &trace.folder, arguments).success().text().lines().count();
+    let (all, second) = (count(&["--align"]), format!("{}s", aligned / 1_000_000_000));
+    assert_eq!((count(&["--align", "--from", &second]), count(&["--align", "--to", &second])), (all, 1));
     let calls = trace.threads.values().flatten().filter(|event| event.kind == EventKind::Call);
-    assert_eq!(calls.map(|event| event.time_ns).min(), Some(plain - zero_ns));
+    assert_eq!(calls.map(|event| event.time_ns).min(), Some(plain));
     let file = trace.folder.join("aligned.json");
     export(&trace.folder, &file);
     let chrome = fs::read_to_string(&file).expect("it was written");

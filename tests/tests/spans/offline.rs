@@ -1,7 +1,7 @@
 //! The commands that make spans again from what was recorded.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fs,
     io::Write as _,
     path::{Path, PathBuf},
@@ -212,8 +212,7 @@ fn spans_are_listed_filtered_and_sorted() {
     assert_eq!(count(&["--function", "wor*"]) - count(&["--function", "wor*", "--kind", "thread"]), 4);
     assert_eq!(count(&["--kind", "frame", "--min-duration", "4us"]), 3);
     assert_eq!(count(&["--kind", "frame", "--to", "4us", "--thread", "0"]), 2, "main, and work once");
-    let from = format!("{}ns", ZERO_NS + 9_100);
-    assert_eq!(count(&["--kind", "frame", "--from", &from, "--thread", "0"]), 2, "main, and the evil one");
+    assert_eq!(count(&["--kind", "frame", "--from", "9100ns", "--thread", "0"]), 2, "main, and the evil one");
     assert_eq!(count(&["--limit", "2"]), 2);
     assert_eq!(count(&["--limit", "0"]), 0);
     assert_eq!(count(&["--status", "open"]), 0);
@@ -229,6 +228,74 @@ fn spans_are_listed_filtered_and_sorted() {
     assert!(text.text().lines().next().is_some_and(|head| head.ends_with("function")), "{}", text.text());
     assert!(!text.text().chars().any(|c| c.is_control() && c != '\n'), "no terminal is harmed");
     assert!(!text.text().contains('\u{202e}'), "and no line turned around");
+}
+
+/// Every command counts from the session's zero, whenever the first event was, and takes times that are counted so.
+#[test]
+fn all_times_count_from_the_zero_of_the_session() {
+    let mut packets = Packets::default();
+    packets.describe();
+    packets.frame((0, 0, 0), 2_000_000_000, 3_000_000_000, |_| {});
+    let streams = [StreamPosition { stream: StreamId(0), next: Position(2) }];
+    let (reason, at) = (EndReason::Exited(0), SessionNs(4_000_000_000));
+    packets.option(End { reason, at, stream_count: 1, streams: (&streams).into() });
+    let folder = Folder::new("offline-zero");
+    let file = folder.join("in.heph");
+    fs::write(&file, packets.bytes).expect("room on disk");
+    let traces = folder.join("traces");
+    let live = run_on("ingest", &file, &["--sink", &disk(&traces), "--sink", "stdout:events"]).success();
+    let session = Trace::only(&traces).folder;
+
+    let text = |command: &str, arguments: &[&str]| run_on(command, &session, arguments).success().text().to_string();
+    assert!(
+        text("events", &[]).starts_with("     2.000000000     0  → main\n     3.000000000 "),
+        "{}",
+        text("events", &[])
+    );
+    assert!(text("spans", &[]).contains("\n     2.000000000 "), "{}", text("spans", &[]));
+    assert!(text("info", &[]).contains(" 1.0 s, from 2.000000000 to 3.000000000 s\n"), "{}", text("info", &[]));
+    assert!(text("info", &[]).contains(" 7.000000000 s by boottime\n"), "{}", text("info", &[]));
+    let times = |lines: &[Json], name: &str| lines.iter().map(|line| line[name].as_u64()).collect::<Vec<_>>();
+    let (start, end) = (Some(2_000_000_000), Some(3_000_000_000));
+    assert_eq!(times(&json("events", &session, &[]), "start_ns"), [start, start]);
+    assert_eq!(times(&json("events", &session, &[]), "end_ns"), [start, end]);
+    assert_eq!(times(&json("spans", &session, &[]), "start_ns"), [start]);
+    let info = json("info", &session, &[]);
+    assert_eq!((times(&info, "time_start_ns"), times(&info, "time_end_ns")), (vec![start], vec![end]));
+    assert_eq!(
+        (&info[0]["threads"][1]["end_ns"], &info[0]["end"]["at_ns"]),
+        (&19_800.into(), &4_000_000_000_u64.into())
+    );
+    let last: Json = serde_json::from_str(live.text().lines().next_back().expect("lines")).expect("JSON");
+    assert_eq!((&last["type"], &last["at_ns"]), (&"end".into(), &4_000_000_000_u64.into()));
+
+    let count = |command: &str, from: &str, to: &str| json(command, &session, &["--from", from, "--to", to]).len();
+    assert_eq!(count("events", "2s", "3.000000001s"), 2);
+    assert_eq!(count("events", "2000000001ns", "4s"), 1);
+    assert_eq!(count("spans", "2500ms", "2.6s"), 1);
+    assert_eq!((count("events", "0s", "2s"), count("spans", "0s", "2s"), count("spans", "3.1s", "9s")), (0, 0, 0));
+}
+
+/// What is printed live and what is printed of the files is the same, line by line.
+#[test]
+fn events_have_one_form_live_and_from_disk() {
+    let folder = Folder::new("offline-events");
+    let file = folder.join("in.heph");
+    fs::write(&file, Packets::program(50_000)).expect("room on disk");
+    let traces = folder.join("traces");
+    let live = run_on("ingest", &file, &["--sink", &disk(&traces), "--sink", "stdout:events"]).success();
+    let session = Trace::only(&traces).folder;
+    let is_told = |line: &&str| !line.contains(r#""type":"session""#) && !line.contains(r#""type":"end""#);
+    let mut live: Vec<_> = live.text().lines().filter(is_told).map(str::to_owned).collect();
+    let mut read: Vec<_> =
+        run_on("events", &session, &["--json"]).success().text().lines().map(str::to_owned).collect();
+    live.sort();
+    read.sort();
+    assert_eq!(read, live);
+    let lines: Vec<Json> = read.iter().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    let kinds: BTreeSet<_> = lines.iter().filter_map(|line| line["kind"].as_str()).collect();
+    assert_eq!(kinds, BTreeSet::from(["call", "event", "return", "runtime"]));
+    assert!(lines.iter().any(|line| line["type"] == "gap" && line["count"] == 5), "{lines:?}");
 }
 
 /// The rows of comma-separated values, as the standard has them.
@@ -264,7 +331,7 @@ fn csv_holds_what_json_holds() {
     for (row, span) in rows.iter().zip(&spans) {
         assert_eq!(row.len(), head.len());
         for (name, value) in head.iter().zip(row) {
-            let expected = match (name.as_str(), &span[if name == "type" { "kind" } else { name }]) {
+            let expected = match (name.as_str(), &span[name]) {
                 // What is the same as another, or zero, is left out of the JSON.
                 ("symbol" | "threads" | "flags" | "depth" | "level" | "suspensions", _) => continue,
                 (_, Json::Null) => String::new(),
@@ -615,6 +682,6 @@ fn a_trace_that_is_larger_than_the_memory_is_read_all_the_same() {
     let stats = limited(kib, &session, "stats --json");
     assert!(stats.contains(&format!("\"spans\":{EVENTS}")), "{stats}");
     assert!(limited(kib, &session, "tree --min-percent 1").lines().count() >= 8);
-    let events = limited(kib, &session, "events --to 50us");
+    let events = limited(kib, &session, "events --to 51us");
     assert_eq!(events.lines().count(), 10_000);
 }

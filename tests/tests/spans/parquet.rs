@@ -120,7 +120,7 @@ fn row(span: &Span) -> Map<String, Value> {
     let flags: Vec<_> = span.flags.names().collect();
     let threads = more.map(|more| more.threads.iter().map(|stream| stream.0).collect::<Vec<_>>());
     let row = json!({
-        "id": span.id.to_string(), "type": span.kind.name(), "runtime": span.kind.runtime().name(),
+        "id": span.id.to_string(), "kind": span.kind.name(), "runtime": span.kind.runtime().name(),
         "status": span.status.name(), "reason": span.reason.map(Reason::name), "function": function,
         "symbol": symbol, "module": module, "key": span.key(), "parent": span.parent.map(|id| id.to_string()),
         "twin": span.twin.map(|id| id.to_string()), "thread": span.stream.0,
@@ -211,10 +211,10 @@ const QUERY: &str = "
 import json, sys
 import duckdb
 rows = duckdb.sql(f'''
-    SELECT type, count(*), sum(end_ns - start_ns - duration_ns), max(queue_label)
+    SELECT kind, count(*), sum(end_ns - start_ns - duration_ns), max(queue_label)
     FROM '{sys.argv[1]}'
     WHERE list_contains(threads, 5) AND flags NOT LIKE '%sync%' AND status != 'open'
-    GROUP BY type ORDER BY type
+    GROUP BY kind ORDER BY kind
 ''').fetchall()
 print(json.dumps([[kind, count, int(rest), label] for kind, count, rest, label in rows]))
 ";

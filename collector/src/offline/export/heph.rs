@@ -157,7 +157,7 @@ impl<W: Write + Send> MessageConsumer for Replay<W> {
         Ok(())
     }
 
-    fn gap(&mut self, gap: &GapEntry) -> Result<()> {
+    fn gap(&mut self, gap: &GapEntry, _: Option<SessionNs>) -> Result<()> {
         let stream = StreamId(gap.thread);
         let first = self.next.get(&stream).copied().unwrap_or(Position(gap.first));
         self.next.insert(stream, Position(first.0.saturating_add(gap.count)));

@@ -27,8 +27,9 @@ pub(in crate::offline) trait MessageConsumer {
         self.message(stream, position, &Message::Function(event))
     }
 
-    /// Events of a stream are missing, between those before this call and those behind it.
-    fn gap(&mut self, gap: &GapEntry) -> Result<()>;
+    /// Events of a stream are missing, between those before this call and those behind it; `next` is the time of the
+    /// event behind them, if there is one.
+    fn gap(&mut self, gap: &GapEntry, next: Option<SessionNs>) -> Result<()>;
 
     /// Nothing from before this time comes any more.
     fn settle(&mut self, until: SessionNs) -> Result<()> {
@@ -277,8 +278,9 @@ impl<C: MessageConsumer> Consumer for Messages<'_, C> {
         }
     }
 
-    fn gap(&mut self, gap: &GapEntry, _: u64) -> Result<()> {
-        self.consumer.gap(gap)
+    fn gap(&mut self, gap: &GapEntry, time: u64) -> Result<()> {
+        let next = Some(self.session_time(time)).filter(|_| time != u64::MAX);
+        self.consumer.gap(gap, next)
     }
 
     fn settle(&mut self, until: u64) -> Result<()> {

@@ -114,7 +114,7 @@ impl MessageConsumer for Keep {
         Ok(())
     }
 
-    fn gap(&mut self, gap: &GapEntry) -> Result<()> {
+    fn gap(&mut self, gap: &GapEntry, _: Option<SessionNs>) -> Result<()> {
         let text = format!("gap {} {}", gap.first, gap.count);
         self.sent.entry(gap.thread).or_default().push(text.into_bytes());
         Ok(())

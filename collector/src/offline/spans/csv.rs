@@ -10,7 +10,7 @@ use codec::{
 use sinks::KnownName;
 
 /// The names of the columns.
-pub(super) const HEAD: &str = "id,type,runtime,function,symbol,module,key,parent,twin,thread,threads,task,depth,\
+pub(super) const HEAD: &str = "id,kind,runtime,function,symbol,module,key,parent,twin,thread,threads,task,depth,\
 start_ns,end_ns,duration_ns,suspended_ns,suspensions,created_ns,latency_ns,creator,origin,queue,group,joiner,\
 join_latency_ns,ending,argument,result,level,resumed_ns,cause,status,reason,flags\r\n";
 

@@ -23,23 +23,20 @@ pub(super) struct Filter<'a> {
 }
 
 impl<'a> Filter<'a> {
-    /// The session started at `start_ns`, counted from its zero.
-    pub(super) fn new(trace: &Trace, args: &'a WhichArgs, start_ns: u64) -> Result<Self> {
+    pub(super) fn new(trace: &Trace, args: &'a WhichArgs) -> Result<Self> {
         let threads = match &args.thread {
             Some(thread) => {
                 Some(wanted_threads(trace, Some(thread))?.iter().map(|thread| StreamId(thread.id)).collect())
             }
             None => None,
         };
-        let start = trace.zero_ns().saturating_add(start_ns);
-        let time = |moment: crate::args::Moment| moment.on(start).saturating_sub(trace.zero_ns());
         Ok(Self {
             args,
             function: args.function.as_deref().map(Glob::new),
             threads,
             min_duration_ns: args.min_duration.map_or(0, |least| u64::try_from(least.0.as_nanos()).unwrap_or(u64::MAX)),
-            from: args.from.map_or(0, time),
-            to: args.to.map_or(u64::MAX, time),
+            from: args.from.map_or(0, |from| trace.given_ns(from)),
+            to: args.to.map_or(u64::MAX, |to| trace.given_ns(to)),
         })
     }
 

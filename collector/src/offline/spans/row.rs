@@ -11,8 +11,6 @@ use crate::offline::{duration, printable};
 pub(super) struct Row<'a> {
     pub(super) span: &'a Span,
     pub(super) name: &'a KnownName,
-    /// The time that people's times are counted from.
-    pub(super) start_ns: u64,
 }
 
 impl Row<'_> {
@@ -22,7 +20,7 @@ impl Row<'_> {
     /// Writes it: when it started, where, what it is, how it stands, how long it took, what ran, and what else is known.
     pub(super) fn write(&self, to: &mut Vec<u8>) {
         let span = self.span;
-        let since = span.start.0.saturating_sub(self.start_ns);
+        let since = span.start.0;
         let took = span.duration().map_or_else(|| "–".into(), duration);
         let indent = usize::try_from(span.depth).unwrap_or(0).min(40) * 2;
         // Nothing that is written to memory fails.
