@@ -168,7 +168,12 @@ def main(arguments):
         told = " ".join(f"{KINDS[kind]} {kinds[kind]}" for kind in KINDS)
         print(f"thread {entry['id']} {told} detail {len(details)}{'' if finished else ' unfinished'}")
     if "--functions" in arguments:
-        names = {entry["id"]: entry["name"] for entry in manifest.get("functions", [])}
+        names = {}
+        modules = {entry["module_id"] for entry in manifest["modules"]}
+        for entry in manifest["symbols"]:
+            number, module = int(entry["function_id"], 16), entry["module_id"]
+            expect(number >> 32 == module and module in modules | {0}, f"manifest.json: {entry} is in no module")
+            names[number] = entry["name"]
         for function in sorted({function for function, _ in functions}):
             counts = " ".join(str(functions[function, kind]) for kind in KINDS)
             print(f"function {counts} {names.get(function, hex(function))}")

@@ -1,11 +1,15 @@
 //! The manifest: what a session was, what is in its directory, and what is missing.
 
+mod lines;
+mod symbol;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
+use serde_json::{Map, Serializer, Value};
 use thiserror::Error;
 
+use self::lines::Lines;
 use super::FileChecksum;
 
 /// The manifest of a session directory, `manifest.json`.
@@ -44,8 +48,9 @@ pub struct Manifest {
     /// The modules.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub modules: Vec<ModuleEntry>,
-    /// The functions of all modules, and of module 0 those that stand for other events.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    /// The functions of all modules, and of module 0 those that stand for other events. Older sessions have them as
+    /// `functions`.
+    #[serde(rename = "symbols", alias = "functions", default, skip_serializing_if = "Vec::is_empty")]
     pub functions: Vec<FunctionEntry>,
     /// The dispatch queues.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -170,15 +175,19 @@ pub struct ProcessEntry {
 /// A module of the process.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct ModuleEntry {
-    /// Its id: the upper half of its functions' ids.
+    /// Its id: the upper half of its functions' ids. Older sessions have it as `id`.
+    #[serde(rename = "module_id", alias = "id")]
     pub id: u32,
     /// The path of its file.
     pub path: String,
     /// Its build id in hexadecimal digits, empty where it has none.
+    #[serde(default)]
     pub build_id: String,
     /// The address it is loaded at.
+    #[serde(default)]
     pub base: u64,
     /// How many bytes of address space it takes.
+    #[serde(default)]
     pub size: u64,
     /// When it was loaded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -187,8 +196,10 @@ pub struct ModuleEntry {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unloaded_ns: Option<u64>,
     /// How many functions it has; fewer in `functions` means that some of their names were lost.
+    #[serde(default)]
     pub function_count: u32,
     /// The hash of its function table, 16 hexadecimal digits.
+    #[serde(default)]
     pub function_table_hash: String,
     /// Fields that are not known here.
     #[serde(flatten)]
@@ -198,9 +209,12 @@ pub struct ModuleEntry {
 /// A function of a module.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct FunctionEntry {
-    /// Its id: module in the upper half, index in the lower.
+    /// Its id: module in the upper half, index in the lower. Written as `function_id`, with the `module_id` beside it
+    /// for other readers; older sessions have it as the number `id`.
+    #[serde(flatten, with = "symbol")]
     pub id: u64,
     /// Where it is in its module.
+    #[serde(default)]
     pub offset: u64,
     /// Its name.
     pub name: String,
@@ -299,7 +313,8 @@ impl Manifest {
 
     /// The manifest as JSON, with its checksum.
     pub fn to_json(&self) -> Result<Vec<u8>, ManifestError> {
-        let mut json = serde_json::to_vec_pretty(self)?;
+        let mut json = Vec::new();
+        self.serialize(&mut Serializer::with_formatter(&mut json, Lines::default()))?;
         json.truncate(json.len().saturating_sub(END.len()));
         let last = last_member(&json);
         json.extend_from_slice(last.as_bytes());

@@ -123,7 +123,7 @@ fn the_tables_of_the_manifest_are_the_codes() {
         ("thread", &json["threads"][0]),
         ("process", &json["process"]),
         ("module", &json["modules"][0]),
-        ("function", &json["functions"][0]),
+        ("symbol", &json["symbols"][0]),
         ("queue", &json["queues"][0]),
         ("gap", &json["gaps"][0]),
         ("limit", &json["limits"][0]),

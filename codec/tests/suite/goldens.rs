@@ -431,6 +431,61 @@ fn the_golden_manifest_is_written_and_read_back() {
     assert_eq!(String::from_utf8(manifest.to_json().expect("valid")), String::from_utf8(json));
 }
 
+/// What another reader of ATF takes from a manifest, and needs.
+#[derive(serde::Deserialize)]
+struct Foreign {
+    modules: Vec<ForeignModule>,
+    symbols: Vec<ForeignSymbol>,
+}
+
+#[derive(serde::Deserialize)]
+struct ForeignModule {
+    module_id: u64,
+    path: String,
+}
+
+#[derive(serde::Deserialize)]
+struct ForeignSymbol {
+    function_id: String,
+    module_id: u64,
+    name: String,
+}
+
+#[test]
+fn other_readers_find_modules_and_symbols_in_a_manifest() {
+    let manifest = Manifest::parse(&golden("atf/manifest.json")).expect("a manifest");
+    let json = manifest.to_json().expect("valid");
+    let Foreign { modules, symbols } = serde_json::from_slice(&json).expect("all that it needs is there");
+    assert_eq!((modules[0].module_id, modules[0].path.as_str()), (2, "/usr/bin/true"));
+    let symbols: Vec<_> = symbols.iter().map(|it| (it.function_id.as_str(), it.module_id, it.name.as_str())).collect();
+    assert_eq!(symbols, [("0x0", 0, "pthread_create"), ("0x200000000", 2, "main"), ("0x200000001", 2, "_ZN3fooEv")]);
+    let text = String::from_utf8(json).expect("text");
+    assert_eq!(text.matches("_ZN3fooEv").count(), 1, "names are there once");
+}
+
+#[test]
+fn manifests_of_older_and_of_other_writers_are_read() {
+    let older = br#"{"threads": [], "time_start_ns": 0, "time_end_ns": 0, "modules": [{"id": 2, "path": "/bin/a",
+        "build_id": "c0", "base": 4096, "size": 8, "function_count": 2, "function_table_hash": "0f"}],
+        "functions": [{"id": 8589934593, "offset": 7, "name": "main"}]}"#;
+    let other = br#"{"threads": [], "time_start_ns": 0, "time_end_ns": 0, "clock_type": 1,
+        "modules": [{"module_id": 2, "path": "/bin/a", "base_address": "0x1000", "size": 8, "uuid": "C0"}],
+        "symbols": [{"function_id": "0x200000001", "module_id": 2, "symbol_index": 1, "name": "main"}]}"#;
+    for (json, offset) in [(&older[..], 7), (&other[..], 0)] {
+        let manifest = Manifest::parse(json).expect("a manifest");
+        assert_eq!((manifest.modules[0].id, manifest.modules[0].path.as_str()), (2, "/bin/a"));
+        let function = &manifest.functions[0];
+        assert_eq!((function.id, function.offset, function.name.as_str()), (2 << 32 | 1, offset, "main"));
+        assert!(!function.extra.contains_key("module_id"), "it is not there twice when it is written again");
+    }
+    for id in ["\"1\"", "\"0xg\"", "\"0x\"", "-1", "null"] {
+        let json = format!(
+            r#"{{"threads": [], "time_start_ns": 0, "time_end_ns": 0, "symbols": [{{"function_id": {id}, "name": "f"}}]}}"#
+        );
+        assert!(Manifest::parse(json.as_bytes()).is_err(), "{id}");
+    }
+}
+
 #[test]
 fn the_smallest_manifest_of_any_writer_is_read() {
     let json = br#"{"threads":[{"id":0,"has_detail":false}],"time_start_ns":1,"time_end_ns":2}"#;

@@ -275,8 +275,8 @@ fn verify_sees_what_was_changed() {
             *file = text.replacen(from, to, 1).into_bytes();
         }
     };
-    spoil("manifest.json", &changed("\"written\": 9", "\"written\": 8"));
-    spoil("manifest.json", &changed("\"has_detail\": true", "\"has_detail\": false"));
+    spoil("manifest.json", &changed("\"written\":9", "\"written\":8"));
+    spoil("manifest.json", &changed("\"has_detail\":true", "\"has_detail\":false"));
     spoil("manifest.json", &changed("\"time_end_ns\": 1000005", "\"time_end_ns\": 1000004"));
     fs::create_dir(whole.join("thread_77")).expect("made");
     assert_eq!(problems().len(), 1);
