@@ -182,7 +182,7 @@ impl Recorders {
             Target::Perfetto(file) => Box::new(PerfettoSink::create(file)?.within(budget)),
             Target::Chrome(file) => Box::new(ChromeSink::create(file)?.within(budget)),
             Target::Heph { file, compat: false } => Box::new(HephSink::create(file)?),
-            Target::Heph { file, compat: true } => Box::new(HephCompatSink::open(file)?),
+            Target::Heph { file, compat: true } => Box::new(HephCompatSink::open(file)?.within(budget)),
         };
         let shared = Arc::new(Mutex::new(sink));
         self.shared.push(Arc::clone(&shared));

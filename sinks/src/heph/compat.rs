@@ -1,5 +1,7 @@
 //! Only what Heph's own tools can read.
 
+mod frames;
+
 use std::{
     collections::HashMap,
     fs::{self, File, OpenOptions},
@@ -8,24 +10,43 @@ use std::{
     sync::Arc,
 };
 
-use codec::{
-    heph::{Attribute, Encode, Event, MAX_PACKET_BYTES, Metadata, Packets, Value},
-    profile::{FunctionEvent, Message},
-};
+use codec::{heph::Encode, profile::ProfileOption};
 
-use crate::{Batch, Ended, Gap, Session, Sink, SinkError, output::Output, probe::probe};
+use self::frames::Frames;
+use crate::{Batch, Budget, Ended, Gap, Session, Sink, SinkError, output::Output, probe::probe};
 
-/// Writes the epoch, and each event in a packet of its own, with attributes that are no arrays: what Heph's own tools
-/// read.
+/// Writes what Heph's own tools read: the epoch, and an event for each call of a function, named by the function, from
+/// its entry to its return; and each other event, with attributes that are no arrays. Packets are small and times are
+/// whole microseconds, as Heph's converter needs them.
+///
+/// A call that has not returned lasts until the end of its stream. One that ended without a return, as in a tail call,
+/// has no length, and lies where that was noticed.
 ///
 /// Such a trace has room for one session only. Each further session gets a file of its own: `trace.heph`,
-/// `trace-2.heph`, …. What is missing cannot be said in it; the counters of events tell.
+/// `trace-2.heph`, …. What is missing cannot be said in it.
 #[derive(Debug)]
 pub struct HephCompatSink {
     path: PathBuf,
     /// How many names were tried.
     tried: u32,
-    outputs: HashMap<String, Output<File>>,
+    outputs: HashMap<String, OpenFile>,
+    /// What all sessions remember.
+    budget: Budget,
+}
+
+/// The file of a session that goes on.
+#[derive(Debug)]
+struct OpenFile {
+    session: Arc<Session>,
+    out: Output<File>,
+    frames: Frames,
+}
+
+impl OpenFile {
+    fn finish(mut self) -> Result<(), SinkError> {
+        self.frames.finish(&self.session.catalog(), self.out.buffer()?);
+        self.out.flush()
+    }
 }
 
 /// How many names are tried for files.
@@ -49,17 +70,30 @@ impl HephCompatSink {
             Err(error) => Err(error),
         };
         usable.map_err(|source| SinkError::Failed { what: format!("cannot make {}", path.display()), source })?;
-        Ok(Self { path, tried: 0, outputs: HashMap::new() })
+        Ok(Self { path, tried: 0, outputs: HashMap::new(), budget: Budget::default() })
     }
 
-    fn output(&mut self, session: &Session) -> Result<&mut Output<File>, SinkError> {
+    /// The same, and it remembers no more calls and names than a budget that others share has room for.
+    pub fn within(self, budget: &Budget) -> Self {
+        Self { budget: budget.share(), ..self }
+    }
+
+    /// The file of a session. It starts with the epoch, which Heph's converter cannot read at the end of a file.
+    fn file(&mut self, session: &Arc<Session>) -> Result<&mut OpenFile, SinkError> {
         let name = &session.name;
         if !self.outputs.contains_key(name) {
             let file = self.next_file().map_err(|source| {
                 let what = format!("cannot make a file like {} for the session {name}", self.path.display());
                 SinkError::Failed { what, source }
             })?;
-            self.outputs.insert(name.clone(), Output::new(file));
+            let mut head = Vec::new();
+            if let Some(epoch) = session.catalog().epoch() {
+                // It is small enough.
+                let _ = ProfileOption::from(epoch).encode(&mut head);
+            }
+            let out = Output::starting_with(file, &head);
+            let (session, frames) = (Arc::clone(session), Frames::new(&self.budget));
+            self.outputs.insert(name.clone(), OpenFile { session, out, frames });
         }
         self.outputs.get_mut(name).ok_or(SinkError::Closed)
     }
@@ -100,26 +134,24 @@ impl Sink for HephCompatSink {
         Ok(())
     }
 
-    fn options(&mut self, session: &Arc<Session>, packets: &[u8]) -> Result<(), SinkError> {
-        let mut packets = Packets::new(packets, MAX_PACKET_BYTES);
-        let named = |packet| Metadata::decode(packet).map(|metadata| (packet, metadata.name));
-        while let Some(Ok((packet, name))) = packets.next_with(named) {
-            if name == "epoch" {
-                self.output(session)?.buffer()?.extend_from_slice(packet);
-            }
-        }
-        self.outputs.get_mut(&session.name).map_or(Ok(()), Output::relieve)
+    fn options(&mut self, _: &Arc<Session>, _: &[u8]) -> Result<(), SinkError> {
+        Ok(())
     }
 
     fn events(&mut self, batch: &Arc<Batch>) -> Result<(), SinkError> {
         if batch.bytes.is_empty() {
             return Ok(());
         }
-        let output = self.output(&batch.session)?;
-        let buffer = output.buffer()?;
-        let mut packet = Vec::new();
-        batch.iter().flatten().for_each(|message| write_event(&message, &mut packet, buffer));
-        output.relieve()
+        let OpenFile { out, frames, .. } = self.file(&batch.session)?;
+        let buffer = out.buffer()?;
+        let catalog = batch.session.catalog();
+        for run in batch.iter() {
+            let stream = run.run.stream;
+            run.for_each(|message| frames.event(stream, &message, &catalog, buffer));
+        }
+        // Writing may block, and the collector must be able to enter what it receives meanwhile.
+        drop(catalog);
+        out.relieve()
     }
 
     fn gap(&mut self, _: &Arc<Session>, _: &Gap) -> Result<(), SinkError> {
@@ -127,35 +159,18 @@ impl Sink for HephCompatSink {
     }
 
     fn end(&mut self, session: &Arc<Session>, _: &Ended) -> Result<(), SinkError> {
-        match self.outputs.remove(&session.name) {
-            Some(mut output) => output.flush(),
-            None => Ok(()),
-        }
+        self.outputs.remove(&session.name).map_or(Ok(()), OpenFile::finish)
     }
 
     fn flush(&mut self) -> Result<(), SinkError> {
-        self.outputs.values_mut().map(Output::flush).fold(Ok(()), Result::and)
+        self.outputs.values_mut().map(|file| file.out.flush()).fold(Ok(()), Result::and)
+    }
+
+    fn close(&mut self) -> Result<(), SinkError> {
+        self.outputs.drain().map(|(_, file)| file.finish()).fold(Ok(()), Result::and)
     }
 
     fn takes_more(&self) -> bool {
-        self.outputs.values().all(Output::takes_more)
+        self.outputs.values().all(|file| file.out.takes_more())
     }
-}
-
-/// Writes an event without its arrays. `packet` is there to be reused.
-fn write_event(message: &Message<'_>, packet: &mut Vec<u8>, buffer: &mut Vec<u8>) {
-    let is_scalar = |attribute: &Attribute<'_>| {
-        matches!(attribute.value, Value::U64(_) | Value::I64(_) | Value::F64(_) | Value::Str(_))
-    };
-    // Each came in a packet at least as large as the one that is written.
-    let _ = match message {
-        Message::Function(event) if event.extra.is_empty() => FunctionEvent { detail: None, ..*event }.encode(buffer),
-        _ => {
-            packet.clear();
-            let Ok(_) = message.encode(packet) else { return };
-            let Ok(event) = Event::decode(packet) else { return };
-            let scalars: Vec<_> = event.attributes.iter().filter(is_scalar).collect();
-            Event { attributes: scalars.as_slice().into(), ..event }.encode(buffer)
-        }
-    };
 }

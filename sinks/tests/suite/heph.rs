@@ -1,6 +1,7 @@
 //! What only the sinks of packets do.
 
 use std::{
+    collections::{BTreeMap, BTreeSet},
     io::{self, Write},
     sync::{
         Arc,
@@ -9,14 +10,16 @@ use std::{
 };
 
 use codec::{
-    heph::{Encode, MAX_PACKET_BYTES, Packets},
-    profile::{Message, ProfileOption},
+    EventKind, FunctionId, ModuleId, SessionNs,
+    heph::{Encode, Event, MAX_PACKET_BYTES, Packet, Packets, Value},
+    profile::{Epoch, FunctionEvent, Message, ProfileOption},
 };
 use quickcheck::QuickCheck;
-use sinks::{HephCompatSink, HephSink, Sink, SinkError};
+use serde_json::Value as Json;
+use sinks::{Ended, HephCompatSink, HephSink, Sink, SinkError};
 
 use crate::{
-    scene::{Form, batch, batch_in, fresh_dir, introduction, packet, session, stamp, unnamed},
+    scene::{Form, announce, batch, batch_in, fresh_dir, function, introduction, packet, session, stamp, unnamed},
     subject::{Shared, Story, read_packets},
 };
 
@@ -164,9 +167,171 @@ fn a_compat_file_is_made_for_something_only_and_where_it_can_be() {
     }
     assert_eq!(names().count(), 0, "nothing is to be said");
     sink.events(&batch(&b, &[(0, 0, vec![packet(stamp(0, 0, 1), 0)])])).expect("it takes events");
-    sink.end(&a, &sinks::Ended::default()).expect("it ends");
+    sink.end(&a, &Ended::default()).expect("it ends");
     sink.close().expect("it closes");
     assert_eq!(names().collect::<Vec<_>>(), ["trace.heph"]);
     assert!(std::fs::metadata(dir.join("trace.heph")).expect("it is there").len() > 0);
+    std::fs::remove_dir_all(&dir).expect("it is there");
+}
+
+/// What Heph's converter makes of a file: names, starts and durations, in microseconds. It fails where that one does,
+/// and where that one takes more steps than there may be.
+fn converted(file: &[u8], most_steps: usize) -> Vec<(String, u64, u64)> {
+    let (mut shown, mut steps, mut epoch) = (Vec::new(), 0, 0);
+    let mut taken: BTreeMap<_, BTreeMap<u64, u64>> = BTreeMap::new();
+    let mut packets = Packets::new(file, MAX_PACKET_BYTES);
+    let mut next = || packets.next_with(|bytes| Packet::decode(bytes).map(|packet| (bytes.len(), packet)));
+    while let Some(packet) = next() {
+        let (size, packet) = packet.expect("whole packets");
+        assert!(size <= 128, "it may not have read more");
+        let event = match packet {
+            Packet::Metadata(metadata) => {
+                assert_eq!(metadata.name, "epoch");
+                epoch = u64::from_be_bytes(metadata.value.try_into().expect("a number"));
+                continue;
+            }
+            Packet::Event(event) => event,
+        };
+        let mut text = format!("{{\"\": \"{}\"", event.description);
+        for attribute in event.attributes.iter() {
+            text += &match attribute.value {
+                Value::U64(value) => format!(", \"{}\": {value}", attribute.name),
+                Value::I64(value) => format!(", \"{}\": {value}", attribute.name),
+                Value::F64(value) => format!(", \"{}\": {value}", attribute.name),
+                Value::Str(value) => format!(", \"{}\": \"{value}\"", attribute.name),
+                other => panic!("{other:?}"),
+            };
+        }
+        serde_json::from_str::<Json>(&(text + "}")).expect("what it writes is JSON");
+        let mut start = (epoch + event.stamp.start.0) / 1000;
+        let mut duration = (event.stamp.end.0 - event.stamp.start.0) / 1000;
+        let taken = taken.entry((event.stamp.stream, event.stamp.substream)).or_default();
+        while let Some(other) = taken.get(&start).copied() {
+            steps += 1;
+            assert!(steps <= most_steps, "it does not end");
+            (start, duration) = match other > duration {
+                true => (start + 1, duration.checked_sub(1).expect("it does not fail")),
+                false => (start - 1, duration + 1),
+            };
+        }
+        taken.insert(start, duration);
+        shown.push((event.description.to_owned(), start, duration));
+    }
+    shown
+}
+
+/// Writes packets of one stream to a file of that kind, and ends the session.
+fn compat_file(packets: Vec<Vec<u8>>) -> Vec<u8> {
+    let dir = fresh_dir("compat-frames");
+    std::fs::create_dir_all(&dir).expect("made");
+    let session = session("a");
+    let _ = introduction(&session, &[]);
+    announce(&session, &[Epoch { unix_ns: 1_700_000_000_123_456_789 }.into()]);
+    let mut sink = HephCompatSink::open(dir.join("trace.heph")).expect("it opens");
+    sink.events(&batch(&session, &[(0, 0, packets)])).expect("it takes events");
+    sink.end(&session, &Ended::default()).expect("it ends");
+    sink.close().expect("it closes");
+    let file = std::fs::read(dir.join("trace.heph")).unwrap_or_default();
+    std::fs::remove_dir_all(&dir).expect("it is there");
+    file
+}
+
+fn event_of(kind: EventKind, index: u32, depth: u32, start: u64, end: u64) -> Vec<u8> {
+    let stamp = codec::heph::Stamp { start: SessionNs(start), ..stamp(0, 0, end) };
+    let function =
+        FunctionEvent { function: Some(FunctionId::new(ModuleId(1), index)), ..function(stamp, kind, depth) };
+    let mut packet = Vec::new();
+    function.encode(&mut packet).expect("it fits");
+    packet
+}
+
+#[test]
+fn heph_s_converter_shows_calls_by_the_names_of_functions() {
+    use EventKind::{Call, Return};
+    let packets = vec![
+        event_of(Call, 0, 0, 10_900, 10_900),
+        event_of(Call, 1, 1, 11_000, 11_000),
+        event_of(Call, 1, 2, 11_050, 11_050),
+        event_of(Return, 1, 2, 11_050, 11_100),
+        event_of(Return, 1, 1, 11_000, 14_000),
+        event_of(Call, 1, 1, 20_000, 20_000),
+        event_of(Return, 1, 1, 20_000, 21_000),
+    ];
+    let shown = converted(&compat_file(packets), 0);
+    let zero = 1_700_000_000_123_456;
+    let shown: Vec<_> = shown.iter().map(|(name, start, took)| (name.as_str(), start - zero, *took)).collect();
+    // The inner one has a microsecond of its own, and what has not returned lasts until the end.
+    assert_eq!(shown, [("work", 12, 0), ("work", 11, 3), ("work", 20, 1), ("main", 10, 11)]);
+}
+
+/// Whatever a thread does, however quickly, and whatever of it is missing.
+#[test]
+fn heph_s_converter_comes_to_an_end() {
+    fn check(actions: Vec<(u8, u16)>) {
+        let (mut packets, mut stack, mut time, mut calls) = (Vec::new(), Vec::new(), 0, 0);
+        for (action, passed) in &actions {
+            time += u64::from(passed % 3000);
+            let depth = u32::try_from(stack.len()).expect("few");
+            match action % 16 {
+                // Some are lost on the way.
+                0 => stack.push(time),
+                1 => _ = stack.pop(),
+                2 => {
+                    // A tail call.
+                    let start = stack.pop();
+                    stack.extend(start.map(|_| time));
+                    packets.extend(start.map(|_| event_of(EventKind::Call, 0, depth - 1, time, time)));
+                }
+                3 => packets.push(packet(stamp(0, 0, time), 5 + action % 3)),
+                4..=10 => {
+                    stack.push(time);
+                    packets.push(event_of(EventKind::Call, 1, depth, time, time));
+                    calls += 1;
+                }
+                _ => packets.extend(stack.pop().map(|start| event_of(EventKind::Return, 1, depth - 1, start, time))),
+            }
+        }
+        let steps = 4 * packets.len() * packets.len();
+        let shown = converted(&compat_file(packets), steps);
+        let named = shown.iter().filter(|(name, ..)| name == "work").count();
+        assert!(named >= calls, "{named} of {calls}");
+    }
+    QuickCheck::new().tests(200).quickcheck(check as fn(Vec<(u8, u16)>));
+    // In order, everything has its own microsecond.
+    let quick = (0..5000).flat_map(|at| {
+        [event_of(EventKind::Call, 0, 1, at * 9, at * 9), event_of(EventKind::Return, 0, 1, at * 9, at * 9 + 5)]
+    });
+    let quick: Vec<_> = [event_of(EventKind::Call, 0, 0, 0, 0)].into_iter().chain(quick).collect();
+    assert_eq!(converted(&compat_file(quick), 0).len(), 5001);
+}
+
+#[test]
+fn each_session_has_a_compat_file_and_packets_no_agent_would_write_do_no_harm() {
+    let dir = fresh_dir("compat-many");
+    std::fs::create_dir_all(&dir).expect("made");
+    let mut sink = HephCompatSink::open(dir.join("trace.heph")).expect("it opens");
+    for name in ["a", "b"] {
+        let session = session(name);
+        let packets = (0..9).flat_map(|variety| {
+            [(9, 9, u64::MAX), (0, 0, 5), (0, u32::MAX, 3)]
+                .map(|(stream, counter, end)| packet(stamp(stream, counter, end), variety))
+        });
+        let mut lying = batch(&session, &[(0, 0, packets.collect()), (1, 0, vec![])]);
+        let runs = &mut Arc::get_mut(&mut lying).expect("only one").runs;
+        runs[0].events += 2;
+        runs[1].bytes = 1000;
+        sink.options(&session, b"no packets at all").expect("it is ignored");
+        sink.events(&lying).expect("it takes what it can");
+        sink.end(&session, &Ended::default()).expect("it ends");
+    }
+    sink.close().expect("it closes");
+    let names: BTreeSet<_> =
+        std::fs::read_dir(&dir).expect("it is there").map(|entry| entry.expect("one").file_name()).collect();
+    assert_eq!(names, BTreeSet::from(["trace.heph".into(), "trace-2.heph".into()]));
+    let file = std::fs::read(dir.join("trace-2.heph")).expect("it is there");
+    let mut packets = Packets::new(&file, MAX_PACKET_BYTES);
+    while let Some(event) = packets.next_with(Event::decode) {
+        assert_eq!(event.expect("whole packets").stamp.stream.0, 0, "they are of the stream that they came for");
+    }
     std::fs::remove_dir_all(&dir).expect("it is there");
 }

@@ -4,7 +4,7 @@ use std::{
     collections::BTreeMap,
     fs,
     io::{self, Write},
-    path::{Path, PathBuf},
+    path::Path,
     sync::{Arc, Mutex},
     time::Duration,
 };
@@ -16,9 +16,7 @@ use codec::{
     profile::{Message, ProfileOption},
 };
 use serde_json::Value;
-use sinks::{
-    Batch, DiskOptions, DiskSink, Ended, Gap, HephCompatSink, HephSink, LineSink, Session, Sink, SinkError, disk,
-};
+use sinks::{DiskOptions, DiskSink, HephSink, LineSink, Sink, disk};
 
 use crate::scene::{Form, ZERO_NS, fresh_dir, id_of};
 
@@ -73,7 +71,7 @@ type Read = Box<dyn Fn(&[&str]) -> Story>;
 
 /// All sinks there are, with events in every form.
 pub(crate) fn all() -> impl Iterator<Item = Subject> {
-    let make = [disk_sink, disk_sink_in_parts, heph_sink, compat_sink, events_sink];
+    let make = [disk_sink, disk_sink_in_parts, heph_sink, events_sink];
     Form::ALL.into_iter().flat_map(move |form| make.map(|make| Subject { form, ..make() }))
 }
 
@@ -212,88 +210,6 @@ pub(crate) fn read_packets(bytes: &[u8], sessions: &[&str]) -> Story {
         story.event(current, stamp.stream.0, stamp.end.0);
     }
     story
-}
-
-/// A sink of files, and whose file was made when. A session gets one with the first thing that is written of it.
-struct Files {
-    sink: HephCompatSink,
-    dir: PathBuf,
-    order: Arc<Mutex<Vec<String>>>,
-}
-
-impl Files {
-    fn look(&self, session: &Session, result: Result<(), SinkError>) -> Result<(), SinkError> {
-        let mut order = self.order.lock().expect("nobody panicked");
-        if fs::read_dir(&self.dir).expect("it is there").count() > order.len() {
-            order.push(session.name.clone());
-        }
-        result
-    }
-}
-
-impl Sink for Files {
-    fn start(&mut self, session: &Arc<Session>) -> Result<(), SinkError> {
-        self.sink.start(session)
-    }
-
-    fn options(&mut self, session: &Arc<Session>, packets: &[u8]) -> Result<(), SinkError> {
-        let result = self.sink.options(session, packets);
-        self.look(session, result)
-    }
-
-    fn events(&mut self, batch: &Arc<Batch>) -> Result<(), SinkError> {
-        let result = self.sink.events(batch);
-        self.look(&batch.session, result)
-    }
-
-    fn gap(&mut self, session: &Arc<Session>, gap: &Gap) -> Result<(), SinkError> {
-        self.sink.gap(session, gap)
-    }
-
-    fn end(&mut self, session: &Arc<Session>, ended: &Ended) -> Result<(), SinkError> {
-        self.sink.end(session, ended)
-    }
-
-    fn flush(&mut self) -> Result<(), SinkError> {
-        self.sink.flush()
-    }
-
-    fn close(&mut self) -> Result<(), SinkError> {
-        self.sink.close()
-    }
-}
-
-fn compat_sink() -> Subject {
-    let dir = fresh_dir("compat");
-    fs::create_dir_all(&dir).expect("it can be made");
-    let order = Arc::new(Mutex::new(Vec::new()));
-    let sink = HephCompatSink::open(dir.join("trace.heph")).expect("it opens");
-    let sink = Files { sink, dir: dir.clone(), order: Arc::clone(&order) };
-    let read = move |_: &[&str]| {
-        let mut all = Story::default();
-        let sessions: Vec<String> = order.lock().expect("nobody panicked").clone();
-        for (at, session) in sessions.iter().enumerate() {
-            let name = if at == 0 { "trace.heph".into() } else { format!("trace-{}.heph", at + 1) };
-            let bytes = fs::read(dir.join(name)).expect("one file for each that has something");
-            let heph = Packets::new(&bytes, MAX_PACKET_BYTES);
-            heph.for_each(|packet| assert_is_plain(&packet.expect("whole packets")));
-            all.0.extend(read_packets(&bytes, &[session]).0);
-        }
-        fs::remove_dir_all(&dir).expect("it is there");
-        all
-    };
-    Subject { name: "compat", sink: Box::new(sink), read: Box::new(read), tells: |_| false, form: Form::Single }
-}
-
-/// Checks that Heph's own tools can read the packet.
-fn assert_is_plain(packet: &codec::heph::Packet<'_>) {
-    match packet {
-        codec::heph::Packet::Metadata(metadata) => assert_eq!(metadata.name, "epoch"),
-        codec::heph::Packet::Event(event) => {
-            assert!(event.attributes.iter().all(|attribute| attribute.value.type_byte() < 0x80));
-            assert_ne!(event.description, "run");
-        }
-    }
 }
 
 fn events_sink() -> Subject {
