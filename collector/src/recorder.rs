@@ -350,13 +350,19 @@ impl Recorder {
                 let lasted = self.started.remove(&session.name).map_or(Duration::ZERO, |started| started.elapsed());
                 let _about = info_span!("session", session = %session.name, peer = %session.source).entered();
                 let places = self.disks.iter().filter_map(|(_, disk)| disk.place(&session.name));
+                // However many others there are, nobody should have to guess how a session ended that had any events.
+                let is_told = summary.written > 0 || !summary.missing.is_empty();
                 match has_left {
-                    // However many others there are: nobody should have to guess how a session ended.
-                    true => warn!("{}", summary::left(session, summary, places)),
+                    true if is_told => warn!("{}", summary::left(session, summary, places)),
+                    true => self.notices.warn(summary::left(session, summary, places)),
                     false => {
                         let lost = lost_of(&self.disks, session).max_by_key(sum).unwrap_or_default();
                         let lost = Some(lost).filter(|_| self.slots.iter_mut().all(|slot| slot.takes_more()));
-                        info!("{}", summary::line(session, summary, lost, lasted, places));
+                        let line = summary::line(session, summary, lost, lasted, places);
+                        match is_told {
+                            true => info!("{line}"),
+                            false => self.notices.say(line),
+                        }
                     }
                 }
             }

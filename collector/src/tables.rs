@@ -84,10 +84,14 @@ impl Progress {
 
     /// What people are told, while there is something to tell.
     pub(crate) fn line(&self) -> Option<String> {
-        let session = self.session.lock().unwrap_or_else(PoisonError::into_inner);
-        let (name, events) = session.as_ref()?;
-        let percent = self.done.load(Relaxed).saturating_mul(100).checked_div(*events).unwrap_or(0);
-        Some(format!("making spans of {name}: {} %", percent.min(99)))
+        let name = self.session.lock().unwrap_or_else(PoisonError::into_inner).as_ref()?.0.clone();
+        Some(format!("making spans of {name}: {} %", self.percent()?))
+    }
+
+    /// How many hundredths are done, while something is being done.
+    pub(crate) fn percent(&self) -> Option<u64> {
+        let events = self.session.lock().unwrap_or_else(PoisonError::into_inner).as_ref()?.1;
+        Some(self.done.load(Relaxed).saturating_mul(100).checked_div(events).unwrap_or(0).min(99))
     }
 }
 

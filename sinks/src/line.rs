@@ -10,7 +10,7 @@ use codec::{
     text::printable_json,
 };
 
-use crate::{Catalog, Ended, Gap, NameCache, Session, source_of};
+use crate::{Catalog, Ended, Gap, KnownName, NameCache, Session, source_of};
 
 const HEX: [u8; 16] = *b"0123456789abcdef";
 
@@ -151,7 +151,7 @@ impl Line<'_> {
         start: &[u8],
         (stream, position): (StreamId, u64),
         message: &Message<'_>,
-        catalog: &Catalog,
+        (catalog, names): (&Catalog, &mut NameCache),
         added_ns: u64,
     ) {
         let (stamp, kind) = match message {
@@ -168,7 +168,7 @@ impl Line<'_> {
         line.name("kind");
         line.quoted(kind);
         match message {
-            Message::Function(event) => line.function(event, catalog),
+            Message::Function(event) => line.function(event, catalog, names),
             Message::Runtime(event) => line.runtime(event),
             Message::Event(Event { description, attributes, .. }) => {
                 line.text("description", description);
@@ -187,14 +187,20 @@ impl Line<'_> {
         self.number("end_ns", stamp.end.0.saturating_add(added_ns));
     }
 
-    fn function(&mut self, event: &FunctionEvent<'_>, catalog: &Catalog) {
+    /// Adds what something is called.
+    fn known(&mut self, name: &KnownName) {
+        self.text("function", &name.pretty);
+        if let Some(raw) = name.raw.as_deref().filter(|raw| *raw != &*name.pretty) {
+            self.text("symbol", raw);
+        }
+        if let Some(module) = &name.module {
+            self.text("module", module);
+        }
+    }
+
+    fn function(&mut self, event: &FunctionEvent<'_>, catalog: &Catalog, names: &mut NameCache) {
         if let Some(function) = event.function {
-            if let Some(name) = catalog.function_name(function) {
-                self.text("function", name);
-            }
-            if let Some(path) = catalog.module_path(function.module()) {
-                self.text("module", path);
-            }
+            self.known(names.function(catalog, function));
             self.name("fn");
             let _ = write!(self.to, "\"{function}\"");
         }
@@ -291,14 +297,7 @@ pub fn span_line(to: &mut Vec<u8>, session: &str, catalog: &Catalog, names: &mut
     if let Some(reason) = span.reason {
         line.word("reason", reason.name());
     }
-    let name = names.of(catalog, span);
-    line.text("function", &name.pretty);
-    if let Some(raw) = name.raw.as_deref().filter(|raw| *raw != &*name.pretty) {
-        line.text("symbol", raw);
-    }
-    if let Some(module) = &name.module {
-        line.text("module", module);
-    }
+    line.known(names.of(catalog, span));
     if let Some((file, line_number)) = source_of(catalog, span) {
         line.text("source", &format!("{file}:{line_number}"));
     }

@@ -147,13 +147,14 @@ impl<W: Write + Send> Sink for LineSink<W> {
             self.out.lose(batch);
             return Err(error);
         }
+        let known = open(&mut self.sessions, &batch.session, &self.budget);
         let buffer = self.out.buffer()?;
         let catalog = batch.session.catalog();
         let start = Line::start_of_events(&batch.session.name);
         for run in batch.iter() {
             let (stream, first) = (run.run.stream, run.run.first.0);
             for (position, message) in (first..=u64::MAX).zip(run) {
-                Line::event(buffer, &start, (stream, position), &message, &catalog, 0);
+                Line::event(buffer, &start, (stream, position), &message, (&catalog, &mut known.names), 0);
             }
         }
         // Writing may block, and the collector must be able to enter what it receives meanwhile.

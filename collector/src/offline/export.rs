@@ -1,6 +1,7 @@
 //! `collector export`: a session, made into what other programs read.
 
 mod heph;
+mod watch;
 
 use std::{
     fs::File,
@@ -16,6 +17,7 @@ use std::{
 use anyhow::{Context, Result};
 use sinks::{ChromeSink, Ended, FoldedSink, PerfettoSink, Session, Sink, SinkError};
 
+use self::watch::Watch;
 use super::{spanning, table, trace::Trace};
 use crate::{
     args::{ExportArgs, ExportFormat, wrong_usage},
@@ -38,18 +40,21 @@ pub(crate) fn run(args: &ExportArgs) -> Result<ExitCode> {
         false => Box::new(File::create(&args.output).with_context(|| format!("cannot make {name}"))?),
     };
     let out = Counting { out, bytes: Arc::clone(&bytes) };
+    let progress = Arc::new(Progress::default());
+    let watch = Watch::start(&progress);
     let written = match args.format {
-        ExportFormat::Perfetto => write_spans(&trace, args, &mut PerfettoSink::new(out)),
-        ExportFormat::Chrome => write_spans(&trace, args, &mut ChromeSink::new(out)),
-        ExportFormat::Folded => write_spans(&trace, args, &mut FoldedSink::new(out)),
+        ExportFormat::Perfetto => write_spans(&trace, args, &progress, &mut PerfettoSink::new(out)),
+        ExportFormat::Chrome => write_spans(&trace, args, &progress, &mut ChromeSink::new(out)),
+        ExportFormat::Folded => write_spans(&trace, args, &progress, &mut FoldedSink::new(out)),
         ExportFormat::Parquet => {
-            let rows = table::write(&trace, args.session.making.config(), &Progress::default(), out);
+            let rows = table::write(&trace, args.session.making.config(), &progress, out);
             rows.map(|rows| counted(rows, "span"))
         }
         ExportFormat::Heph => {
-            heph::write(&trace, args.wire.unwrap_or_default(), out).map(|events| counted(events, "event"))
+            heph::write(&trace, args.wire.unwrap_or_default(), &progress, out).map(|events| counted(events, "event"))
         }
     };
+    drop(watch);
     match written {
         Ok(what) => eprintln!("{name}: {what}, {}", Size(bytes.load(Relaxed))),
         Err(error) if matches!(error.downcast_ref(), Some(SinkError::Closed)) => {}
@@ -59,14 +64,16 @@ pub(crate) fn run(args: &ExportArgs) -> Result<ExitCode> {
 }
 
 /// Writes all spans of a session, and tells how many there are.
-fn write_spans(trace: &Trace, args: &ExportArgs, sink: &mut impl Sink) -> Result<String> {
+fn write_spans(trace: &Trace, args: &ExportArgs, progress: &Progress, sink: &mut impl Sink) -> Result<String> {
     let session = trace.session();
     sink.start(&session)?;
     let engine = spanning::engine(trace, args.session.making.config());
     let mut count = 0_u64;
-    spanning::spans(trace, engine, |spans| {
-        count = count.saturating_add(spans.len() as u64);
-        Ok(sink.spans(&session, spans)?)
+    progress.begin(trace.name(), trace.events());
+    spanning::batches(trace, engine, |batch| {
+        count = count.saturating_add(batch.spans.len() as u64);
+        progress.reach(batch.events)?;
+        Ok(sink.spans(&session, &batch.spans)?)
     })?;
     end(trace, &session, sink)?;
     Ok(counted(count, "span"))

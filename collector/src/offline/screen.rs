@@ -45,7 +45,7 @@ impl Screen {
     }
 
     /// A name, behind so many columns of the line and before so many: if it is too long, without its middle.
-    pub(super) fn fit<'a>(&self, name: &'a str, taken: usize) -> Cow<'a, str> {
+    fn fit<'a>(&self, name: &'a str, taken: usize) -> Cow<'a, str> {
         let Some(columns) = self.columns else { return name.into() };
         let (room, long) = (columns.saturating_sub(taken).max(LEAST_NAME), name.chars().count());
         if long <= room {
@@ -55,6 +55,19 @@ impl Screen {
         let end = (room - 1) / 2;
         let head = name.chars().take(room - 1 - end);
         head.chain(['…']).chain(name.chars().skip(long - end)).collect::<String>().into()
+    }
+
+    /// A line with a name in it, which is cut first; what is too long even so is cut at its end.
+    pub(super) fn line(&self, head: &str, name: &str, tail: &str, style: Style) -> String {
+        let wide = |text: &str| text.chars().count();
+        let name = self.fit(name, wide(head) + wide(tail));
+        match self.columns {
+            Some(columns) if wide(head) + wide(&name) + wide(tail) > columns => {
+                let whole = [head, &name, tail].concat();
+                whole.chars().take(columns - 1).chain(['…']).collect()
+            }
+            _ => [head, &name, &self.paint(tail, style)].concat(),
+        }
     }
 
     pub(super) fn paint<'a>(&self, text: &'a str, style: Style) -> Cow<'a, str> {
@@ -76,10 +89,12 @@ mod tests {
     fn a_long_name_loses_its_middle_and_fits() {
         let screen = Screen { columns: Some(40), has_colours: false };
         assert_eq!(screen.fit("short", 20), "short");
-        assert_eq!(screen.fit("std::vector<int>::push_back(int)", 20), "std::vecto…_back(int)");
+        assert_eq!(screen.fit("std::vector<int>::push_back(int)", 20), "std::vecto…back(int)");
         assert_eq!(screen.fit("äöü".repeat(20).as_str(), 10).chars().count(), 30);
         assert_eq!(screen.fit(&"x".repeat(99), 39).chars().count(), LEAST_NAME, "what is too short says nothing");
         assert_eq!(Screen::default().fit(&"x".repeat(99), 0).len(), 99, "files have room");
+        let line = screen.line(&" ".repeat(30), "a_name", &"y".repeat(30), Style::Dim);
+        assert_eq!((line.chars().count(), line.chars().last()), (40, Some('…')));
     }
 
     #[test]

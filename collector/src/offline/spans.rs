@@ -16,7 +16,7 @@ use sinks::{Catalog, NameCache, span_line};
 
 pub(super) use self::csv::field;
 use self::{filter::Filter, row::Row, spill::Sorter};
-use super::{quiet, spanning, trace::Trace};
+use super::{quiet, screen::Screen, spanning, trace::Trace};
 use crate::args::{SpanOrder, SpansArgs, TableArgs};
 
 pub(crate) fn run(args: &SpansArgs) -> Result<ExitCode> {
@@ -128,6 +128,7 @@ struct Lines {
     form: Form,
     /// The session's zero by the collector's clock, where times are to be told by that.
     aligned: Option<u64>,
+    screen: Screen,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -146,7 +147,7 @@ impl Lines {
             _ => Form::Text,
         };
         let aligned = Some(trace.added_ns).filter(|zero| *zero != 0);
-        Self { session, names: NameCache::new(), form, aligned }
+        Self { session, names: NameCache::new(), form, aligned, screen: Screen::of_stdout() }
     }
 
     /// What comes before the first line.
@@ -164,7 +165,7 @@ impl Lines {
         match self.form {
             Form::Json => span_line(to, &self.session, catalog, &mut self.names, span),
             Form::Csv => csv::line(to, self.names.of(catalog, span), span),
-            Form::Text => Row { span, name: self.names.of(catalog, span) }.write(to),
+            Form::Text => Row { span, name: self.names.of(catalog, span), screen: self.screen }.write(to),
         }
     }
 }

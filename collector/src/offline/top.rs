@@ -198,16 +198,14 @@ fn print_text(loss: &Loss, rows: &[Row], screen: Screen, out: &mut impl Write) -
     {
         shown.retain(|(_, rank, _)| *rank != least);
     }
-    let taken = taken(&shown);
     let line = |cells: &dyn Fn(&str) -> String| {
         shown.iter().map(|(column, _, width)| format!("{:>width$}  ", cells(column))).collect::<String>()
     };
     let head = format!("{}{:module$}  function", line(&|column| column.into()), "module");
     writeln!(out, "{}", screen.paint(&head, Style::Head))?;
     for row in rows {
-        let file = format!("{:module$}", row.file_name());
-        let (name, file) = (printable(&row.name), screen.paint(&file, Style::Dim));
-        writeln!(out, "{}{file}  {}", line(&|column| cell(row, column)), screen.fit(&name, taken))?;
+        let head = format!("{}{:module$}  ", line(&|column| cell(row, column)), row.file_name());
+        writeln!(out, "{}", screen.line(&head, &printable(&row.name), "", Style::Dim))?;
     }
     Ok(())
 }

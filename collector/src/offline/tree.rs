@@ -153,8 +153,7 @@ impl<W: Write> Printer<'_, W> {
         let entered = entered.map_or_else(String::new, |path| format!("  [{}]", printable(file_name(path))));
         let name = printable(&name.pretty);
         let line = format!("{percent:>6.1} % {total:>12} self {own:>12} {calls:>11}×  {:indent$}{mark}", "");
-        let name = self.screen.fit(&name, line.chars().count() + entered.chars().count());
-        writeln!(self.out, "{line}{name}{}", self.screen.paint(&entered, Style::Dim))?;
+        writeln!(self.out, "{}", self.screen.line(&line, &name, &entered, Style::Dim))?;
         Ok(module)
     }
 }

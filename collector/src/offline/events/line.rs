@@ -1,7 +1,5 @@
 //! An event as a line, for people or as JSON.
 
-use std::io::Write;
-
 use codec::{
     EventKind, Position, SessionNs, StreamId,
     atf::GapEntry,
@@ -10,7 +8,12 @@ use codec::{
 };
 use sinks::{Gap, KnownName, Line, NameCache};
 
-use crate::offline::{printable, seconds, trace::Trace};
+use crate::offline::{
+    printable,
+    screen::{Screen, Style},
+    seconds,
+    trace::Trace,
+};
 
 /// Writes lines.
 pub(super) struct Lines<'a> {
@@ -19,13 +22,14 @@ pub(super) struct Lines<'a> {
     /// What lines of JSON start with, if they are to be that.
     json: Option<Vec<u8>>,
     names: NameCache,
+    screen: Screen,
 }
 
 impl<'a> Lines<'a> {
     pub(super) fn new(trace: &'a Trace, json: bool) -> Self {
         let session = trace.name();
         let json = json.then(|| Line::start_of_events(&session));
-        Self { trace, session, json, names: NameCache::new() }
+        Self { trace, session, json, names: NameCache::new(), screen: Screen::of_stdout() }
     }
 
     /// What an event is called: by its function, or by its description.
@@ -45,7 +49,7 @@ impl<'a> Lines<'a> {
     pub(super) fn event(&mut self, out: &mut Vec<u8>, stream: StreamId, position: Position, message: &Message<'_>) {
         let (catalog, added_ns) = (&self.trace.catalog, self.trace.added_ns);
         if let Some(start) = &self.json {
-            return Line::event(out, start, (stream, position.0), message, catalog, added_ns);
+            return Line::event(out, start, (stream, position.0), message, (catalog, &mut self.names), added_ns);
         }
         let (stamp, kind, depth, attributes) = match message {
             Message::Function(event) => (event.stamp, event.kind, event.depth, event.extra),
@@ -61,11 +65,12 @@ impl<'a> Lines<'a> {
         let time = seconds(stamp.end.0.saturating_add(added_ns));
         let indent = usize::try_from(depth).unwrap_or(0).min(40) * 2;
         let name = printable(&self.name(message).pretty);
-        // Nothing that is written to memory fails.
-        let _ = write!(out, "{time:>16}  {:>4}  {:indent$}{arrow} {name}", stream.0, "");
-        if !attributes.is_empty() {
-            let _ = write!(out, " {}", printable(&Line::of_attributes(attributes)));
-        }
+        let head = format!("{time:>16}  {:>4}  {:indent$}{arrow} ", stream.0, "");
+        let attributes = match attributes.is_empty() {
+            true => String::new(),
+            false => format!(" {}", printable(&Line::of_attributes(attributes))),
+        };
+        out.extend_from_slice(self.screen.line(&head, &name, &attributes, Style::Dim).as_bytes());
         out.push(b'\n');
     }
 
@@ -75,6 +80,9 @@ impl<'a> Lines<'a> {
             return Line::gap(out, &self.session, &Gap { stream, first, count: gap.count, cause });
         }
         let cause = printable(&gap.cause);
-        let _ = writeln!(out, "{:>16}  {:>4}  … {} events missing: {cause}", "", gap.thread, gap.count);
+        let tail = format!("… {} events missing: {cause}", gap.count);
+        let head = format!("{:>16}  {:>4}  ", "", gap.thread);
+        out.extend_from_slice(self.screen.line(&head, "", &tail, Style::Alarm).as_bytes());
+        out.push(b'\n');
     }
 }

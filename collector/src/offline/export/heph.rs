@@ -20,6 +20,7 @@ use crate::{
         scan::{MessageConsumer, Messages, Scan},
         trace::Trace,
     },
+    tables::Progress,
 };
 
 /// Events are handed over when their packets have so many bytes.
@@ -29,7 +30,7 @@ const BATCH_BYTES: usize = 256 << 10;
 const LIST_BYTES: usize = 32 << 10;
 
 /// Writes the options, events and gaps of a session, and returns how many events there are.
-pub(super) fn write(trace: &Trace, form: WireForm, out: impl Write + Send) -> Result<u64> {
+pub(super) fn write(trace: &Trace, form: WireForm, progress: &Progress, out: impl Write + Send) -> Result<u64> {
     let session = trace.session();
     let mut sink = HephSink::new(out);
     sink.start(&session)?;
@@ -49,14 +50,16 @@ pub(super) fn write(trace: &Trace, form: WireForm, out: impl Write + Send) -> Re
         runs: Vec::new(),
         next: BTreeMap::new(),
         events: 0,
+        progress,
     };
+    progress.begin(trace.name(), trace.events());
     let mut messages = Messages::new(trace, replay);
     Scan::open(trace, &trace.threads())?.run(&mut messages)?;
     messages.consumer.finish(trace)
 }
 
 /// Sends events again.
-struct Replay<W> {
+struct Replay<'a, W> {
     session: Arc<Session>,
     sink: HephSink<W>,
     form: WireForm,
@@ -69,6 +72,7 @@ struct Replay<W> {
     /// The position that comes next, of each stream.
     next: BTreeMap<StreamId, Position>,
     events: u64,
+    progress: &'a Progress,
 }
 
 /// Events of one stream without a gap between them, in runs.
@@ -79,7 +83,7 @@ struct Packed {
     events: u32,
 }
 
-impl<W: Write + Send> Replay<W> {
+impl<W: Write + Send> Replay<'_, W> {
     fn pack(&mut self, stream: StreamId, position: Position, message: &Message<'_>) -> Result<()> {
         let new = || Packed { packer: Packer::default(), bytes: Vec::new(), first: position, events: 0 };
         let packed = self.packed.entry(stream).or_insert_with(new);
@@ -105,6 +109,7 @@ impl<W: Write + Send> Replay<W> {
     }
 
     fn hand_over(&mut self) -> Result<()> {
+        self.progress.reach(self.events)?;
         self.packed_bytes = 0;
         for (stream, Packed { mut packer, mut bytes, first, events }) in std::mem::take(&mut self.packed) {
             packer.finish(&mut bytes);
@@ -142,7 +147,7 @@ impl<W: Write + Send> Replay<W> {
     }
 }
 
-impl<W: Write + Send> MessageConsumer for Replay<W> {
+impl<W: Write + Send> MessageConsumer for Replay<'_, W> {
     fn message(&mut self, stream: StreamId, position: Position, message: &Message<'_>) -> Result<()> {
         let written = match self.form {
             WireForm::Runs => self.pack(stream, position, message),

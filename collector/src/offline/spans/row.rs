@@ -1,16 +1,18 @@
 //! A span as a line for people.
 
-use std::io::Write;
-
-use codec::span::{Span, SpanKind};
+use codec::span::{Span, SpanKind, SpanStatus};
 use sinks::KnownName;
 
-use crate::offline::{duration, printable};
+use crate::offline::{
+    duration, printable,
+    screen::{Screen, Style},
+};
 
 /// A span with its name.
 pub(super) struct Row<'a> {
     pub(super) span: &'a Span,
     pub(super) name: &'a KnownName,
+    pub(super) screen: Screen,
 }
 
 impl Row<'_> {
@@ -23,17 +25,14 @@ impl Row<'_> {
         let since = span.start.0;
         let took = span.duration().map_or_else(|| "–".into(), duration);
         let indent = usize::try_from(span.depth).unwrap_or(0).min(40) * 2;
-        // Nothing that is written to memory fails.
-        let _ = write!(
-            to,
-            "{:>6}.{:09}  {:>6}  {:<10}  {:<9} {took:>12}  {:indent$}{}",
+        let head = format!(
+            "{:>6}.{:09}  {:>6}  {:<10}  {:<9} {took:>12}  {:indent$}",
             since / 1_000_000_000,
             since % 1_000_000_000,
             span.stream.0,
             span.kind,
             span.status,
             "",
-            printable(&self.name.pretty),
         );
         let mut notes = Vec::new();
         notes.extend(span.reason.map(|reason| reason.name().to_owned()));
@@ -55,9 +54,9 @@ impl Row<'_> {
             }
         }
         notes.extend(span.flags.names().map(str::to_owned));
-        if !notes.is_empty() {
-            let _ = write!(to, "  [{}]", notes.join(", "));
-        }
+        let notes = if notes.is_empty() { String::new() } else { format!("  [{}]", notes.join(", ")) };
+        let style = if span.status == SpanStatus::Matched { Style::Dim } else { Style::Alarm };
+        to.extend_from_slice(self.screen.line(&head, &printable(&self.name.pretty), &notes, style).as_bytes());
         to.push(b'\n');
     }
 }
