@@ -121,6 +121,11 @@ impl<T: Copy + Eq + Hash> Nest<T> {
         self.tracks.get(&track)?.hulls.end_within(span.id, span.start.0).map(SessionNs)
     }
 
+    /// When those end on a track that go on at this time, as far as that is known.
+    pub(crate) fn end_around(&self, track: T, at: SessionNs) -> Option<SessionNs> {
+        self.tracks.get(&track)?.hulls.end_around(at.0).map(SessionNs)
+    }
+
     /// Nothing more is inside of a span that lies on no track, or on another.
     pub(crate) fn release(&mut self, span: SpanId, pass: impl FnMut(Step<T>)) {
         if let Some(waiting) = self.waiting.remove(&span) {

@@ -100,8 +100,7 @@ impl StepEncoder for PerfettoEncoder {
             self.event.clear();
             self.event.number(event::TYPE, event::SLICE_END).number(event::TRACK_UUID, track);
             self.write_event(span.end.unwrap_or(span.start), out);
-            if span.kind == SpanKind::Task {
-                self.tracks.remove(&(step.track, step.lane));
+            if span.kind == SpanKind::Task && self.tracks.remove(&(step.track, step.lane)).is_some() {
                 self.last_track = None;
                 self.budget.release(TRACK_BYTES);
             }
@@ -233,14 +232,20 @@ impl PerfettoEncoder {
             Track::Groups => (Track::Process, "dispatch groups".into()),
             Track::Tasks => (Track::Process, "tasks".into()),
             Track::Task(id) => {
-                let task = Some(span.substream.0).filter(|task| *task != 0).or(span.key());
-                (Track::Tasks, task.map_or_else(|| format!("task {id}"), |task| format!("task {task:#x}")))
+                // The key of a turn or a suspension is its own.
+                let key = if span.kind == SpanKind::Task { span.key() } else { Some(span.substream.0) };
+                let name = key.filter(|key| *key != 0).map_or_else(|| id.to_string(), |key| format!("{key:#x}"));
+                (Track::Tasks, format!("task {name}"))
             }
             Track::Jobs => (Track::Process, "jobs of unknown tasks".into()),
             Track::Callbacks => (Track::Process, "callbacks".into()),
         };
         let parent = self.track(catalog, parent, 0, span, out)?;
-        let uuid = self.new_uuid();
+        let uuid = match (track, lane) {
+            // What a task does after its end lies on the track that was forgotten.
+            (Track::Task(id), 0) => self.flow(id.short()) | 1 << 63,
+            _ => self.new_uuid(),
+        };
         self.tracks.insert((track, lane), uuid);
         match (track, lane) {
             (Track::Thread(stream), 0) => self.describe_thread(catalog, stream, uuid, out),

@@ -131,6 +131,11 @@ impl Picture {
         // What has no end went on for as long as what it called, and who knows for how much longer.
         let end = span.end.or_else(|| self.nest.end_within(track, &span));
         span.end = Some(end.unwrap_or(span.start).max(span.start));
+        if span.kind == SpanKind::Suspension && track.nests() {
+            // It begins in a turn, and is seen from the end of that one on.
+            let turn_end = self.nest.end_around(track, span.start).filter(|turn_end| Some(*turn_end) <= span.end);
+            span.start = turn_end.unwrap_or(span.start);
+        }
         if track.nests() {
             let is_task = span.kind == SpanKind::Task;
             // Whoever made a task is on another track.

@@ -36,6 +36,11 @@ impl Hulls {
         since.filter(|hull| hull.parent == Some(span)).map(|hull| hull.end).next()
     }
 
+    /// When those end that go on at this time.
+    pub(super) fn end_around(&self, at: u64) -> Option<u64> {
+        self.0.iter().rev().find(|hull| hull.start <= at).map(|hull| hull.end).filter(|end| *end > at)
+    }
+
     /// Takes the time from `start` to `end`, unless that overlaps with what is taken and does not enclose it. Tells when
     /// it is to end in the picture.
     ///

@@ -69,3 +69,30 @@ fn what_could_not_be_written_is_told() {
     let told = packets.iter().filter(|packet| packet.windows(5).any(|window| window == b"could")).count();
     assert_eq!(told, 1);
 }
+
+/// Its turns come before it, and may come behind it; they and its suspensions have keys of their own.
+#[test]
+fn a_task_has_one_track_named_by_its_key() {
+    let task = frame(0, 0, 10, 90).id;
+    let of_task = |kind, position, key, start, end| {
+        let (parent, substream) = if kind == SpanKind::Task { (None, 0) } else { (Some(task), 0xabc) };
+        let more = Some(Box::new(codec::span::More { key: Some(key), ..Default::default() }));
+        let substream = codec::SubstreamId(substream);
+        Span { kind, parent, substream, more, ..frame(0, position, start, end) }
+    };
+    let spans = [
+        of_task(SpanKind::Job, 1, 0x100, 10, 30),
+        // It begins before the turn ends.
+        of_task(SpanKind::Suspension, 2, 0x200, 20, 40),
+        of_task(SpanKind::Job, 3, 0x300, 40, 50),
+        of_task(SpanKind::Task, 0, 0xabc, 10, 90),
+        of_task(SpanKind::Job, 4, 0x400, 95, 99),
+    ];
+    let mut bytes = Vec::new();
+    tell(&mut PerfettoSink::new(&mut bytes), &spans);
+    let packets = packets(&bytes);
+    let with = |text: &[u8]| -> std::collections::BTreeSet<_> {
+        packets.iter().filter(|packet| packet.windows(text.len()).any(|window| window == text)).collect()
+    };
+    assert_eq!((with(b"task 0x").len(), with(b"task 0xabc").len()), (1, 1), "each time with the same id");
+}

@@ -122,8 +122,11 @@ fn spans() -> Vec<Span> {
             more.cause = Some("network".into());
         }),
         // A task in two turns, on two threads, suspended between them.
-        in_task(Span { what: What::Named("first turn".into()), ..span(SpanKind::Job, WORKER, 50, 31_000, 35_000) }),
-        in_task(with(span(SpanKind::Suspension, WORKER, 52, 35_000, 40_000), |_, more| {
+        in_task(with(span(SpanKind::Job, WORKER, 50, 31_000, 35_000), |span, more| {
+            (span.what, more.key) = (What::Named("first turn".into()), Some(0x1abc));
+        })),
+        // It began when the turn had not ended.
+        in_task(with(span(SpanKind::Suspension, WORKER, 52, 34_500, 40_000), |_, more| {
             more.key = Some(0xc0);
             more.end_stream = Some(StreamId(POOL));
         })),

@@ -5,7 +5,7 @@
 use std::collections::{HashMap, VecDeque};
 
 use codec::{
-    EventKind, SessionNs, StreamId,
+    EventKind, SessionNs, StreamId, SubstreamId,
     profile::Key,
     span::{Ending, Reason, Span, SpanFlags, SpanId, SpanKind, SpanStatus, What},
 };
@@ -179,6 +179,7 @@ impl Tasks {
     /// Makes a span one of a task. It lies outside of one that was canceled before.
     fn belongs(&self, span: &mut Span, task: Option<u64>) {
         let known = task.and_then(|task| self.tasks.get(&task));
+        span.substream = SubstreamId(task.unwrap_or(0));
         span.parent = known.map(|task| task.id);
         span.flags = span.flags.with(SpanFlags::OUTSIDE_PARENT, known.is_some_and(|task| task.closed));
     }
