@@ -242,6 +242,12 @@ pub struct More {
     pub argument: Option<u64>,
     /// What it ended with: the value of a thread, the error of a task.
     pub result: Option<u64>,
+    /// The executor that a turn of a task was given to.
+    pub executor: Option<u64>,
+    /// The thread that resumed what was suspended.
+    pub resumer: Option<StreamId>,
+    /// The frame that did so: the innermost that was open there.
+    pub resumed_by: Option<SpanId>,
     /// How many creators there are above it.
     pub level: u32,
     /// When something was heard of it again, after it was reported open.

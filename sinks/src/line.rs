@@ -361,6 +361,9 @@ impl Line<'_> {
         }
         self.maybe("argument", more.argument);
         self.maybe("result", more.result);
+        self.maybe("executor", more.executor);
+        self.maybe("resumer", stream(more.resumer));
+        self.id("resumed_by", more.resumed_by);
         self.maybe("level", Some(more.level.into()).filter(|level| *level > 0));
         self.maybe("resumed_ns", time(more.resumed));
         if let Some(cause) = &more.cause {

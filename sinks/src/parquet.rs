@@ -24,6 +24,7 @@ use parquet::{
 
 use crate::{Catalog, Session};
 use column::Column;
+use columns::ARGUMENT_COLUMNS;
 use texts::Texts;
 
 pub use columns::{SPAN_COLUMNS, SpanColumn};
@@ -49,10 +50,20 @@ const GROUP_ROWS: u32 = 128 << 10;
 impl SpanTable {
     /// A file without rows.
     pub fn new() -> io::Result<Self> {
+        Self::with(&[])
+    }
+
+    /// The same, with columns for the registers that arguments are passed in.
+    pub fn with_arguments() -> io::Result<Self> {
+        Self::with(ARGUMENT_COLUMNS)
+    }
+
+    fn with(further: &'static [SpanColumn]) -> io::Result<Self> {
         let tail = Tail::default();
-        let schema = columns::schema().map_err(error)?;
+        let all = || SPAN_COLUMNS.iter().chain(further);
+        let schema = columns::schema(all()).map_err(error)?;
         let writer = SerializedFileWriter::new(tail.clone(), schema, columns::properties()).map_err(error)?;
-        let columns = SPAN_COLUMNS.iter().map(Column::new).collect();
+        let columns = all().map(Column::new).collect();
         Ok(Self { writer, tail, columns, texts: Texts::default(), waiting: 0, rows: 0 })
     }
 
@@ -68,7 +79,17 @@ impl SpanTable {
 
     /// Adds a row.
     pub fn push(&mut self, catalog: &Catalog, span: &Span) -> io::Result<()> {
+        self.push_with(catalog, span, &[])
+    }
+
+    /// Adds a row, with the arguments of a frame.
+    pub fn push_with(&mut self, catalog: &Catalog, span: &Span, arguments: &[u64]) -> io::Result<()> {
+        let columns = self.columns.get_mut(SPAN_COLUMNS.len()..).unwrap_or_default();
+        for (column, argument) in columns.iter_mut().zip(arguments) {
+            column.push(self.waiting, *argument);
+        }
         let [function, symbol, module] = self.texts.name(catalog, span);
+        let (tid, thread_name) = self.texts.thread(catalog, span.stream);
         let mut row = Row { columns: self.columns.iter_mut(), row: self.waiting };
         row.id(Some(span.id));
         row.int(Some(span.kind as u32));
@@ -82,6 +103,8 @@ impl SpanTable {
         row.id(span.parent);
         row.id(span.twin);
         row.int(Some(span.stream.0));
+        row.long(tid);
+        row.int(thread_name);
         row.long(Some(span.substream.0).filter(|task| *task != 0));
         row.int(Some(span.depth).filter(|_| span.kind == SpanKind::Frame));
         row.time(Some(span.start.0));
@@ -193,6 +216,9 @@ fn push_more(mut row: Row<'_>, texts: &mut Texts, more: &More, catalog: &Catalog
     row.int(more.ending.map(|ending| ending as u32));
     row.long(more.argument);
     row.long(more.result);
+    row.long(more.executor);
+    row.int(more.resumer.map(|stream| stream.0));
+    row.id(more.resumed_by);
     row.int(Some(more.level));
     row.time(more.resumed.map(|at| at.0));
     row.int(more.cause.as_ref().map(|cause| texts.number(cause)));

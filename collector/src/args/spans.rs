@@ -206,6 +206,10 @@ pub(crate) struct ExportArgs {
     /// perfetto and chrome
     #[arg(long)]
     pub(crate) align: bool,
+    /// Add columns arg0, arg1, … with the registers that the arguments of frames are passed in, where they were captured.
+    /// Only with --format parquet
+    #[arg(long)]
+    pub(crate) registers: bool,
     /// How Heph packets carry function events: runs by default. Only with --format heph
     #[arg(long, value_enum, value_name = "FORM")]
     pub(crate) wire: Option<WireForm>,

@@ -29,6 +29,9 @@ pub(crate) fn run(args: &ExportArgs) -> Result<ExitCode> {
     if args.wire.is_some() && args.format != ExportFormat::Heph {
         wrong_usage("--wire needs --format heph".into());
     }
+    if args.registers && args.format != ExportFormat::Parquet {
+        wrong_usage("--registers needs --format parquet".into());
+    }
     if args.align && !matches!(args.format, ExportFormat::Perfetto | ExportFormat::Chrome) {
         wrong_usage("--align needs --format perfetto or chrome".into());
     }
@@ -47,7 +50,7 @@ pub(crate) fn run(args: &ExportArgs) -> Result<ExitCode> {
         ExportFormat::Chrome => write_spans(&trace, args, &progress, &mut ChromeSink::new(out)),
         ExportFormat::Folded => write_spans(&trace, args, &progress, &mut FoldedSink::new(out)),
         ExportFormat::Parquet => {
-            let rows = table::write(&trace, args.session.making.config(), &progress, out);
+            let rows = table::write(&trace, args.session.making.config(), args.registers, &progress, out);
             rows.map(|rows| counted(rows, "span"))
         }
         ExportFormat::Heph => {

@@ -1,6 +1,7 @@
 //! Spans, made again from the events of a session.
 
 use std::{
+    collections::HashMap,
     io, mem,
     sync::mpsc::{self, Receiver, SyncSender},
     thread,
@@ -8,10 +9,10 @@ use std::{
 
 use anyhow::Result;
 use codec::{
-    Position, SessionNs, StreamId,
+    EventKind, Position, SessionNs, StreamId,
     atf::GapEntry,
     profile::{FunctionEvent, Message},
-    span::{Span, SpanStatus},
+    span::{Span, SpanId, SpanStatus},
 };
 use collector_core::spans::{Engine, Finish, SpanConfig};
 
@@ -39,17 +40,28 @@ pub(super) fn engine(trace: &Trace, config: SpanConfig) -> Engine {
 ///
 /// The spans of a thread depend on what others did, so all threads are read, whichever are wanted.
 pub(super) fn spans(trace: &Trace, engine: Engine, mut take: impl FnMut(&[Span]) -> Result<()>) -> Result<()> {
-    batches(trace, engine, |batch| take(&batch.spans))
+    batches(trace, engine, false, |batch| take(&batch.spans))
 }
 
 /// Some spans, and how many events were read for them and those before.
 pub(super) struct Batch {
     pub(super) spans: Vec<Span>,
     pub(super) events: u64,
+    /// The registers that the arguments of these frames were in, where they are asked for and were captured.
+    pub(super) arguments: HashMap<SpanId, Arguments>,
 }
 
-/// The same in batches. They are made by another thread, while the last one is being taken.
-pub(super) fn batches(trace: &Trace, engine: Engine, mut take: impl FnMut(&Batch) -> Result<()>) -> Result<()> {
+/// The registers that arguments are passed in.
+pub(super) type Arguments = [u64; 8];
+
+/// The same in batches, with the registers of frames if they are asked for. They are made by another thread, while the
+/// last one is being taken.
+pub(super) fn batches(
+    trace: &Trace,
+    engine: Engine,
+    registers: bool,
+    mut take: impl FnMut(&Batch) -> Result<()>,
+) -> Result<()> {
     if trace.is_unfinished {
         eprintln!("{}: it is not finished: names, gaps and the end are missing until it is", trace.dir.display());
     }
@@ -57,7 +69,8 @@ pub(super) fn batches(trace: &Trace, engine: Engine, mut take: impl FnMut(&Batch
     thread::scope(|scope| {
         let (to, made) = mpsc::sync_channel(WAITING);
         let (used, reused) = mpsc::channel();
-        let spanning = Spanning { engine, trace, events: 0, notices: 0, to, reused };
+        let called = registers.then(HashMap::new);
+        let spanning = Spanning { engine, trace, events: 0, notices: 0, called, to, reused };
         let work = move || {
             let mut messages = Messages::new(trace, spanning);
             let read = scan.run(&mut messages);
@@ -91,6 +104,8 @@ struct Spanning<'a> {
     events: u64,
     /// How often a span was reported to be open, among those that were handed over.
     notices: u64,
+    /// The registers of calls whose frames were not handed over yet, if they are asked for.
+    called: Option<HashMap<SpanId, Arguments>>,
     to: SyncSender<Batch>,
     /// Room that was used before.
     reused: Receiver<Vec<Span>>,
@@ -128,10 +143,14 @@ impl Spanning<'_> {
     }
 
     /// Fails if nobody wants any more.
-    fn send(&self, spans: Vec<Span>) -> Result<()> {
+    fn send(&mut self, spans: Vec<Span>) -> Result<()> {
+        let mut arguments = HashMap::new();
+        if let Some(called) = &mut self.called {
+            arguments.extend(spans.iter().filter_map(|span| called.remove_entry(&span.id)));
+        }
         Ok(self
             .to
-            .send(Batch { spans, events: self.events })
+            .send(Batch { spans, events: self.events, arguments })
             .map_err(|_| io::Error::from(io::ErrorKind::BrokenPipe))?)
     }
 
@@ -153,6 +172,9 @@ impl MessageConsumer for Spanning<'_> {
     #[inline]
     fn function(&mut self, stream: StreamId, position: Position, event: FunctionEvent<'_>) -> Result<()> {
         self.events += 1;
+        if let (Some(called), EventKind::Call, Some(detail)) = (&mut self.called, event.kind, &event.detail) {
+            called.insert(SpanId::new(stream, position), detail.registers().general);
+        }
         self.engine.function(stream, position, &event, &self.trace.catalog);
         self.hand_over_if_many()
     }

@@ -6,6 +6,7 @@ use std::{
 };
 
 use anyhow::Result;
+use codec::Arch;
 use collector_core::spans::SpanConfig;
 use sinks::{PendingTable, SinkError, SpanTable};
 
@@ -23,21 +24,31 @@ pub(crate) struct Made {
 pub(crate) fn make(table: &PendingTable, config: SpanConfig, progress: &Progress) -> Result<Option<Made>> {
     let started = Instant::now();
     let Some(mut file) = table.create()? else { return Ok(None) };
-    let spans = write(&Trace::open(table.dir())?, config, progress, &mut file)?;
+    let spans = write(&Trace::open(table.dir())?, config, false, progress, &mut file)?;
     Ok(file.finish(spans)?.map(|bytes| Made { spans, bytes, took: started.elapsed() }))
 }
 
-/// Writes the table of a session, and returns how many spans it has.
-pub(super) fn write(trace: &Trace, config: SpanConfig, progress: &Progress, mut out: impl Write) -> Result<u64> {
+/// Writes the table of a session, with the registers of frames if they are asked for, and returns how many spans it has.
+pub(super) fn write(
+    trace: &Trace,
+    config: SpanConfig,
+    registers: bool,
+    progress: &Progress,
+    mut out: impl Write,
+) -> Result<u64> {
     let session = trace.session();
     let engine = spanning::engine(trace, config);
-    let mut table = SpanTable::new()?;
+    let mut table = if registers { SpanTable::with_arguments() } else { SpanTable::new() }?;
+    let passed = passed(trace);
     let written = |result: io::Result<()>| result.map_err(|error| SinkError::from_io("cannot write the table", error));
     progress.begin(trace.name(), trace.events());
     let mut write = |bytes: &[u8]| written(if bytes.is_empty() { Ok(()) } else { out.write_all(bytes) });
-    spanning::batches(trace, engine, |batch| {
+    spanning::batches(trace, engine, registers, |batch| {
         let catalog = session.catalog();
-        batch.spans.iter().try_for_each(|span| table.push(&catalog, span))?;
+        for span in &batch.spans {
+            let arguments = batch.arguments.get(&span.id).and_then(|all| all.get(..passed)).unwrap_or_default();
+            table.push_with(&catalog, span, arguments)?;
+        }
         progress.reach(batch.events)?;
         Ok(write(&table.take_bytes())?)
     })?;
@@ -45,4 +56,10 @@ pub(super) fn write(trace: &Trace, config: SpanConfig, progress: &Progress, mut 
     write(&table.finish(&session)?)?;
     written(out.flush())?;
     Ok(rows)
+}
+
+/// How many registers arguments are passed in.
+fn passed(trace: &Trace) -> usize {
+    let is_arm64 = trace.manifest.process.as_ref().is_some_and(|process| process.arch == Arch::Arm64.name());
+    if is_arm64 { 8 } else { 6 }
 }

@@ -79,6 +79,8 @@ pub const SPAN_COLUMNS: &[SpanColumn] = &[
     some("parent", Id),
     some("twin", Id),
     every("thread", Int),
+    some("tid", Long),
+    some("thread_name", Text),
     some("task", Long),
     some("depth", Int),
     every("start_ns", Time),
@@ -101,14 +103,29 @@ pub const SPAN_COLUMNS: &[SpanColumn] = &[
     some("ending", Word(|place| Ending::ALL.get(place).map(|ending| ending.name()))),
     some("argument", Long),
     some("result", Long),
+    some("executor", Long),
+    some("resumer", Int),
+    some("resumed_by", Id),
     some("level", Int),
     some("resumed_ns", Time),
     some("cause", Text),
 ];
 
-/// The same as Parquet describes it.
-pub(super) fn schema() -> Result<Arc<Type>> {
-    let fields: String = SPAN_COLUMNS.iter().map(field).collect();
+/// The columns of the registers that arguments are passed in, where they are asked for.
+pub(super) const ARGUMENT_COLUMNS: &[SpanColumn] = &[
+    some("arg0", Long),
+    some("arg1", Long),
+    some("arg2", Long),
+    some("arg3", Long),
+    some("arg4", Long),
+    some("arg5", Long),
+    some("arg6", Long),
+    some("arg7", Long),
+];
+
+/// The columns as Parquet describes them.
+pub(super) fn schema<'a>(columns: impl Iterator<Item = &'a SpanColumn>) -> Result<Arc<Type>> {
+    let fields: String = columns.map(field).collect();
     Ok(Arc::new(parse_message_type(&format!("message spans {{ {fields} }}"))?))
 }
 

@@ -11,7 +11,7 @@ use parquet::{
     file::reader::{FileReader, RowGroupReader, SerializedFileReader},
 };
 
-use super::{SPAN_COLUMNS, error};
+use super::error;
 
 /// How many spans there are, and a sum over what each is, where and when: the same whatever their order.
 ///
@@ -94,8 +94,13 @@ fn text(cells: &[Option<ByteArray>], row: usize) -> &[u8] {
 
 /// What a row group has in a column that is no list.
 fn cells<T: DataType>(group: &dyn RowGroupReader, name: &str) -> Result<Vec<Option<T::T>>> {
-    let columns = SPAN_COLUMNS.iter().position(|column| column.name == name);
-    let place = columns.ok_or_else(|| ParquetError::General(format!("there is no column {name}")))?;
+    // Older tables call the kind of a span its type, and have fewer columns.
+    let is_it = |known: &str| known == name || (name == "kind" && known == "type");
+    let columns = group.metadata().columns().iter();
+    let place = columns
+        .map(|column| column.column_path().parts())
+        .position(|path| path.first().is_some_and(|first| is_it(first)));
+    let place = place.ok_or_else(|| ParquetError::General(format!("there is no column {name}")))?;
     let rows = usize::try_from(group.metadata().num_rows()).unwrap_or(0);
     let mut reader = get_typed_column_reader::<T>(group.get_column_reader(place)?);
     let (mut levels, mut values) = (Vec::new(), Vec::new());

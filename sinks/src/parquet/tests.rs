@@ -164,3 +164,24 @@ fn what_is_there_now_and_then_is_read_back() {
     }
     assert_eq!(count, spans.len());
 }
+
+#[test]
+fn arguments_have_columns_where_they_are_asked_for() {
+    let session = session(10);
+    let mut table = SpanTable::with_arguments().expect("it starts");
+    let spans: Vec<_> = (100..103).map(|number| frame(number, 10)).collect();
+    for (span, arguments) in spans.iter().zip([&[7, 8][..], &[], &[u64::MAX; 9]]) {
+        table.push_with(&session.catalog(), span, arguments).expect("it is taken");
+    }
+    let bytes = bytes::Bytes::from(table.finish(&session).expect("it ends"));
+    let reader = SerializedFileReader::new(bytes).expect("a file");
+    let rows = reader.get_row_iter(None).expect("rows").map(|row| {
+        let row = row.expect("a row");
+        let field =
+            |name: &str| row.get_column_iter().find(|(known, _)| *known == name).expect("a column").1.to_string();
+        ["arg0", "arg1", "arg7"].map(field)
+    });
+    let most = u64::MAX.to_string();
+    let expected = [["7", "8", "null"], ["null"; 3], [most.as_str(); 3]].map(|row| row.map(str::to_owned));
+    assert_eq!(rows.collect::<Vec<_>>(), expected);
+}

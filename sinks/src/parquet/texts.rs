@@ -4,7 +4,7 @@ use std::{collections::HashMap, sync::Arc};
 
 use ahash::RandomState;
 use codec::{
-    FunctionId,
+    FunctionId, StreamId,
     span::{Span, What},
 };
 
@@ -18,7 +18,12 @@ pub(super) struct Texts {
     numbers: HashMap<Arc<str>, u32, RandomState>,
     /// What functions are called, where their names are known: asked for every span.
     functions: HashMap<FunctionId, Name, RandomState>,
+    /// The thread that was asked for last, with its id and name: mostly the next is the same.
+    thread: Option<(StreamId, Thread)>,
 }
+
+/// The id of a thread with the operating system, and its name.
+pub(super) type Thread = (Option<u64>, Option<u32>);
 
 /// The name of what ran, its symbol and its module.
 pub(super) type Name = [Option<u32>; 3];
@@ -34,6 +39,19 @@ impl Texts {
             },
             _ => self.look_up(catalog, span, None),
         }
+    }
+
+    /// What a thread is called.
+    #[inline]
+    pub(super) fn thread(&mut self, catalog: &Catalog, stream: StreamId) -> Thread {
+        if let Some((_, known)) = self.thread.filter(|(last, _)| *last == stream) {
+            return known;
+        }
+        let known = catalog.thread(stream);
+        let name = known.filter(|known| !known.name.is_empty()).map(|known| self.number(&known.name));
+        let thread = (known.map(|known| known.os_id).filter(|id| *id != 0), name);
+        self.thread = Some((stream, thread));
+        thread
     }
 
     #[inline(never)]
@@ -71,5 +89,6 @@ impl Texts {
         self.texts.clear();
         self.numbers.clear();
         self.functions.clear();
+        self.thread = None;
     }
 }

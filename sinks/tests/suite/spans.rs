@@ -59,6 +59,9 @@ fn a_line_says_all_that_a_span_has_and_nothing_else() {
         ending: Some(Ending::Returned),
         argument: Some(12),
         result: Some(13),
+        executor: Some(16),
+        resumer: Some(StreamId(6)),
+        resumed_by: Some(id(17)),
         level: 14,
         resumed: Some(SessionNs(15)),
         cause: Some("network".into()),
@@ -105,7 +108,8 @@ fn a_line_says_all_that_a_span_has_and_nothing_else() {
         "task": 8, "start_ns": 10, "end_ns": 25, "duration_ns": 15, "created_ns": 4, "latency_ns": 6,
         "suspended_ns": 7, "suspensions": 2, "creator": 1, "origin": "0:5", "queue": 9,
         "queue_label": "main\"\n", "group": 10, "joiner": 5, "join_latency_ns": 11, "ending": "returned",
-        "argument": 12, "result": 13, "level": 14, "resumed_ns": 15, "cause": "network", "flags": ["sync", "barrier"],
+        "argument": 12, "result": 13, "executor": 16, "resumer": 6, "resumed_by": "0:17", "level": 14, "resumed_ns": 15,
+        "cause": "network", "flags": ["sync", "barrier"],
     });
     assert_eq!(found[3], block);
 }

@@ -164,7 +164,7 @@ impl Packets {
 
 /// A folder with the session that these packets make.
 #[track_caller]
-fn ingested(name: &str, packets: &[u8]) -> (Folder, PathBuf) {
+pub(crate) fn ingested(name: &str, packets: &[u8]) -> (Folder, PathBuf) {
     let folder = Folder::new(name);
     let file = folder.join("in.heph");
     fs::write(&file, packets).expect("room on disk");
@@ -327,7 +327,7 @@ fn csv_holds_what_json_holds() {
     let spans = json("spans", &session, &[]);
     let (head, rows) = rows.split_first().expect("a line of names");
     assert_eq!(rows.len(), spans.len());
-    assert_eq!(head.len(), 35);
+    assert_eq!(head.len(), 38);
     for (row, span) in rows.iter().zip(&spans) {
         assert_eq!(row.len(), head.len());
         for (name, value) in head.iter().zip(row) {

@@ -1,15 +1,22 @@
 //! `spans.parquet`, read by Arrow and DuckDB.
 
-use std::{fs, path::PathBuf, process::Command, sync::Arc};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+    sync::Arc,
+};
 
 use codec::{
     FunctionId, ModuleId, Position, SessionId, SessionNs, StreamId, SubstreamId,
-    atf::{EndEntry, FunctionEntry, Manifest, ModuleEntry, QueueEntry},
+    atf::{EndEntry, FunctionEntry, Manifest, ModuleEntry, QueueEntry, ThreadEntry},
     span::{Ending, More, Reason, Span, SpanFlags, SpanId, SpanKind, SpanStatus, What},
 };
 use serde_json::{Map, Value, json};
 use sinks::{Catalog, DiskOptions, DiskSink, Ended, SPAN_COLUMNS, Session, Sink};
-use tests::{Folder, python::python_with};
+use tests::{Folder, collector::run_on, python::python_with};
+
+use crate::offline::{Packets, ingested};
 
 const NAME: &str = "20260101-000000-1";
 
@@ -21,6 +28,7 @@ fn session() -> Arc<Session> {
         clock: Some("boottime".into()),
         clock_zero_ns: Some(5_000_000),
         epoch_unix_ns: Some(1_700_000_000_000_000_000),
+        threads: vec![ThreadEntry { id: 2, os_id: Some(1002), name: Some("pool".into()), ..ThreadEntry::default() }],
         modules: vec![module],
         functions: vec![function],
         queues: vec![QueueEntry { id: 9, label: "com.example.ä".into(), ..QueueEntry::default() }],
@@ -99,6 +107,9 @@ fn more(at: usize, all: u64) -> More {
         ending: (all > 0).then(|| Ending::ALL[at % Ending::ALL.len()]),
         argument: some(14),
         result: some(u64::MAX),
+        executor: some(16),
+        resumer: stream(7),
+        resumed_by: some(8).map(id),
         level: 1,
         resumed: some(15).map(SessionNs),
         cause: (all > 0).then(|| "agent:ring-full".into()),
@@ -144,7 +155,16 @@ fn row(span: &Span) -> Map<String, Value> {
         "level": more.map(|more| more.level), "resumed_ns": more.and_then(|more| more.resumed).map(|at| at.0),
         "cause": more.and_then(|more| more.cause.as_deref()),
     });
-    row.as_object().cloned().expect("an object")
+    let mut row = row.as_object().cloned().expect("an object");
+    let thread = Some((1002, "pool")).filter(|_| span.stream == StreamId(2));
+    let others = json!({
+        "tid": thread.map(|(tid, _)| tid), "thread_name": thread.map(|(_, name)| name),
+        "executor": more.and_then(|more| more.executor),
+        "resumer": more.and_then(|more| more.resumer).map(|stream| stream.0),
+        "resumed_by": more.and_then(|more| more.resumed_by).map(|id| id.to_string()),
+    });
+    row.extend(others.as_object().cloned().expect("an object"));
+    row
 }
 
 /// A session with these spans on disk, and where its table is.
@@ -243,4 +263,33 @@ fn a_query_finds_spans_by_thread_and_flag() {
     assert_eq!(found, expected);
     assert!(rows.iter().all(|row| row[2] == 0), "{read}");
     assert!(rows.iter().any(|row| row[3] == "com.example.ä"), "{read}");
+}
+
+const LOCKS: &str = "
+import json, sys
+import duckdb
+rows = duckdb.sql(f'''
+    SELECT arg0, arg5, arg6, tid, thread_name FROM '{sys.argv[1]}' WHERE function = 'work' ORDER BY start_ns
+''').fetchall()
+print(json.dumps(rows))
+";
+
+/// Which lock, and on which thread: the registers of frames, and who they are of.
+#[test]
+fn the_arguments_of_frames_are_exported_on_demand() {
+    let (folder, session) = ingested("parquet-registers", &Packets::program(50_000));
+    let (plain, with) = (folder.join("plain.parquet"), folder.join("with.parquet"));
+    let export = |format: &str, file: &Path, more: &[&str]| {
+        let file = file.display().to_string();
+        run_on("export", &session, &[&["--format", format, "-o", &file], more].concat())
+    };
+    export("parquet", &plain, &[]).success();
+    export("parquet", &with, &["--registers"]).success();
+    let has = |file: &Path| fs::read(file).expect("it was written").windows(4).any(|window| window == b"arg5");
+    assert_eq!((has(&plain), has(&with)), (false, true));
+    let wrong = export("chrome", &with.with_extension("json"), &["--registers"]);
+    assert_eq!(wrong.code, Some(2), "{}", wrong.stderr);
+    let Some(python) = python_with(&["duckdb"]) else { return };
+    let work = |tid: u64, name: &str| json!([0, 5, null, tid, name]);
+    assert_eq!(run(python, LOCKS, &with), json!([work(100, "main"), work(100, "main"), work(101, "worker")]));
 }

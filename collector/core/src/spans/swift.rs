@@ -163,7 +163,8 @@ impl Tasks {
         let mut span = begin(told.id(), SpanKind::Job, told.stream, at, event.key(Key::Job).or(task));
         self.belongs(&mut span, task);
         span.what = event.own_function.map_or(What::Named("swift_job_run".into()), What::from);
-        more(&mut span).threads = vec![told.stream];
+        let more = more(&mut span);
+        (more.threads, more.executor) = (vec![told.stream], event.key(Key::Executor));
         let id = span.id;
         store.open(span, out);
         if let Some(own) = event.own {
@@ -313,6 +314,7 @@ impl Tasks {
             span.end = Some(told.at);
             span.flags.set(SpanFlags::ORPHAN);
             span.what = What::Named("swift_continuation".into());
+            resumed_by(&mut span, told, event);
             self.belongs(&mut span, event.key(Key::Task));
             out.counts.orphans += 1;
             return out.made(span);
@@ -324,6 +326,7 @@ impl Tasks {
             self.resumed(task, told.at.0.saturating_sub(suspended.since.0), told.at, store, out);
         }
         if let Some(span) = store.get(suspended.id, told.at, out) {
+            resumed_by(span, told, event);
             let more = more(span);
             more.end_stream = Some(told.stream);
             if !more.threads.contains(&told.stream) {
@@ -434,4 +437,10 @@ impl Tasks {
             _ => {}
         }
     }
+}
+
+/// Enters who resumed a task.
+fn resumed_by(span: &mut Span, told: &OrderedEvent, event: &Runtime) {
+    let more = more(span);
+    (more.resumer, more.resumed_by) = (Some(told.stream), event.own.or(event.caller));
 }

@@ -139,6 +139,13 @@ fn a_resumption_is_matched_by_its_continuation_and_tells_for_how_long() {
     let (spans, id) = suspended();
     let suspension = spans.one(SpanKind::Suspension);
     assert_eq!((suspension.status, times(suspension)), (SpanStatus::Matched, (25, Some(50))));
+    assert_eq!((suspension.substream.0, more(suspension).resumer.map(|stream| stream.0)), (1, Some(0)));
+    assert_eq!(more(suspension).resumed_by, Some(spans.frame("swift_continuation_resume").id));
+    let jobs = spans.of(SpanKind::Job);
+    assert!(
+        jobs.len() == 2 && jobs.iter().all(|job| job.substream.0 == 1 && more(job).executor == Some(0)),
+        "{jobs:?}"
+    );
     let task = more(spans.get(id));
     assert_eq!((task.suspended, task.suspensions), (25, 1));
     assert_eq!(more(suspension).end_stream.map(|stream| stream.0), Some(0));

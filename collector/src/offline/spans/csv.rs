@@ -12,7 +12,7 @@ use sinks::KnownName;
 /// The names of the columns.
 pub(super) const HEAD: &str = "id,kind,runtime,function,symbol,module,key,parent,twin,thread,threads,task,depth,\
 start_ns,end_ns,duration_ns,suspended_ns,suspensions,created_ns,latency_ns,creator,origin,queue,group,joiner,\
-join_latency_ns,ending,argument,result,level,resumed_ns,cause,status,reason,flags\r\n";
+join_latency_ns,ending,argument,result,executor,resumer,resumed_by,level,resumed_ns,cause,status,reason,flags\r\n";
 
 /// Writes the line of a span. What it does not have is left empty.
 pub(super) fn line(to: &mut Vec<u8>, name: &KnownName, span: &Span) {
@@ -53,8 +53,11 @@ pub(super) fn line(to: &mut Vec<u8>, name: &KnownName, span: &Span) {
         next(to, |to| number(to, value));
     }
     next(to, |to| field(to, known.ending.map_or("", |ending| ending.name())));
-    let level = more.map(|more| more.level.into());
-    for value in [known.argument, known.result, level, known.resumed.map(time)] {
+    for value in [known.argument, known.result, known.executor, known.resumer.map(stream)] {
+        next(to, |to| number(to, value));
+    }
+    next(to, |to| id(to, known.resumed_by));
+    for value in [more.map(|more| more.level.into()), known.resumed.map(time)] {
         next(to, |to| number(to, value));
     }
     next(to, |to| field(to, known.cause.as_deref().unwrap_or_default()));
