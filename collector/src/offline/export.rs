@@ -73,7 +73,7 @@ fn write_spans(trace: &Trace, args: &ExportArgs, progress: &Progress, sink: &mut
     let engine = spanning::engine(trace, args.session.making.config());
     let mut count = 0_u64;
     progress.begin(trace.name(), trace.events());
-    spanning::batches(trace, engine, |batch| {
+    spanning::batches(trace, engine, false, |batch| {
         count = count.saturating_add(batch.spans.len() as u64);
         progress.reach(batch.events)?;
         Ok(sink.spans(&session, &batch.spans)?)
