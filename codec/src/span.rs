@@ -448,6 +448,12 @@ impl SpanFlags {
         if when { Self(self.0 | flags.0) } else { self }
     }
 
+    /// Without these.
+    #[must_use]
+    pub fn without(self, flags: Self) -> Self {
+        Self(self.0 & !flags.0)
+    }
+
     /// The names of those that are set.
     pub fn names(self) -> impl Iterator<Item = &'static str> {
         Self::NAMES.iter().filter(move |(flag, _)| self.has(*flag)).map(|(_, name)| *name)

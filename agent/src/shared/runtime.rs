@@ -43,8 +43,13 @@ watched! {
         PthreadCreate = "pthread_create",
         // No function of a library: the one that the program gave to `pthread_create`.
         PthreadStartRoutine = "pthread_start_routine",
+        // No function either: where that is not hooked, the first call of the thread that is recorded.
+        PthreadStarted = "pthread_started",
         PthreadExit = "pthread_exit",
         PthreadJoin = "pthread_join",
+        PthreadTryJoin = "pthread_tryjoin_np",
+        PthreadTimedJoin = "pthread_timedjoin_np",
+        PthreadClockJoin = "pthread_clockjoin_np",
         PthreadCancel = "pthread_cancel",
         PthreadDetach = "pthread_detach",
         // Of these nothing is told as such; they say what the names and stacks of threads are, and how the program ends.
@@ -170,6 +175,7 @@ impl Watched {
             !matches!(
                 watched,
                 Self::PthreadStartRoutine
+                    | Self::PthreadStarted
                     | Self::DispatchCallout
                     | Self::DispatchCallout2
                     | Self::SwiftTaskFutureComplete

@@ -60,6 +60,9 @@ pub(super) fn entered(thread: &mut Thread, arguments: [u64; 6], entry: &Entry, b
         }
     }
     if thread.awaiting_routine > 0 {
+        if thread.awaiting_routine == LOOK_FOR_ROUTINE {
+            pthread::begun(thread, entry);
+        }
         thread.awaiting_routine -= 1;
         if pthread::is_routine(entry.header().function, arguments[0]) {
             pthread::routine_entered(thread, arguments[0], entry);

@@ -11,6 +11,7 @@ pub const TARGETS: &[Target] = &[
     c("starts", "starts.c"),
     c("kept_threads", "kept_threads.c"),
     c("pthreads", "pthreads.c"),
+    c("bare_threads", "bare_threads.c"),
     with(c("dlopen_loop", "dlopen_loop.c"), PLUGIN),
     with(c("exceptions", "exceptions.cpp"), THROWER),
     c("uncaught", "uncaught.cpp"),

@@ -93,6 +93,54 @@ fn the_life_of_every_thread_is_a_span() {
 }
 
 #[test]
+fn threads_are_spans_where_their_start_routines_are_not_hooked() {
+    let traced = Run::target("bare_threads").trace();
+    traced.sound();
+    agree(&traced);
+    // Two of them are joined later than that.
+    let all = spans::of(&traced.trace.folder, &["--span-timeout", "50ms"]);
+    let threads: Vec<&SpanLine> = all.iter().filter(|span| span.word("kind") == "thread").collect();
+    let expected = [("brief", 13), ("repeats_adds", 25), ("repeats_leaves", 12), ("repeats_waits", 12)];
+    assert_eq!(count_by(threads.iter().copied(), "function"), expected.map(|(name, n)| (name.into(), n)).into());
+    assert!(
+        !all.iter()
+            .any(|span| span.word("kind") == "frame" && expected.iter().any(|(n, _)| span.word("function") == *n))
+    );
+    let mut sum = 0;
+    for thread in &threads {
+        let (status, ending) = match thread.word("function") {
+            "repeats_waits" => ("canceled", "canceled"),
+            "repeats_leaves" => ("matched", "exited"),
+            _ => ("matched", "returned"),
+        };
+        assert_eq!((thread.word("status"), thread.word("ending")), (status, ending), "{}", thread.0);
+        let is_detached = thread.word("function") == "repeats_adds" && thread.number("argument") > 1 << 63;
+        assert_eq!((thread.has("detached"), thread.has("joined")), (is_detached, !is_detached), "{}", thread.0);
+        assert!(!thread.has("uncertain") && !thread.has("orphan") && thread.has("cross_thread"), "{}", thread.0);
+        assert!(thread.has("placeholder") && thread.word("twin").is_empty(), "{}", thread.0);
+        assert!(thread.number("latency_ns") > 0 && thread.number("duration_ns") > 0, "{}", thread.0);
+        assert_eq!(thread.number("start_ns"), thread.number("created_ns") + thread.number("latency_ns"));
+        assert_ne!(thread.number("thread"), thread.number("creator"), "{}", thread.0);
+        // All that the thread does lies within it.
+        let on_it =
+            all.iter().filter(|span| span.word("kind") == "frame" && span.number("thread") == thread.number("thread"));
+        for frame in on_it.filter(|frame| matches!(frame.word("function"), "adds" | "waits" | "leaves")) {
+            assert!(frame.number("start_ns") >= thread.number("start_ns"), "{}", frame.0);
+            assert!(
+                thread.word("ending") == "exited" || frame.number("end_ns") <= thread.number("end_ns"),
+                "{}",
+                frame.0
+            );
+        }
+        if thread.word("status") == "matched" && !is_detached {
+            sum += thread.number("result");
+        }
+        assert!(is_detached || thread.find("join_latency_ns").is_some(), "{}", thread.0);
+    }
+    assert_eq!(traced.traced.text().lines().next(), Some(format!("sum {sum}").as_str()));
+}
+
+#[test]
 fn threads_that_end_at_once_are_told_apart() {
     let traced = Run::target("short_threads").with(&["--no-detail"]).trace();
     let threads = spans::of(&traced.trace.folder, &["--runtime", "pthread"]);

@@ -79,6 +79,7 @@ targets! {
     short_threads { over: &BOTH }
     kept_threads { over: TCP }
     pthreads { over: TCP }
+    bare_threads
     dlopen_loop
     exceptions { over: &BOTH }
     exceptions_stripped { over: TCP }

@@ -33,6 +33,16 @@ pub(super) unsafe fn watch(function: usize, watched: Watched) {
     }
 }
 
+/// Whether a function is hooked.
+///
+/// # Safety
+///
+/// The address is that of a function.
+pub(super) unsafe fn is_hooked(function: usize) -> bool {
+    // SAFETY: promised by the caller.
+    unsafe { header_of(function) }.is_some()
+}
+
 /// The header of the stub that a function jumps to.
 ///
 /// # Safety

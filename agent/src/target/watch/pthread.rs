@@ -4,7 +4,7 @@ use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use codec::{EventKind, profile::Key};
 
-use super::tell;
+use super::{mark, tell};
 use crate::{
     shared::{Kind, Watched, header, tsc},
     target::{
@@ -15,13 +15,17 @@ use crate::{
     },
 };
 
-/// Start routines that new threads are about to enter, and their arguments. Some never are: they are not hooked. Where all
-/// places are taken, one after the other is taken over.
-static STARTS: [Start; 256] = [const { Start { routine: AtomicUsize::new(0), argument: AtomicU64::new(0) } }; 256];
+/// Start routines that new threads are about to enter, and their arguments. Where all places are taken, one after the other
+/// is taken over.
+static STARTS: [Start; 256] = [const { Start::none() }; 256];
 
 struct Start {
     routine: AtomicUsize,
     argument: AtomicU64,
+    /// Of a routine that is not hooked: where the thread library writes the handle of the new thread, and that handle once
+    /// `pthread_create` has returned. 0 where the routine is hooked.
+    handle_at: AtomicUsize,
+    handle: AtomicUsize,
 }
 
 /// A place in `STARTS` that is being written to. No function is there.
@@ -30,35 +34,85 @@ const BEING_WRITTEN: usize = 1;
 /// The place that is taken over next.
 static NEXT_START: AtomicUsize = AtomicUsize::new(0);
 
-fn expect_routine(routine: usize, argument: u64) {
-    let write = |start: &Start, before: usize| {
-        // ORDERING: whoever has made it its own writes the argument before the routine can be seen.
+impl Start {
+    const fn none() -> Self {
+        let [routine, handle_at, handle] = [const { AtomicUsize::new(0) }; 3];
+        Self { routine, argument: AtomicU64::new(0), handle_at, handle }
+    }
+
+    /// Takes the place of what was here, if that is still what it was.
+    fn write(&self, before: usize, routine: usize, argument: u64, handle_at: usize) -> bool {
+        // ORDERING: whoever has made it its own writes the rest before the routine can be seen.
         let is_ours =
-            start.routine.compare_exchange(before, BEING_WRITTEN, Ordering::Acquire, Ordering::Relaxed).is_ok();
+            self.routine.compare_exchange(before, BEING_WRITTEN, Ordering::Acquire, Ordering::Relaxed).is_ok();
         if is_ours {
-            start.argument.store(argument, Ordering::Relaxed);
-            start.routine.store(routine, Ordering::Release);
+            self.argument.store(argument, Ordering::Relaxed);
+            self.handle_at.store(handle_at, Ordering::Relaxed);
+            self.handle.store(0, Ordering::Relaxed);
+            self.routine.store(routine, Ordering::Release);
         }
         is_ours
-    };
-    if STARTS.iter().any(|start| write(start, 0)) {
+    }
+
+    /// Whether it is of this routine and argument.
+    fn is(&self, routine: usize, argument: u64) -> bool {
+        // ORDERING: pairs with the release above.
+        self.routine.load(Ordering::Acquire) == routine && self.argument.load(Ordering::Relaxed) == argument
+    }
+
+    /// Removes what is here, if that is still this routine.
+    fn take(&self, routine: usize) -> bool {
+        // ORDERING: nobody else gets it.
+        self.routine.compare_exchange(routine, 0, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    }
+}
+
+fn expect_routine(routine: usize, argument: u64, handle_at: usize) {
+    // SAFETY: there is code where a word can be read; where there is none, no thread can start.
+    let is_hooked = sys::peek(routine).is_none() || unsafe { mark::is_hooked(routine) };
+    let handle_at = if is_hooked { 0 } else { handle_at };
+    if STARTS.iter().any(|start| start.write(0, routine, argument, handle_at)) {
         return;
     }
     // ORDERING: any place is as good as another.
     let start = &STARTS[NEXT_START.fetch_add(1, Ordering::Relaxed) % STARTS.len()];
     let before = start.routine.load(Ordering::Relaxed);
-    let _ = before != BEING_WRITTEN && write(start, before);
+    let _ = before != BEING_WRITTEN && start.write(before, routine, argument, handle_at);
 }
 
 /// Whether this is a routine that some thread is expected to start with. Two threads with the same routine and argument
 /// may stand for one another here; which thread it is it knows by itself.
 pub(super) fn is_routine(function: usize, argument: u64) -> bool {
-    STARTS.iter().any(|start| {
-        // ORDERING: pairs with the release above.
-        start.routine.load(Ordering::Acquire) == function
-            && start.argument.load(Ordering::Relaxed) == argument
-            && start.routine.compare_exchange(function, 0, Ordering::AcqRel, Ordering::Relaxed).is_ok()
-    })
+    STARTS.iter().any(|start| start.is(function, argument) && start.take(function))
+}
+
+/// `pthread_create` has returned, and with it what it has written may be gone.
+fn keep_handle(routine: usize, argument: u64, handle_at: usize, handle: usize) {
+    let is_it = |start: &&Start| start.is(routine, argument) && start.handle_at.load(Ordering::Relaxed) == handle_at;
+    if let Some(start) = STARTS.iter().find(is_it) {
+        // ORDERING: one of them is there at any time.
+        start.handle.store(handle, Ordering::Release);
+        start.handle_at.store(0, Ordering::Release);
+    }
+}
+
+/// A thread makes its first call that is recorded. If the routine that it was created with is not hooked, this is the
+/// only place where it can be told that the thread has started.
+pub(super) fn begun(thread: &mut Thread, entry: &Entry) {
+    let own = pthread_self();
+    let is_own = |start: &&Start| {
+        // ORDERING: pairs with the release in `keep_handle`: it is read from where it was written first.
+        let handle_at = start.handle_at.load(Ordering::Acquire);
+        let is_own = handle_at != 0 && sys::peek(handle_at) == Some(own) || start.handle.load(Ordering::Acquire) == own;
+        is_own && start.routine.load(Ordering::Acquire) > BEING_WRITTEN
+    };
+    let Some(start) = STARTS.iter().find(is_own) else { return };
+    let (routine, argument) = (start.routine.load(Ordering::Acquire), start.argument.load(Ordering::Relaxed));
+    if !start.take(routine) {
+        return;
+    }
+    let keys = [(Key::Pthread, own as u64), (Key::StartRoutine, routine as u64), (Key::Argument, argument)];
+    tell(thread, Watched::PthreadStarted, EventKind::Call, (entry.entered, entry.entered), &keys);
 }
 
 pub(super) fn routine_entered(thread: &mut Thread, argument: u64, entry: &Entry) {
@@ -94,7 +148,7 @@ pub(super) fn entered(thread: &mut Thread, watched: Watched, arguments: [u64; 6]
     };
     match watched {
         Watched::PthreadCreate => {
-            expect_routine(third as usize, fourth);
+            expect_routine(third as usize, fourth, first as usize);
             if let Some((low, high)) = given_stack(second as usize) {
                 stacks::learn(low, high);
             }
@@ -102,7 +156,8 @@ pub(super) fn entered(thread: &mut Thread, watched: Watched, arguments: [u64; 6]
             tell(&[(Key::StartRoutine, third), (Key::Argument, fourth), (Key::Detached, detached)]);
         }
         Watched::PthreadExit => tell(&[(Key::Pthread, pthread_self() as u64), (Key::ExitValue, first)]),
-        Watched::PthreadJoin | Watched::PthreadCancel | Watched::PthreadDetach => tell(&[(Key::Pthread, first)]),
+        Watched::PthreadCancel | Watched::PthreadDetach => tell(&[(Key::Pthread, first)]),
+        _ if joins(watched) => tell(&[(Key::Pthread, first)]),
         Watched::MakeContext => {
             // Where a context says which stack it is to have: behind two words.
             let word = |place: usize| sys::peek(first as usize + 8 * place);
@@ -179,10 +234,11 @@ pub(super) fn left(thread: &mut Thread, watched: Watched, arguments: [u64; 6], r
         Watched::PthreadCreate if result == 0 && first != 0 => {
             // SAFETY: it has succeeded, so the program's pointer was good, and holds the new thread's handle.
             let handle = unsafe { *(first as usize as *const u64) };
+            keep_handle(third as usize, fourth, first as usize, handle as usize);
             let (routine, argument) = ((Key::StartRoutine, third), (Key::Argument, fourth));
             tell(&[(Key::Result, result), (Key::Pthread, handle), routine, argument]);
         }
-        Watched::PthreadJoin if result == 0 && second != 0 => {
+        _ if joins(watched) && result == 0 && second != 0 => {
             // SAFETY: as above, and holds the value that the thread ended with.
             let value = unsafe { *(second as usize as *const u64) };
             tell(&[(Key::Result, result), (Key::Pthread, first), (Key::ExitValue, value)]);
@@ -192,7 +248,8 @@ pub(super) fn left(thread: &mut Thread, watched: Watched, arguments: [u64; 6], r
             is_routine(third as usize, fourth);
             tell(&[(Key::Result, result)]);
         }
-        Watched::PthreadJoin | Watched::PthreadCancel | Watched::PthreadDetach => {
+        Watched::PthreadCancel | Watched::PthreadDetach => tell(&[(Key::Result, result), (Key::Pthread, first)]),
+        _ if joins(watched) => {
             tell(&[(Key::Result, result), (Key::Pthread, first)]);
         }
         Watched::Execute | Watched::ExecuteAt | Watched::ExecuteFile => executing(0),
@@ -202,6 +259,12 @@ pub(super) fn left(thread: &mut Thread, watched: Watched, arguments: [u64; 6], r
         }
         _ => {}
     }
+}
+
+/// Whether it waits for the end of the thread that is its first argument, and writes to where its second says.
+fn joins(watched: Watched) -> bool {
+    use Watched::*;
+    matches!(watched, PthreadJoin | PthreadTryJoin | PthreadTimedJoin | PthreadClockJoin)
 }
 
 /// The stack that a thread with these attributes is to have, if the program has one for it. In glibc's attributes, behind

@@ -332,8 +332,9 @@ impl Engine {
     }
 
     fn take_turns(&mut self) {
+        let (threads, by_stream) = (&self.threads, &self.by_stream);
         while let Some(told) = self.order.next() {
-            self.logical.take(told, &mut self.out);
+            self.logical.take(told, &|stream| latest(threads, by_stream, stream), &mut self.out);
         }
         let settled = self.order.settled();
         self.logical.settled(settled, &mut self.out);
@@ -347,12 +348,18 @@ impl Engine {
         }
     }
 
+    /// Takes what waits for events that will not come.
+    fn take_rest(&mut self) {
+        let (threads, by_stream) = (&self.threads, &self.by_stream);
+        while let Some(told) = self.order.next_at_end() {
+            self.logical.take(told, &|stream| latest(threads, by_stream, stream), &mut self.out);
+        }
+    }
+
     /// Nothing more will come. All that is open is told, for the last time.
     pub fn finish(&mut self, finish: Finish, at: Option<SessionNs>) {
         self.take_turns();
-        while let Some(told) = self.order.next_at_end() {
-            self.logical.take(told, &mut self.out);
-        }
+        self.take_rest();
         let last = self.threads.iter().map(|thread| thread.at.max(thread.told)).max().unwrap_or(SessionNs(0));
         let at = at.unwrap_or(last).max(last);
         self.out.ends(at);
@@ -379,15 +386,14 @@ impl Engine {
         for (rank, told) in (0..).zip(self.out.ordered.drain(..)) {
             self.order.push(OrderedEvent { rank, ..told });
         }
-        while let Some(told) = self.order.next_at_end() {
-            self.logical.take(told, &mut self.out);
-        }
+        self.take_rest();
         let (threads, by_stream) = (&self.threads, &self.by_stream);
         let gap_end = |stream: Option<StreamId>| match stream {
             Some(stream) => by_stream.get(&stream).and_then(|index| threads.get(*index)).and_then(|at| at.gap_end),
             None => threads.iter().filter_map(|thread| thread.gap_end).max(),
         };
-        self.logical.finish(&TraceEnd { at, why: &why, gap_end: &gap_end }, &mut self.out);
+        let latest = |stream| latest(threads, by_stream, stream);
+        self.logical.finish(&TraceEnd { at, why: &why, gap_end: &gap_end, latest: &latest }, &mut self.out);
         self.threads.clear();
         self.by_stream.clear();
     }
@@ -427,6 +433,11 @@ impl Thread {
             self.gap_end = Some(at.unwrap_or(SessionNs(u64::MAX)));
         }
     }
+}
+
+/// When the latest event of a stream was.
+fn latest(threads: &[Thread], by_stream: &HashMap<StreamId, usize>, stream: StreamId) -> SessionNs {
+    by_stream.get(&stream).and_then(|index| threads.get(*index)).map_or(SessionNs(0), |thread| thread.at)
 }
 
 /// Whether a function is the program's own, and not of a library that runs tasks.

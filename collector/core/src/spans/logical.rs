@@ -11,7 +11,7 @@ use super::{
     dispatch::Blocks,
     order::{Body, OrderedEvent},
     out::Out,
-    pthread::Threads,
+    pthread::{Latest, Threads},
     store::{Store, more},
     swift::Tasks,
 };
@@ -27,11 +27,12 @@ pub(super) struct Logical {
 }
 
 impl Logical {
-    pub(super) fn take(&mut self, told: OrderedEvent, out: &mut Out) {
+    /// `latest` tells when the latest event of a stream was.
+    pub(super) fn take(&mut self, told: OrderedEvent, latest: Latest<'_>, out: &mut Out) {
         let store = &mut self.store;
         match &told.body {
             Body::Runtime(event) => match Library::of(&event.function) {
-                Some(Library::Pthread) => self.threads.event(&told, event, store, out),
+                Some(Library::Pthread) => self.threads.event(&told, event, latest, store, out),
                 Some(Library::Dispatch) => self.blocks.event(&told, event, store, out),
                 Some(Library::Swift) => self.tasks.event(&told, event, store, out),
                 None => {}
@@ -92,14 +93,14 @@ impl Logical {
 
     /// Everything before this time has been told.
     pub(super) fn settled(&mut self, until: SessionNs, out: &mut Out) {
-        self.threads.expire(until, out);
+        self.threads.report(until, out);
         self.store.report_open(SessionNs(until.0.saturating_sub(out.timeout_ns())), out);
     }
 
     /// Nothing more comes: tells what is open, and why.
     pub(super) fn finish(&mut self, ending: &TraceEnd<'_>, out: &mut Out) {
         let at = ending.at;
-        self.threads.finish(ending.at, &mut self.store, out);
+        self.threads.finish(at, ending.latest, &mut self.store, out);
         self.blocks.finish(&mut self.store, at, out);
         self.callbacks.finish(&mut self.store, at, out);
         self.tasks.finish(&mut self.store, ending, out);
@@ -119,6 +120,7 @@ pub(super) struct TraceEnd<'a> {
     pub(super) why: &'a dyn Fn(SessionNs) -> (SpanStatus, Option<Reason>),
     /// When the latest gap ended, of one stream or of any.
     pub(super) gap_end: &'a dyn Fn(Option<StreamId>) -> Option<SessionNs>,
+    pub(super) latest: Latest<'a>,
 }
 
 impl TraceEnd<'_> {

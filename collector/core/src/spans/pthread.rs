@@ -3,8 +3,14 @@
 //! A thread is known by its handle, which the start routine is told at once and its creator when `pthread_create`
 //! returns, often later. Until then start routine and argument tell which creation a start belongs to. Handles are used
 //! again as soon as a thread is gone, so a handle means the thread that was created last before the event.
+//!
+//! Where the start routine is not hooked, the thread's first event says that it has started, and its last one when it was
+//! still there.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+mod ended;
+mod making;
+
+use std::collections::{HashMap, HashSet};
 
 use codec::{
     EventKind, SessionNs, StreamId,
@@ -15,8 +21,10 @@ use codec::{
 use super::{
     order::{OrderedEvent, Runtime},
     out::Out,
-    store::{Store, begin, more, push_bounded},
+    store::{Store, begin, more},
 };
+use ended::Ended;
+use making::{Making, Makings};
 
 /// What stands for a start routine that nobody saw.
 const PLACEHOLDER: &str = "pthread_start_routine";
@@ -28,51 +36,46 @@ const CANCELED: u64 = u64::MAX;
 /// say that it went by itself.
 const LAST_MOMENTS_NS: u64 = 250_000_000;
 
-/// Of how many threads the lifetime is remembered, and how many that have ended wait to be joined.
+/// Of how many threads the lifetime is remembered.
 const MOST_STREAMS: usize = 1 << 16;
-
-/// How many calls of `pthread_create` a thread can be in at once: one may be another's, and a handler may make one more.
-const MOST_UNDER_WAY: usize = 4;
 
 /// The threads of a session.
 #[derive(Debug, Default)]
 pub(super) struct Threads {
-    /// Calls of `pthread_create` that have not returned, by the thread that makes them.
-    making: HashMap<StreamId, Vec<Making>>,
+    making: Makings,
     /// Threads that have not ended, by their handles.
     by_handle: HashMap<u64, Known>,
     /// The same, by the streams they run on.
     by_stream: HashMap<StreamId, u64>,
-    /// Threads that have ended and may be joined.
-    ended: HashMap<u64, Span>,
-    /// The same, by the time that they ended.
-    by_end: BTreeSet<(SessionNs, u64)>,
+    ended: Ended,
     /// Calls of `pthread_join` that have not returned.
     joining: HashMap<StreamId, SessionNs>,
     /// Threads that the agent has told of, for those whose start routine is not hooked.
     streams: HashMap<StreamId, Lifetime>,
-    /// Streams whose start routine was seen.
+    /// Streams that were seen to start.
     seen: HashSet<StreamId>,
     /// Those of them that have left it.
     left: HashSet<StreamId>,
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Making {
-    id: SpanId,
-    entered: SessionNs,
-    routine: Option<u64>,
-    argument: Option<u64>,
-    /// The handle that a thread said it has which seems to be the one.
-    started: Option<u64>,
-}
-
-#[derive(Debug, Clone, Copy)]
 struct Known {
     id: SpanId,
     started: bool,
+    /// Whether its start routine is hooked: else nobody sees that leave.
+    hooked: bool,
     canceled: bool,
 }
+
+impl Known {
+    /// A thread that has not run yet.
+    fn new(id: SpanId) -> Self {
+        Self { id, started: false, hooked: false, canceled: false }
+    }
+}
+
+/// Tells when the latest event of a stream was.
+pub(super) type Latest<'a> = &'a dyn Fn(StreamId) -> SessionNs;
 
 #[derive(Debug, Clone, Copy)]
 struct Lifetime {
@@ -101,13 +104,19 @@ impl Threads {
         self.left.contains(&stream) || self.end_of(stream, at).is_some()
     }
 
-    pub(super) fn event(&mut self, told: &OrderedEvent, event: &Runtime, store: &mut Store, out: &mut Out) {
-        self.expire(told.at, out);
+    pub(super) fn event(
+        &mut self,
+        told: &OrderedEvent,
+        event: &Runtime,
+        latest: Latest<'_>,
+        store: &mut Store,
+        out: &mut Out,
+    ) {
         match (&*event.function, event.phase) {
             ("pthread_create", EventKind::Call) => self.create(told, event, told.at, store, out),
-            ("pthread_create", _) => self.created(told, event, store, out),
-            (PLACEHOLDER, EventKind::Call) => self.start(told, event, told.at, store, out),
-            (PLACEHOLDER, phase) => self.leave(told, event, phase, store, out),
+            ("pthread_create", _) => self.created(told, event, latest, store, out),
+            (PLACEHOLDER | "pthread_started", EventKind::Call) => self.start(told, event, told.at, latest, store, out),
+            (PLACEHOLDER, phase) => self.leave(told, event, phase, latest, store, out),
             ("pthread_exit", EventKind::Call) => {
                 self.end(told, event.key(Key::ExitValue), (Ending::Exited, None), store, out);
             }
@@ -121,10 +130,10 @@ impl Threads {
             ("pthread_detach", EventKind::Return) if event.key(Key::Result) == Some(0) => {
                 self.detach(event.key(Key::Pthread), told.at, store, out);
             }
-            ("pthread_join", EventKind::Call) => {
-                self.joining.insert(told.stream, told.at);
-            }
-            ("pthread_join", _) => self.joined(told, event, store, out),
+            (name, phase) if name.contains("join") => match phase {
+                EventKind::Call => drop(self.joining.insert(told.stream, told.at)),
+                _ => self.joined(told, event, latest, store, out),
+            },
             _ => {}
         }
     }
@@ -143,29 +152,23 @@ impl Threads {
         (more.created, more.creator, more.origin) = (Some(at), Some(told.stream), event.own.or(event.caller));
         (more.argument, more.level) = (argument, level);
         let making = Making { id: span.id, entered: event.entered, routine, argument, started: None };
-        push_bounded(self.making.entry(told.stream).or_default(), making);
+        self.making.add(told.stream, making);
         store.open(span, out);
     }
 
-    fn created(&mut self, told: &OrderedEvent, event: &Runtime, store: &mut Store, out: &mut Out) {
+    fn created(&mut self, told: &OrderedEvent, event: &Runtime, latest: Latest<'_>, store: &mut Store, out: &mut Out) {
         let handle = event.key(Key::Pthread);
         let failed = event.phase != EventKind::Return || event.key(Key::Result).is_some_and(|result| result != 0);
-        let of = |making: &Making| making.entered == event.entered;
-        let place = self.making.get(&told.stream).and_then(|all| all.iter().rposition(of));
-        if place.is_none() {
+        let mut making = self.making.take(told.stream, event.entered);
+        if making.is_none() {
             // The call was not seen. A thread that runs already has a span of its own.
             if failed || handle.is_some_and(|handle| self.by_handle.contains_key(&handle)) {
                 return;
             }
             self.create(told, event, event.entered.min(told.at), store, out);
+            making = self.making.take(told.stream, event.entered);
         }
-        let Some(all) = self.making.get_mut(&told.stream) else { return };
-        // Those within it have not been seen to return.
-        all.truncate(place.map_or(all.len(), |place| place.saturating_add(1)));
-        let Some(making) = all.pop() else { return };
-        if all.is_empty() {
-            self.making.remove(&told.stream);
-        }
+        let Some(making) = making else { return };
         if failed {
             // There is no thread.
             store.drop_unstarted(making.id, out);
@@ -186,33 +189,58 @@ impl Threads {
                 if let Some(span) = store.get(making.id, told.at, out) {
                     more(span).key = Some(handle);
                 }
-                self.replace(handle, Known { id: making.id, started: false, canceled: false }, told.at, store, out);
+                self.replace(handle, Known::new(making.id), told.at, latest, store, out);
             }
         }
     }
 
     /// A handle means another thread from now on.
-    fn replace(&mut self, handle: u64, known: Known, at: SessionNs, store: &mut Store, out: &mut Out) {
-        self.release(handle, out);
+    fn replace(
+        &mut self,
+        handle: u64,
+        known: Known,
+        at: SessionNs,
+        latest: Latest<'_>,
+        store: &mut Store,
+        out: &mut Out,
+    ) {
+        self.ended.release(handle, out);
         let Some(before) = self.by_handle.insert(handle, known).filter(|before| before.id != known.id) else { return };
         // Its end was not seen.
         if let Some(mut span) = store.take(before.id, out) {
-            (span.status, span.reason) = (SpanStatus::Unmatched, Some(Reason::Gap));
-            span.flags.set(SpanFlags::UNCERTAIN);
             store.stop(span.stream, span.id);
-            more(&mut span).resumed = Some(at);
+            if before.started && !before.hooked {
+                self.left(span.stream);
+                let end = latest(span.stream).min(at);
+                gone(&mut span, before, end, None);
+            } else {
+                (span.status, span.reason) = (SpanStatus::Unmatched, Some(Reason::Gap));
+                span.flags.set(SpanFlags::UNCERTAIN);
+                more(&mut span).resumed = Some(at);
+            }
             store.emit(span, out);
         }
     }
 
     /// A thread has run since `at`.
-    fn start(&mut self, told: &OrderedEvent, event: &Runtime, at: SessionNs, store: &mut Store, out: &mut Out) {
+    fn start(
+        &mut self,
+        told: &OrderedEvent,
+        event: &Runtime,
+        at: SessionNs,
+        latest: Latest<'_>,
+        store: &mut Store,
+        out: &mut Out,
+    ) {
+        let hooked = &*event.function == PLACEHOLDER;
         let (routine, argument) = (event.key(Key::StartRoutine), event.key(Key::Argument));
         let handle = event.key(Key::Pthread).unwrap_or(0);
-        let waiting = self.by_handle.get(&handle).filter(|known| !known.started).map(|known| known.id);
+        // It may have been taken for one whose routine is not hooked.
+        let is_known = |known: &&Known| !known.started || !known.hooked && self.by_stream.contains_key(&told.stream);
+        let waiting = self.by_handle.get(&handle).filter(is_known).map(|known| known.id);
         let (id, uncertain) = match waiting {
             Some(id) => (Some(id), false),
-            None => self.guess(handle, routine, argument),
+            None => self.making.guess(handle, routine, argument),
         };
         let id = match id.filter(|id| store.peek(*id).is_some()) {
             Some(id) => id,
@@ -220,19 +248,24 @@ impl Threads {
                 // It was created before the trace began, or by nobody who is traced.
                 let mut span = begin(told.id(), SpanKind::Thread, told.stream, at, Some(handle));
                 span.flags.set(SpanFlags::ORPHAN);
+                span.what = routine.map_or(What::Unknown, What::Address);
                 more(&mut span).argument = argument;
                 store.open(span, out);
                 told.id()
             }
         };
-        self.replace(handle, Known { id, started: true, canceled: false }, told.at, store, out);
+        let canceled = self.by_handle.get(&handle).is_some_and(|known| known.id == id && known.canceled);
+        self.replace(handle, Known { id, started: true, hooked, canceled }, told.at, latest, store, out);
         self.by_stream.insert(told.stream, handle);
         self.seen.insert(told.stream);
+        store.stop(told.stream, id);
         if let Some(span) = store.get(id, told.at, out) {
             (span.start, span.stream) = (at, told.stream);
-            span.flags = span.flags.with(SpanFlags::UNCERTAIN, uncertain);
-            span.what = match (event.own_function, routine) {
+            let flags = span.flags.without(SpanFlags::PLACEHOLDER).with(SpanFlags::UNCERTAIN, uncertain);
+            span.flags = flags.with(SpanFlags::PLACEHOLDER, !hooked);
+            span.what = match (event.own_function.filter(|_| hooked), routine) {
                 (Some(ran), _) => ran.into(),
+                (None, _) if !hooked && span.what != What::Unknown => span.what.clone(),
                 (None, Some(address)) => What::Address(address),
                 (None, None) => What::Named(PLACEHOLDER.into()),
             };
@@ -241,31 +274,25 @@ impl Threads {
             more.latency = more.created.map(|created| at.0.saturating_sub(created.0));
             more.threads = vec![told.stream];
         }
-        if let Some(own) = event.own {
+        if let Some(own) = event.own.filter(|_| hooked) {
             store.twins(own, id);
         }
         store.run(told.stream, id);
     }
 
-    /// Which of the threads that are being created this is, and whether that is a guess among several.
-    fn guess(&mut self, handle: u64, routine: Option<u64>, argument: Option<u64>) -> (Option<SpanId>, bool) {
-        let same =
-            |making: &&mut Making| making.started.is_none() && making.routine == routine && making.argument == argument;
-        // What a thread began to create before that, it is not creating any more: only its return is missing.
-        let under_way = self.making.values_mut().flat_map(|all| all.iter_mut().rev().take(MOST_UNDER_WAY));
-        let mut candidates: Vec<&mut Making> = under_way.filter(same).collect();
-        let several = candidates.len() > 1;
-        candidates.sort_by_key(|making| making.id);
-        let Some(first) = candidates.into_iter().next() else { return (None, false) };
-        first.started = Some(handle);
-        (Some(first.id), several)
-    }
-
     /// The start routine was left.
-    fn leave(&mut self, told: &OrderedEvent, event: &Runtime, phase: EventKind, store: &mut Store, out: &mut Out) {
+    fn leave(
+        &mut self,
+        told: &OrderedEvent,
+        event: &Runtime,
+        phase: EventKind,
+        latest: Latest<'_>,
+        store: &mut Store,
+        out: &mut Out,
+    ) {
         if !self.seen.contains(&told.stream) {
             // It was not seen to start; its end tells when it did.
-            self.start(told, event, event.entered.min(told.at), store, out);
+            self.start(told, event, event.entered.min(told.at), latest, store, out);
             let id = event.key(Key::Pthread).and_then(|handle| self.by_handle.get(&handle)).map(|known| known.id);
             if let Some(span) = id.and_then(|id| store.get(id, told.at, out)) {
                 span.flags.set(SpanFlags::NO_CALL);
@@ -292,8 +319,7 @@ impl Threads {
         store: &mut Store,
         out: &mut Out,
     ) {
-        let Some(handle) = self.by_stream.remove(&told.stream) else { return };
-        self.left.insert(told.stream);
+        let Some(handle) = self.left(told.stream) else { return };
         let Some(known) = self.by_handle.get(&handle).copied().filter(|known| known.started) else { return };
         self.by_handle.remove(&handle);
         store.stop(told.stream, known.id);
@@ -310,36 +336,26 @@ impl Threads {
         if span.flags.has(SpanFlags::DETACHED) {
             return store.emit(span, out);
         }
-        self.wait_for_join(handle, span, told.at, store, out);
+        store.conclude(&mut span, out);
+        self.ended.add(handle, span, out);
     }
 
-    /// A thread has ended. What is told of it waits for a while for whoever joins it.
-    fn wait_for_join(&mut self, handle: u64, mut span: Span, at: SessionNs, store: &mut Store, out: &mut Out) {
-        self.release(handle, out);
-        if self.ended.len() >= MOST_STREAMS
-            && let Some((_, oldest)) = self.by_end.first().copied()
-        {
-            self.release(oldest, out);
-        }
-        store.conclude(&mut span, out);
-        self.by_end.insert((at, handle));
-        self.ended.insert(handle, span);
-        out.opened(1);
+    /// A stream has ended. Returns the handle of its thread.
+    fn left(&mut self, stream: StreamId) -> Option<u64> {
+        let handle = self.by_stream.remove(&stream)?;
+        self.left.insert(stream);
+        Some(handle)
     }
 
     fn detach(&mut self, handle: Option<u64>, at: SessionNs, store: &mut Store, out: &mut Out) {
         let Some(handle) = handle else { return };
-        if let Some(known) = self.by_handle.get(&handle) {
-            if let Some(span) = store.get(known.id, at, out) {
-                span.flags.set(SpanFlags::DETACHED);
-            }
-        } else if let Some(span) = self.ended.get_mut(&handle) {
-            span.flags.set(SpanFlags::DETACHED);
-            self.release(handle, out);
+        match self.by_handle.get(&handle).map(|known| known.id) {
+            Some(id) => drop(store.get(id, at, out).map(|span| span.flags.set(SpanFlags::DETACHED))),
+            None => self.ended.detached(handle, out),
         }
     }
 
-    fn joined(&mut self, told: &OrderedEvent, event: &Runtime, store: &mut Store, out: &mut Out) {
+    fn joined(&mut self, told: &OrderedEvent, event: &Runtime, latest: Latest<'_>, store: &mut Store, out: &mut Out) {
         let called = self.joining.remove(&told.stream);
         let Some(handle) = event.key(Key::Pthread) else { return };
         if event.phase != EventKind::Return || event.key(Key::Result).is_some_and(|result| result != 0) {
@@ -351,27 +367,20 @@ impl Threads {
         if let Some(known) = self.by_handle.remove(&handle)
             && let Some(mut span) = store.take(known.id, out)
         {
-            span.end = Some(told.at);
+            let mut end = told.at;
             if !known.started {
-                self.stand_in(&mut span, SessionNs(0), Some(told.at));
-            } else if known.canceled || result == Some(CANCELED) {
-                canceled(&mut span);
+                stand_in(&mut span, SessionNs(0), Some(told.at));
             } else {
-                (span.status, span.reason) = (SpanStatus::Unmatched, Some(Reason::ThreadExit));
-            }
-            if known.started {
                 store.stop(span.stream, span.id);
-                self.by_stream.remove(&span.stream);
+                self.left(span.stream);
+                end = if known.hooked { end } else { latest(span.stream).min(end) };
             }
+            gone(&mut span, known, end, result);
             more(&mut span).result = result;
-            self.wait_for_join(handle, span, told.at, store, out);
+            store.conclude(&mut span, out);
+            self.ended.add(handle, span, out);
         }
-        let Some(span) = self.ended.get_mut(&handle) else { return };
-        span.flags.set(SpanFlags::JOINED);
-        let more = more(span);
-        (more.joiner, more.join_latency) = (Some(told.stream), waited);
-        more.result = more.result.or(result);
-        self.release(handle, out);
+        self.ended.joined(handle, told.stream, waited, result, out);
     }
 
     /// The start routine of this thread was left, and the event that says so is missing.
@@ -381,38 +390,9 @@ impl Threads {
         }
     }
 
-    /// Makes a span of a thread whose start routine is not watched.
-    fn stand_in(&self, span: &mut Span, start: SessionNs, end: Option<SessionNs>) {
-        span.what = What::Named(PLACEHOLDER.into());
-        span.flags.set(SpanFlags::PLACEHOLDER);
-        span.start = start.max(span.start);
-        span.end = end;
-        (span.status, span.reason) = match end {
-            Some(_) => (SpanStatus::Matched, None),
-            None => (SpanStatus::Open, None),
-        };
-    }
-
-    /// Tells a thread that has ended: nobody else will join it.
-    fn release(&mut self, handle: u64, out: &mut Out) {
-        if let Some(span) = self.ended.remove(&handle) {
-            if let Some(end) = span.end {
-                self.by_end.remove(&(end, handle));
-            }
-            out.gone(1);
-            out.made(span);
-        }
-    }
-
-    /// Tells threads that ended so long ago that nobody waits for them.
-    pub(super) fn expire(&mut self, now: SessionNs, out: &mut Out) {
-        let timeout = out.timeout_ns();
-        while let Some((end, handle)) = self.by_end.first().copied()
-            && end.0.saturating_add(timeout) < now.0
-        {
-            self.release(handle, out);
-            self.by_end.remove(&(end, handle));
-        }
+    /// Reports threads that ended long ago and may still be joined.
+    pub(super) fn report(&mut self, now: SessionNs, out: &mut Out) {
+        self.ended.report(now, out);
     }
 
     /// Forgets a span that was evicted.
@@ -421,35 +401,25 @@ impl Threads {
         {
             self.by_handle.remove(&handle);
         }
-        if let Some(creator) = span.more.as_ref().and_then(|more| more.creator)
-            && let Some(making) = self.making.get_mut(&creator)
-        {
-            making.retain(|making| making.id != span.id);
-        }
+        self.making.forget(span);
     }
 
     /// Tells what has ended. What was created and never seen to start gets the lifetime of a thread that the agent has
     /// told of and that nothing else stands for, in the order of time.
-    pub(super) fn finish(&mut self, at: SessionNs, store: &mut Store, out: &mut Out) {
-        let handles: Vec<u64> = self.by_end.iter().map(|(_, handle)| *handle).collect();
-        for handle in handles {
-            self.release(handle, out);
-        }
-        let mut rest: Vec<Span> = std::mem::take(&mut self.ended).into_values().collect();
-        rest.sort_by_key(|span| span.id);
-        for span in rest {
-            out.gone(1);
-            out.made(span);
-        }
-        for known in self.by_handle.values().filter(|known| known.started) {
+    pub(super) fn finish(&mut self, at: SessionNs, latest: Latest<'_>, store: &mut Store, out: &mut Out) {
+        self.ended.finish(out);
+        let mut started: Vec<Known> = self.by_handle.values().filter(|known| known.started).copied().collect();
+        started.sort_by_key(|known| known.id);
+        for known in started {
             let Some(stream) = store.peek(known.id).map(|span| span.stream) else { continue };
-            let end = self.end_of(stream, at);
-            let Some(span) = store.peek_mut(known.id) else { continue };
-            if known.canceled {
-                canceled(span);
-                span.end = end;
-            } else if end.is_some() {
-                (span.status, span.reason, span.end) = (SpanStatus::Unmatched, Some(Reason::ThreadExit), end);
+            match self.end_of(stream, at) {
+                Some(end) => {
+                    let Some(mut span) = store.take(known.id, out) else { continue };
+                    gone(&mut span, known, if known.hooked { end } else { latest(stream) }, None);
+                    store.emit(span, out);
+                }
+                None if known.canceled => drop(store.peek_mut(known.id).map(canceled)),
+                None => {}
             }
         }
         let mut unstarted: Vec<(SessionNs, SpanId)> = Vec::new();
@@ -466,13 +436,39 @@ impl Threads {
             let Some(place) = free.iter().position(is) else { continue };
             let (stream, life) = free.remove(place);
             let Some(mut span) = store.take(id, out) else { continue };
-            self.stand_in(&mut span, life.start, life.end);
+            stand_in(&mut span, life.start, life.end);
             span.flags.set(SpanFlags::UNCERTAIN);
             span.stream = stream;
             more(&mut span).threads = vec![stream];
             more(&mut span).latency = Some(life.start.0.saturating_sub(created.0));
             store.emit(span, out);
         }
+    }
+}
+
+/// Makes a span of a thread of which nothing was seen.
+fn stand_in(span: &mut Span, start: SessionNs, end: Option<SessionNs>) {
+    span.what = What::Named(PLACEHOLDER.into());
+    span.flags.set(SpanFlags::PLACEHOLDER);
+    span.start = start.max(span.start);
+    span.end = end;
+    (span.status, span.reason) = match end {
+        Some(_) => (SpanStatus::Matched, None),
+        None => (SpanStatus::Open, None),
+    };
+}
+
+/// A thread is gone, and was not seen to end. What joined it was perhaps given its result.
+fn gone(span: &mut Span, known: Known, end: SessionNs, result: Option<u64>) {
+    span.end = Some(end);
+    if result.map_or(known.canceled, |result| result == CANCELED) {
+        canceled(span);
+    } else if known.hooked {
+        (span.status, span.reason) = (SpanStatus::Unmatched, Some(Reason::ThreadExit));
+    } else if known.started {
+        // Nobody saw its start routine return, but nothing else can have ended it.
+        (span.status, span.reason) = (SpanStatus::Matched, None);
+        more(span).ending = Some(Ending::Returned);
     }
 }
 

@@ -1,7 +1,7 @@
 //! The mapping of POSIX threads, clause by clause.
 
 use codec::{
-    EventKind,
+    EventKind, StreamId,
     profile::Key,
     span::{Ending, Reason, SpanFlags, SpanId, SpanKind, SpanStatus},
 };
@@ -253,6 +253,95 @@ fn a_thread_whose_routine_is_not_hooked_has_a_placeholder() {
     }
     assert!(has(spans.get(left), SpanFlags::UNCERTAIN), "which thread it is was guessed by time");
     assert_eq!(spans.get(left).stream.0, 5);
+}
+
+/// A thread whose start routine is not hooked says that it has started, and calls something.
+fn unhooked(script: &mut Script, stream: u32, at: u64, argument: u64, handle: u64) {
+    let routine = script.functions.address("hidden");
+    let keys = [(Key::Pthread, handle), (Key::StartRoutine, routine), (Key::Argument, argument)];
+    script.call(stream, at, "lib:start_thread");
+    script.runtime(stream, at, "pthread_started", &keys);
+    script.call(stream, at + 5, "work");
+    script.ret(stream, at + 10);
+}
+
+#[test]
+fn a_thread_whose_routine_is_not_hooked_is_known_by_its_first_and_its_last_event() {
+    let mut script = Script::default();
+    let early = script.creates(0, 20, "hidden", 7, false);
+    // It may start before its creator knows its handle.
+    unhooked(&mut script, 1, 30, 7, HANDLE);
+    script.created(0, 50, HANDLE);
+    script.joins(0, (60, 90), HANDLE, 1);
+    let canceled = script.creates(0, 100, "hidden", 8, false);
+    script.created(0, 110, HANDLE);
+    unhooked(&mut script, 2, 120, 8, HANDLE);
+    script.tells(0, 140, "pthread_cancel", &[(Key::Pthread, HANDLE)]);
+    script.joins(0, (150, 190), HANDLE, u64::MAX);
+    let spans = script.play(Finish::Exited);
+    let routine = script.functions.address("hidden");
+    for (id, stream, expected, latency, status) in
+        [(early, 1, (30, Some(40)), 10, SpanStatus::Matched), (canceled, 2, (120, Some(130)), 20, SpanStatus::Canceled)]
+    {
+        let thread = spans.get(id);
+        assert_eq!((thread.what.clone(), thread.stream.0), (codec::span::What::Address(routine), stream));
+        assert_eq!((times(thread), thread.status), (expected, status));
+        assert_eq!((more(thread).latency, &more(thread).threads), (Some(latency), &vec![StreamId(stream)]));
+        assert!(has(thread, SpanFlags::PLACEHOLDER) && has(thread, SpanFlags::JOINED));
+        assert!(!has(thread, SpanFlags::UNCERTAIN) && thread.twin.is_none());
+    }
+}
+
+#[test]
+fn the_handle_of_a_thread_that_nobody_joins_is_used_again() {
+    let mut script = Script::default();
+    let mut ids = Vec::new();
+    for (turn, stream) in (0..).zip(1..=3) {
+        let at = 100 * turn;
+        ids.push(script.creates(0, at + 20, "hidden", turn, true));
+        script.created(0, at + 30, HANDLE);
+        unhooked(&mut script, stream, at + 40, turn, HANDLE);
+    }
+    script.steps.push(Step::Thread { stream: 3, start: 240, end: Some(300), creator: Some(0) });
+    script.call(0, 1_000_000_000, "much_later");
+    let spans = script.play(Finish::Exited);
+    for (id, at) in ids.iter().zip([40, 140, 240]) {
+        assert_eq!((spans.get(*id).status, times(spans.get(*id))), (SpanStatus::Matched, (at, Some(at + 10))));
+    }
+}
+
+#[test]
+fn a_routine_that_is_seen_after_all_is_the_threads_own() {
+    let mut script = Script::default();
+    let id = script.creates(0, 20, "worker", 7, false);
+    script.created(0, 30, HANDLE);
+    let keys = [(Key::Pthread, HANDLE), (Key::StartRoutine, 99), (Key::Argument, 1)];
+    script.runtime(1, 40, "pthread_started", &keys);
+    script.starts(1, 50, "worker", 7, HANDLE);
+    script.ends(1, 90, HANDLE, 3);
+    let spans = script.play(Finish::Exited);
+    let thread = spans.one(SpanKind::Thread);
+    assert_eq!((thread.id, spans.name(thread), times(thread)), (id, "worker", (50, Some(90))));
+    assert!(!has(thread, SpanFlags::PLACEHOLDER) && thread.twin == Some(spans.frame("worker").id));
+}
+
+#[test]
+fn a_join_counts_however_late_it_comes_and_whatever_it_is_called() {
+    const LATER: u64 = 60_000_000_000;
+    for join in ["pthread_join", "pthread_timedjoin_np", "pthread_clockjoin_np", "pthread_tryjoin_np"] {
+        let (mut script, id) = created();
+        script.ends(1, 90, HANDLE, 3);
+        let keys = [(Key::Pthread, HANDLE)];
+        script.tells_both(0, (100, 110), join, &keys, &[(Key::Pthread, HANDLE), (Key::Result, 110)]);
+        script.steps.push(Step::Settle(LATER));
+        let done = [(Key::Pthread, HANDLE), (Key::Result, 0), (Key::ExitValue, 3)];
+        script.tells_both(0, (LATER, LATER + 10), join, &keys, &done);
+        let spans = script.play(Finish::Exited);
+        let thread = spans.get(id);
+        assert!(has(thread, SpanFlags::JOINED), "{join}");
+        assert_eq!((times(thread), more(thread).join_latency), ((50, Some(90)), Some(10)), "{join}");
+        assert!(spans.notices.iter().any(|notice| notice.id == id), "who looks on learns of it before");
+    }
 }
 
 #[test]
