@@ -142,4 +142,6 @@ named! {
     Group = "group",
     /// When it is to run, as the runtime's function was given it.
     When = "when",
+    /// The address of a dispatch source.
+    Source = "source",
 }

@@ -32,6 +32,7 @@ pub const TARGETS: &[Target] = &[
     flags("arguments", "arguments.c", &["-O2"]),
     c("detail", "detail.c"),
     c("callbacks", "callbacks.c"),
+    flags("tail_callbacks", "tail_callbacks.c", &["-O2"]),
     c("constructors", "constructors.c"),
     c("descriptors", "descriptors.c"),
     c("environment", "environment.c"),

@@ -1,6 +1,6 @@
 //! Grand Central Dispatch: every submission is told, every execution, and which is whose.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use tests::{Folder, Traced};
 
@@ -55,19 +55,22 @@ fn is_execution(event: &RuntimeEvent) -> bool {
     event.function == CALLOUT || event.function == CALLOUT_OF_APPLY
 }
 
-/// What starts on a thread ends on it, the last first, and the thread is busy with it meanwhile.
+/// What starts on a thread ends on it, the last first, and the thread is busy with it meanwhile: with nothing that was
+/// ever run before.
 #[track_caller]
 fn executions_end(told: &[RuntimeEvent]) {
     let mut running: BTreeMap<u64, Vec<&RuntimeEvent>> = BTreeMap::new();
+    let mut substreams = BTreeSet::new();
     for event in told.iter().filter(|event| is_execution(event)) {
-        assert_eq!(event.substream, event.key("block"), "{event:?}");
         let running = running.entry(event.stream).or_default();
         if event.is_call() {
+            assert!(event.substream != 0 && substreams.insert(event.substream), "{event:?}");
             running.push(event);
         } else {
             assert_eq!(event.kind, "return");
             let start = running.pop().expect("it has started");
-            assert_eq!((event.start, &event.keys), (start.start, &start.keys));
+            let of = |event: &RuntimeEvent| (event.start, event.substream, event.keys.clone());
+            assert_eq!(of(event), of(start));
         }
     }
     assert!(running.values().all(Vec::is_empty), "{running:?}");

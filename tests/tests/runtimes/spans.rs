@@ -1,13 +1,13 @@
 //! The spans of real Dispatch and real Swift, held against what the programs say that they did.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use tests::{
     Traced,
     spans::{self, SpanLine, by_id, count_by},
 };
 
-use crate::{did, program, trace};
+use crate::{did, program, runtime_event::runtime_events, trace};
 
 #[test]
 fn every_execution_of_a_block_is_a_span() {
@@ -62,6 +62,52 @@ fn blocks_are_spans(traced: &Traced, rounds: u64) {
             notified.0
         );
     }
+}
+
+#[test]
+fn what_runs_later_again_or_not_at_all_is_told_apart() {
+    let Some(program) = program("sources-O0") else { return };
+    sources_are_spans(&trace(program, 10, &["--no-detail"]));
+}
+
+#[test]
+fn sources_are_spans_where_calls_are_jumps() {
+    let Some(program) = program("sources-O2") else { return };
+    sources_are_spans(&trace(program, 10, &[]));
+}
+
+#[track_caller]
+fn sources_are_spans(traced: &Traced) {
+    let did = did(traced);
+    let all = spans::of(&traced.trace.folder, &[]);
+    let all_by_id = by_id(&all);
+    let blocks: Vec<&SpanLine> = all.iter().filter(|span| span.word("kind") == "block").collect();
+    let canceled = usize::try_from(did["canceled"]).expect("few");
+    let statuses = [("canceled", canceled), ("matched", blocks.len() - canceled)];
+    assert_eq!(count_by(blocks.iter().copied(), "status"), statuses.map(|(name, n)| (name.to_owned(), n)).into());
+    assert!(blocks.iter().all(|block| !block.has("orphan") && block.word("queue_label") == "spoor.sources"));
+    // What gave it to Dispatch.
+    let mut by_origin: BTreeMap<&str, Vec<&SpanLine>> = BTreeMap::new();
+    for block in &blocks {
+        by_origin.entry(all_by_id[block.word("origin")].word("function")).or_default().push(block);
+    }
+    let ran = |origin: &str| by_origin[origin].iter().filter(|block| block.word("status") == "matched").count() as u64;
+    for (origin, times) in [
+        ("dispatch_source_set_event_handler", did["timer"]),
+        ("dispatch_source_set_cancel_handler", did["cancel-handler"]),
+        ("dispatch_source_set_event_handler_f", did["data"]),
+        ("dispatch_source_set_registration_handler_f", did["registration"]),
+        ("dispatch_async", did["repeated"]),
+    ] {
+        assert_eq!(ran(origin), times, "{origin}");
+    }
+    let without_context = |block: &&&SpanLine| block.word("function") == "nothing_f";
+    assert_eq!(blocks.iter().filter(without_context).count() as u64, did["without-context"]);
+    // Each execution has a substream that no other has, also where the block is the same, or is nothing.
+    let told = runtime_events(traced, "_dispatch_client_callout*");
+    let substreams: Vec<u64> = told.iter().filter(|event| event.is_call()).map(|event| event.substream).collect();
+    let different: BTreeSet<u64> = substreams.iter().copied().filter(|substream| *substream != 0).collect();
+    assert_eq!((substreams.len(), different.len()), (blocks.len() - canceled, blocks.len() - canceled));
 }
 
 #[test]

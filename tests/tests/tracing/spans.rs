@@ -171,6 +171,24 @@ fn callbacks_are_joined_to_what_took_them() {
 }
 
 #[test]
+fn callbacks_that_end_in_a_tail_call_are_matched() {
+    let traced = Run::target("tail_callbacks").trace();
+    let all = spans::of(&traced.trace.folder, &["--callback", "qsort_r:arg3:arg4"]);
+    let all_by_id = by_id(&all);
+    let callbacks: Vec<&SpanLine> = all.iter().filter(|span| span.word("kind") == "callback").collect();
+    let expected = ["compares_down", "compares_up"].map(|name| (name.to_owned(), traced.counts[name].calls as usize));
+    assert_eq!(count_by(callbacks.iter().copied(), "function"), expected.into());
+    // Each returns when the function does that it ended in.
+    let compared: Vec<u64> =
+        all.iter().filter(|span| span.word("function") == "compares").map(|frame| frame.number("end_ns")).collect();
+    for callback in callbacks {
+        assert_eq!((callback.word("status"), callback.word("ending")), ("matched", "returned"), "{}", callback.0);
+        assert_eq!(all_by_id[callback.word("twin")].word("reason"), "tail_call");
+        assert!(compared.contains(&callback.number("end_ns")), "{}", callback.0);
+    }
+}
+
+#[test]
 fn what_is_made_live_is_what_is_made_from_disk() {
     agent_command::prepare();
     for (transport, name) in

@@ -101,6 +101,7 @@ targets! {
     arguments_frame_pointer { over: TCP }
     detail
     callbacks { large: true, over: &BOTH }
+    tail_callbacks
     constructors { over: TCP }
     descriptors
     environment { arguments: &["one", "", "two words", "ünï"], over: TCP }

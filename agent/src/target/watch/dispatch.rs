@@ -4,9 +4,10 @@
 //! calls that. So a submission is told once the copy is known.
 //!
 //! That a block runs is seen where its function is entered, from the library's code: that function is watched from the
-//! first time on that the program submits it.
+//! first time on that the program submits it. Each execution is a substream of its own, since a block may run again, and
+//! a context may be null.
 
-use core::sync::atomic::{AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use codec::{EventKind, profile::Key};
 
@@ -20,9 +21,11 @@ use crate::{
 #[derive(Debug, Clone, Copy)]
 struct Submit {
     work: Work,
-    queue: usize,
+    queue: Option<usize>,
     group: Option<usize>,
     when: Option<usize>,
+    /// The source whose handler it is.
+    source: Option<usize>,
 }
 
 /// What is to be run.
@@ -34,12 +37,21 @@ enum Work {
     Block(usize),
     /// A context, and the function that it is given to.
     Function(usize, usize),
+    /// A function that is given the context that its source has when it is called.
+    Handler(usize),
 }
 
 impl Submit {
     fn of(watched: Watched) -> Option<Self> {
         use Watched::*;
+        let source = |work| Some(Self { work, queue: None, group: None, when: None, source: Some(0) });
         let (queue, work) = match watched {
+            DispatchSourceSetEventHandler | DispatchSourceSetCancelHandler | DispatchSourceSetRegistrationHandler => {
+                return source(Work::Copied(1));
+            }
+            DispatchSourceSetEventHandlerF
+            | DispatchSourceSetCancelHandlerF
+            | DispatchSourceSetRegistrationHandlerF => return source(Work::Handler(1)),
             DispatchAsync | DispatchBarrierAsync => (0, Work::Copied(1)),
             DispatchSync | DispatchBarrierSync | DispatchAsyncAndWait | DispatchBarrierAsyncAndWait => {
                 (0, Work::Block(1))
@@ -58,20 +70,42 @@ impl Submit {
         let group =
             matches!(watched, DispatchGroupAsync | DispatchGroupAsyncF | DispatchGroupNotify | DispatchGroupNotifyF);
         let when = matches!(watched, DispatchAfter | DispatchAfterF);
-        Some(Self { work, queue, group: group.then_some(0), when: when.then_some(0) })
+        let (group, when) = (group.then_some(0), when.then_some(0));
+        Some(Self { work, queue: Some(queue), group, when, source: None })
     }
 
-    /// Tells of it, with the block that will run.
-    fn tell(self, thread: &mut Thread, watched: Watched, at: (u64, u64), arguments: [u64; 6], block: u64, invoke: u64) {
-        let queue = (arguments[self.queue] != 0).then_some((Key::Queue, arguments[self.queue]));
-        let group = self.group.map(|group| (Key::Group, arguments[group]));
-        let when = self.when.map(|when| (Key::When, arguments[when]));
-        let keys = [Some((Key::Block, block)), Some((Key::Invoke, invoke)), queue, group, when];
-        tell(thread, watched, EventKind::Call, at, &keys);
+    /// Tells of it, with what will run.
+    fn tell(self, thread: &mut Thread, watched: Watched, at: (u64, u64), arguments: [u64; 6], called: Called) {
+        let key = |key, place: Option<usize>| place.map(|place| (key, arguments[place]));
+        let block = (!matches!(self.work, Work::Handler(_))).then_some((Key::Block, called.block));
+        let queue = key(Key::Queue, self.queue).filter(|(_, queue)| *queue != 0);
+        let (group, when) = (key(Key::Group, self.group), key(Key::When, self.when));
+        let invoke = Some((Key::Invoke, called.invoke));
+        tell(thread, watched, EventKind::Call, at, &[block, invoke, queue, group, when, key(Key::Source, self.source)]);
+        if called.is_canceled {
+            called.tell_canceled(thread, at);
+        }
     }
 }
 
-/// The block that will be called for a block, and its function.
+/// What the library will call.
+#[derive(Debug, Clone, Copy, Default)]
+struct Called {
+    /// The block, or context.
+    block: u64,
+    invoke: u64,
+    /// Whether it was canceled before: then it will not be called.
+    is_canceled: bool,
+}
+
+impl Called {
+    fn tell_canceled(self, thread: &mut Thread, at: (u64, u64)) {
+        let keys = [(Key::Block, self.block), (Key::Invoke, self.invoke)];
+        tell(thread, Watched::DispatchBlockCancel, EventKind::Call, at, &keys);
+    }
+}
+
+/// The block that will be called for a block.
 ///
 /// It is the block itself, unless `dispatch_block_create` has made it: such a one holds another, which the library
 /// calls directly.
@@ -79,27 +113,33 @@ impl Submit {
 /// # Safety
 ///
 /// It is a block, or null.
-unsafe fn called_for(block: u64) -> (u64, u64) {
+unsafe fn called_for(block: u64) -> Called {
     // A block is: its class, flags, its function, its descriptor, and what it holds. A descriptor has the size second.
     const FUNCTION: usize = 2;
     const DESCRIPTOR: usize = 3;
     const HELD: usize = 4;
-    // What one of the library holds starts with this, and has the other block as its sixth word.
+    // What one of the library holds starts with this, and has flags as its third word and the other block as its sixth.
     const MAGIC: u64 = 0xD159_B10C;
+    const FLAGS: usize = HELD + 2;
+    const CANCELED: u64 = 1;
     const OTHER: usize = HELD + 5;
     if block == 0 {
-        return (0, 0);
+        return Called::default();
     }
     let words = block as usize as *const u64;
     // SAFETY: promised by the caller; more is read only if the block is as large as that.
     unsafe {
         let function = *words.add(FUNCTION);
         if !landmark::is_in(Landmark::Dispatch, function as usize) {
-            return (block, function);
+            return Called { block, invoke: function, is_canceled: false };
         }
         let size = *(*words.add(DESCRIPTOR) as usize as *const u64).add(1);
         let other = if size >= 8 * (OTHER as u64 + 1) && *words.add(HELD) == MAGIC { *words.add(OTHER) } else { 0 };
-        if other == 0 { (block, function) } else { (other, *(other as usize as *const u64).add(FUNCTION)) }
+        if other == 0 {
+            return Called { block, invoke: function, is_canceled: false };
+        }
+        let (invoke, flags) = (*(other as usize as *const u64).add(FUNCTION), *words.add(FLAGS));
+        Called { block: other, invoke, is_canceled: flags & CANCELED != 0 }
     }
 }
 
@@ -119,6 +159,9 @@ pub(super) fn entered(thread: &mut Thread, watched: Watched, arguments: [u64; 6]
         Watched::DispatchQueueCreate | Watched::DispatchQueueCreateWithTarget => {
             note(thread, watched, arguments, entry);
         }
+        Watched::DispatchSourceCreate if !is_own => note(thread, watched, arguments, entry),
+        // SAFETY: the program passes a block.
+        Watched::DispatchBlockCancel => unsafe { called_for(arguments[0]) }.tell_canceled(thread, at),
         Watched::DispatchGroupEnter | Watched::DispatchGroupLeave if !is_own => {
             tell(thread, watched, EventKind::Call, at, &[(Key::Group, arguments[0])]);
         }
@@ -132,30 +175,41 @@ pub(super) fn entered(thread: &mut Thread, watched: Watched, arguments: [u64; 6]
 
 /// Something was submitted by the program.
 fn submitted(thread: &mut Thread, watched: Watched, submit: Submit, arguments: [u64; 6], entry: &Entry) {
-    tell_label(thread, arguments[submit.queue], entry.entered);
-    let (block, invoke) = match submit.work {
+    if let Some(queue) = submit.queue {
+        tell_label(thread, arguments[queue], entry.entered);
+    }
+    let called = match submit.work {
         // SAFETY: the program passes a block.
         Work::Copied(place) | Work::Block(place) => unsafe { called_for(arguments[place]) },
-        Work::Function(context, function) => (arguments[context], arguments[function]),
+        Work::Function(context, function) => {
+            Called { block: arguments[context], invoke: arguments[function], is_canceled: false }
+        }
+        Work::Handler(function) => Called { invoke: arguments[function], ..Called::default() },
     };
     let callout = match watched {
         Watched::DispatchApply | Watched::DispatchApplyF => Watched::DispatchCallout2,
         _ => Watched::DispatchCallout,
     };
-    if invoke != 0 {
+    if called.invoke != 0 {
         // SAFETY: it is what the program has given to be run.
-        unsafe { mark::watch(invoke as usize, callout) };
+        unsafe { mark::watch(called.invoke as usize, callout) };
     }
     match submit.work {
         Work::Copied(_) => note(thread, watched, arguments, entry),
-        _ => submit.tell(thread, watched, (entry.entered, entry.entered), arguments, block, invoke),
+        _ => submit.tell(thread, watched, (entry.entered, entry.entered), arguments, called),
     }
 }
+
+/// How many executions there were. Their substreams are numbers that no address and no task has.
+static EXECUTIONS: AtomicU64 = AtomicU64::new(0);
+const FIRST_EXECUTION: u64 = 1 << 48;
 
 /// The library calls what it was given.
 fn called_out(thread: &mut Thread, watched: Watched, block: u64, entry: &Entry) {
     let invoke = entry.header().function as u64;
-    let before = busy_with(thread, block, entry.entered);
+    // ORDERING: a number that nobody else has.
+    let execution = EXECUTIONS.fetch_add(1, Ordering::Relaxed);
+    let before = busy_with(thread, FIRST_EXECUTION + execution, entry.entered);
     let keys = [(Key::Block, block), (Key::Invoke, invoke)];
     tell(thread, watched, EventKind::Call, (entry.entered, entry.entered), &keys);
     note(thread, watched, [block, invoke, before, 0, 0, 0], entry);
@@ -167,13 +221,20 @@ pub(super) fn left(thread: &mut Thread, note: &Note, result: u64, time: u64) {
         Watched::DispatchCallout | Watched::DispatchCallout2 => called_back(thread, note, EventKind::Return, time),
         Watched::BlockCopy => copied(thread, note.arguments[0], result, time),
         Watched::DispatchQueueCreate | Watched::DispatchQueueCreateWithTarget => forget(result as usize),
+        Watched::DispatchSourceCreate => {
+            let queue = note.arguments[3];
+            tell_label(thread, queue, time);
+            let keys = [Some((Key::Source, result)), (queue != 0).then_some((Key::Queue, queue))];
+            tell(thread, note.watched, EventKind::Call, (note.entered, time), &keys);
+        }
         // Nobody has seen the copy. Then it is the block itself that runs, or one that is not known.
         watched => {
             if let Some(submit) = Submit::of(watched)
                 && let Work::Copied(place) = submit.work
             {
                 // It may be gone by now, so nothing is read from it.
-                submit.tell(thread, watched, (note.entered, time), note.arguments, note.arguments[place], 0);
+                let called = Called { block: note.arguments[place], ..Called::default() };
+                submit.tell(thread, watched, (note.entered, time), note.arguments, called);
             }
         }
     }
@@ -203,8 +264,8 @@ fn copied(thread: &mut Thread, block: u64, copy: u64, time: u64) {
     thread.notes.take(note.slot);
     if let Some(submit) = Submit::of(note.watched) {
         // SAFETY: a copy of a block is a block.
-        let (block, invoke) = unsafe { called_for(copy) };
-        submit.tell(thread, note.watched, (note.entered, time), note.arguments, block, invoke);
+        let called = unsafe { called_for(copy) };
+        submit.tell(thread, note.watched, (note.entered, time), note.arguments, called);
     }
 }
 

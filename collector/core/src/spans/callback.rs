@@ -164,18 +164,23 @@ impl Callbacks {
         self.running.insert(*frame, id);
     }
 
-    /// A frame was left: a callback, perhaps.
-    pub(super) fn frame_left(&mut self, frame: &Span, store: &mut Store, out: &mut Out) {
+    /// A frame was left: a callback, perhaps. One that ended in a tail call runs until what took its place returns, at
+    /// `left`.
+    pub(super) fn frame_left(&mut self, frame: &Span, left: Option<SessionNs>, store: &mut Store, out: &mut Out) {
         let Some(id) = self.running.remove(&frame.id) else { return };
         store.stop(frame.stream, id);
-        let at = frame.end.unwrap_or(frame.start);
-        store.get(id, at, out);
+        let end = left.or(frame.end);
+        store.get(id, end.unwrap_or(frame.start), out);
         let Some(mut span) = store.take(id, out) else { return };
-        (span.status, span.reason, span.end) = (frame.status, frame.reason, frame.end);
+        (span.status, span.reason, span.end) = match left {
+            Some(_) => (SpanStatus::Matched, None, left),
+            None => (frame.status, frame.reason, frame.end),
+        };
         let more = more(&mut span);
         more.end_stream = frame.end.map(|_| frame.stream);
         more.ending = match (frame.status, frame.reason) {
-            (SpanStatus::Matched, _) | (_, Some(Reason::TailCall)) => Some(Ending::Returned),
+            (SpanStatus::Matched, _) => Some(Ending::Returned),
+            (_, Some(Reason::TailCall)) => left.map(|_| Ending::Returned),
             (_, Some(Reason::Exception | Reason::Unwind | Reason::Longjmp)) => Some(Ending::Unwound),
             _ => None,
         };

@@ -31,6 +31,10 @@ pub(super) struct Blocks {
     groups: HashMap<u64, Group>,
     /// Calls that run one block many times, by the frame of the call.
     repeated: HashMap<SpanId, (BlockKey, SpanId)>,
+    /// Handlers of sources. Some are told without the context that they will be given.
+    handlers: HashMap<(Option<u64>, u64), Handler>,
+    /// The queues of sources.
+    sources: HashMap<u64, Option<u64>>,
     /// Whether an execution was ever seen.
     has_executed: bool,
 }
@@ -56,6 +60,17 @@ struct Submitted {
     stream: StreamId,
     /// How often it has run, of those that run many times.
     runs: Option<u64>,
+}
+
+/// How many sources are remembered, and how many handlers of sources.
+const MOST_SOURCES: usize = 1 << 16;
+
+/// A handler of a source.
+#[derive(Debug, Clone, Copy)]
+struct Handler {
+    /// What stands for its executions.
+    id: SpanId,
+    has_run: bool,
 }
 
 /// A block that runs.
@@ -132,6 +147,16 @@ struct Group {
     inside: u64,
 }
 
+impl Handler {
+    /// It will not run any more. If it never has, that is all that is known of it.
+    fn forget(self, store: &mut Store, out: &mut Out) {
+        match store.peek_mut(self.id).filter(|_| !self.has_run) {
+            Some(span) => span.reason = Some(Reason::Pending),
+            None => store.drop_unstarted(self.id, out),
+        }
+    }
+}
+
 impl Blocks {
     pub(super) fn event(&mut self, told: &OrderedEvent, event: &Runtime, store: &mut Store, out: &mut Out) {
         match (&*event.function, event.phase) {
@@ -143,18 +168,27 @@ impl Blocks {
             }
             ("dispatch_group_enter", EventKind::Call) => self.enter(told, event.key(Key::Group), store, out),
             ("dispatch_group_leave", EventKind::Call) => self.leave(told, event.key(Key::Group), store, out),
+            ("dispatch_block_cancel", EventKind::Call) => self.cancel(told, event, store, out),
+            ("dispatch_source_create", EventKind::Call) => {
+                if let Some(source) = event.key(Key::Source).filter(|_| self.sources.len() < MOST_SOURCES) {
+                    self.sources.insert(source, event.key(Key::Queue));
+                }
+            }
             (_, EventKind::Call) => self.submit(told, event, store, out),
             _ => {}
         }
     }
 
     fn submit(&mut self, told: &OrderedEvent, event: &Runtime, store: &mut Store, out: &mut Out) {
-        let Some(block) = event.key(Key::Block) else { return };
+        let (block, source) = (event.key(Key::Block), event.key(Key::Source));
+        if block.or(source).is_none() {
+            return;
+        }
         let name = event.function.trim_end_matches("_f");
         let invoke = event.key(Key::Invoke).unwrap_or(0);
         // It may be told only when the function has done its work.
         let at = event.entered.min(told.at);
-        let mut span = begin(told.id(), SpanKind::Block, told.stream, at, Some(block));
+        let mut span = begin(told.id(), SpanKind::Block, told.stream, at, block);
         let logical = store.running(told.stream);
         span.parent = logical.or(event.caller);
         let is_sync = name.ends_with("sync") && !name.ends_with("async") || name.ends_with("_and_wait");
@@ -167,13 +201,24 @@ impl Blocks {
         span.what = What::Address(invoke);
         let level = store.level_below(logical);
         let group = event.key(Key::Group);
-        let queue = event.key(Key::Queue);
+        let of_source = source.and_then(|source| self.sources.get(&source)).copied().flatten();
+        let queue = event.key(Key::Queue).or(of_source);
         let more = more(&mut span);
         (more.created, more.creator, more.origin) = (Some(at), Some(told.stream), event.own.or(event.caller));
         (more.queue, more.group, more.level) = (queue, group, level);
         if name == "dispatch_group_async" {
             self.enter(told, group, store, out);
         }
+        if source.is_some() {
+            if self.handlers.len() < MOST_SOURCES {
+                let handler = Handler { id: span.id, has_run: false };
+                if let Some(before) = self.handlers.insert((block, invoke), handler) {
+                    before.forget(store, out);
+                }
+            }
+            return store.open_silently(span, out);
+        }
+        let block = block.unwrap_or(0);
         let runs = (name == "dispatch_apply").then_some(0);
         if let (Some(own), Some(_)) = (event.own, runs) {
             self.repeated.insert(own, ((block, invoke), span.id));
@@ -193,20 +238,25 @@ impl Blocks {
             which = self.which((block, 0), told.stream);
         }
         let (found, uncertain) = which;
-        let id = match found.map(|submitted| (submitted.id, submitted.runs)) {
-            Some((id, None)) if store.peek(id).is_some() => id,
+        let handler = if found.is_none() { self.handler(block, invoke) } else { None };
+        let mut span = begin(told.id(), SpanKind::Block, told.stream, at, Some(block));
+        let template = handler.or(found.filter(|submitted| submitted.runs.is_some()).map(|submitted| submitted.id));
+        let id = match (template.and_then(|id| store.peek(id)), found) {
             // One of the many runs of one submission: each is a span of its own.
-            Some((id, Some(_))) if store.peek(id).is_some() => {
-                let submission = store.peek(id).cloned();
-                let mut span = begin(told.id(), SpanKind::Block, told.stream, at, Some(block));
-                if let Some(submission) = submission {
-                    (span.parent, span.flags, span.more) = (submission.parent, submission.flags, submission.more);
+            (Some(submission), _) => {
+                (span.parent, span.flags) = (submission.parent, submission.flags);
+                span.more = submission.more.clone();
+                let more = more(&mut span);
+                more.key = Some(block);
+                if handler.is_some() {
+                    // Nobody knows when the event came that it handles.
+                    more.created = None;
                 }
                 store.open(span, out);
                 told.id()
             }
+            (None, Some(submitted)) if store.peek(submitted.id).is_some() => submitted.id,
             _ => {
-                let mut span = begin(told.id(), SpanKind::Block, told.stream, at, Some(block));
                 span.flags.set(SpanFlags::ORPHAN);
                 span.parent = store.running(told.stream);
                 store.open(span, out);
@@ -226,6 +276,34 @@ impl Blocks {
         }
         push_bounded(self.executing.entry(told.stream).or_default(), Executing { id, entered: event.entered });
         store.run(told.stream, id);
+    }
+
+    /// What stands for the executions of a source's handler.
+    fn handler(&mut self, block: u64, invoke: u64) -> Option<SpanId> {
+        let key = [(Some(block), invoke), (None, invoke)].into_iter().find(|key| self.handlers.contains_key(key))?;
+        let handler = self.handlers.get_mut(&key)?;
+        handler.has_run = true;
+        Some(handler.id)
+    }
+
+    /// A block was canceled: what has not begun to run will not.
+    fn cancel(&mut self, told: &OrderedEvent, event: &Runtime, store: &mut Store, out: &mut Out) {
+        let (block, invoke) = (event.key(Key::Block).unwrap_or(0), event.key(Key::Invoke).unwrap_or(0));
+        for key in [(block, invoke), (block, 0)] {
+            let Some(waiting) = self.submitted.remove(&key) else { continue };
+            for submitted in waiting.sync.into_iter().chain(waiting.others) {
+                store.get(submitted.id, told.at, out);
+                let Some(mut span) = store.take(submitted.id, out) else { continue };
+                (span.status, span.reason) = (SpanStatus::Canceled, Some(Reason::Canceled));
+                span.end = Some(told.at);
+                let notify = span.flags.has(SpanFlags::NOTIFY);
+                let more = more(&mut span);
+                more.ending = Some(Ending::Canceled);
+                let group = more.group.filter(|_| !notify);
+                store.emit(span, out);
+                self.leave(told, group, store, out);
+            }
+        }
     }
 
     /// The submission that an execution belongs to, and whether that is a guess.
@@ -347,8 +425,11 @@ impl Blocks {
                 }
             }
             _ => {
-                let Some(block) = span.key() else { return };
                 let What::Address(invoke) = span.what else { return };
+                if self.handlers.get(&(span.key(), invoke)).is_some_and(|handler| handler.id == span.id) {
+                    self.handlers.remove(&(span.key(), invoke));
+                }
+                let Some(block) = span.key() else { return };
                 if let Some(waiting) = self.submitted.get_mut(&(block, invoke)) {
                     waiting.remove(span.id);
                     if waiting.is_empty() {
@@ -369,6 +450,9 @@ impl Blocks {
     /// Says of what has been submitted and has not run that it is pending; and of all of it that its execution is not
     /// watched, if none ever was.
     pub(super) fn finish(&mut self, store: &mut Store, at: SessionNs, out: &mut Out) {
+        for handler in std::mem::take(&mut self.handlers).into_values() {
+            handler.forget(store, out);
+        }
         let unwatched = !self.has_executed;
         let waiting = std::mem::take(&mut self.submitted).into_values();
         for submitted in waiting.flat_map(|waiting| waiting.sync.into_iter().chain(waiting.others)) {

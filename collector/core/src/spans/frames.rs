@@ -10,13 +10,14 @@
 //! - a return of something that is not open: its call is missing.
 
 mod context;
+mod rest;
 
 pub(super) use context::FrameContext;
 
 use codec::{
     EventKind, Position, SessionNs, StreamId,
     profile::FunctionEvent,
-    span::{Reason, Span, SpanFlags, SpanId, SpanStatus},
+    span::{Reason, SpanFlags, SpanId, SpanStatus},
 };
 
 use super::{
@@ -153,7 +154,7 @@ impl Frames {
                 if stack.frames.len().saturating_sub(from) >= MOST_REPLACED {
                     let replaced: Vec<Frame> = stack.frames.drain(from..).collect();
                     let parent = stack.frames.last().map(|frame| frame.id);
-                    self.replaced(&replaced, Some(frame.start), parent, out);
+                    self.replaced(&replaced, frame.start, parent, out);
                 }
             }
             _ if stack.goes_on_at(depth) => {}
@@ -186,7 +187,10 @@ impl Frames {
                 self.close_top(None, Reason::EntryOnly, out);
                 self.replaced_by(&top);
             } else if let Some(at) = top.replaced() {
-                self.close_top(Some(at), Reason::TailCall, out);
+                let stream = self.stream;
+                let stack = self.stack();
+                stack.frames.pop();
+                out.replaced(&top, stream, stack.parent_for(top.depth), at, stack.left);
             } else {
                 return;
             }
@@ -222,10 +226,10 @@ impl Frames {
     }
 
     /// Closes frames that ended in tail calls: each when the next one at its depth was entered.
-    fn replaced(&self, frames: &[Frame], last: Option<SessionNs>, parent: Option<SpanId>, out: &mut Out) {
+    fn replaced(&self, frames: &[Frame], last: SessionNs, parent: Option<SpanId>, out: &mut Out) {
         for (index, frame) in frames.iter().enumerate() {
-            let end = frames.get(index + 1).map(|next| next.start).or(last);
-            out.unmatched(frame, self.stream, parent, end, Reason::TailCall);
+            let end = frames.get(index + 1).map_or(last, |next| next.start);
+            out.replaced(frame, self.stream, parent, end, None);
         }
     }
 
@@ -302,6 +306,7 @@ impl Frames {
         });
         let (stream, gap) = (self.stream, self.gap);
         let stack = self.stack();
+        let left = std::mem::replace(&mut stack.left, Some(event.stamp.end).filter(|_| reason.is_none()));
         // Above it lie those that have no return of their own.
         let above: Vec<Frame> = stack.frames.drain(index + 1..).collect();
         let parent = stack.parent_of(index);
@@ -310,15 +315,19 @@ impl Frames {
         for (place, inner) in above.iter().enumerate().rev() {
             let next = above.get(place.saturating_add(1)).filter(|next| next.depth == inner.depth);
             let replaced = next.map(|next| next.start).or(inner.replaced());
-            let (end, why) = match replaced {
-                _ if out.is_entry_only(inner.function) => (None, Reason::EntryOnly),
-                Some(at) => (Some(at), Reason::TailCall),
-                None if inner.id.position() < gap || frame.id.position() < gap => (None, Reason::Gap),
-                None => (None, reason.unwrap_or(Reason::Unwind)),
-            };
             let outside = above.get(..place).unwrap_or_default();
             let around = outside.iter().rev().find(|outer| outer.depth < inner.depth).unwrap_or(&frame);
-            out.unmatched(inner, stream, Some(around.id), end, why);
+            let why = match replaced {
+                _ if out.is_entry_only(inner.function) => Reason::EntryOnly,
+                Some(at) => {
+                    let left = left.filter(|_| inner.replaced().is_some());
+                    out.replaced(inner, stream, Some(around.id), at, left);
+                    continue;
+                }
+                None if inner.id.position() < gap || frame.id.position() < gap => Reason::Gap,
+                None => reason.unwrap_or(Reason::Unwind),
+            };
+            out.unmatched(inner, stream, Some(around.id), None, why);
         }
         let mut span = frame.span(stream, parent, Some(event.stamp.end));
         span.flags = span.flags.with(SpanFlags::ACROSS_GAP, frame.id.position() < gap);
@@ -408,80 +417,6 @@ impl Frames {
         self.gap = behind;
         self.ends_in_gap = true;
         self.leaving = None;
-    }
-
-    /// Reports frames that were entered before `since` and are open.
-    pub(super) fn report_open(&mut self, since: SessionNs, out: &mut Out) {
-        let stream = self.stream;
-        for stack in &mut self.stacks {
-            stack.reported = stack.reported.min(stack.frames.len());
-            // Some of them may have gone since, and others come.
-            while let Some(last) = stack.reported.checked_sub(1)
-                && stack.frames.get(last).is_some_and(|frame| !frame.reported)
-            {
-                stack.reported = last;
-            }
-            while let Some(frame) = stack.frames.get_mut(stack.reported)
-                && frame.start < since
-            {
-                let told = frame.reported;
-                frame.reported = true;
-                let frame = *frame;
-                if !told {
-                    let parent = stack.parent_of(stack.reported);
-                    let span = Span { status: SpanStatus::Open, ..frame.span(stream, parent, None) };
-                    out.notice(span);
-                }
-                stack.reported += 1;
-            }
-        }
-    }
-
-    /// Closes the outer half of the largest stack so that memory stays bounded.
-    #[inline(never)]
-    fn evict(&mut self, out: &mut Out) {
-        let largest = self.stacks.iter().enumerate().max_by_key(|(_, stack)| stack.frames.len());
-        let Some((index, count)) = largest.map(|(index, stack)| (index, stack.frames.len().div_ceil(2))) else {
-            return;
-        };
-        self.evict_from(index, count, out);
-    }
-
-    fn evict_from(&mut self, index: usize, count: usize, out: &mut Out) {
-        let stream = self.stream;
-        let Some(stack) = self.stacks.get_mut(index) else { return };
-        let mut outside: Vec<(u32, SpanId)> = Vec::new();
-        for frame in stack.frames.drain(..count.min(stack.frames.len())) {
-            while outside.pop_if(|(depth, _)| *depth >= frame.depth).is_some() {}
-            out.evicted(&frame, stream, outside.last().map(|(_, id)| *id));
-            outside.push((frame.depth, frame.id));
-        }
-        stack.reported = stack.reported.saturating_sub(count);
-    }
-
-    /// Nothing more comes. `why` is told of all that is open, with its end if it has one.
-    pub(super) fn finish(&mut self, why: impl Fn(&Frame) -> (SpanStatus, Option<Reason>), out: &mut Out) {
-        self.end_probe(out);
-        let (stream, gap, ends_in_gap) = (self.stream, self.gap, self.ends_in_gap);
-        for stack in std::mem::take(&mut self.stacks).into_iter().rev() {
-            for index in (0..stack.frames.len()).rev() {
-                let Some(frame) = stack.frames.get(index) else { continue };
-                let parent = stack.parent_of(index);
-                let next = stack.frames.get(index.saturating_add(1)).filter(|next| next.depth == frame.depth);
-                let replaced = next.map(|next| next.start).or(frame.replaced());
-                if let Some(at) = replaced.filter(|_| !out.is_entry_only(frame.function)) {
-                    out.unmatched(frame, stream, parent, Some(at), Reason::TailCall);
-                    continue;
-                }
-                let mut span = frame.span(stream, parent, None);
-                (span.status, span.reason) = match () {
-                    () if out.is_entry_only(frame.function) => (SpanStatus::Unmatched, Some(Reason::EntryOnly)),
-                    () if ends_in_gap || frame.id.position() < gap => (SpanStatus::Unmatched, Some(Reason::Gap)),
-                    () => why(frame),
-                };
-                out.closed(frame, span);
-            }
-        }
     }
 }
 

@@ -40,9 +40,9 @@ impl Logical {
             Body::JobRuns { ran, is_thunk } => self.tasks.named(&told, *ran, *is_thunk, store, out),
             Body::Registered { .. } => self.callbacks.registered(&told, store, out),
             Body::CallbackEntered { .. } => self.callbacks.entered(&told, store, out),
-            Body::Frame(_) => {
-                let Body::Frame(frame) = told.body else { return };
-                self.callbacks.frame_left(&frame, store, out);
+            Body::Frame(..) => {
+                let Body::Frame(frame, left) = told.body else { return };
+                self.callbacks.frame_left(&frame, left, store, out);
                 self.blocks.frame_left(frame.id, frame.end, store, out);
                 self.code_left(&frame, told.at, out);
                 self.store.frame(*frame, out);

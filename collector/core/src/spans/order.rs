@@ -143,8 +143,8 @@ pub(super) struct OrderedEvent {
 pub(super) enum Body {
     /// A function of a runtime was entered or left.
     Runtime(Box<Runtime>),
-    /// A frame that other spans point at was left.
-    Frame(Box<Span>),
+    /// A frame that other spans point at was left. If it ended in a tail call, what took its place returned then.
+    Frame(Box<Span>, Option<SessionNs>),
     /// The first function of the program that a job calls: the one it is named by.
     JobRuns { ran: Ran, is_thunk: bool },
     /// A function was given a callback.

@@ -101,7 +101,12 @@ impl Out {
 
     /// A frame was left.
     #[inline]
-    pub(super) fn closed(&mut self, frame: &Frame, mut span: Span) {
+    pub(super) fn closed(&mut self, frame: &Frame, span: Span) {
+        self.close(frame, span, None);
+    }
+
+    #[inline]
+    fn close(&mut self, frame: &Frame, mut span: Span, left: Option<SessionNs>) {
         self.gone(1);
         if let Some(end) = span.end
             && end.0.saturating_sub(span.start.0) > self.timeout_ns
@@ -109,7 +114,21 @@ impl Out {
             span.flags.set(SpanFlags::TIMED_OUT);
             span.more.get_or_insert_default().resumed = Some(end);
         }
-        if frame.linked { self.tell(span) } else { self.made(span) }
+        if frame.linked { self.tell(span, left) } else { self.made(span) }
+    }
+
+    /// A frame ended at `end` in a tail call, and what took its place has returned at `left`, if that is known.
+    pub(super) fn replaced(
+        &mut self,
+        frame: &Frame,
+        stream: StreamId,
+        parent: Option<SpanId>,
+        end: SessionNs,
+        left: Option<SessionNs>,
+    ) {
+        let mut span = frame.span(stream, parent, Some(end));
+        (span.status, span.reason) = (SpanStatus::Unmatched, Some(Reason::TailCall));
+        self.close(frame, span, left);
     }
 
     /// A frame was left, or was not, in a way that tells why.
@@ -133,9 +152,10 @@ impl Out {
 
     /// The span has to be told in the order of time: others point at it. It is told when it is known, which may be later
     /// than it ended.
-    fn tell(&mut self, span: Span) {
+    fn tell(&mut self, span: Span, left: Option<SessionNs>) {
         let (at, stream, position) = (self.now, span.stream, self.position);
-        self.ordered.push(OrderedEvent { at, stream, position, rank: 0, body: Body::Frame(Box::new(span)) });
+        let body = Body::Frame(Box::new(span), left);
+        self.ordered.push(OrderedEvent { at, stream, position, rank: 0, body });
     }
 
     /// A span is ready.

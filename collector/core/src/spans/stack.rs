@@ -72,6 +72,8 @@ pub(super) struct Stack {
     pub(super) frames: Vec<Frame>,
     /// How many of the outermost were reported open.
     pub(super) reported: usize,
+    /// When the latest frame returned that took the place of another by a tail call.
+    pub(super) left: Option<SessionNs>,
 }
 
 /// For how many frames a stack keeps its room when they are gone: threads are many, and few are deep for long.

@@ -400,3 +400,67 @@ fn a_block_whose_function_ends_in_a_tail_call_ends_with_what_it_jumped_to() {
     let code = spans.frame("block_invoke");
     assert_eq!((code.reason, code.twin), (Some(Reason::TailCall), Some(id)));
 }
+
+#[test]
+fn every_event_that_a_source_handles_is_a_span() {
+    let mut script = Script::default();
+    script.call(0, 5, "main");
+    let source = (Key::Source, 0x50);
+    script.tells(0, 10, "dispatch_source_create", &[source, (Key::Queue, 4)]);
+    let handler = [(Key::Block, 0xB0), (Key::Invoke, INVOKE), source];
+    let registered = script.tells(0, 20, "dispatch_source_set_event_handler", &handler);
+    // Of a function it is not known before what it will be given.
+    let never = script.tells(0, 30, "dispatch_source_set_cancel_handler_f", &[(Key::Invoke, 77), source]);
+    let function = script.tells(0, 40, "dispatch_source_set_registration_handler_f", &[(Key::Invoke, 78), source]);
+    for at in [50, 60, 6_000_000_000] {
+        script.block_runs(1, (at, at + 5), 0xB0);
+    }
+    let keys = [(Key::Block, 0xC0), (Key::Invoke, 78)];
+    script.runs(2, 55, "on_registration", CALLOUT, &keys);
+    script.ran(2, 58, CALLOUT, EventKind::Return, &keys);
+    let spans = script.play(Finish::Exited);
+    let blocks = spans.of(SpanKind::Block);
+    let ran: Vec<_> = blocks.iter().filter(|block| block.status == SpanStatus::Matched).collect();
+    assert_eq!(
+        ran.iter().map(|block| times(block)).collect::<Vec<_>>(),
+        [(50, Some(55)), (55, Some(58)), (60, Some(65)), (6_000_000_000, Some(6_000_000_005))]
+    );
+    for block in ran {
+        assert!(!has(block, SpanFlags::ORPHAN) && !has(block, SpanFlags::TIMED_OUT));
+        assert_eq!((more(block).queue, more(block).creator.map(|stream| stream.0)), (Some(4), Some(0)));
+        assert_eq!((more(block).created, more(block).latency), (None, None), "nobody knows when the event came");
+        assert_eq!(block.parent, Some(spans.frame("main").id));
+    }
+    assert_eq!((spans.get(never).status, spans.get(never).reason), (SpanStatus::Unmatched, Some(Reason::Pending)));
+    assert!(!blocks.iter().any(|block| block.id == registered || block.id == function));
+}
+
+#[test]
+fn a_block_that_is_canceled_before_it_runs_is_canceled() {
+    let mut script = Script::default();
+    let keys = [(Key::Block, 0xB0), (Key::Invoke, INVOKE)];
+    let ran = script.submits(0, 10, "dispatch_async", 0xB0, 1);
+    script.executes(1, 20, 0xB0);
+    let waiting = script.submits_to_group(30, "dispatch_group_async", 0xB0, 9);
+    script.tells(0, 40, "dispatch_block_cancel", &keys);
+    script.completes(1, 50, 0xB0);
+    let late = script.submits(0, 60, "dispatch_async", 0xB0, 1);
+    script.tells(0, 65, "dispatch_block_cancel", &keys);
+    // The same address may be another block's afterwards.
+    let other = script.submits(0, 70, "dispatch_async", 0xB0, 1);
+    script.block_runs(1, (80, 90), 0xB0);
+    let spans = script.play(Finish::Exited);
+    for (id, expected, status) in [
+        (ran, (20, Some(50)), SpanStatus::Matched),
+        (waiting, (30, Some(40)), SpanStatus::Canceled),
+        (late, (60, Some(65)), SpanStatus::Canceled),
+        (other, (80, Some(90)), SpanStatus::Matched),
+    ] {
+        assert_eq!((times(spans.get(id)), spans.get(id).status), (expected, status));
+    }
+    assert_eq!(
+        (spans.get(waiting).reason, more(spans.get(waiting)).ending),
+        (Some(Reason::Canceled), Some(Ending::Canceled))
+    );
+    assert_eq!(times(spans.one(SpanKind::Group)).1, Some(40), "it leaves its group");
+}

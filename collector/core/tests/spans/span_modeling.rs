@@ -2,7 +2,7 @@
 
 use codec::{
     profile::Key,
-    span::{Reason, SpanFlags, SpanKind, SpanStatus},
+    span::{Ending, Reason, SpanFlags, SpanKind, SpanStatus},
 };
 use collector_core::spans::{CallbackRule, Finish, SpanConfig};
 
@@ -401,6 +401,43 @@ fn a_callback_is_joined_to_the_call_that_was_given_it() {
     assert_eq!(span.parent, Some(spans.frame("main").id));
     assert!(has(span, SpanFlags::CROSS_THREAD) && span.twin.is_some());
     assert!(script.play(Finish::Exited).of(SpanKind::Callback).is_empty(), "without a rule there is none");
+}
+
+#[test]
+fn a_callback_that_ends_in_a_tail_call_ends_with_what_took_its_place() {
+    let mut script = Script::default();
+    script.call(0, 10, "main");
+    let callback = script.functions.address("on_event");
+    script.call_with(0, 20, "register_cb", Some([callback, 0, 0, 0, 0, 0]));
+    for (at, behind) in [(30, 40), (60, 70), (90, 100)] {
+        script.call_with(0, at, "on_event", Some([0; 6]));
+        script.tail_call(0, at + 2, "jumped_to");
+        script.tail_call(0, at + 4, "jumped_on");
+        script.ret(0, at + 9);
+        // Whatever comes next: another call, or the return of what called it.
+        if at < 90 {
+            script.call(0, behind, "next");
+            script.ret(0, behind + 1);
+        }
+    }
+    script.ret(0, 110);
+    // This one is left by an exception.
+    script.call_with(0, 120, "on_event", Some([0; 6]));
+    script.tail_call(0, 122, "jumped_to");
+    script.unwind(0, 129);
+    script.ret(0, 140);
+    let config = SpanConfig { callbacks: vec!["register_cb:arg0".parse().expect("a rule")], ..SpanConfig::default() };
+    let spans = script.play_with(config, Finish::Exited);
+    let callbacks = spans.of(SpanKind::Callback);
+    let (last, others) = callbacks.split_last().expect("callbacks");
+    for (callback, at) in others.iter().zip([30, 60, 90]) {
+        assert_eq!(
+            (times(callback), callback.status, callback.reason),
+            ((at, Some(at + 9)), SpanStatus::Matched, None)
+        );
+        assert_eq!(more(callback).ending, Some(Ending::Returned));
+    }
+    assert_eq!((others.len(), last.status, last.reason), (3, SpanStatus::Unmatched, Some(Reason::TailCall)));
 }
 
 #[test]
