@@ -1,10 +1,11 @@
 //! The agent: `cargo bench -p benches --bench agent -- [WORDS] [rounds=N]`. The whole way is in `pipeline`.
 //!
-//! `hooking`, `cost` and `programs` measure only that. Every figure stands beside what the same program
+//! `hooking`, `cost`, `programs` and `names` measure only that. Every figure stands beside what the same program
 //! does untraced and what a peer makes of it, all in turn in one run.
 
 mod cost;
 mod hooking;
+mod names;
 mod programs;
 
 use std::{
@@ -38,6 +39,7 @@ fn main() {
     measured("hooking", hooking::measure);
     measured("cost", cost::measure);
     measured("programs", programs::measure);
+    measured("names", names::measure);
     _ = fs::remove_dir_all(&settings.folder);
 }
 

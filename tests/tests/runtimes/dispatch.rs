@@ -67,7 +67,7 @@ fn executions_end(told: &[RuntimeEvent]) {
             assert!(event.substream != 0 && substreams.insert(event.substream), "{event:?}");
             running.push(event);
         } else {
-            assert_eq!(event.kind, "return");
+            assert_eq!(event.phase, "return");
             let start = running.pop().expect("it has started");
             let of = |event: &RuntimeEvent| (event.start, event.substream, event.keys.clone());
             assert_eq!(of(event), of(start));

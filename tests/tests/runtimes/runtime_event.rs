@@ -12,7 +12,7 @@ pub(crate) struct RuntimeEvent {
     /// What the thread was busy with.
     pub(crate) substream: u64,
     /// `call`, `return` or `exception`.
-    pub(crate) kind: String,
+    pub(crate) phase: String,
     pub(crate) function: String,
     pub(crate) start: u64,
     pub(crate) end: u64,
@@ -27,7 +27,7 @@ impl RuntimeEvent {
     }
 
     pub(crate) fn is_call(&self) -> bool {
-        self.kind == "call"
+        self.phase == "call"
     }
 }
 
@@ -50,8 +50,9 @@ fn event(line: &str) -> RuntimeEvent {
     let keys = event["attributes"].as_object().expect("keys").iter();
     RuntimeEvent {
         stream: number("stream"),
-        substream: number("substream"),
-        kind: text("kind"),
+        // It is left out where there is none.
+        substream: event["substream"].as_u64().unwrap_or(0),
+        phase: text("phase"),
         function: text("function"),
         start: number("start_ns"),
         end: number("end_ns"),

@@ -302,7 +302,8 @@ fn a_program_whose_helper_was_killed_is_left_in_peace() {
     agent_command::prepare();
     let steady = Steady::of("registers");
     let pid = steady.process.pid();
-    let (folder, collector) = Collector::in_folder("killed-helper", &[]);
+    let folder = Folder::new("killed-helper");
+    let collector = Collector::events_to_disk(folder.path());
     let command = agent_command::attach_to(collector.tcp(), Transport::Tcp, LOSSLESS, pid);
     let mut agent = Process::start(command, Stdout::Collect);
     eventually("enough is traced", || on_disk(folder.path()) > 20_000);
