@@ -24,7 +24,9 @@
 //!    address and nothing branches to it, the function begins somewhere behind it, and is left.
 //!
 //! 2. **Described.** What no unwind entry describes is left. It is assembly or generated code, of which nobody knows
-//!    what it does with the stack.
+//!    what it does with the stack. Swift's compiler leaves such entries out where no exception can pass; of its asynchronous
+//!    functions, which are known by the objects that it makes for them, the entry is recorded: they are entered by a call
+//!    or a jump like others, and their return address is left alone. Tasks are named by them.
 //!
 //! 3. **Lets its return address be.** A function that reads or writes the slot itself (an operand at CFA−8, or a `pop`
 //!    while the slot is on top) would see our address there: `setjmp` saves it, `vfork` carries it across two
@@ -78,12 +80,14 @@ pub use image::{Image, ImageError};
 pub use prologue::{PATCH_SIZE, Prologue};
 pub use trampoline::Trampoline;
 
+use std::{collections::HashSet, ops::Range};
+
 use code::{Marks, Section};
 use differences::differences;
 use frames::{Frame, Frames};
 use row::Entry;
 use sweep::{Body, Sweep};
-use symbols::{Symbol, symbols};
+use symbols::{Symbol, asynchronous, symbols};
 
 /// What somebody else's patch overwrites at most. A function that differs from its file in so many bytes from its
 /// start is theirs.
@@ -135,7 +139,7 @@ pub fn plan(image: &Image, memory: Option<Memory<'_>>, exclude: &dyn Fn(&[&str])
     }
     let sweep = Sweep::of(image, &frames, &starts);
     let patched = memory.map(|memory| differences(image, memory));
-    let planner = Planner { image, frames: &frames, starts, sweep, patched };
+    let planner = Planner { image, frames: &frames, starts, sweep, patched, asynchronous: asynchronous(image) };
 
     // Symbols may share names, but no more than this: what is kept is bounded by the size of the file.
     let mut budget = image.symbol_bytes() * 2;
@@ -145,13 +149,14 @@ pub fn plan(image: &Image, memory: Option<Memory<'_>>, exclude: &dyn Fn(&[&str])
     for aliases in symbols.chunk_by(|a, b| a.address == b.address) {
         let address = aliases[0].address;
         while let Some(frame) = unnamed.next_if(|frame| frame.start < address) {
-            functions.push(planner.function(frame.start, Vec::new(), &mut index, exclude));
+            functions.push(planner.function(frame.start..frame.start, Vec::new(), &mut index, exclude));
         }
         unnamed.next_if(|frame| frame.start == address);
-        functions.push(planner.function(address, names(aliases, &mut budget), &mut index, exclude));
+        let end = aliases.iter().map(|symbol| address.saturating_add(symbol.size)).max().unwrap_or(address);
+        functions.push(planner.function(address..end, names(aliases, &mut budget), &mut index, exclude));
     }
     for frame in unnamed {
-        functions.push(planner.function(frame.start, Vec::new(), &mut index, exclude));
+        functions.push(planner.function(frame.start..frame.start, Vec::new(), &mut index, exclude));
     }
     ModulePlan { functions }
 }
@@ -175,25 +180,27 @@ struct Planner<'a> {
     starts: Marks<'a>,
     sweep: Sweep<'a>,
     patched: Option<Marks<'a>>,
+    asynchronous: HashSet<&'a [u8]>,
 }
 
 impl Planner<'_> {
-    /// Plans one function. They come by address: `index` is that of the first frame that may still matter.
+    /// Plans one function, which is where its symbol says. They come by address: `index` is that of the first frame that may
+    /// still matter.
     fn function(
         &self,
-        address: u64,
+        symbol: Range<u64>,
         mut names: Vec<String>,
         index: &mut usize,
         exclude: &dyn Fn(&[&str]) -> bool,
     ) -> Function {
-        let list = self.frames.list();
+        let (list, address) = (self.frames.list(), symbol.start);
         while list.get(*index).is_some_and(|frame| frame.end <= address) {
             *index += 1;
         }
         let frame = list.get(*index).filter(|frame| frame.start <= address);
         let frame = frame.map(|frame| (frame, self.sweep.bodies[*index]));
         let borrowed: Vec<&str> = names.iter().map(String::as_str).collect();
-        let action = match self.decide(address, &borrowed, frame, exclude) {
+        let action = match self.decide(symbol, &borrowed, frame, exclude) {
             Ok(hook) => Action::Hook(hook),
             Err(reason) => Action::Leave(reason),
         };
@@ -203,11 +210,12 @@ impl Planner<'_> {
 
     fn decide(
         &self,
-        address: u64,
+        symbol: Range<u64>,
         names: &[&str],
         frame: Option<(&Frame, Body)>,
         exclude: &dyn Fn(&[&str]) -> bool,
     ) -> Result<Hook, Reason> {
+        let address = symbol.start;
         let section = self.image.code().section(address).ok_or(Reason::NotCode)?;
         if section.is_plt {
             return Err(Reason::Plt);
@@ -216,6 +224,9 @@ impl Planner<'_> {
         let unwinds = frame.is_some_and(|(_, body)| body.unwinds) || names.iter().any(|name| is_unwinder(name));
         if !unwinds && exclude(names) {
             return Err(Reason::Excluded);
+        }
+        if frame.is_none() && names.iter().any(|name| self.asynchronous.contains(name.as_bytes())) {
+            return Ok(Hook { kind: Kind::Probe, prologue: self.prologue(section, &symbol)? });
         }
         let (frame, body) = frame.ok_or(Reason::NoUnwindEntry)?;
         if frame.start != address {
@@ -235,7 +246,7 @@ impl Planner<'_> {
         if names.is_empty() && has(&self.sweep.branched) && !has(&self.sweep.called) {
             return Err(Reason::ColdPart);
         }
-        let prologue = self.prologue(section, frame)?;
+        let prologue = self.prologue(section, &(frame.start..frame.end))?;
         let is_entered = |address| self.sweep.targets.any(section, address..address + 1);
         if names.is_empty() && prologue.begins_with_padding() && !is_entered(address) {
             return Err(Reason::PaddingFirst);
@@ -248,13 +259,13 @@ impl Planner<'_> {
         Ok(Hook { kind, prologue })
     }
 
-    fn prologue(&self, section: &Section, frame: &Frame) -> Result<Prologue, Reason> {
+    fn prologue(&self, section: &Section, function: &Range<u64>) -> Result<Prologue, Reason> {
         let bytes = &self.image.data()[section.file.clone()];
-        let prologue = Prologue::read(section, bytes, frame.start, frame.end, &self.starts)?;
+        let prologue = Prologue::read(section, bytes, function.start, function.end, &self.starts)?;
         let covered_end = prologue.patch + prologue.covered as u64;
         if let Some(patched) = &self.patched {
-            let end = covered_end.max(frame.end.min(frame.start + FOREIGN_PATCH));
-            if patched.any(section, frame.start..end) {
+            let end = covered_end.max(function.end.min(function.start + FOREIGN_PATCH));
+            if patched.any(section, function.start..end) {
                 return Err(Reason::AlreadyPatched);
             }
         }

@@ -151,6 +151,9 @@ impl Delivery {
                 let names = module.missing.join(", ");
                 say!("{} has no {names}: its calls are traced, but not what it runs", module.path);
             }
+            for runtime in &module.linked {
+                say!("{} has {runtime} linked into it: its calls are traced, but not what it runs", module.path);
+            }
             self.order(Order::Hooked(Box::new(module.clone())));
             if let Some(file) = &module.lines {
                 let addresses = module.functions.iter().map(|(offset, _)| offset.wrapping_add(module.link_base));
@@ -363,7 +366,8 @@ impl Worker {
         let probed = module.probed.details();
         let probed = probed.iter().map(|(count, which)| ("entry-only", *count, which.as_str()));
         let missing = module.missing.iter().map(|name| ("missing-symbol", 1, *name));
-        let limits = left.chain(probed).chain(missing).map(|(reason, count, detail)| Limit {
+        let linked = module.linked.iter().map(|runtime| ("runtime-linked-in", 1, *runtime));
+        let limits = left.chain(probed).chain(missing).chain(linked).map(|(reason, count, detail)| Limit {
             module: ModuleId(module.id),
             count: count as u64,
             reason,

@@ -1,5 +1,7 @@
 //! The names that the symbol tables have for addresses.
 
+use std::collections::HashSet;
+
 use object::{LittleEndian, elf, pod};
 
 use super::image::Image;
@@ -14,6 +16,8 @@ const MAX_NAME: usize = 16 * 1024;
 pub(super) struct Symbol<'a> {
     /// Its link-time address.
     pub(super) address: u64,
+    /// How long it is, as far as is said.
+    pub(super) size: u64,
     /// Its name without a version.
     pub(super) name: &'a [u8],
     /// Whether only its own module knows it.
@@ -22,12 +26,7 @@ pub(super) struct Symbol<'a> {
 
 /// All function symbols by address; those of one address are different names, the best first.
 pub(super) fn symbols(image: &Image) -> Vec<Symbol<'_>> {
-    let mut all = Vec::new();
-    for (bytes, strings) in image.tables() {
-        let count = bytes.len() / size_of::<elf::Sym64<LittleEndian>>();
-        let Ok((entries, _)) = pod::slice_from_bytes::<elf::Sym64<LittleEndian>>(bytes, count) else { continue };
-        all.extend(entries.iter().filter_map(|entry| symbol(entry, strings)));
-    }
+    let mut all: Vec<_> = entries(image).filter_map(|(entry, strings)| symbol(entry, strings)).collect();
     all.sort_unstable_by_key(|symbol| symbol.address);
     let mut best = Vec::with_capacity(all.len());
     for aliases in all.chunk_by_mut(|a, b| a.address == b.address) {
@@ -46,6 +45,24 @@ pub(super) fn symbols(image: &Image) -> Vec<Symbol<'_>> {
     best
 }
 
+/// The names of the asynchronous functions of a module that Swift's compiler has made. For each it makes an object too, which
+/// says how much room the function needs, under the same name with two letters behind it.
+pub(super) fn asynchronous(image: &Image) -> HashSet<&[u8]> {
+    let names = entries(image)
+        .filter(|(entry, _)| entry.st_type() == elf::STT_OBJECT)
+        .map(|(entry, strings)| name(entry, strings));
+    names.filter(|name| name.starts_with(b"$s")).filter_map(|name| name.strip_suffix(b"Tu")).collect()
+}
+
+/// The entries of all symbol tables, each with the strings that its name is among.
+fn entries(image: &Image) -> impl Iterator<Item = (&elf::Sym64<LittleEndian>, &[u8])> {
+    image.tables().flat_map(|(bytes, strings)| {
+        let count = bytes.len() / size_of::<elf::Sym64<LittleEndian>>();
+        let entries = pod::slice_from_bytes::<elf::Sym64<LittleEndian>>(bytes, count).map(|(entries, _)| entries);
+        entries.unwrap_or_default().iter().map(move |entry| (entry, strings))
+    })
+}
+
 /// The function that an entry defines, if it does.
 fn symbol<'a>(entry: &elf::Sym64<LittleEndian>, strings: &'a [u8]) -> Option<Symbol<'a>> {
     let kind = entry.st_type();
@@ -54,12 +71,17 @@ fn symbol<'a>(entry: &elf::Sym64<LittleEndian>, strings: &'a [u8]) -> Option<Sym
     if !is_function || address == 0 || entry.st_shndx.get(E) == elf::SHN_UNDEF {
         return None;
     }
+    let (size, name) = (entry.st_size.get(E), name(entry, strings));
+    Some(Symbol { address, size, name, is_local: entry.st_bind() == elf::STB_LOCAL })
+}
+
+/// The name of an entry, without a version.
+fn name<'a>(entry: &elf::Sym64<LittleEndian>, strings: &'a [u8]) -> &'a [u8] {
     let name = strings.get(entry.st_name.get(E) as usize..).unwrap_or_default();
     let name = &name[..name.len().min(MAX_NAME)];
     let name = name.split(|&byte| byte == 0).next().unwrap_or_default();
-    let name = match name.iter().position(|&byte| byte == b'@') {
+    match name.iter().position(|&byte| byte == b'@') {
         Some(version) if version > 0 => &name[..version],
         _ => name,
-    };
-    Some(Symbol { address, name, is_local: entry.st_bind() == elf::STB_LOCAL })
+    }
 }

@@ -171,7 +171,7 @@ impl Beside {
         for limit in &self.manifest.limits {
             let Some(path) = paths.get(&limit.module) else { continue };
             match limit.reason.as_str() {
-                "missing-symbol" => {}
+                "missing-symbol" | "runtime-linked-in" => {}
                 "entry-only" => *entries.entry(path).or_default().entry(limit.module).or_default() += limit.count,
                 _ if hooked[path].0 == limit.module => left += limit.count,
                 _ => {}

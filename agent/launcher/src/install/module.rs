@@ -60,6 +60,8 @@ pub(crate) struct Hooked {
     pub(crate) left: BTreeMap<&'static str, Left>,
     /// Functions of a runtime that were looked for and are not there.
     pub(crate) missing: Vec<&'static str>,
+    /// Runtimes that are linked into it: what they run is not told.
+    pub(crate) linked: Vec<&'static str>,
 }
 
 /// Functions that are left for one reason.
@@ -195,12 +197,24 @@ impl Planned {
     /// The functions of the runtime that it is without which nothing can be told of that, and which it does not have.
     fn missing(&self) -> Vec<&'static str> {
         let needed = Watched::needed_of(file_name(&self.mapped.path)).iter().copied();
-        let has = |name: &str| {
-            let named =
-                |function: &Function| function.name == name || function.aliases.iter().any(|alias| alias == name);
-            self.plan.functions.iter().any(named)
-        };
-        needed.filter(|name| !has(name)).collect()
+        needed.filter(|name| !self.has(name)).collect()
+    }
+
+    fn has(&self, name: &str) -> bool {
+        let named = |function: &Function| function.name == name || function.aliases.iter().any(|alias| alias == name);
+        self.plan.functions.iter().any(named)
+    }
+
+    /// The runtimes that are linked into it, which is not the library of any. Which of its code is theirs nobody knows, so
+    /// that what the program gives to them cannot be told from what they do by themselves.
+    fn linked(&self) -> Vec<&'static str> {
+        const RUNTIMES: [(&str, &str); 2] =
+            [("libdispatch", "Grand Central Dispatch"), ("libswift_Concurrency", "Swift concurrency")];
+        if Landmark::library(file_name(&self.mapped.path)).is_some() {
+            return Vec::new();
+        }
+        let is_linked = |library: &str| Watched::needed_of(library).iter().all(|name| self.has(name));
+        RUNTIMES.iter().filter(|(library, _)| is_linked(library)).map(|(_, runtime)| *runtime).collect()
     }
 
     pub(super) fn hooked(self, id: u32) -> Hooked {
@@ -216,7 +230,7 @@ impl Planned {
                 }
             }
         }
-        let missing = self.missing();
+        let (missing, linked) = (self.missing(), self.linked());
         let bias_from_base = self.bias.wrapping_sub(self.mapped.base);
         let named = |function: Function| (function.address.wrapping_add(bias_from_base), function.name);
         Hooked {
@@ -232,6 +246,7 @@ impl Planned {
             probed,
             left,
             missing,
+            linked,
         }
     }
 }

@@ -63,6 +63,29 @@ fn rule_2_what_no_unwind_entry_describes_is_left() {
 }
 
 #[test]
+fn rule_2_of_asynchronous_functions_that_no_unwind_entry_describes_the_entry_is_recorded() {
+    let function = |name: &str, code: &str, object: &str| {
+        format!(
+            ".type \"{name}\", @function; \"{name}\": {code}; .size \"{name}\", .-\"{name}\"
+            .data; .type \"{object}\", @object; \"{object}\": .quad 0; .text"
+        )
+    };
+    const NAME: &str = "$s4main6doubleyS2iYaF";
+    let decide = |code: &str, object: &str| decision(&planned(&[&function(NAME, code, object)]), NAME);
+    let (code, object) = ("mov [r14 + 16], rdi; xor esi, esi; jmp plain", "$s4main6doubleyS2iYaFTu");
+    let all = [PLAIN, &function(NAME, code, object)];
+    assert_eq!(decision(&planned(&all), NAME), Ok(Kind::Probe));
+    // Others are not known to be any.
+    let code = "mov [r14 + 16], rdi; xor esi, esi; ret";
+    assert_eq!(decide(code, object), Ok(Kind::Probe));
+    assert_eq!(decide(code, "$s4main6tripleyS2iYaFTu"), Err(Reason::NoUnwindEntry));
+    // All else that holds for other functions holds for these.
+    assert_eq!(decide("ret; .skip 32, 0xF4", object), Err(Reason::TooShort));
+    assert_eq!(decide("mov eax, 1; 1: dec eax; jnz 1b; ret", object), Ok(Kind::Probe));
+    assert_eq!(decide("xor eax, eax; 1: inc eax; jnz 1b; ret", object), Err(Reason::BranchIntoStart));
+}
+
+#[test]
 fn rule_2_what_a_broken_unwind_entry_describes_is_left() {
     // The instruction restores a state that none has saved.
     let broken = "f: .cfi_startproc; mov eax, 1; .cfi_escape 0x0b; mov ecx, 2; ret; .cfi_endproc";

@@ -67,8 +67,9 @@ struct Thread {
 /// How many gaps one behind the other are told each for itself.
 const MOST_GAPS: usize = 64;
 
-/// In how many calls of a job a function of the program is looked for.
-const NAMING: u8 = 16;
+/// In how many calls of a job a function of the program is looked for. Before it come those by which the runtime runs a job,
+/// and a few thunks that allocate memory.
+const NAMING: u8 = 128;
 
 /// How the trace ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -451,8 +452,9 @@ fn is_of_program(function: FunctionId, names: &Catalog) -> bool {
 
 /// Whether a function only passes arguments on in another form, as Swift's compiler makes them for closures.
 fn is_thunk(function: FunctionId, names: &Catalog) -> bool {
-    let name = names.symbol(function).unwrap_or_default();
-    name.starts_with("$s") && name.contains("Ie") && name.contains("TR")
+    // Of several that are alike, all but one have a number behind their names.
+    let name = names.symbol(function).unwrap_or_default().split('.').next().unwrap_or_default();
+    name.starts_with("$s") && (name.contains("Ie") && name.contains("TR") || name.ends_with("TA"))
 }
 
 /// `7` or `7-9`.

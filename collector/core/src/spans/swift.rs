@@ -1,8 +1,11 @@
 //! Swift concurrency: tasks, their turns on threads, their suspensions.
 //!
 //! All events of a task carry its id, whichever thread they are on. A continuation joins a suspension to what ends it.
+//! Whatever a task waited for, it does not wait any more when it gets its next turn.
 
-use std::collections::{HashMap, VecDeque};
+mod task;
+
+use std::collections::{BTreeSet, HashMap, VecDeque};
 
 use codec::{
     EventKind, SessionNs, StreamId, SubstreamId,
@@ -17,6 +20,7 @@ use super::{
     stack::Ran,
     store::{Store, begin, more, push_bounded},
 };
+use task::{CHILD, Job, Suspended, Task, Wait, name, resumed_by};
 
 /// The tasks of a session.
 #[derive(Debug, Default)]
@@ -26,57 +30,20 @@ pub(super) struct Tasks {
     jobs: HashMap<StreamId, Vec<Job>>,
     /// Tasks that are suspended, by continuation.
     continuations: HashMap<u64, Suspended>,
+    /// Jobs that will resume a task that has only yielded, with the continuation and the task.
+    yielded: HashMap<u64, (u64, Option<u64>)>,
     /// Tasks that were canceled, the oldest first.
     canceled: VecDeque<(u64, SpanId)>,
 }
 
-/// How many tasks that were canceled are remembered.
-const MOST_CANCELED: usize = 1 << 16;
-
-/// A task that has not ended, or was canceled and may still run.
-#[derive(Debug)]
-struct Task {
-    id: SpanId,
-    /// What it waits for, if that may suspend it.
-    waits: Option<Wait>,
-    /// Whether the turn ended in which it began to wait.
-    suspended: bool,
-    has_run: bool,
-    closed: bool,
-    /// Whether nothing better is known to name it by than a thunk.
-    named_by_thunk: bool,
-    /// The continuations that it is suspended on.
-    continuations: Vec<u64>,
-}
-
-/// A task waits for another, or for a group.
-#[derive(Debug, Clone, Copy)]
-struct Wait {
-    id: SpanId,
-    awaited: u64,
-    since: SessionNs,
-    stream: StreamId,
-}
-
-#[derive(Debug, Clone, Copy)]
-struct Job {
-    id: SpanId,
-    entered: SessionNs,
-    task: Option<u64>,
-}
-
-#[derive(Debug, Clone, Copy)]
-struct Suspended {
-    id: SpanId,
-    task: Option<u64>,
-    since: SessionNs,
-}
+/// How many tasks that were canceled are remembered, and how many jobs that will resume one.
+const MOST_KEPT: usize = 1 << 16;
 
 impl Tasks {
     pub(super) fn event(&mut self, told: &OrderedEvent, event: &Runtime, store: &mut Store, out: &mut Out) {
         let task = event.key(Key::Task);
-        let name = &*event.function;
-        match (name, event.phase) {
+        let function = &*event.function;
+        match (function, event.phase) {
             ("swift_job_run", EventKind::Call) => self.run(told, event, told.at, store, out),
             ("swift_job_run", phase) => self.stop(told, event, phase, store, out),
             (_, EventKind::Return | EventKind::Exception) => {}
@@ -84,22 +51,32 @@ impl Tasks {
             ("swift_continuation_init", _) => self.suspend(told, event, store, out),
             ("swift_task_cancel", _) => self.cancel(told, task, store, out),
             ("swift_task_future_complete", _) => self.complete(told, event, store, out),
-            _ if name.starts_with("swift_continuation_") && name.to_ascii_lowercase().contains("resume") => {
+            _ if function.starts_with("swift_task_enqueue") => {
+                self.enqueued(told, event.key(Key::Job).filter(|_| task.is_none()));
+            }
+            _ if function.starts_with("swift_continuation_") && function.to_ascii_lowercase().contains("resume") => {
                 self.resume(told, event, store, out);
             }
-            _ if name.starts_with("swift_task_future_wait") || name.starts_with("swift_taskGroup_wait") => {
-                let awaited = event.key(Key::Job).or(event.key(Key::Group)).unwrap_or(0);
-                if let Some(known) = task.and_then(|task| self.tasks.get_mut(&task)) {
-                    let wait = Wait { id: told.id(), awaited, since: told.at, stream: told.stream };
-                    (known.waits, known.suspended) = (Some(wait), false);
+            ("swift_taskGroup_cancelAll", _) => {
+                let known = task.and_then(|task| self.tasks.get(&task));
+                let of_group = |child: &u64| self.tasks.get(child).is_some_and(|it| it.group == event.key(Key::Group));
+                let children = known.into_iter().flat_map(|known| &known.children).copied().filter(of_group);
+                for child in children.collect::<Vec<_>>() {
+                    self.cancel(told, Some(child), store, out);
                 }
             }
-            // Whatever else a task does shows that it did not wait.
-            _ => {
-                if let Some(known) = task.and_then(|task| self.tasks.get_mut(&task))
-                    && !known.suspended
-                    && !name.starts_with("swift_task_enqueue")
-                {
+            (_, EventKind::Call) => {
+                let Some(known) = task.and_then(|task| self.tasks.get_mut(&task)) else { return };
+                match (function, event.key(Key::Job).zip(event.key(Key::Group))) {
+                    ("swift_taskGroup_attachChild", attached) => known.attaching = attached,
+                    ("swift_asyncLet_begin", _) => known.begins = true,
+                    _ => {}
+                }
+                let wait = Wait::of(told, event);
+                if wait.is_some() {
+                    (known.waits, known.suspended) = (wait, false);
+                } else if !known.suspended {
+                    // Whatever else a task does shows that it did not wait.
                     known.waits = None;
                 }
             }
@@ -118,6 +95,22 @@ impl Tasks {
         (more.created, more.creator, more.origin) = (Some(at), Some(told.stream), event.own.or(event.caller));
         more.level = level;
         self.enter(task, span, told.at, store, out);
+        // Children are canceled with their parent.
+        let Some(parent) = event.key(Key::Parent) else { return };
+        let Some(above) = self.tasks.get_mut(&parent) else { return };
+        let is_child = event.key(Key::Flags).is_some_and(|flags| flags & CHILD != 0) || above.begins;
+        above.begins = false;
+        if is_child {
+            above.children.insert(task);
+            let attached = above.attaching.take().filter(|(job, _)| Some(*job) == event.key(Key::Job));
+            let is_canceled = above.closed;
+            if let Some(known) = self.tasks.get_mut(&task) {
+                (known.parent, known.group) = (Some(parent), attached.map(|(_, group)| group));
+            }
+            if is_canceled {
+                self.cancel(told, Some(task), store, out);
+            }
+        }
     }
 
     /// The task of a job.
@@ -127,15 +120,7 @@ impl Tasks {
     }
 
     fn enter(&mut self, task: u64, span: Span, at: SessionNs, store: &mut Store, out: &mut Out) {
-        let known = Task {
-            id: span.id,
-            waits: None,
-            suspended: false,
-            has_run: false,
-            closed: false,
-            named_by_thunk: false,
-            continuations: Vec::new(),
-        };
+        let known = Task::new(span.id);
         store.open(span, out);
         if let Some(before) = self.tasks.insert(task, known).filter(|before| !before.closed)
             && let Some(mut span) = store.take(before.id, out)
@@ -159,6 +144,10 @@ impl Tasks {
                 self.enter(task, span, told.at, store, out);
             }
             self.started(told, task, at, store, out);
+        } else if let Some((continuation, task)) = event.key(Key::Job).and_then(|job| self.yielded.remove(&job))
+            && let Some(suspended) = self.continuations.get(&continuation).filter(|at| at.task == task).copied()
+        {
+            self.let_go(suspended, continuation, told, event, store, out);
         }
         let mut span = begin(told.id(), SpanKind::Job, told.stream, at, event.key(Key::Job).or(task));
         self.belongs(&mut span, task);
@@ -171,6 +160,12 @@ impl Tasks {
             store.twins(own, id);
         }
         store.run(told.stream, id);
+        // A thread that runs a job within another has run that to where it waits.
+        let outside =
+            self.jobs.get(&told.stream).and_then(|jobs| jobs.last()?.task).filter(|outer| Some(*outer) != task);
+        if let Some(known) = outside.and_then(|task| self.tasks.get_mut(&task)) {
+            known.suspended = known.waits.is_some();
+        }
         push_bounded(self.jobs.entry(told.stream).or_default(), Job { id, entered: event.entered, task });
         if let Some(ran) = event.own_function {
             self.named(told, ran, false, store, out);
@@ -190,7 +185,8 @@ impl Tasks {
         let Some(known) = self.tasks.get_mut(&task) else { return };
         let first = !known.has_run;
         known.has_run = true;
-        let waited = known.waits.take().filter(|_| known.suspended);
+        // A turn that is known from its end may be the one in which it began to wait.
+        let waited = known.waits.take_if(|wait| wait.since <= at);
         known.suspended = false;
         let parent = known.id;
         if let Some(span) = store.get(parent, told.at, out) {
@@ -204,19 +200,44 @@ impl Tasks {
             }
         }
         if let Some(wait) = waited {
-            let mut span = self.wait(told.stream, wait, task);
+            let mut span = self.wait(wait, task);
             span.end = Some(at);
-            more(&mut span).end_stream = Some(told.stream);
+            let more = more(&mut span);
+            more.end_stream = Some(told.stream);
+            if wait.stream != told.stream {
+                more.threads.push(told.stream);
+                span.flags.set(SpanFlags::CROSS_THREAD);
+            }
             self.resumed(task, at.0.saturating_sub(wait.since.0), told.at, store, out);
             out.made(span);
         }
     }
 
-    /// The span of a task that waits for another.
-    fn wait(&self, stream: StreamId, wait: Wait, task: u64) -> Span {
-        let mut span = begin(wait.id, SpanKind::Suspension, stream, wait.since, Some(wait.awaited));
+    /// A job was given to an executor. A task that yields gives one away that is no task, and that resumes it.
+    fn enqueued(&mut self, told: &OrderedEvent, job: Option<u64>) {
+        let here = self.jobs.get(&told.stream).and_then(|jobs| jobs.last()?.task);
+        let known = here.and_then(|task| self.tasks.get(&task));
+        let Some((continuation, job)) = known.and_then(|known| known.continuations.last()).copied().zip(job) else {
+            return;
+        };
+        // Those that never run are not kept for ever.
+        if self.yielded.len() >= MOST_KEPT {
+            self.yielded.clear();
+        }
+        self.yielded.insert(job, (continuation, here));
+    }
+
+    /// The suspension of a task on a continuation.
+    fn suspended_on(&self, continuation: u64, task: u64) -> Option<Suspended> {
+        self.continuations.get(&continuation).copied().filter(|suspended| suspended.task == Some(task))
+    }
+
+    /// The span of a task that waits.
+    fn wait(&self, wait: Wait, task: u64) -> Span {
+        let mut span = begin(wait.id, SpanKind::Suspension, wait.stream, wait.since, Some(wait.awaited));
         self.belongs(&mut span, Some(task));
-        span.what = What::Named("swift_task_future_wait".into());
+        span.what = What::Named(wait.what.into());
+        more(&mut span).threads = vec![wait.stream];
         span
     }
 
@@ -293,7 +314,7 @@ impl Tasks {
         self.belongs(&mut span, task);
         span.what = What::Named("swift_continuation".into());
         more(&mut span).threads = vec![told.stream];
-        let suspended = Suspended { id: span.id, task, since: told.at };
+        let suspended = Suspended { id: span.id, task, since: told.at, open: true };
         store.open(span, out);
         if let Some(before) = self.continuations.insert(continuation, suspended)
             && let Some(mut span) = store.take(before.id, out)
@@ -307,7 +328,7 @@ impl Tasks {
 
     fn resume(&mut self, told: &OrderedEvent, event: &Runtime, store: &mut Store, out: &mut Out) {
         let Some(continuation) = event.key(Key::Continuation) else { return };
-        let Some(suspended) = self.continuations.remove(&continuation) else {
+        let Some(suspended) = self.continuations.get(&continuation).copied() else {
             // Nobody saw the suspension: it is told, and kept.
             let mut span = begin(told.id(), SpanKind::Suspension, told.stream, told.at, Some(continuation));
             (span.status, span.reason) = (SpanStatus::Unmatched, Some(Reason::Orphan));
@@ -319,10 +340,27 @@ impl Tasks {
             out.counts.orphans += 1;
             return out.made(span);
         };
+        self.let_go(suspended, continuation, told, event, store, out);
+    }
+
+    /// What a task is suspended on lets it go on.
+    fn let_go(
+        &mut self,
+        suspended: Suspended,
+        continuation: u64,
+        told: &OrderedEvent,
+        event: &Runtime,
+        store: &mut Store,
+        out: &mut Out,
+    ) {
+        self.continuations.remove(&continuation);
+        if let Some(known) = suspended.task.and_then(|task| self.tasks.get_mut(&task)) {
+            known.continuations.retain(|one| *one != continuation);
+        }
+        if !suspended.open {
+            return;
+        }
         if let Some(task) = suspended.task {
-            if let Some(known) = self.tasks.get_mut(&task) {
-                known.continuations.retain(|one| *one != continuation);
-            }
             self.resumed(task, told.at.0.saturating_sub(suspended.since.0), told.at, store, out);
         }
         if let Some(span) = store.get(suspended.id, told.at, out) {
@@ -336,25 +374,35 @@ impl Tasks {
         store.close(suspended.id, told.at, out);
     }
 
-    /// Closes the span of a task at once, with what it waits for. It may still run, and be told to complete.
+    /// Closes the span of a task at once, with what it waits for, and with those of its children. They may still run, and be
+    /// told to complete.
     fn cancel(&mut self, told: &OrderedEvent, task: Option<u64>, store: &mut Store, out: &mut Out) {
-        let Some(task) = task else { return };
-        let Some(known) = self.tasks.get_mut(&task).filter(|known| !known.closed) else { return };
+        let mut all = Vec::from_iter(task);
+        while let Some(task) = all.pop() {
+            all.extend(self.cancel_alone(told, task, store, out));
+        }
+    }
+
+    /// Returns its children.
+    fn cancel_alone(&mut self, told: &OrderedEvent, task: u64, store: &mut Store, out: &mut Out) -> BTreeSet<u64> {
+        let Some(known) = self.tasks.get_mut(&task).filter(|known| !known.closed) else { return BTreeSet::new() };
         known.closed = true;
         let id = known.id;
         let wait = known.waits.take().filter(|_| known.suspended);
-        let waiting = std::mem::take(&mut known.continuations);
+        let (waiting, children) = (known.continuations.clone(), known.children.clone());
         self.canceled.push_back((task, id));
-        if self.canceled.len() > MOST_CANCELED
+        if self.canceled.len() > MOST_KEPT
             && let Some((oldest, id)) = self.canceled.pop_front()
             && self.tasks.get(&oldest).is_some_and(|task| task.id == id)
         {
-            self.tasks.remove(&oldest);
+            self.remove(oldest);
         }
         for continuation in waiting {
-            let of = |at: &&Suspended| at.task == Some(task);
-            let Some(suspended) = self.continuations.get(&continuation).filter(of).copied() else { continue };
-            self.continuations.remove(&continuation);
+            let Some(suspended) = self.suspended_on(continuation, task).filter(|suspended| suspended.open) else {
+                continue;
+            };
+            // Whoever was to resume it, or the handler of the cancellation, will do so now.
+            self.continuations.insert(continuation, Suspended { open: false, ..suspended });
             self.resumed(task, told.at.0.saturating_sub(suspended.since.0), told.at, store, out);
             if let Some(span) = store.get(suspended.id, told.at, out) {
                 (span.status, span.reason) = (SpanStatus::Canceled, Some(Reason::Canceled));
@@ -362,7 +410,7 @@ impl Tasks {
             store.close(suspended.id, told.at, out);
         }
         if let Some(wait) = wait {
-            let mut span = self.wait(wait.stream, wait, task);
+            let mut span = self.wait(wait, task);
             span.flags = SpanFlags::default();
             (span.status, span.reason, span.end) = (SpanStatus::Canceled, Some(Reason::Canceled), Some(told.at));
             self.resumed(task, told.at.0.saturating_sub(wait.since.0), told.at, store, out);
@@ -373,31 +421,36 @@ impl Tasks {
             let more = more(span);
             (more.ending, more.end_stream) = (Some(Ending::Canceled), Some(told.stream));
         }
-        self.name(id, told.at, store, out);
+        name(id, told.at, store, out);
         store.close(id, told.at, out);
+        children
+    }
+
+    /// Forgets a task, and what it was suspended on when it was canceled.
+    fn remove(&mut self, task: u64) -> Option<Task> {
+        let known = self.tasks.remove(&task)?;
+        for continuation in &known.continuations {
+            if self.suspended_on(*continuation, task).is_some_and(|suspended| !suspended.open) {
+                self.continuations.remove(continuation);
+            }
+        }
+        if let Some(parent) = known.parent.and_then(|parent| self.tasks.get_mut(&parent)) {
+            parent.children.remove(&task);
+        }
+        Some(known)
     }
 
     fn complete(&mut self, told: &OrderedEvent, event: &Runtime, store: &mut Store, out: &mut Out) {
         let Some(task) = event.key(Key::Task) else { return };
-        let Some(known) = self.tasks.remove(&task) else { return };
+        let Some(known) = self.remove(task) else { return };
         let error = event.key(Key::Error).filter(|error| *error != 0);
         if let Some(span) = store.get(known.id, told.at, out) {
             let more = more(span);
             more.ending = Some(if error.is_some() { Ending::Failed } else { Ending::Returned });
             (more.result, more.end_stream) = (error, Some(told.stream));
         }
-        self.name(known.id, told.at, store, out);
+        name(known.id, told.at, store, out);
         store.close(known.id, told.at, out);
-    }
-
-    /// What nobody could name says so.
-    fn name(&self, id: SpanId, at: SessionNs, store: &mut Store, out: &Out) {
-        if let Some(span) = store.get(id, at, out)
-            && span.what == What::Unknown
-        {
-            span.what = What::Named("swift_task".into());
-            span.flags.set(SpanFlags::PLACEHOLDER);
-        }
     }
 
     /// A job was left, and the event that says so is missing.
@@ -413,14 +466,14 @@ impl Tasks {
         let mut waiting: Vec<(u64, Wait)> = self.tasks.iter().filter_map(waits).collect();
         waiting.sort_by_key(|(_, wait)| wait.id);
         for (task, wait) in waiting {
-            let mut span = self.wait(wait.stream, wait, task);
+            let mut span = self.wait(wait, task);
             (span.status, span.reason) = ending.why_open(&span);
             out.made(span);
         }
         let mut unnamed: Vec<SpanId> = self.tasks.values().filter(|task| !task.closed).map(|task| task.id).collect();
         unnamed.sort_unstable();
         for id in unnamed {
-            self.name(id, ending.at, store, out);
+            name(id, ending.at, store, out);
         }
     }
 
@@ -429,7 +482,7 @@ impl Tasks {
         let Some(key) = span.key() else { return };
         match span.kind {
             SpanKind::Task if self.tasks.get(&key).is_some_and(|task| task.id == span.id) => {
-                self.tasks.remove(&key);
+                self.remove(key);
             }
             SpanKind::Suspension if self.continuations.get(&key).is_some_and(|at| at.id == span.id) => {
                 self.continuations.remove(&key);
@@ -437,10 +490,4 @@ impl Tasks {
             _ => {}
         }
     }
-}
-
-/// Enters who resumed a task.
-fn resumed_by(span: &mut Span, told: &OrderedEvent, event: &Runtime) {
-    let more = more(span);
-    (more.resumer, more.resumed_by) = (Some(told.stream), event.own.or(event.caller));
 }

@@ -361,3 +361,124 @@ fn a_task_whose_end_was_lost_says_so() {
         assert_eq!((span.status, span.reason), (SpanStatus::Unmatched, Some(Reason::Gap)), "{span:#?}");
     }
 }
+
+#[test]
+fn a_task_that_yields_is_suspended_until_the_job_runs_that_resumes_it() {
+    let mut script = Script::default();
+    let id = script.task(0, 10, 1, 0);
+    script.job(1, 20, 1, "body");
+    let suspension = script.suspends(1, 25, 1, 0xC);
+    // A job that is no task, and will resume this one.
+    script.tells(1, 27, "swift_task_enqueueGlobal", &[(Key::Job, 0x77)]);
+    script.tells(1, 29, "swift_continuation_await", &[(Key::Task, 1), (Key::Continuation, 0xC)]);
+    script.job_ends(1, 30, 1);
+    script.runs(2, 40, "lib:helper", "swift_job_run", &[(Key::Job, 0x77)]);
+    script.tells(2, 45, "swift_task_enqueue", &[(Key::Task, 1), (Key::Job, 0x101)]);
+    script.ran(2, 48, "swift_job_run", EventKind::Return, &[(Key::Job, 0x77)]);
+    script.job(1, 60, 1, "rest");
+    // One that waits for somebody is not resumed by another job.
+    let other = script.suspends(1, 65, 1, 0xC);
+    script.runs(2, 67, "lib:helper", "swift_job_run", &[(Key::Job, 0x77)]);
+    script.ran(2, 68, "swift_job_run", EventKind::Return, &[(Key::Job, 0x77)]);
+    script.resumes(0, 70, 1, 0xC);
+    script.completes_task(1, (80, 90), 1);
+    let spans = script.play(Finish::Exited);
+    let suspensions = [suspension, other].map(|id| (times(spans.get(id)), spans.get(id).status));
+    assert_eq!(suspensions, [((25, Some(40)), SpanStatus::Matched), ((65, Some(70)), SpanStatus::Matched)]);
+    assert_eq!((more(spans.get(id)).suspensions, more(spans.get(id)).suspended), (2, 20));
+}
+
+#[test]
+fn what_a_canceled_task_slept_on_is_resumed_by_the_cancellation() {
+    let mut script = Script::default();
+    script.task(0, 10, 1, 0);
+    script.job(1, 20, 1, "body");
+    script.suspends(1, 25, 1, 0xC);
+    script.job_ends(1, 30, 1);
+    script.tells(0, 40, "swift_task_cancel", &[(Key::Task, 1)]);
+    script.resumes(0, 42, 1, 0xC);
+    script.job(1, 50, 1, "rest");
+    // The same address, by another task.
+    script.completes_task(1, (55, 60), 1);
+    script.resumes(0, 70, 2, 0xC);
+    let spans = script.play(Finish::Exited);
+    let suspensions = spans.of(SpanKind::Suspension);
+    let statuses: Vec<_> = suspensions.iter().map(|span| (times(span), span.status, span.reason)).collect();
+    assert_eq!(
+        statuses,
+        [
+            ((25, Some(40)), SpanStatus::Canceled, Some(Reason::Canceled)),
+            ((70, Some(70)), SpanStatus::Unmatched, Some(Reason::Orphan)),
+        ]
+    );
+    assert_eq!(spans.counts.orphans, 1, "only what nobody saw suspended");
+}
+
+#[test]
+fn children_are_canceled_with_their_parent_and_with_their_group() {
+    const CHILD: u64 = 0x3100;
+    let child = |script: &mut Script, at: u64, task: u64, parent: u64, group: Option<u64>| {
+        let job = (Key::Job, 0x100 + task);
+        if let Some(group) = group {
+            script.tells(1, at, "swift_taskGroup_attachChild", &[(Key::Task, parent), (Key::Group, group), job]);
+        }
+        let flags = (Key::Flags, if group.is_some() { CHILD } else { 0x1000 });
+        script.tells(1, at + 1, "swift_task_create", &[(Key::Task, task), (Key::Parent, parent), job, flags])
+    };
+    let mut script = Script::default();
+    let parent = script.task(0, 10, 1, 0);
+    script.job(1, 20, 1, "body");
+    let [in_group, in_other] =
+        [(2, 0xA), (3, 0xB)].map(|(task, group)| child(&mut script, 10 + 10 * task, task, 1, Some(group)));
+    script.tells(1, 50, "swift_asyncLet_begin", &[(Key::Task, 1)]);
+    let of_let = child(&mut script, 55, 4, 1, None);
+    let grandchild = {
+        script.tells(1, 60, "swift_asyncLet_begin", &[(Key::Task, 4)]);
+        child(&mut script, 62, 5, 4, None)
+    };
+    let on_its_own = child(&mut script, 65, 6, 1, None);
+    script.tells(1, 70, "swift_taskGroup_cancelAll", &[(Key::Task, 1), (Key::Group, 0xA)]);
+    script.task_ends(1, 75, 3, 0);
+    script.tells(0, 80, "swift_task_cancel", &[(Key::Task, 1)]);
+    // Who is canceled has canceled children from the start.
+    let late = child(&mut script, 90, 7, 1, Some(0xA));
+    let spans = script.play(Finish::Exited);
+    let ends = [in_group, in_other, parent, of_let, grandchild, late, on_its_own]
+        .map(|id| (spans.get(id).status, spans.get(id).end.map(|end| end.0)));
+    let canceled = |at| (SpanStatus::Canceled, Some(at));
+    let expected = [canceled(70), (SpanStatus::Matched, Some(75)), canceled(80), canceled(80), canceled(80)];
+    assert_eq!(ends[..5], expected);
+    assert_eq!(ends[5..], [canceled(91), (SpanStatus::Unmatched, None)]);
+}
+
+#[test]
+fn a_wait_begins_where_the_task_was_and_is_named_by_what_it_waits_for() {
+    for (function, key) in [
+        ("swift_task_future_wait", Key::Job),
+        ("swift_task_future_wait_throwing", Key::Job),
+        ("swift_taskGroup_wait_next_throwing", Key::Group),
+        ("swift_taskGroup_waitAll", Key::Group),
+        ("swift_asyncLet_get", Key::Job),
+        // An actor that is busy.
+        ("swift_task_switch", Key::Executor),
+    ] {
+        let mut script = Script::default();
+        let id = script.task(0, 10, 1, 0);
+        script.job(1, 20, 1, "body");
+        // These were not waited for: the task went on in the same turn.
+        script.tells(1, 22, "swift_task_switch", &[(Key::Task, 1), (Key::Executor, 7)]);
+        script.tells(1, 25, function, &[(Key::Task, 1), (key, 0x99)]);
+        // The thread runs another task before it leaves what the first one ran in.
+        script.job(1, 30, 2, "another");
+        script.job(2, 50, 1, "rest");
+        script.completes_task(2, (60, 65), 1);
+        script.completes_task(1, (70, 75), 2);
+        script.job_ends(1, 80, 1);
+        let spans = script.play(Finish::Exited);
+        let wait = spans.one(SpanKind::Suspension);
+        assert_eq!((spans.name(wait), wait.key(), times(wait)), (function, Some(0x99), (25, Some(50))));
+        assert_eq!((wait.stream.0, more(wait).end_stream.map(|stream| stream.0)), (1, Some(2)), "{function}");
+        assert_eq!(more(wait).threads.iter().map(|stream| stream.0).collect::<Vec<_>>(), [1, 2]);
+        assert_eq!((wait.parent, more(spans.get(id)).suspended), (Some(id), 25), "{function}");
+    }
+}
