@@ -224,7 +224,9 @@ fn waits_are_spans(traced: &Traced) {
     assert!(by_status("swift_taskGroup_wait_next_throwing").values().sum::<usize>() > 0);
     // Each began in a turn of its task, on the thread of that.
     for suspension in &suspensions {
-        assert_ne!(suspension.word("status"), "unmatched", "{}", suspension.0);
+        // The program may end while its first task, in which it ends, is on its way to another executor.
+        let is_end = suspension.word("reason") == "process_exit" && suspension.find("task") == Some(1);
+        assert!(suspension.word("status") != "unmatched" || is_end, "{}", suspension.0);
         let (at, task, thread) =
             (suspension.number("start_ns"), suspension.word("parent"), suspension.number("thread"));
         let began = |job: &&SpanLine| {
@@ -237,9 +239,10 @@ fn waits_are_spans(traced: &Traced) {
     let waited = suspensions.iter().filter(|span| {
         span.word("function") == "swift_task_switch"
             && span.number("key") != 0
-            && span.number("duration_ns") > 15_000_000
+            && span.find("duration_ns") > Some(15_000_000)
     });
-    assert_eq!(waited.count() as u64, did["actor-wait"]);
+    // On a busy machine others wait for as long.
+    assert!(waited.count() as u64 >= did["actor-wait"]);
     assert!(all_by_id.len() == all.len() && !all.iter().any(|span| span.word("reason") == "orphan"));
     tasks_have_names(&tasks, did["nap"] + did["sleep"]);
 }
