@@ -4,7 +4,7 @@ use std::{fs, os::unix::fs::PermissionsExt, process::Command};
 
 use crate::{
     program::{compile, compile_static},
-    support::{Folder, agent_run, run},
+    support::{Folder, agent_run, run, sending},
 };
 
 fn check(program: &str, code: i32, said: &str) {
@@ -58,6 +58,16 @@ fn what_raises_its_rights() {
     std::os::unix::fs::chown(&program, Some(12_345), None).expect("root may");
     fs::set_permissions(&program, fs::Permissions::from_mode(0o4755)).expect("permissions");
     check(&program, 126, "it is setuid");
+}
+
+#[test]
+fn what_is_not_ready_in_time() {
+    let folder = Folder::new();
+    let sign = folder.path("it ran");
+    let ended = run(&mut sending(&["run", "--quiet", "--startup-timeout", "1ms", "--", "touch", &sign]));
+    assert_eq!(ended.code(), Some(1), "{ended:?}");
+    assert!(ended.error().contains("--startup-timeout"), "{ended:?}");
+    assert!(!fs::exists(&sign).expect("a folder"), "the program must not run");
 }
 
 #[test]

@@ -42,20 +42,36 @@ fn every_kind_is_of_the_runtime_that_the_table_says() {
     }
 }
 
+/// What the tests in each folder run on.
+const RUN_ON: [(&str, &str); 6] = [
+    ("collector/core/tests/", "events written down"),
+    ("agent/src/plan/tests/", "assembled and installed libraries"),
+    ("agent/tests/engine/", "functions hooked by the test"),
+    ("agent/launcher/tests/", "the agent command"),
+    ("tests/tests/tracing/", "traced programs"),
+    ("tests/tests/runtimes/", "the real runtimes"),
+];
+
 #[test]
 fn every_clause_of_the_specifications_has_tests_that_exist() {
     let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..");
     let rows = table(&document(), "clauses");
     let specifications: BTreeSet<&str> = rows.iter().map(|row| row[0].as_str()).collect();
-    assert_eq!(specifications.len(), 4);
+    assert_eq!(specifications.len(), 5);
     for row in &rows {
-        let [_, clause, tests] = row.as_slice() else { panic!("{row:?}") };
+        let [_, clause, tests, run_on] = row.as_slice() else { panic!("{row:?}") };
         assert!(tests.contains("::"), "{clause} has a test");
+        let mut on: Vec<&str> = Vec::new();
         for test in tests.split("<br>").map(|test| test.trim().trim_matches('`')) {
             let (path, name) = test.split_once("::").unwrap_or_else(|| panic!("{clause}: {test}"));
             let file = root.join(path);
             let text = fs::read_to_string(&file).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
             assert!(text.contains(&format!("#[test]\nfn {name}(")), "{path} has no test {name}");
+            let what = RUN_ON.iter().find(|(folder, _)| path.starts_with(folder)).expect("a known folder").1;
+            if !on.contains(&what) {
+                on.push(what);
+            }
         }
+        assert_eq!(*run_on, on.join(", "), "what the tests of {clause} run on");
     }
 }
