@@ -44,6 +44,11 @@ impl Loss {
         self.missing > 0
     }
 
+    /// How many events are missing.
+    pub(super) fn missing(&self) -> u64 {
+        self.missing
+    }
+
     /// For how many events of a thread each of them stands that is there, if those that are missing were like them.
     pub(super) fn weight(&self, stream: StreamId) -> f64 {
         // It is asked for every span.

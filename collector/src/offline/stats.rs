@@ -9,7 +9,7 @@ use codec::{
 };
 use serde_json::{Map, Value as Json, json};
 
-use super::{duration, histogram::Histogram, printable, spanning, tell, trace::Trace};
+use super::{duration, histogram::Histogram, loss::Loss, printable, spanning, tell, trace::Trace};
 use crate::{
     args::StatsArgs,
     quantity::{count, counted},
@@ -61,7 +61,8 @@ impl Stats {
         more(&mut self.cross_thread, span.flags.has(SpanFlags::CROSS_THREAD));
         more(&mut self.uncertain, span.flags.has(SpanFlags::UNCERTAIN));
         more(&mut self.orphans, span.flags.has(SpanFlags::ORPHAN) || span.reason == Some(Reason::Orphan));
-        if let Some(took) = span.duration() {
+        // How long nothing is known of is no duration of anything.
+        if let Some(took) = span.duration().filter(|_| span.kind != SpanKind::Gap) {
             self.duration.add(took);
         }
         if let Some(more) = &span.more {
@@ -128,11 +129,15 @@ fn json(trace: &Trace, stats: &BTreeMap<SpanRuntime, Stats>) -> Json {
         .iter()
         .map(|gap| json!({"thread": gap.thread, "first": gap.first, "count": gap.count, "cause": gap.cause}))
         .collect();
-    json!({"session": trace.name(), "unfinished": trace.is_unfinished, "runtimes": runtimes, "gaps": gaps})
+    json!({"session": trace.name(), "unfinished": trace.is_unfinished, "runtimes": runtimes, "missing": Loss::of(trace).missing(), "gaps": gaps})
 }
 
 fn describe(trace: &Trace, stats: &BTreeMap<SpanRuntime, Stats>) -> Result<String> {
     let mut out = format!("{}\n", trace.dir.display());
+    let loss = Loss::of(trace);
+    if loss.is_any() {
+        writeln!(out, "  {loss}")?;
+    }
     if stats.is_empty() {
         writeln!(out, "  no spans")?;
     }

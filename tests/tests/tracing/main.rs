@@ -13,6 +13,7 @@ mod failures;
 mod fibers;
 mod killed;
 mod libraries;
+mod lossy;
 mod names;
 mod programs;
 mod reader;

@@ -157,6 +157,8 @@ impl Ranking {
     pub(super) fn finish(mut self) -> impl Iterator<Item = (What, Function)> {
         self.settle_waiting();
         let mut functions = self.functions;
+        // There were at least those that are there.
+        functions.iter_mut().for_each(|function| function.estimate = function.estimate.max(function.count as f64));
         self.numbers.into_iter().filter_map(move |(what, number)| Some((what, mem::take(functions.get_mut(number)?))))
     }
 
