@@ -54,6 +54,9 @@ impl Process {
             bail!("{cannot}: it is a thread of process {process} (attach to that)");
         }
         if matches!(state(pid), Some('Z' | 'X') | None) {
+            if number("Threads").is_some_and(|threads| threads > 1) {
+                bail!("{cannot}: its main thread has ended, through which Frida would come in");
+            }
             bail!("{cannot}: it has ended, and its parent has not taken notice yet");
         }
         if state(pid) == Some('T') {

@@ -4,7 +4,7 @@ use std::{
     env, fs,
     io::{BufRead, BufReader, Read, Write},
     path::{Path, PathBuf},
-    process::ChildStdout,
+    process::{ChildStdout, Command},
     thread::{self, JoinHandle},
     time::Duration,
 };
@@ -401,4 +401,24 @@ fn a_process_that_is_not_there_is_one_clear_line() {
     assert_eq!(exit.code, Some(1));
     assert_eq!(exit.stderr.lines().count(), 1, "{}", exit.stderr);
     assert!(exit.stderr.contains("4194304"), "{}", exit.stderr);
+}
+
+#[test]
+fn a_process_without_its_main_thread_is_refused_for_that() {
+    let script = "import ctypes, threading, time
+threading.Thread(target=time.sleep, args=(60,), daemon=True).start()
+ctypes.CDLL(None).pthread_exit(None)";
+    let mut command = Command::new("python3");
+    command.args(["-c", script]);
+    let mut program = Process::start(command, Stdout::Collect);
+    let pid = program.pid();
+    eventually("its main thread has ended", || {
+        let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+        status.contains("State:\tZ") && !status.contains("Threads:\t1\n")
+    });
+    let refused = agent_command::command(&["attach", &pid.to_string()]).output().expect("it runs");
+    let text = String::from_utf8_lossy(&refused.stderr);
+    assert!(!refused.status.success() && text.contains("its main thread has ended"), "{text}");
+    program.signal("KILL");
+    program.exit(LONG);
 }
