@@ -320,9 +320,10 @@ impl Worker {
     fn execute(&mut self, order: Order) -> Option<EndReason> {
         let now = self.drain.now();
         match order {
-            Order::Hooked(module) => {
+            Order::Hooked(mut module) => {
                 self.report(&module, now, None);
-                self.unread += u64::from(module.lines.is_some());
+                // Whoever reads it has it open, and there may be many.
+                self.unread += u64::from(module.lines.take().is_some());
                 self.modules.push((*module, now));
             }
             Order::Unloaded(id) => {

@@ -7,9 +7,10 @@ use std::{
     path::{Path, PathBuf},
     process::{Command, Stdio},
     thread,
+    time::Duration,
 };
 
-use tests::{Folder, Run, Target, Traced, collector};
+use tests::{Collector, Folder, Process, Run, Target, Traced, Transport, agent_command, collector, process::Stdout};
 
 /// A program without its symbols, and the debug file that has them.
 struct Stripped {
@@ -193,6 +194,35 @@ fn a_debug_file_is_fetched_if_that_is_asked_for() {
 }
 
 #[test]
+fn a_server_that_sends_something_else_leaves_nothing_in_the_cache() {
+    let stripped = Stripped::new();
+    let urls = format!("http://{}", serve(&stripped.build_id, Path::new("/bin/true")));
+    fs::remove_file(&stripped.debug).expect("it is there");
+    let traced = stripped.run().variable("DEBUGINFOD_URLS", &urls).with(&["--debuginfod"]).trace();
+    traced.sound();
+    assert!(traced.traced.stderr.contains("no debug file of the module"), "{}", traced.traced.stderr);
+    assert!(Folder::contents(&stripped.folder.join("cache")).is_empty(), "nothing of it is kept");
+}
+
+/// A server that accepts and says nothing.
+#[test]
+fn a_server_that_hangs_makes_nobody_deaf() {
+    let stripped = Stripped::new();
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let url = format!("http://{}", listener.local_addr().expect("it has one"));
+    let (_folder, collector) = Collector::in_folder("hangs", &[]);
+    let mut command = agent_command::run_to(collector.tcp(), Transport::Tcp, &["--debuginfod"]);
+    command.arg(&stripped.program).env("DEBUGINFOD_URLS", url);
+    command.env("DEBUGINFOD_CACHE_PATH", stripped.folder.join("cache"));
+    agent_command::private(&mut command);
+    let mut agent = Process::start(command, Stdout::Collect);
+    let _asked = listener.accept().expect("it asks");
+    agent.signal("INT");
+    let exit = agent.exit(Duration::from_secs(20));
+    assert_eq!((exit.code, exit.signal), (None, Some(2)), "{}", exit.stderr);
+}
+
+#[test]
 fn a_server_that_is_not_there_costs_names_and_a_line() {
     let stripped = Stripped::new();
     let port = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a port").port();
@@ -201,8 +231,7 @@ fn a_server_that_is_not_there_costs_names_and_a_line() {
     traced.sound();
     let told = traced.traced.stderr.matches("is not asked for debug files any more").count();
     assert_eq!(told, 1, "{}", traced.traced.stderr);
-    let wrong =
-        tests::agent_command::command(&["run", "--debuginfod", "--", "true"]).env_remove("DEBUGINFOD_URLS").output();
+    let wrong = agent_command::command(&["run", "--debuginfod", "--", "true"]).env_remove("DEBUGINFOD_URLS").output();
     let wrong = wrong.expect("it runs");
     let text = String::from_utf8_lossy(&wrong.stderr);
     assert!(wrong.status.code() == Some(2) && text.contains("DEBUGINFOD_URLS names no server"), "{text}");

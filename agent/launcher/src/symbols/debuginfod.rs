@@ -5,17 +5,22 @@ use std::{
     fs::{self, File},
     io,
     path::{Path, PathBuf},
-    sync::Mutex,
+    sync::{Mutex, mpsc},
+    thread,
     time::Duration,
 };
 
-use super::hexadecimal;
+use super::{check, hexadecimal};
+use crate::signals;
 
 /// How long one file may take, unless `DEBUGINFOD_TIMEOUT` says otherwise.
 const TIMEOUT: Duration = Duration::from_secs(90);
 
 /// How long a server may take to accept a connection.
 const CONNECTING: Duration = Duration::from_secs(5);
+
+/// How often is looked whether somebody has asked to stop.
+const GLANCE: Duration = Duration::from_millis(50);
 
 /// A larger file is not fetched.
 const MOST_BYTES: u64 = 4 << 30;
@@ -57,9 +62,10 @@ impl Debuginfod {
         let servers = self.servers.lock().map(|servers| servers.clone()).unwrap_or_default();
         for server in &servers {
             let url = format!("{server}/buildid/{}/debuginfo", hexadecimal(build_id));
-            match self.get(&url, &file) {
+            match self.get(url, &file, build_id) {
                 Ok(()) => return Some(file),
                 Err(Wrong::Unknown) => {}
+                Err(Wrong::Interrupted) => return None,
                 Err(Wrong::Cache(error)) => {
                     say!("cannot keep the debug file of {} in {}: {error}", module.display(), file.display());
                     return None;
@@ -76,29 +82,46 @@ impl Debuginfod {
         None
     }
 
-    fn get(&self, url: &str, file: &Path) -> Result<(), Wrong> {
-        let config = ureq::Agent::config_builder()
-            .timeout_connect(Some(CONNECTING))
-            .timeout_global(Some(self.timeout))
-            .user_agent(concat!("spoor/", env!("CARGO_PKG_VERSION")))
-            .build();
-        let mut response = match ureq::Agent::new_with_config(config).get(url).call() {
-            Ok(response) => response,
-            Err(ureq::Error::StatusCode(404)) => return Err(Wrong::Unknown),
-            Err(error) => return Err(Wrong::Server(error.to_string())),
-        };
-        let dir = file.parent().ok_or(Wrong::Unknown)?;
-        fs::create_dir_all(dir).map_err(Wrong::Cache)?;
-        // Others may be fetching the same file, or be killed over it.
-        let part = dir.join(format!("debuginfo.{}.part", std::process::id()));
-        let mut to = File::create(&part).map_err(Wrong::Cache)?;
-        let mut body = response.body_mut().with_config().limit(MOST_BYTES).reader();
-        let copied = io::copy(&mut body, &mut to).and_then(|_| fs::rename(&part, file));
-        copied.map_err(|error| {
-            let _ = fs::remove_file(&part);
-            Wrong::Server(error.to_string())
-        })
+    /// Gets a file as long as nobody asks to stop: a server may take its time, and this may not be deaf meanwhile.
+    fn get(&self, url: String, file: &Path, build_id: &[u8]) -> Result<(), Wrong> {
+        let (file, build_id, timeout) = (file.to_owned(), build_id.to_owned(), self.timeout);
+        let (to, got) = mpsc::channel();
+        let get = thread::Builder::new().spawn(move || to.send(get(&url, &file, &build_id, timeout)));
+        get.map_err(Wrong::Cache)?;
+        loop {
+            signals::check().map_err(|_| Wrong::Interrupted)?;
+            match got.recv_timeout(GLANCE) {
+                Ok(result) => return result,
+                Err(mpsc::RecvTimeoutError::Timeout) => {}
+                Err(mpsc::RecvTimeoutError::Disconnected) => return Err(Wrong::Unknown),
+            }
+        }
     }
+}
+
+fn get(url: &str, file: &Path, build_id: &[u8], timeout: Duration) -> Result<(), Wrong> {
+    let config = ureq::Agent::config_builder()
+        .timeout_connect(Some(CONNECTING))
+        .timeout_global(Some(timeout))
+        .user_agent(concat!("spoor/", env!("CARGO_PKG_VERSION")))
+        .build();
+    let mut response = match ureq::Agent::new_with_config(config).get(url).call() {
+        Ok(response) => response,
+        Err(ureq::Error::StatusCode(404)) => return Err(Wrong::Unknown),
+        Err(error) => return Err(Wrong::Server(error.to_string())),
+    };
+    let dir = file.parent().ok_or(Wrong::Unknown)?;
+    fs::create_dir_all(dir).map_err(Wrong::Cache)?;
+    // Others may be fetching the same file, or be killed over it.
+    let part = dir.join(format!("debuginfo.{}.part", std::process::id()));
+    let mut to = File::create(&part).map_err(Wrong::Cache)?;
+    let mut body = response.body_mut().with_config().limit(MOST_BYTES).reader();
+    let copied = io::copy(&mut body, &mut to).map_err(|error| Wrong::Server(error.to_string()));
+    let kept = copied.and_then(|_| match check(&part, build_id, None) {
+        Some(_) => fs::rename(&part, file).map_err(Wrong::Cache),
+        None => Err(Wrong::Server("it has sent something that is no debug file of the module".into())),
+    });
+    kept.inspect_err(|_| drop(fs::remove_file(&part)))
 }
 
 /// Why there is no file.
@@ -109,6 +132,8 @@ enum Wrong {
     Server(String),
     /// It cannot be kept.
     Cache(io::Error),
+    /// Somebody has asked to stop.
+    Interrupted,
 }
 
 /// The cache of debuginfod's clients.
