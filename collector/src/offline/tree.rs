@@ -149,7 +149,9 @@ impl<W: Write> Printer<'_, W> {
         let total = format!("{at_least}{}", duration(node.total_ns()));
         let (own, calls) = (duration(node.self_ns()), count(node.count()));
         let module = name.module.clone();
-        let entered = module.as_deref().filter(|module| caller.as_deref() != Some(*module));
+        // What has no name is called after its module already.
+        let is_named = name.raw.is_some();
+        let entered = module.as_deref().filter(|module| is_named && caller.as_deref() != Some(*module));
         let entered = entered.map_or_else(String::new, |path| format!("  [{}]", printable(file_name(path))));
         let name = printable(&name.pretty);
         let line = format!("{percent:>6.1} % {total:>12} self {own:>12} {calls:>11}×  {:indent$}{mark}", "");

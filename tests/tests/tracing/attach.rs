@@ -36,7 +36,7 @@ impl Steady {
     /// Another program that does so.
     fn of(name: &str) -> Self {
         let folder = Folder::new(name);
-        let mut command = std::process::Command::new(Target::named(name).program());
+        let mut command = Command::new(Target::named(name).program());
         command.env("SPOOR_COUNTS", folder.join("counts"));
         let mut process = Process::start(command, Stdout::Hold);
         let mut stdout = BufReader::new(process.take_stdout().expect("it is held"));
