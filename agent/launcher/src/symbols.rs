@@ -6,11 +6,12 @@
 
 mod debuginfod;
 mod lines;
+mod xz;
 
 use std::{
     ffi::OsStr,
     fs::{File, OpenOptions},
-    io::{self, Write},
+    io,
     os::unix::{
         ffi::OsStrExt,
         fs::{FileExt, OpenOptionsExt},
@@ -23,6 +24,7 @@ use agent::plan::{DebugSymbols, Image};
 
 use debuginfod::Debuginfod;
 pub(crate) use lines::{FileLines, LineReader};
+use xz::unpacked_bytes;
 
 /// Where systems keep debug files.
 const SYSTEM: &str = "usr/lib/debug";
@@ -131,26 +133,12 @@ fn checksum(file: &File) -> io::Result<u32> {
 
 /// The symbols of the debug file that is packed into a module.
 fn embedded(image: &Image) -> Option<DebugSymbols> {
-    let mut unpacked = Bounded(Vec::new());
-    lzma_rs::xz_decompress(&mut image.embedded_debug_file()?, &mut unpacked).ok()?;
-    DebugSymbols::parse(&unpacked.0).ok()
-}
-
-/// Bytes that do not grow without end.
-struct Bounded(Vec<u8>);
-
-impl Write for Bounded {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        if self.0.len().saturating_add(bytes.len()) > MOST_EMBEDDED_BYTES {
-            return Err(io::ErrorKind::FileTooLarge.into());
-        }
-        self.0.extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
+    let packed = image.embedded_debug_file()?;
+    // Before anything is unpacked: a few bytes of xz can stand for gigabytes.
+    (unpacked_bytes(packed)? <= MOST_EMBEDDED_BYTES).then_some(())?;
+    let mut unpacked = Vec::new();
+    lzma_rs::xz_decompress(&mut &*packed, &mut unpacked).ok()?;
+    DebugSymbols::parse(&unpacked).ok()
 }
 
 /// Bytes as a build id is written.

@@ -12,6 +12,7 @@ pub const TARGETS: &[Target] = &[
     c("kept_threads", "kept_threads.c"),
     c("pthreads", "pthreads.c"),
     c("bare_threads", "bare_threads.c"),
+    c("brief_threads", "brief_threads.c"),
     with(c("dlopen_loop", "dlopen_loop.c"), PLUGIN),
     with(c("exceptions", "exceptions.cpp"), THROWER),
     c("uncaught", "uncaught.cpp"),

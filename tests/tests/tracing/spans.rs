@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, fs};
 
 use tests::{
-    Collector, Folder, Process, Run, Target, Traced, Transport, agent_command,
+    Collector, Folder, Process, Run, Target, Traced, Transport, agent_command, collector,
     counts::Count,
     process::Stdout,
     spans::{self, SpanLine, by_id, count_by},
@@ -90,6 +90,30 @@ fn the_life_of_every_thread_is_a_span() {
         ("named", parent.find("level").unwrap_or(0) + 1)
     );
     assert!(children[0].number("join_latency_ns") > 0);
+}
+
+/// Each thread knows what it was created with, however soon its handle is another's.
+#[test]
+fn threads_that_are_told_to_have_started_are_those_that_were_created() {
+    let traced = Run::target("brief_threads").arguments(&["1500"]).trace();
+    traced.sound().same_behaviour();
+    let threads = spans::of(&traced.trace.folder, &["--kind", "thread"]);
+    assert_eq!(threads.len(), 6000);
+    let lines = collector::run_on("events", &traced.trace.folder, &["--json", "--function", "pthread_*"]).success();
+    let told = lines.text().lines().filter(|line| line.contains("\"attributes\""));
+    let (mut created, mut started) = (BTreeMap::new(), Vec::new());
+    for event in told.map(|line| serde_json::from_str::<serde_json::Value>(line).expect("JSON")) {
+        let key = |name: &str| event["attributes"][name].as_u64().unwrap_or(0);
+        let what = (key("argument"), (key("pthread"), key("start_routine")));
+        match (event["function"].as_str(), event["phase"].as_str()) {
+            (Some("pthread_create"), Some("return")) => drop(created.insert(what.0, what.1)),
+            (Some("pthread_started"), _) => started.push(what),
+            _ => {}
+        }
+    }
+    assert_eq!((created.len(), started.len()), (6000, 6000), "each was told once");
+    let false_ones: Vec<_> = started.iter().filter(|(argument, what)| created.get(argument) != Some(what)).collect();
+    assert!(false_ones.is_empty(), "{false_ones:?}");
 }
 
 #[test]

@@ -26,6 +26,8 @@ struct Start {
     /// `pthread_create` has returned. 0 where the routine is hooked.
     handle_at: AtomicUsize,
     handle: AtomicUsize,
+    /// What was there before: the handle of another thread, or of one that is gone and has left it to the new one.
+    before: AtomicUsize,
 }
 
 /// A place in `STARTS` that is being written to. No function is there.
@@ -36,8 +38,8 @@ static NEXT_START: AtomicUsize = AtomicUsize::new(0);
 
 impl Start {
     const fn none() -> Self {
-        let [routine, handle_at, handle] = [const { AtomicUsize::new(0) }; 3];
-        Self { routine, argument: AtomicU64::new(0), handle_at, handle }
+        let [routine, handle_at, handle, before] = [const { AtomicUsize::new(0) }; 4];
+        Self { routine, argument: AtomicU64::new(0), handle_at, handle, before }
     }
 
     /// Takes the place of what was here, if that is still what it was.
@@ -49,6 +51,7 @@ impl Start {
             self.argument.store(argument, Ordering::Relaxed);
             self.handle_at.store(handle_at, Ordering::Relaxed);
             self.handle.store(0, Ordering::Relaxed);
+            self.before.store(sys::peek(handle_at).unwrap_or(0), Ordering::Relaxed);
             self.routine.store(routine, Ordering::Release);
         }
         is_ours
@@ -86,8 +89,9 @@ pub(super) fn is_routine(function: usize, argument: u64) -> bool {
     STARTS.iter().any(|start| start.is(function, argument) && start.take(function))
 }
 
-/// `pthread_create` has returned, and with it what it has written may be gone.
+/// `pthread_create` has returned, and with it what it has written may be gone. Whoever had the handle before is gone.
 fn keep_handle(routine: usize, argument: u64, handle_at: usize, handle: usize) {
+    forget_handle(handle);
     let is_it = |start: &&Start| start.is(routine, argument) && start.handle_at.load(Ordering::Relaxed) == handle_at;
     if let Some(start) = STARTS.iter().find(is_it) {
         // ORDERING: one of them is there at any time.
@@ -96,17 +100,33 @@ fn keep_handle(routine: usize, argument: u64, handle_at: usize, handle: usize) {
     }
 }
 
+/// A thread that is gone has not made a call that was recorded, and will not.
+fn forget_handle(handle: usize) {
+    for start in &STARTS {
+        // ORDERING: the routine first: what takes this place in the meantime has another, or no handle yet.
+        let routine = start.routine.load(Ordering::Acquire);
+        if routine > BEING_WRITTEN && handle != 0 && start.handle.load(Ordering::Acquire) == handle {
+            start.take(routine);
+        }
+    }
+}
+
 /// A thread makes its first call that is recorded. If the routine that it was created with is not hooked, this is the
 /// only place where it can be told that the thread has started.
 pub(super) fn begun(thread: &mut Thread, entry: &Entry) {
     let own = pthread_self();
-    let is_own = |start: &&Start| {
-        // ORDERING: pairs with the release in `keep_handle`: it is read from where it was written first.
-        let handle_at = start.handle_at.load(Ordering::Acquire);
-        let is_own = handle_at != 0 && sys::peek(handle_at) == Some(own) || start.handle.load(Ordering::Acquire) == own;
-        is_own && start.routine.load(Ordering::Acquire) > BEING_WRITTEN
+    let find = |is_own: &dyn Fn(&Start) -> bool| {
+        STARTS.iter().find(|start| start.routine.load(Ordering::Acquire) > BEING_WRITTEN && is_own(start))
     };
-    let Some(start) = STARTS.iter().find(is_own) else { return };
+    // ORDERING: pairs with the release in `keep_handle`: it is read from where it was written first.
+    let is_written = |start: &Start| {
+        let handle_at = start.handle_at.load(Ordering::Acquire);
+        handle_at != 0 && sys::peek(handle_at) == Some(own)
+    };
+    let is_kept = |start: &Start| start.handle.load(Ordering::Acquire) == own;
+    // What was there before it was called says nothing, unless nobody else has this handle: it is given out again.
+    let is_new = |start: &Start| is_written(start) && start.before.load(Ordering::Relaxed) != own;
+    let Some(start) = find(&is_new).or_else(|| find(&is_kept)).or_else(|| find(&is_written)) else { return };
     let (routine, argument) = (start.routine.load(Ordering::Acquire), start.argument.load(Ordering::Relaxed));
     if !start.take(routine) {
         return;
