@@ -75,6 +75,10 @@ impl Executable {
     /// Only finds a program.
     pub(crate) fn locate(program: &OsStr) -> Result<Self, Unrunnable> {
         let path = locate(program)?;
+        // Reading anything else may never end.
+        if fs::metadata(&path).is_ok_and(|metadata| !metadata.is_file() && !metadata.is_dir()) {
+            return Err(Unrunnable::new(format!("cannot run {}: it is not a regular file", path.display())));
+        }
         let image = follow_scripts(&path)?;
         Ok(Self { path, image })
     }

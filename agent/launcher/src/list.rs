@@ -9,6 +9,7 @@ use std::{
 
 use agent::plan::{Action, Function, Image, Kind, ModulePlan, Reason, plan};
 use anyhow::{Result, anyhow};
+use codec::text::printable;
 use serde_json::{Value, json};
 
 use crate::{
@@ -131,7 +132,7 @@ impl Listing {
         writeln!(out, "{}", self.path.display())?;
         for function in &self.plan.functions {
             let name = if function.name.is_empty() { "(no name)" } else { &function.name };
-            writeln!(out, "  {:#012x}  {:24}  {name}", function.address, verdict(function))?;
+            writeln!(out, "  {:#012x}  {:24}  {}", function.address, verdict(function), printable(name))?;
         }
         out.push('\n');
         Ok(())

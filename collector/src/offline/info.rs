@@ -163,14 +163,23 @@ fn describe_threads(trace: &Trace, out: &mut String) -> Result<()> {
     };
     let total = threads.iter().map(written).fold(0, u64::saturating_add);
     let missing = trace.manifest.missing().into_values().fold(0, u64::saturating_add);
-    writeln!(
-        out,
-        "  events     {} produced = {} written + {} missing, of {}",
-        count(total.saturating_add(missing)),
-        count(total),
-        count(missing),
-        counted(threads.len() as u64, "thread")
-    )?;
+    let threads_told = counted(threads.len() as u64, "thread");
+    match trace.is_unfinished {
+        true => {
+            writeln!(
+                out,
+                "  events     {} written so far, of {threads_told}; what is missing is not known yet",
+                count(total)
+            )?;
+        }
+        false => writeln!(
+            out,
+            "  events     {} produced = {} written + {} missing, of {threads_told}",
+            count(total.saturating_add(missing)),
+            count(total),
+            count(missing),
+        )?,
+    }
     for thread in threads.iter().take(LISTED) {
         let name = thread.name.as_deref().map_or_else(String::new, |name| format!(" {}", printable(name)));
         let os_id = thread.os_id.map_or_else(String::new, |id| format!(" tid {id}"));
