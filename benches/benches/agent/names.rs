@@ -104,7 +104,7 @@ fn stripped(settings: &Settings) -> PathBuf {
     run(Command::new("g++")
         .args(["-O1", "-g", "-pthread", "-D_GNU_SOURCE", "-o"])
         .arg(&program)
-        .arg(own_file("../fixtures/targets/exceptions.cpp")));
+        .args(["exceptions.cpp", "thrower.cpp"].map(|file| own_file(&format!("../fixtures/targets/{file}")))));
     run(Command::new("objcopy").arg("--only-keep-debug").arg(&program).arg(&debug));
     run(Command::new("strip").arg(&program));
     run(Command::new("objcopy").arg(format!("--add-gnu-debuglink={}", debug.display())).arg(&program));
