@@ -29,7 +29,6 @@ use crate::{
     args::Wire,
     install::{Hooked, Report},
     notices::Notices,
-    quantity::counted,
     settings::Settings,
     signals::Signals,
     symbols::{FileLines, LineReader},
@@ -231,11 +230,8 @@ impl Outcome {
         let to = &settings.collector.name;
         let dropped = report.dropped_in_all();
         let lost: u64 = report.lost.values().sum();
-        let mut line = format!(
-            "{} events of {} and {hooked} functions sent to {to}",
-            report.events,
-            counted(counts.threads, "thread")
-        );
+        let threads = if counts.threads == 1 { "1 thread".into() } else { format!("{} threads", counts.threads) };
+        let mut line = format!("{} events of {threads} and {hooked} functions sent to {to}", report.events);
         if dropped > 0 {
             line += &format!(", {dropped} dropped ({})", list(&report.dropped));
         }
