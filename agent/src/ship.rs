@@ -81,6 +81,8 @@ pub struct Shipper {
     progress_sent: Instant,
     repeated: Instant,
     forgotten: Instant,
+    /// Since when events wait for the names of functions.
+    nameless: Option<Instant>,
     /// How long it takes from a `progress` to its acknowledgement, smoothed.
     round_trip: Duration,
     last_echo: SessionNs,
@@ -91,7 +93,12 @@ pub struct Shipper {
     offset: OffsetEstimate,
     /// Up to where this collector was told that an earlier one has the events of a stream.
     kept_before: HashMap<StreamId, Position>,
+    /// Whether the last word on the clocks has been said.
+    offset_told: bool,
+    /// Whether the end has been told, be it to another collector.
     ended: bool,
+    /// Whether it has to be told again, once the collector has been told everything else.
+    end_is_due: bool,
 }
 
 impl Shipper {
@@ -128,6 +135,7 @@ impl Shipper {
             progress_sent: now,
             repeated: now,
             forgotten: now,
+            nameless: None,
             round_trip: Duration::ZERO,
             last_echo: SessionNs(0),
             scratch: Vec::new(),
@@ -136,7 +144,9 @@ impl Shipper {
             lost: Losses::default(),
             offset: OffsetEstimate::default(),
             kept_before: HashMap::new(),
+            offset_told: false,
             ended: false,
+            end_is_due: false,
             settings,
         })
     }
@@ -233,7 +243,7 @@ impl Shipper {
         let heard = self.receive(now);
         self.poll(now);
         if !heard && !wait.is_zero() {
-            let to_send = self.is_blocked();
+            let to_send = self.is_blocked(now);
             self.contact.wait(wait, to_send, now);
             now = Instant::now();
             self.receive(now);
@@ -261,7 +271,7 @@ impl Shipper {
                 break;
             }
         }
-        if !self.ended {
+        if self.end_is_open() {
             for Range { stream, first, count } in self.replay.abandon() {
                 self.drops.add(stream, first, count, "not-sent");
             }
@@ -275,16 +285,27 @@ impl Shipper {
     }
 
     /// Whether everything has arrived, the end included, which is told once all events were sent and all options have
-    /// arrived: the collector does not wait long for what is missing then.
+    /// arrived: the collector waits for no others behind it.
     fn is_over(&mut self, reason: EndReason, at: SessionNs) -> bool {
-        if !self.ended && !self.replay.has_unsent() && self.count_open() == 0 {
-            self.tell_end(reason, at);
+        if self.end_is_open() && self.has_told_all() {
+            self.tell_last_offset();
+            if self.has_told_all() {
+                self.tell_end(reason, at);
+            }
         }
         self.is_complete()
     }
 
+    fn end_is_open(&self) -> bool {
+        !self.ended || self.end_is_due
+    }
+
+    fn has_told_all(&self) -> bool {
+        !self.replay.has_unsent() && self.count_open() == 0
+    }
+
     fn is_complete(&mut self) -> bool {
-        self.ended && self.count_open() == 0 && self.drops.is_empty() && self.replay.is_settled()
+        !self.end_is_open() && self.count_open() == 0 && self.drops.is_empty() && self.replay.is_settled()
     }
 
     fn count_open(&self) -> usize {
@@ -292,8 +313,8 @@ impl Shipper {
     }
 
     fn tell_end(&mut self, reason: EndReason, at: SessionNs) {
-        self.ended = true;
-        self.tell_offset();
+        (self.ended, self.end_is_due) = (true, false);
+        self.tell_last_offset();
         let streams = self.replay.all_positions();
         let stream_count = streams.len() as u32;
         let each = delivery::positions_per_packet(self.datagram_bytes());

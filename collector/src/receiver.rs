@@ -215,9 +215,12 @@ impl Receiver {
 
     /// Tells agents what they need not keep any longer.
     fn acknowledge_kept(&self, state: &mut State) {
-        for Kept { session, positions, lost } in self.kept.take() {
+        for Kept { session, positions, lost, has_ended } in self.kept.take() {
             state.core.lost(&session, lost);
             state.core.kept(state.now, &session, positions);
+            if has_ended {
+                state.core.end_kept(state.now, &session);
+            }
         }
     }
 

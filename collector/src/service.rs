@@ -51,6 +51,9 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// How long the ends of connections are waited for.
 const LAST_WORD: Duration = Duration::from_millis(200);
 
+/// How long agents are answered after the last session, where answers may be lost on the way.
+const LAST_ANSWERS: Duration = Duration::from_millis(500);
+
 /// How often the core is told the time.
 const TICK: Duration = Duration::from_millis(10);
 
@@ -198,7 +201,7 @@ async fn serve(
     tokio::select! {
         _ = interrupts.recv() => {}
         _ = terminations.recv() => {}
-        () = receiver.session_ended.notified(), if args.once => {}
+        () = one_session(receiver), if args.once => {}
         () = failed.notified() => good = false,
     }
     // What the system has received is received, and nobody else is let in. Whoever does not want to wait says so again.
@@ -294,6 +297,14 @@ async fn stalled(receiver: &Receiver, gave_up: &AtomicBool) {
             gave_up.store(true, Relaxed);
             last.1 = Instant::now();
         }
+    }
+}
+
+/// Returns when a session has ended, and its agent has had the time to ask again whether that has arrived.
+async fn one_session(receiver: &Receiver) {
+    receiver.session_ended.notified().await;
+    if receiver.ledger.udp_bytes.load(Relaxed) > 0 {
+        tokio::time::sleep(LAST_ANSWERS).await;
     }
 }
 

@@ -43,6 +43,9 @@ const KEPT_BEFORE: &str = "kept-before";
 /// How often is looked for options that say nothing any more.
 const FORGET_EVERY: Duration = Duration::from_secs(1);
 
+/// How long events wait until the collector knows the names of the functions that they may be of.
+const NAMES_FIRST: Duration = Duration::from_millis(500);
+
 /// How many stream positions fit a packet of this size.
 pub(super) fn positions_per_packet(datagram_bytes: usize) -> usize {
     (datagram_bytes.saturating_sub(64) / 12).clamp(1, u16::MAX.into())
@@ -100,15 +103,22 @@ impl Shipper {
             self.contact.refuse(reason, now);
         }
         if !self.ended {
-            self.tell_offset();
+            self.tell_offset(false);
         }
         any
     }
 
     /// Tells how far the clocks are apart, if that is news.
-    pub(super) fn tell_offset(&mut self) {
-        if let Some(offset) = self.offset.news(self.ended) {
+    fn tell_offset(&mut self, is_last: bool) {
+        if let Some(offset) = self.offset.news(is_last) {
             self.option(offset.into());
+        }
+    }
+
+    /// Tells how far the clocks are apart as is best known when the session ends, once.
+    pub(super) fn tell_last_offset(&mut self) {
+        if !std::mem::replace(&mut self.offset_told, true) {
+            self.tell_offset(true);
         }
     }
 
@@ -129,6 +139,8 @@ impl Shipper {
         self.kept_before.clear();
         self.drop_reports.forget(|stream| self.replay.kept(stream));
         self.drop_reports.renew();
+        // Nothing is taken any more behind the end, so that it is told when all else is known again.
+        self.end_is_due |= self.options.withdraw_end();
         self.options.renew();
     }
 
@@ -190,6 +202,9 @@ impl Shipper {
                 options.send_fresh(now, datagram_bytes, limit, sender(&mut self.contact, &mut self.bytes, now));
             }
         }
+        if self.waits_for_names(now) {
+            return self.contact.flush(now);
+        }
         let now_ms = self.milliseconds(now);
         while let Some(parcel) = self.replay.next_parcel(self.window_bytes) {
             if self.contact.send(parcel, now) != Some(Sent::Yes) {
@@ -202,8 +217,20 @@ impl Shipper {
     }
 
     /// Whether something waits for the socket to take it.
-    pub(super) fn is_blocked(&mut self) -> bool {
-        self.replay.next_parcel(self.window_bytes).is_some()
+    pub(super) fn is_blocked(&mut self, now: Instant) -> bool {
+        !self.waits_for_names(now) && self.replay.next_parcel(self.window_bytes).is_some()
+    }
+
+    /// Whether events are held back, so that nobody is shown functions without names. Not for long, and not where that
+    /// could cost events.
+    fn waits_for_names(&mut self, now: Instant) -> bool {
+        if !self.options.lacks_tables(self.settings.transport == Transport::Udp) {
+            self.nameless = None;
+            return false;
+        }
+        let since = *self.nameless.get_or_insert(now);
+        let has_room = self.replay.kept_bytes() <= self.settings.replay_bytes / 2;
+        has_room && now.saturating_duration_since(since) < NAMES_FIRST
     }
 
     fn send_progress(&mut self, now: Instant) {

@@ -20,6 +20,8 @@ pub(super) enum Topic {
     Functions(ModuleId, u32),
     Queue(u64),
     Offset,
+    /// The end, by the first stream in the packet.
+    End(Option<StreamId>),
 }
 
 impl Topic {
@@ -30,6 +32,7 @@ impl Topic {
             ProfileOption::Functions(functions) => Self::Functions(functions.module, functions.first_index),
             ProfileOption::Queue(queue) => Self::Queue(queue.id),
             ProfileOption::Offset(_) => Self::Offset,
+            ProfileOption::End(end) => Self::End(end.streams.iter().next().map(|position| position.stream)),
             _ => return None,
         })
     }
@@ -44,6 +47,8 @@ pub(super) struct Options {
     by_topic: HashMap<Topic, u64>,
     /// Those that are not acknowledged.
     open: BTreeSet<u64>,
+    /// Those of them that tell of modules and their functions.
+    open_tables: BTreeSet<u64>,
     /// Those from here on have not been sent.
     fresh: u64,
     /// Bytes that were sent and are not acknowledged.
@@ -61,6 +66,13 @@ struct Entry {
     /// How often it must still be acknowledged. An earlier option about the same thing may be underway and arrive
     /// later; then a second round puts it right.
     rounds: u8,
+}
+
+impl Entry {
+    /// Whether it tells of a module or its functions.
+    fn is_table(&self) -> bool {
+        matches!(self.topic, Some(Topic::Module(_) | Topic::Functions(..)))
+    }
 }
 
 impl Options {
@@ -92,14 +104,23 @@ impl Options {
         if let Some(topic) = entry.topic {
             self.by_topic.insert(topic, key);
         }
+        if entry.is_table() {
+            self.open_tables.insert(key);
+        }
         self.open.insert(key);
         self.entries.insert(key, entry);
+    }
+
+    /// One is not waited for any more. Whether it was.
+    fn close(&mut self, key: u64) -> bool {
+        self.open_tables.remove(&key);
+        self.open.remove(&key)
     }
 
     fn remove(&mut self, key: u64) -> Option<Entry> {
         let entry = self.entries.remove(&key)?;
         self.by_fingerprint.remove(&entry.fingerprint);
-        if self.open.remove(&key) && entry.sent.is_some() {
+        if self.close(key) && entry.sent.is_some() {
             self.flying_bytes -= entry.packet.len();
         }
         Some(entry)
@@ -107,13 +128,14 @@ impl Options {
 
     pub(super) fn acknowledge(&mut self, fingerprints: List<'_, Fingerprint>, now: Instant) {
         for fingerprint in fingerprints {
-            let Some(key) = self.by_fingerprint.get(&fingerprint) else { continue };
-            let Some(entry) = self.entries.get_mut(key).filter(|entry| entry.sent.is_some()) else { continue };
+            let Some(key) = self.by_fingerprint.get(&fingerprint).copied() else { continue };
+            let Some(entry) = self.entries.get_mut(&key).filter(|entry| entry.sent.is_some()) else { continue };
             entry.rounds = entry.rounds.saturating_sub(1);
             // The second round comes when anything that was underway has arrived.
             entry.sent = Some(now);
-            if entry.rounds == 0 && self.open.remove(key) {
-                self.flying_bytes -= entry.packet.len();
+            let (is_done, bytes) = (entry.rounds == 0, entry.packet.len());
+            if is_done && self.close(key) {
+                self.flying_bytes -= bytes;
             }
         }
     }
@@ -121,6 +143,13 @@ impl Options {
     /// How many are not acknowledged.
     pub(super) fn count_open(&self) -> usize {
         self.open.len()
+    }
+
+    /// Whether the collector may not know all modules and functions: some of them have not been sent, or, where packets
+    /// may be lost, are not acknowledged.
+    pub(super) fn lacks_tables(&self, may_be_lost: bool) -> bool {
+        let from = if may_be_lost { 0 } else { self.fresh };
+        self.open_tables.range(from..).next().is_some()
     }
 
     /// Whether some have not been sent.
@@ -219,9 +248,18 @@ impl Options {
         past.into_iter().for_each(|key| drop(self.remove(key)));
     }
 
+    /// Takes the end back. Whether there was one.
+    pub(super) fn withdraw_end(&mut self) -> bool {
+        let ends = self.entries.iter().filter(|(_, entry)| matches!(entry.topic, Some(Topic::End(_))));
+        let ends: Vec<_> = ends.map(|(key, _)| *key).collect();
+        ends.iter().for_each(|key| drop(self.remove(*key)));
+        !ends.is_empty()
+    }
+
     /// There is another collector, or one that may have forgotten: it is told everything.
     pub(super) fn renew(&mut self) {
         self.open = self.entries.keys().copied().collect();
+        self.open_tables = self.entries.iter().filter(|(_, entry)| entry.is_table()).map(|(key, _)| *key).collect();
         for entry in self.entries.values_mut() {
             (entry.sent, entry.rounds) = (None, 1);
         }

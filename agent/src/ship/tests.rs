@@ -1,6 +1,10 @@
 //! Delivering to a collector that is not there, that loses things, that restarts, and that talks nonsense.
 
-use std::{collections::BTreeSet, net::UdpSocket, time::Duration};
+use std::{
+    collections::BTreeSet,
+    net::UdpSocket,
+    time::{Duration, Instant},
+};
 
 use codec::{
     EventKind, FunctionId, ModuleId, Position, SessionNs, StreamId, SubstreamId,
@@ -391,5 +395,93 @@ fn runs_take_few_bytes_and_plain_packets_are_single() {
             Wire::Runs => assert!(bytes < 15 && fake.got.runs.len() < 100, "{bytes} in {:?}", fake.got.runs),
             Wire::Plain => assert!(bytes > 60 && fake.got.runs.is_empty()),
         }
+    }
+}
+
+fn module(id: u32) -> Module<'static> {
+    Module {
+        id: ModuleId(id),
+        base: 1,
+        size: 2,
+        loaded: SessionNs(0),
+        unloaded: None,
+        function_count: 0,
+        table_hash: 0,
+        build_id: &[],
+        path: "/lib/module",
+    }
+}
+
+#[test]
+fn names_are_there_before_events_of_their_functions() {
+    for (transport, wire) in WAYS {
+        let mut fake = Fake::new(wire);
+        let mut shipper = fake.shipper(transport);
+        // More than may be underway at a time.
+        let functions: Vec<_> = (0..6_000)
+            .map(|offset| FunctionName { offset, name: "a_name_of_a_function_with_fifty_characters_or_so_xx" })
+            .collect();
+        shipper.module(&module(1), &functions);
+        push(&mut shipper, 0, 0..100);
+        fake.settle(&mut shipper);
+        let parts = fake.got.options.keys().filter(|about| about.starts_with("functions 1 ")).count();
+        let before = fake.got.order.iter().take_while(|name| **name != "event");
+        let told = before.filter(|name| **name == "functions").count();
+        assert!(parts > 10 && told >= parts, "{transport}: {told} of {parts}");
+    }
+}
+
+#[test]
+fn events_wait_for_names_only_so_long() {
+    let mut fake = Fake::new(Wire::Runs);
+    let mut shipper = fake.shipper(Transport::Udp);
+    fake.answers = false;
+    shipper.module(&module(1), &[FunctionName { offset: 0, name: "main" }]);
+    push(&mut shipper, 0, 0..10);
+    shipper.flush();
+    let begun = Instant::now();
+    fake.until(&mut shipper, |_, fake| fake.got.events.len() == 10);
+    assert!(begun.elapsed() >= Duration::from_millis(400), "{:?}", begun.elapsed());
+    // Nor where they would take the room of others.
+    let mut settings = fake.settings(Transport::Udp);
+    settings.replay_bytes = 16;
+    let mut shipper = Shipper::new(settings, &Fake::who()).expect("a session");
+    fake.answers = true;
+    fake.got = Default::default();
+    fake.until(&mut shipper, |shipper, _| shipper.is_connected());
+    fake.answers = false;
+    shipper.module(&module(1), &[FunctionName { offset: 0, name: "main" }]);
+    push(&mut shipper, 0, 0..10);
+    shipper.flush();
+    fake.turn();
+    assert_eq!(fake.got.events.len(), 10);
+}
+
+#[test]
+fn another_collector_is_told_the_end_last_too() {
+    for overlook in [0, 3, 5] {
+        let mut fake = Fake::new(Wire::Runs);
+        let mut shipper = fake.shipper(Transport::Udp);
+        for stream in 0..300 {
+            shipper.option(thread(stream, "a thread with a name").into());
+        }
+        push(&mut shipper, 0, 0..10);
+        finish(&mut shipper, &mut fake);
+        // The next one knows nothing but the events, and asks who that is.
+        fake.got = Default::default();
+        fake.got.settled.insert(0, 10);
+        fake.overlook = overlook;
+        let who = Nack { session: codec::SessionId::NONE, ranges: [].as_slice().into() };
+        let mut packet = Vec::new();
+        ProfileOption::from(who).encode(&mut packet).expect("it fits");
+        fake.say(&packet);
+        fake.until(&mut shipper, |shipper, _| !shipper.is_complete());
+        fake.until(&mut shipper, |shipper, fake| {
+            shipper.is_over(EndReason::Exited(0), SessionNs(5)) || !fake.got.end.is_empty()
+        });
+        let threads = fake.got.options.keys().filter(|about| about.starts_with("thread ")).count();
+        assert_eq!(threads, 300);
+        finish(&mut shipper, &mut fake);
+        assert_eq!(fake.got.end.len(), 300, "it is told again");
     }
 }

@@ -117,6 +117,16 @@ impl Collector {
         }
     }
 
+    /// The driver has finished a session that ended, so that this would survive the end of the process: only then its agent
+    /// is told that the end has arrived.
+    pub fn end_kept(&mut self, now: Duration, session: &Session) {
+        let Some(id) = id_of(session) else { return };
+        if let Some(state) = self.past.session_mut(id) {
+            state.end_is_kept(now);
+            self.answering.insert(id);
+        }
+    }
+
     /// So many events of a session were lost by the driver so far, by cause: its agent is told with what is kept.
     pub fn lost(&mut self, session: &Session, lost: BTreeMap<Cause, u64>) {
         if let Some(state) = id_of(session).and_then(|id| self.state_mut(id)) {

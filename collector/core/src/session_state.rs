@@ -282,8 +282,7 @@ impl SessionState {
             Some(ProfileOption::Drops(drops)) => self.drops(drops, context),
             Some(ProfileOption::End(end)) => {
                 // The sinks get it when all events before it are settled.
-                self.end(end, packet, context);
-                return self.reply.option(Fingerprint::of(packet), context.now);
+                return self.end(end, packet, context);
             }
             _ => {}
         }
@@ -322,6 +321,7 @@ impl SessionState {
         }
         let ending = self.ending.get_or_insert_with(|| EndState::new(end, context.now));
         ending.add(end, packet, &mut context.counts.ending_room_now);
+        self.answer_end(Fingerprint::of(packet), context.now);
         self.announce_end();
     }
 
@@ -415,9 +415,10 @@ impl SessionState {
     pub(crate) fn is_over(&self, now: Duration, config: &Config) -> bool {
         let Some(ending) = &self.ending else { return false };
         let patience = config.reorder_time;
-        // Datagrams may overtake one another: an option may still come behind the end. Streams that wait are given up
-        // in their own time, and an `end` that never comes whole in this.
-        let in_order = matches!(self.peer, Peer::Stream(_)) && ending.is_complete();
+        // Datagrams may overtake one another: an option may still come behind the end, unless it is of an agent, which
+        // tells the end last. Streams that wait are given up in their own time, and an `end` that never comes whole in this.
+        let is_last = matches!(self.peer, Peer::Stream(_)) || self.id.is_some_and(access::is_claimed);
+        let in_order = is_last && ending.is_complete();
         let settled = self.waiting.is_empty() && (in_order || ending.is_overdue(now, patience));
         settled || ending.is_overdue(now, (LAST_PATIENCE * patience).max(2 * config.replay_time))
     }

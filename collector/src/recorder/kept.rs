@@ -18,6 +18,16 @@ pub(crate) struct Kept {
     pub(crate) session: Arc<Session>,
     pub(crate) positions: Positions,
     pub(crate) lost: BTreeMap<Cause, u64>,
+    /// Whether that is all, its end included.
+    pub(crate) has_ended: bool,
+}
+
+/// What the sinks of one recorder were given of a session.
+#[derive(Debug)]
+struct Given {
+    session: Arc<Session>,
+    positions: Positions,
+    has_ended: bool,
 }
 
 /// What all recorders have written, until the receiver takes it.
@@ -34,7 +44,7 @@ impl KeptPositions {
 #[derive(Debug)]
 pub(super) struct Recorded {
     /// By their addresses.
-    sessions: HashMap<usize, (Arc<Session>, Positions)>,
+    sessions: HashMap<usize, Given>,
     kept: Arc<KeptPositions>,
 }
 
@@ -47,7 +57,7 @@ impl Recorded {
     pub(super) fn add(&mut self, output: &Output) {
         match output {
             Output::Events(batch) => {
-                let positions = self.positions(&batch.session);
+                let positions = &mut self.given(&batch.session).positions;
                 for run in &batch.runs {
                     positions.insert(run.stream, Position(run.first.0.saturating_add(run.events.into())));
                 }
@@ -56,9 +66,10 @@ impl Recorded {
             Output::Gap(_, gap) if gap.cause.is_provisional() => {}
             Output::Gap(session, gap) => {
                 let end = Position(gap.first.0.saturating_add(gap.count));
-                self.positions(session).insert(gap.stream, end);
+                self.given(session).positions.insert(gap.stream, end);
             }
-            Output::Started(_) | Output::Resumed(_) | Output::Options(..) | Output::Ending(..) | Output::Ended(..) => {}
+            Output::Ended(session, _) => self.given(session).has_ended = true,
+            Output::Started(_) | Output::Resumed(_) | Output::Options(..) | Output::Ending(..) => {}
         }
     }
 
@@ -67,18 +78,18 @@ impl Recorded {
         self.sessions.remove(&(Arc::as_ptr(session) as usize));
     }
 
-    fn positions(&mut self, session: &Arc<Session>) -> &mut Positions {
+    fn given(&mut self, session: &Arc<Session>) -> &mut Given {
         let entry = self.sessions.entry(Arc::as_ptr(session) as usize);
-        &mut entry.or_insert_with(|| (Arc::clone(session), Positions::new())).1
+        entry.or_insert_with(|| Given { session: Arc::clone(session), positions: Positions::new(), has_ended: false })
     }
 
     /// The sinks have written all that they were given, but for what `lost` tells of a session.
     pub(super) fn is_kept(&mut self, lost: impl Fn(&Session) -> BTreeMap<Cause, u64>) {
         if !self.sessions.is_empty() {
             let mut kept = self.kept.0.lock().unwrap_or_else(PoisonError::into_inner);
-            kept.extend(self.sessions.drain().map(|(_, (session, positions))| {
+            kept.extend(self.sessions.drain().map(|(_, Given { session, positions, has_ended })| {
                 let lost = lost(&session);
-                Kept { session, positions, lost }
+                Kept { session, positions, lost, has_ended }
             }));
         }
     }

@@ -3,8 +3,8 @@
 use std::io::{BufRead, BufReader};
 
 use tests::{
-    Collector, Exit, Folder, Process, Target, Trace, Transport, agent_command, counts, process::Stdout,
-    traced::LOSSLESS,
+    Collector, Exit, Folder, Process, Target, Trace, Transport, agent_command, collector::run_on, counts,
+    process::Stdout, traced::LOSSLESS,
 };
 
 use crate::{BOTH, LONG, child, eventually, kill};
@@ -59,6 +59,30 @@ fn a_program_that_is_killed_has_everything_in_the_trace() {
         assert_eq!((exit.code, exit.signal), (None, Some(9)), "the agent ends as the program did: {}", exit.stderr);
         let end = trace.manifest.end.as_ref().map(|end| (end.how.as_str(), end.code));
         assert_eq!(end, Some(("signaled", Some(9))));
+    }
+}
+
+/// Whoever looks at the trace when the agent has returned finds all of it, with all names.
+#[test]
+fn the_session_is_complete_when_the_agent_returns() {
+    agent_command::prepare();
+    for transport in BOTH {
+        let folder = Folder::new("returned");
+        let arguments = ["--sink", "stdout:events,on-full=block"];
+        let collector = Collector::to_disk(&folder.join("traces"), &arguments);
+        let mut command = agent_command::run_to(collector.address(transport), transport, LOSSLESS);
+        command.arg(Target::named("plain").program());
+        Process::start(command, Stdout::Collect).exit(LONG);
+        let trace = Trace::only(&folder.join("traces"));
+        assert!(trace.manifest.end.is_some(), "{transport:?}: the session is finished");
+        let said = run_on("top", &trace.folder, &[]).success().stderr;
+        assert!(!said.contains("not finished") && !said.contains("still"), "{transport:?}: {said}");
+        let events = collector.stop().success().text().to_owned();
+        let nameless = events.lines().filter(|line| {
+            let id = line.split(r#""fn":""#).nth(1).and_then(|rest| rest.split('"').next());
+            id.is_some_and(|id| line.contains(&format!(r#""function":"{id}""#)))
+        });
+        assert_eq!(nameless.count(), 0, "{transport:?}: every function has a name");
     }
 }
 

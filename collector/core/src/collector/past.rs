@@ -9,6 +9,9 @@ use crate::session_state::SessionState;
 /// How many are remembered.
 const MAX: usize = 256;
 
+/// How many are remembered at most that still have to tell their agents that they are over.
+const MAX_UNTOLD: usize = 4096;
+
 /// How many streams they may have together.
 const MAX_STREAMS: usize = 65_536;
 
@@ -37,9 +40,26 @@ impl Past {
             self.order.push_back(id);
         }
         // The last one is remembered whatever it has: it was open a moment ago, and its agent waits for an answer.
-        while self.order.len() > MAX || (self.streams > MAX_STREAMS && self.order.len() > 1) {
-            let Some(oldest) = self.order.pop_front() else { return };
-            self.forget(oldest);
+        while self.streams > MAX_STREAMS && self.order.len() > 1 {
+            self.forget_at(0);
+        }
+        while self.order.len() > MAX {
+            let told = self.order.iter().position(|id| !self.has_to_tell(*id));
+            if told.is_none() && self.order.len() <= MAX_UNTOLD {
+                return;
+            }
+            self.forget_at(told.unwrap_or(0));
+        }
+    }
+
+    /// Whether the agent of a session waits to be told that it is over.
+    fn has_to_tell(&self, id: SessionId) -> bool {
+        self.sessions.get(&id).is_some_and(|ended| ended.session.has_to_tell_end())
+    }
+
+    fn forget_at(&mut self, at: usize) {
+        if let Some(id) = self.order.remove(at) {
+            self.forget(id);
         }
     }
 

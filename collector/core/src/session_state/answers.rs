@@ -7,7 +7,7 @@ use codec::{
     profile::{Fingerprint, Lost, ProfileOption, Range},
 };
 
-use super::{SessionContext, SessionState};
+use super::{SessionContext, SessionState, end_state::EndState};
 use crate::{
     Peer, Transmit,
     reply::{MAX_RANGES, nacks},
@@ -24,6 +24,24 @@ impl SessionState {
         *kept = next.max(*kept);
         if self.id.is_some() {
             self.reply.kept(stream, by);
+        }
+    }
+
+    /// What the session came to would survive the end of the collector: its agent may know that it is over.
+    pub(crate) fn end_is_kept(&mut self, by: Duration) {
+        let unanswered = self.ending.as_mut().map(EndState::keep).unwrap_or_default();
+        unanswered.into_iter().for_each(|fingerprint| self.reply.option(fingerprint, by));
+    }
+
+    /// Whether its agent waits to be told that it is over.
+    pub(crate) fn has_to_tell_end(&self) -> bool {
+        self.ending.as_ref().is_some_and(EndState::is_unanswered)
+    }
+
+    /// Acknowledges a packet of the end, now or when that is kept.
+    pub(super) fn answer_end(&mut self, fingerprint: Fingerprint, by: Duration) {
+        if self.ending.as_mut().is_none_or(|ending| ending.may_answer(fingerprint)) {
+            self.reply.option(fingerprint, by);
         }
     }
 
@@ -90,11 +108,17 @@ impl SessionState {
 
     /// An option of a session that has ended: its agent may not know yet. Only the streams that it asks for are told.
     pub(crate) fn acknowledge_again(&mut self, option: Option<&ProfileOption<'_>>, packet: &[u8], by: Duration) {
-        self.reply.option(Fingerprint::of(packet), by);
+        let fingerprint = Fingerprint::of(packet);
         let streams = match option {
-            Some(ProfileOption::Progress(progress)) => progress.streams,
-            Some(ProfileOption::End(end)) => end.streams,
-            _ => return,
+            Some(ProfileOption::End(end)) => {
+                self.answer_end(fingerprint, by);
+                end.streams
+            }
+            Some(ProfileOption::Progress(progress)) => {
+                self.reply.option(fingerprint, by);
+                progress.streams
+            }
+            _ => return self.reply.option(fingerprint, by),
         };
         for position in streams {
             if self.knows(position.stream) {

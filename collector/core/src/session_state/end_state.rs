@@ -25,11 +25,18 @@ pub(super) struct EndState {
     charged: usize,
     /// Whether the sinks know of it.
     is_announced: bool,
+    /// Whether the sinks have written it, and the agent may be told.
+    is_kept: bool,
+    /// The packets that wait for that.
+    unanswered: BTreeSet<Fingerprint>,
 }
 
 /// What a packet takes beside its bytes, and what a stream takes.
 const PACKET_BYTES: usize = 96;
 const STREAM_BYTES: usize = 32;
+
+/// How many packets wait to be acknowledged. Those beyond are sent again, and acknowledged then.
+const MOST_UNANSWERED: usize = 1_024;
 
 impl EndState {
     pub(super) fn new(end: &End<'_>, now: Duration) -> Self {
@@ -43,6 +50,8 @@ impl EndState {
             packets: BTreeMap::new(),
             charged: 0,
             is_announced: false,
+            is_kept: false,
+            unanswered: BTreeSet::new(),
         }
     }
 
@@ -70,6 +79,25 @@ impl EndState {
     /// Whether the ends of all streams are known.
     pub(super) fn is_complete(&self) -> bool {
         self.told.len() >= self.stream_count
+    }
+
+    /// A packet of it has come, perhaps again. Whether it may be acknowledged now, and not only when the end is kept.
+    pub(super) fn may_answer(&mut self, fingerprint: Fingerprint) -> bool {
+        if !self.is_kept && self.unanswered.len() < MOST_UNANSWERED {
+            self.unanswered.insert(fingerprint);
+        }
+        self.is_kept
+    }
+
+    /// Whether a packet of it waits to be acknowledged.
+    pub(super) fn is_unanswered(&self) -> bool {
+        !self.unanswered.is_empty()
+    }
+
+    /// The end would survive the collector. Tells which packets may be acknowledged.
+    pub(super) fn keep(&mut self) -> BTreeSet<Fingerprint> {
+        self.is_kept = true;
+        std::mem::take(&mut self.unanswered)
     }
 
     /// Its packets, one behind the other, once the ends of all streams are known. Only the first time.

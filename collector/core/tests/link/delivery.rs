@@ -6,13 +6,17 @@ use std::{
 };
 
 use codec::{
+    access,
     heph::Packets,
     profile::{Fingerprint, Known, Message, ProfileOption},
 };
 use collector_core::{Cause, Config, How};
 use quickcheck::QuickCheck;
 
-use crate::ledger::{Ledger, link};
+use crate::{
+    agent::{Agent, claim},
+    ledger::{Ledger, link},
+};
 
 /// What the transmitted packets say: where each stream stands, options by fingerprint, and ranges asked for.
 #[derive(Debug, Default)]
@@ -130,6 +134,66 @@ fn events_of_too_many_streams_are_settled_and_lost() {
     let summary = ledger.only().ended.as_ref().expect("it has ended");
     assert_eq!((summary.written, summary.missing.get(&Cause::streams())), (2, Some(&9)));
     assert_eq!((ledger.collector.counts().refused_streams_now, ledger.collector.counts().missing()), (0, 9));
+}
+
+/// What only an agent tells last: nothing is waited for behind it. The agent hears of it when it is kept.
+#[test]
+fn an_agent_that_has_told_everything_has_ended_at_once() {
+    let (mut agent, mut ledger) = link(Config::default());
+    let secret = [7; 32];
+    agent.id = access::claimed_id(&secret);
+    ledger.send(&agent, &[claim(&secret), agent.session(), agent.event(0, 0)].concat());
+    let end = agent.end(&[(0, 2)]);
+    ledger.send(&agent, &end);
+    ledger.pass(Duration::from_millis(10));
+    assert!(ledger.only().ended.is_none(), "an event is missing");
+    ledger.send(&agent, &agent.event(0, 1));
+    ledger.pass(Duration::from_millis(10));
+    assert!(ledger.only().ended.is_some(), "nothing is waited for");
+    ledger.send(&agent, &end);
+    ledger.pass(Duration::from_millis(50));
+    let told = |ledger: &mut Ledger| replies(ledger).options.contains(&Fingerprint::of(&end));
+    assert!(!told(&mut ledger), "not while it might be lost with the collector");
+    let session = ledger.ended.pop().expect("it has ended");
+    ledger.collector.end_kept(ledger.now, &session);
+    ledger.take();
+    assert!(told(&mut ledger));
+    // That may be lost.
+    for _ in 0..3 {
+        ledger.send(&agent, &end);
+        ledger.pass(Duration::from_millis(50));
+        assert!(told(&mut ledger));
+    }
+    assert_eq!(ledger.sessions.len(), 1);
+    ledger.balance();
+}
+
+/// However many end at a time, each agent hears of it.
+#[test]
+fn sessions_whose_agents_wait_are_not_forgotten() {
+    let mut ledger = Ledger::new(Config { max_sessions: 4096, ..Config::default() });
+    let agents: Vec<_> = (0..600_u16)
+        .map(|number| {
+            let mut agent = Agent::new(1, 5000 + number);
+            agent.id.0[..2].copy_from_slice(&number.to_be_bytes());
+            agent
+        })
+        .collect();
+    for agent in &agents {
+        ledger.send(agent, &[agent.session(), agent.event(0, 0), agent.end(&[(0, 1)])].concat());
+    }
+    ledger.pass(Duration::from_millis(600));
+    assert_eq!(ledger.ended.len(), 600);
+    for agent in &agents {
+        ledger.send(agent, &[agent.session(), agent.end(&[(0, 1)])].concat());
+    }
+    assert_eq!(ledger.sessions.len(), 600, "none is taken for another");
+    for session in std::mem::take(&mut ledger.ended) {
+        ledger.collector.end_kept(ledger.now, &session);
+    }
+    ledger.take();
+    let end = Fingerprint::of(&agents[0].end(&[(0, 1)]));
+    assert_eq!(replies(&mut ledger).options.iter().filter(|option| **option == end).count(), 600);
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! What came out of a collector, entered as a sink would, and held to the contract.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use codec::{
     heph::{MAX_PACKET_BYTES, Packets},
@@ -24,6 +24,8 @@ pub(crate) struct Ledger {
     /// By name, in the order in which they started.
     pub(crate) sessions: BTreeMap<String, Entry>,
     pub(crate) transmits: Vec<Transmit>,
+    /// Those that have ended, which nobody has kept yet.
+    pub(crate) ended: Vec<Arc<Session>>,
 }
 
 /// What was told of a session.
@@ -74,7 +76,13 @@ impl Story {
 impl Ledger {
     pub(crate) fn new(config: Config) -> Self {
         let collector = Collector::new(config, CatalogLimits::default(), Numbers(0));
-        Self { collector, now: Duration::from_secs(1), sessions: BTreeMap::new(), transmits: Vec::new() }
+        Self {
+            collector,
+            now: Duration::from_secs(1),
+            sessions: BTreeMap::new(),
+            transmits: Vec::new(),
+            ended: Vec::new(),
+        }
     }
 
     pub(crate) fn pass(&mut self, time: Duration) {
@@ -151,6 +159,7 @@ impl Ledger {
                 story.gaps.push((gap.first.0, gap.count, gap.cause.to_string()));
             }
             Output::Ended(session, summary) => {
+                self.ended.push(Arc::clone(&session));
                 let entry = self.open(&session);
                 let written: usize = entry.streams.values().map(|story| story.events.len()).sum();
                 let missing: u64 = entry.streams.values().map(Story::missing).sum();
