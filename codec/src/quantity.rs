@@ -11,6 +11,10 @@ pub struct Size(pub u64);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Period(pub Duration);
 
+/// A moment, counted from a zero: a [`Period`], or a number without a unit, which counts seconds as printed times do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Moment(pub Duration);
+
 const SIZES: [(&str, u64); 14] = [
     ("", 1),
     ("B", 1),
@@ -55,6 +59,16 @@ impl FromStr for Period {
     }
 }
 
+impl FromStr for Moment {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let bare = parse(text, &[("", 1_000_000_000)]).map(Duration::from_nanos);
+        let moment = bare.or_else(|| text.parse().ok().map(|Period(time)| time));
+        moment.map(Self).ok_or_else(|| "expected a time such as 0.66 (seconds), 20ms or 123456789ns".into())
+    }
+}
+
 /// A number, possibly with a decimal point, and a unit.
 fn parse(text: &str, units: &[(&str, u64)]) -> Option<u64> {
     let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
@@ -65,9 +79,9 @@ fn parse(text: &str, units: &[(&str, u64)]) -> Option<u64> {
     if fraction.is_empty() {
         return (!number.ends_with('.')).then_some(whole);
     }
-    let scale = 10_u64.checked_pow(u32::try_from(fraction.len()).ok()?)?;
-    let part = fraction.parse::<u64>().ok()?.checked_mul(*factor)?.checked_div(scale)?;
-    whole.checked_add(part)
+    let scale = 10_u128.checked_pow(u32::try_from(fraction.len()).ok()?)?;
+    let part = fraction.parse::<u128>().ok()?.checked_mul((*factor).into())?.checked_div(scale)?;
+    whole.checked_add(u64::try_from(part).ok()?)
 }
 
 impl fmt::Display for Size {
@@ -128,6 +142,12 @@ mod tests {
         assert_eq!("123ns".parse(), Ok(Period(Duration::from_nanos(123))));
         for text in ["", "x", "5 parsecs", "-1", "1.2.3", "1.", "99999999999999999999", "99999999TiB", "5"] {
             assert!(text.parse::<Period>().is_err(), "{text}");
+        }
+        for (text, ns) in [("0.66", 660_000_000), ("7", 7_000_000_000), ("20ms", 20_000_000), ("0.0000000015", 1)] {
+            assert_eq!(text.parse(), Ok(Moment(Duration::from_nanos(ns))), "{text}");
+        }
+        for text in ["", ".", "1.", "-1", "1e9", "5 parsecs", "99999999999999999999"] {
+            assert!(text.parse::<Moment>().is_err(), "{text}");
         }
         assert!("".parse::<Size>().is_err() && "1e9".parse::<Size>().is_err());
     }

@@ -10,7 +10,7 @@ use sinks::SyncWhen;
 
 use crate::{
     log::{LogFormat, LogLevel},
-    quantity::{Period, Size},
+    quantity::{Moment, Period, Size},
     sink_spec::{OnFull, SinkSpec},
 };
 
@@ -256,12 +256,12 @@ pub(crate) struct EventsArgs {
     /// Only functions whose names match; * matches any characters, ? matches one
     #[arg(long, value_name = "GLOB")]
     pub(crate) function: Option<String>,
-    /// Only from this time on, counted like the times that are printed: 1.5s, 20ms, 123456789ns
+    /// Only from this time on, counted like the times that are printed: 1.5 (seconds), 20ms, 123456789ns
     #[arg(long, value_name = "TIME")]
-    pub(crate) from: Option<Period>,
+    pub(crate) from: Option<Moment>,
     /// Only before this time
     #[arg(long, value_name = "TIME")]
-    pub(crate) to: Option<Period>,
+    pub(crate) to: Option<Moment>,
     /// Count times by the collector's clock, since 1970, and not from the session's zero, so that sessions of several
     /// machines can be laid side by side
     #[arg(long)]

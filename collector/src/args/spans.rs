@@ -9,7 +9,7 @@ use clap::{
 use codec::span::{Reason, SpanKind, SpanRuntime, SpanStatus};
 use collector_core::spans::{CallbackRule, SpanConfig};
 
-use crate::quantity::Period;
+use crate::quantity::{Moment, Period};
 
 /// How spans are made.
 #[derive(Debug, Args)]
@@ -96,12 +96,12 @@ pub(crate) struct WhichArgs {
     /// Only spans that took at least this long
     #[arg(long, value_name = "TIME")]
     pub(crate) min_duration: Option<Period>,
-    /// Only spans that ran at this time or later, counted like the times that are printed: 1.5s, 20ms, 123456789ns
+    /// Only spans that ran at this time or later, counted like the times that are printed: 1.5 (seconds), 20ms, 123456789ns
     #[arg(long, value_name = "TIME")]
-    pub(crate) from: Option<Period>,
+    pub(crate) from: Option<Moment>,
     /// Only spans that started before this time
     #[arg(long, value_name = "TIME")]
-    pub(crate) to: Option<Period>,
+    pub(crate) to: Option<Moment>,
 }
 
 /// An order of spans.

@@ -12,7 +12,7 @@ use anyhow::{Context, Result};
 use codec::atf::{GapEntry, Manifest, ManifestError, ThreadEntry};
 use sinks::{Catalog, Session};
 
-use crate::quantity::Period;
+use crate::quantity::Moment;
 
 /// What the manifest of a session says, with what is looked up in it.
 #[derive(Debug)]
@@ -87,7 +87,7 @@ impl Trace {
     }
 
     /// A time that somebody gave, counted like those that are told, since the session's zero.
-    pub(super) fn given_ns(&self, time: Period) -> u64 {
+    pub(super) fn given_ns(&self, time: Moment) -> u64 {
         u64::try_from(time.0.as_nanos()).unwrap_or(u64::MAX).saturating_sub(self.added_ns)
     }
 
