@@ -13,6 +13,7 @@ use crate::{
     line::quote_plain,
     nest::{Edge, Step},
     picture::{self, Drawing, Note, Point, StepEncoder, Track},
+    source_of,
     view::ViewSink,
 };
 
@@ -219,7 +220,7 @@ impl ChromeEncoder {
         }
     }
 
-    /// Writes the symbol of a function once, if it differs from the name. It is no argument of the
+    /// Writes the symbol of a function once, if it differs from the name, and its place in the sources. They are no arguments of the
     /// function's events, since some viewers take functions with other arguments for other functions.
     fn symbol(&mut self, catalog: &Catalog, span: &Span, out: &mut Vec<u8>) {
         let What::Function(function) = span.what else { return };
@@ -228,7 +229,8 @@ impl ChromeEncoder {
         }
         let known = self.names.of(catalog, span);
         let Some(raw) = &known.raw else { return };
-        if **raw != *known.pretty {
+        let source = source_of(catalog, span);
+        if **raw != *known.pretty || source.is_some() {
             let pid = self.pid;
             put(
                 out,
@@ -237,6 +239,10 @@ impl ChromeEncoder {
             text(out, &known.pretty);
             out.extend_from_slice(br#","symbol":"#);
             text(out, raw);
+            if let Some((file, line)) = source {
+                out.extend_from_slice(br#","source":"#);
+                text(out, &format!("{file}:{line}"));
+            }
             out.extend_from_slice(b"}}");
         }
         if self.symbols.len() >= MOST_SYMBOLS || !self.budget.take(SYMBOL_BYTES) {

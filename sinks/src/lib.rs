@@ -39,6 +39,6 @@ pub use folded::FoldedSink;
 pub use heph::{HephCompatSink, HephSink, Packer};
 pub use line::{Line, span_line};
 pub use lines::LineSink;
-pub use names::{KnownName, NameCache, Named, demangle, file_name, name, name_of, source_of};
+pub use names::{KnownName, NameCache, Named, demangle, file_name, name, name_of, source_at, source_of};
 pub use perfetto::PerfettoSink;
 pub use sink::{Sink, SinkError};

@@ -198,9 +198,17 @@ impl Line<'_> {
         }
     }
 
+    /// Adds where it begins in its sources, if that is known.
+    fn source(&mut self, source: Option<(&str, u32)>) {
+        if let Some((file, line)) = source {
+            self.text("source", &format!("{file}:{line}"));
+        }
+    }
+
     fn function(&mut self, event: &FunctionEvent<'_>, catalog: &Catalog, names: &mut NameCache) {
         if let Some(function) = event.function {
             self.known(names.function(catalog, function));
+            self.source(catalog.source(function));
             self.name("fn");
             let _ = write!(self.to, "\"{function}\"");
         }
@@ -298,9 +306,7 @@ pub fn span_line(to: &mut Vec<u8>, session: &str, catalog: &Catalog, names: &mut
         line.word("reason", reason.name());
     }
     line.known(names.of(catalog, span));
-    if let Some((file, line_number)) = source_of(catalog, span) {
-        line.text("source", &format!("{file}:{line_number}"));
-    }
+    line.source(source_of(catalog, span));
     line.maybe("key", span.key());
     line.id("parent", span.parent);
     line.id("twin", span.twin);

@@ -89,9 +89,14 @@ pub fn file_name(path: &str) -> &str {
 
 /// Where what a span is named by begins in its sources: file and line.
 pub fn source_of<'a>(catalog: &'a Catalog, span: &Span) -> Option<(&'a str, u32)> {
-    match span.what {
-        What::Function(function) => catalog.source(function),
-        What::Address(address) => catalog.source(catalog.function_at(address, span.start)?),
+    source_at(catalog, &span.what, span.start)
+}
+
+/// Where what is named so, and ran at this time, begins in its sources: file and line.
+pub fn source_at<'a>(catalog: &'a Catalog, what: &What, at: SessionNs) -> Option<(&'a str, u32)> {
+    match what {
+        What::Function(function) => catalog.source(*function),
+        What::Address(address) => catalog.source(catalog.function_at(*address, at)?),
         What::Named(_) | What::Unknown => None,
     }
 }

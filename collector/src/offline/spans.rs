@@ -12,7 +12,7 @@ use std::{
 
 use anyhow::Result;
 use codec::{SessionNs, span::Span};
-use sinks::{Catalog, NameCache, span_line};
+use sinks::{Catalog, NameCache, source_of, span_line};
 
 pub(super) use self::csv::field;
 use self::{filter::Filter, row::Row, spill::Sorter};
@@ -164,7 +164,7 @@ impl Lines {
         let span = aligned.as_ref().unwrap_or(span);
         match self.form {
             Form::Json => span_line(to, &self.session, catalog, &mut self.names, span),
-            Form::Csv => csv::line(to, self.names.of(catalog, span), span),
+            Form::Csv => csv::line(to, self.names.of(catalog, span), source_of(catalog, span), span),
             Form::Text => Row { span, name: self.names.of(catalog, span), screen: self.screen }.write(to),
         }
     }

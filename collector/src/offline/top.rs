@@ -17,7 +17,7 @@ use codec::{
     text::{Glob, printable_json},
 };
 use serde_json::json;
-use sinks::{Catalog, NameCache, file_name};
+use sinks::{Catalog, NameCache, file_name, source_at};
 
 use self::ranking::{Function, Ranking};
 use super::{
@@ -64,6 +64,7 @@ struct Row {
     name: String,
     symbol: Option<String>,
     module: Option<String>,
+    source: Option<String>,
     function: Function,
 }
 
@@ -93,7 +94,8 @@ fn rows(args: &TopArgs, catalog: &Catalog, ranking: Ranking) -> Vec<Row> {
                 TopOrder::P99 => function.calls.percentile(990),
                 TopOrder::Max => function.calls.max(),
             };
-            rows.push((value, Row { name: name.pretty.to_string(), symbol, module, function }));
+            let source = source_at(catalog, &what, function.last_start).map(|(file, line)| format!("{file}:{line}"));
+            rows.push((value, Row { name: name.pretty.to_string(), symbol, module, source, function }));
         }
     }
     rows.sort_by(|(first, a), (second, b)| {
@@ -109,7 +111,7 @@ fn print(args: &TopArgs, loss: &Loss, rows: &[Row], out: &mut impl Write) -> io:
     }
     if args.table.csv {
         out.write_all(b"function,symbol,module,count,total_ns,self_ns,p50_ns,p95_ns,p99_ns,max_ns,")?;
-        out.write_all(b"estimated_count,untimed,unsure_ns\r\n")?;
+        out.write_all(b"estimated_count,untimed,unsure_ns,source\r\n")?;
     }
     for row in rows {
         let (function, calls) = (&row.function, &row.function.calls);
@@ -130,6 +132,7 @@ fn print(args: &TopArgs, loss: &Loss, rows: &[Row], out: &mut impl Write) -> io:
                 "estimated_count": estimate,
                 "untimed": function.untimed,
                 "unsure_ns": function.unsure_ns,
+                "source": row.source,
             });
             writeln!(out, "{}", printable_json(&object.to_string()))?;
         } else {
@@ -144,6 +147,8 @@ fn print(args: &TopArgs, loss: &Loss, rows: &[Row], out: &mut impl Write) -> io:
             for value in [function.count].iter().chain(&times).chain(&doubts) {
                 write!(line, ",{value}")?;
             }
+            line.push(b',');
+            field(&mut line, row.source.as_deref().unwrap_or_default());
             line.extend_from_slice(b"\r\n");
             out.write_all(&line)?;
         }

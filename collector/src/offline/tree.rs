@@ -10,7 +10,7 @@ use anyhow::{Result, bail};
 use codec::{StreamId, SubstreamId, span::SpanKind, text::printable_json};
 use serde_json::json;
 use sinks::{
-    Catalog, NameCache, file_name,
+    Catalog, NameCache, file_name, source_at,
     tree::{CallTree, Grouping, Node, Owner},
 };
 
@@ -122,6 +122,7 @@ impl<W: Write> Printer<'_, W> {
     ) -> Result<Option<Arc<str>>> {
         let name = self.names.name(self.catalog, node.what(), codec::SessionNs(0));
         if self.args.json {
+            let source = source_at(self.catalog, node.what(), codec::SessionNs(0));
             let object = json!({
                 "tree": title,
                 "node": number,
@@ -130,6 +131,7 @@ impl<W: Write> Printer<'_, W> {
                 "kind": node.kind().name(),
                 "function": &*name.pretty,
                 "module": name.module.as_deref(),
+                "source": source.map(|(file, line)| format!("{file}:{line}")),
                 "count": node.count(),
                 "total_ns": node.total_ns(),
                 "self_ns": node.self_ns(),

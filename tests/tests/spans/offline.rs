@@ -327,7 +327,7 @@ fn csv_holds_what_json_holds() {
     let spans = json("spans", &session, &[]);
     let (head, rows) = rows.split_first().expect("a line of names");
     assert_eq!(rows.len(), spans.len());
-    assert_eq!(head.len(), 38);
+    assert_eq!(head.len(), 39);
     for (row, span) in rows.iter().zip(&spans) {
         assert_eq!(row.len(), head.len());
         for (name, value) in head.iter().zip(row) {

@@ -104,6 +104,20 @@ fn a_debug_file_is_found_by_its_build_id() {
     let spans = collector::run_on("spans", &traced.trace.folder, &["--json", "--function", "leaf", "--limit", "1"]);
     let spans = spans.success().text().to_owned();
     assert!(spans.contains(r#""function":"leaf""#) && spans.contains("/plain.c:"), "{spans}");
+    let source = spans.split(r#""source":""#).nth(1).and_then(|rest| rest.split('"').next()).expect("a source");
+    for (command, options) in
+        [("events", &["--json", "--function", "leaf"][..]), ("tree", &["--json"]), ("top", &["--json"])]
+    {
+        let text = collector::run_on(command, &traced.trace.folder, options).success().text().to_owned();
+        let leaf = text.lines().find(|line| line.contains(r#""function":"leaf""#)).unwrap_or_default();
+        assert!(leaf.contains(&format!(r#""source":"{source}""#)), "{command}: {leaf}");
+    }
+    for command in ["spans", "top"] {
+        let text = collector::run_on(command, &traced.trace.folder, &["--csv", "--function", "leaf"]);
+        let text = text.success().text().to_owned();
+        assert!(text.lines().next().is_some_and(|head| head.ends_with(",source")), "{command}: {text}");
+        assert!(text.lines().skip(1).all(|line| line.ends_with(&format!(",{source}"))), "{command}: {text}");
+    }
     let info = collector::run_on("info", &traced.trace.folder, &[]).success().text().to_owned();
     assert!(info.contains("with source lines"), "{info}");
     let file = traced.folder.join("trace.perfetto");
@@ -111,6 +125,10 @@ fn a_debug_file_is_found_by_its_build_id() {
     collector::run_on("export", &traced.trace.folder, &["--format", "perfetto", "-o", file]).success();
     let bytes = fs::read(file).expect("written");
     assert!(bytes.windows(9).any(|bytes| bytes == b"/plain.c:"), "the export says where functions are");
+    collector::run_on("export", &traced.trace.folder, &["--format", "chrome", "-o", file]).success();
+    let text = fs::read_to_string(file).expect("written");
+    let told = format!(r#""args":{{"name":"leaf","symbol":"leaf","source":"{source}"}}"#);
+    assert_eq!(text.matches(&told).count(), 1, "it says it once");
 }
 
 #[test]

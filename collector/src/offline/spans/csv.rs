@@ -12,10 +12,10 @@ use sinks::KnownName;
 /// The names of the columns.
 pub(super) const HEAD: &str = "id,kind,runtime,function,symbol,module,key,parent,twin,thread,threads,task,depth,\
 start_ns,end_ns,duration_ns,suspended_ns,suspensions,created_ns,latency_ns,creator,origin,queue,group,joiner,\
-join_latency_ns,ending,argument,result,executor,resumer,resumed_by,level,resumed_ns,cause,status,reason,flags\r\n";
+join_latency_ns,ending,argument,result,executor,resumer,resumed_by,level,resumed_ns,cause,status,reason,flags,source\r\n";
 
 /// Writes the line of a span. What it does not have is left empty.
-pub(super) fn line(to: &mut Vec<u8>, name: &KnownName, span: &Span) {
+pub(super) fn line(to: &mut Vec<u8>, name: &KnownName, source: Option<(&str, u32)>, span: &Span) {
     let stream = |stream: StreamId| u64::from(stream.0);
     let time = |time: SessionNs| time.0;
     let empty = codec::span::More::default();
@@ -65,6 +65,7 @@ pub(super) fn line(to: &mut Vec<u8>, name: &KnownName, span: &Span) {
     next(to, |to| field(to, span.reason.map_or("", |reason| reason.name())));
     let flags: Vec<&str> = span.flags.names().collect();
     next(to, |to| field(to, &flags.join(" ")));
+    next(to, |to| field(to, &source.map_or_else(String::new, |(file, line)| format!("{file}:{line}"))));
     to.extend_from_slice(b"\r\n");
 }
 
