@@ -25,7 +25,7 @@ pub(super) enum Style {
     Alarm,
 }
 
-/// No name is cut shorter than this, even where the line gets too long.
+/// No name is cut shorter than this: columns are left out for it, and where none are left, the line gets too long.
 const LEAST_NAME: usize = 16;
 
 impl Screen {
@@ -42,6 +42,16 @@ impl Screen {
     /// Whether a line of so many columns fits, and a name of some length behind it.
     pub(super) fn has_room(&self, columns: usize) -> bool {
         self.columns.is_none_or(|all| columns + LEAST_NAME * 2 <= all)
+    }
+
+    /// Whether a name is not cut too short behind so many columns.
+    pub(super) fn has_room_for_name(&self, columns: usize) -> bool {
+        self.columns.is_none_or(|all| columns + LEAST_NAME <= all)
+    }
+
+    /// How far something is indented behind so many columns that should be so far.
+    pub(super) fn indent(&self, wanted: usize, taken: usize) -> usize {
+        self.columns.map_or(wanted, |all| wanted.min(all.saturating_sub(taken + LEAST_NAME)))
     }
 
     /// A name, behind so many columns of the line and before so many: if it is too long, without its middle.
@@ -93,6 +103,9 @@ mod tests {
         assert_eq!(screen.fit("äöü".repeat(20).as_str(), 10).chars().count(), 30);
         assert_eq!(screen.fit(&"x".repeat(99), 39).chars().count(), LEAST_NAME, "what is too short says nothing");
         assert_eq!(Screen::default().fit(&"x".repeat(99), 0).len(), 99, "files have room");
+        assert!(screen.has_room_for_name(24) && !screen.has_room_for_name(25));
+        assert_eq!([screen.indent(2, 20), screen.indent(60, 20), screen.indent(60, 39)], [2, 4, 0]);
+        assert_eq!(Screen::default().indent(60, 99), 60);
         let line = screen.line(&" ".repeat(30), "a_name", &"y".repeat(30), Style::Dim);
         assert_eq!((line.chars().count(), line.chars().last()), (40, Some('…')));
     }

@@ -107,7 +107,7 @@ fn rows(args: &TopArgs, catalog: &Catalog, ranking: Ranking) -> Vec<Row> {
 
 fn print(args: &TopArgs, loss: &Loss, rows: &[Row], out: &mut impl Write) -> io::Result<()> {
     if !args.table.json && !args.table.csv {
-        return print_text(loss, rows, Screen::of_stdout(), out);
+        return print_text(loss, rows, args.sort, Screen::of_stdout(), out);
     }
     if args.table.csv {
         out.write_all(b"function,symbol,module,count,total_ns,self_ns,p50_ns,p95_ns,p99_ns,max_ns,")?;
@@ -156,60 +156,85 @@ fn print(args: &TopArgs, loss: &Loss, rows: &[Row], out: &mut impl Write) -> io:
     Ok(())
 }
 
-/// The columns before the names. Where the screen is narrow, those with the largest numbers are left out first, and those with
-/// 0 never.
-const COLUMNS: [(&str, u32); 9] = [
-    ("count", 0),
-    ("about", 1),
+/// The columns before the names. Where the screen is narrow, those with the largest numbers are left out first: those of
+/// [`EXTRA`] and more unless names have plenty of room, the others only where names would have none.
+const COLUMNS: [(&str, u32); 10] = [
+    ("count", 2),
+    ("about", 4),
     ("total", 0),
-    ("self", 0),
-    ("unsure", 1),
-    ("p50", 5),
-    ("p95", 4),
-    ("p99", 3),
-    ("max", 2),
+    ("self", 1),
+    ("unsure", 4),
+    ("p50", 8),
+    ("p95", 7),
+    ("p99", 6),
+    ("max", 5),
+    (MODULE, 3),
 ];
+const EXTRA: u32 = 4;
+const MODULE: &str = "module";
 
-fn print_text(loss: &Loss, rows: &[Row], screen: Screen, out: &mut impl Write) -> io::Result<()> {
+/// What a column says of a function.
+fn cell(row: &Row, column: &str) -> String {
+    let (function, calls) = (&row.function, &row.function.calls);
+    match column {
+        "count" => count(function.count),
+        "about" => format!("~{}", count(function.estimate.round() as u64)),
+        "total" => duration(function.total_ns),
+        "self" => duration(function.self_ns),
+        "unsure" => duration(function.unsure_ns),
+        "p50" => duration(calls.percentile(500)),
+        "p95" => duration(calls.percentile(950)),
+        "p99" => duration(calls.percentile(990)),
+        MODULE => row.file_name(),
+        _ => duration(calls.max()),
+    }
+}
+
+/// The columns that are shown, and how wide they are.
+fn columns(loss: &Loss, rows: &[Row], order: TopOrder, screen: Screen) -> Vec<(&'static str, usize)> {
+    let sorted_by = match order {
+        TopOrder::Total => "total",
+        TopOrder::Own => "self",
+        TopOrder::Count => "count",
+        TopOrder::P50 => "p50",
+        TopOrder::P95 => "p95",
+        TopOrder::P99 => "p99",
+        TopOrder::Max => "max",
+    };
+    let wide = |text: &str| text.chars().count();
+    let width = |column: &str| rows.iter().map(|row| wide(&cell(row, column))).fold(wide(column), usize::max);
+    let wanted = COLUMNS.into_iter().filter(|(column, _)| loss.is_any() || !matches!(*column, "about" | "unsure"));
+    // What they are sorted by stays.
+    let rank = |column: &str, rank: u32| if column == sorted_by { 0 } else { rank };
+    let mut shown: Vec<_> = wanted.map(|(column, least)| (column, rank(column, least), width(column))).collect();
+    loop {
+        let taken = shown.iter().map(|(.., width)| width + 2).sum::<usize>();
+        let Some(least) = shown.iter().map(|(_, rank, _)| *rank).max().filter(|rank| *rank > 0) else { break };
+        let fits = if least >= EXTRA { screen.has_room(taken) } else { screen.has_room_for_name(taken) };
+        if fits {
+            break;
+        }
+        shown.retain(|(_, rank, _)| *rank != least);
+    }
+    shown.into_iter().map(|(column, _, width)| (column, width)).collect()
+}
+
+fn print_text(loss: &Loss, rows: &[Row], order: TopOrder, screen: Screen, out: &mut impl Write) -> io::Result<()> {
     if loss.is_any() {
         writeln!(out, "{}", screen.paint(&loss.to_string(), Style::Alarm))?;
     }
-    let cell = |row: &Row, column: &str| {
-        let (function, calls) = (&row.function, &row.function.calls);
-        match column {
-            "count" => count(function.count),
-            "about" => format!("~{}", count(function.estimate.round() as u64)),
-            "total" => duration(function.total_ns),
-            "self" => duration(function.self_ns),
-            "unsure" => duration(function.unsure_ns),
-            "p50" => duration(calls.percentile(500)),
-            "p95" => duration(calls.percentile(950)),
-            "p99" => duration(calls.percentile(990)),
-            _ => duration(calls.max()),
-        }
+    let shown = columns(loss, rows, order, screen);
+    let line = |cell: &dyn Fn(&str) -> String| {
+        let padded = shown.iter().map(|(column, width)| match *column {
+            MODULE => format!("{:width$}  ", cell(column)),
+            _ => format!("{:>width$}  ", cell(column)),
+        });
+        padded.collect::<String>()
     };
-    let wide = |text: &str| text.chars().count();
-    let widest = |head: &str, text: &dyn Fn(&Row) -> String| {
-        rows.iter().map(|row| wide(&text(row))).fold(wide(head), usize::max)
-    };
-    let module = widest("module", &Row::file_name);
-    let is_wanted = |(column, _): &(&str, u32)| loss.is_any() || !matches!(*column, "about" | "unsure");
-    let wanted = COLUMNS.into_iter().filter(is_wanted);
-    let mut shown: Vec<_> =
-        wanted.map(|(column, rank)| (column, rank, widest(column, &|row| cell(row, column)))).collect();
-    let taken = |shown: &[(&str, u32, usize)]| shown.iter().map(|(.., width)| width + 2).sum::<usize>() + module + 2;
-    while !screen.has_room(taken(&shown))
-        && let Some(least) = shown.iter().map(|(_, rank, _)| *rank).max().filter(|rank| *rank > 0)
-    {
-        shown.retain(|(_, rank, _)| *rank != least);
-    }
-    let line = |cells: &dyn Fn(&str) -> String| {
-        shown.iter().map(|(column, _, width)| format!("{:>width$}  ", cells(column))).collect::<String>()
-    };
-    let head = format!("{}{:module$}  function", line(&|column| column.into()), "module");
+    let head = format!("{}function", line(&str::to_owned));
     writeln!(out, "{}", screen.paint(&head, Style::Head))?;
     for row in rows {
-        let head = format!("{}{:module$}  ", line(&|column| cell(row, column)), row.file_name());
+        let head = line(&|column| cell(row, column));
         writeln!(out, "{}", screen.line(&head, &printable(&row.name), "", Style::Dim))?;
     }
     Ok(())

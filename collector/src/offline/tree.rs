@@ -146,7 +146,6 @@ impl<W: Write> Printer<'_, W> {
             SpanKind::Frame | SpanKind::Gap => String::new(),
             kind => format!("[{kind}] "),
         };
-        let indent = level.min(60) * 2;
         let at_least = if node.untimed() > 0 { "≥ " } else { "" };
         let total = format!("{at_least}{}", duration(node.total_ns()));
         let (own, calls) = (duration(node.self_ns()), count(node.count()));
@@ -156,8 +155,24 @@ impl<W: Write> Printer<'_, W> {
         let entered = module.as_deref().filter(|module| is_named && caller.as_deref() != Some(*module));
         let entered = entered.map_or_else(String::new, |path| format!("  [{}]", printable(file_name(path))));
         let name = printable(&name.pretty);
-        let line = format!("{percent:>6.1} % {total:>12} self {own:>12} {calls:>11}×  {:indent$}{mark}", "");
+        let numbers = self.numbers(percent, &total, &own, &calls);
+        let indent = self.screen.indent(level.min(60) * 2, numbers.chars().count() + mark.chars().count());
+        let line = format!("{numbers}{:indent$}{mark}", "");
         writeln!(self.out, "{}", self.screen.line(&line, &name, &entered, Style::Dim))?;
         Ok(module)
+    }
+
+    /// What stands before a name. Where the screen is narrow, the least important is left out first.
+    fn numbers(&self, percent: f64, total: &str, own: &str, calls: &str) -> String {
+        let columns = [
+            (format!("{percent:>6.1} % "), 0),
+            (format!("{total:>12} "), 1),
+            (format!("self {own:>12} "), 3),
+            (format!("{calls:>11}× "), 2),
+        ];
+        // As wide as they are for all but huge numbers, so that all lines have the same.
+        const WIDTHS: [usize; 4] = [9, 9 + 13, 9 + 13 + 13, 9 + 13 + 13 + 18];
+        let most = WIDTHS.iter().rposition(|width| self.screen.has_room_for_name(width + 1)).unwrap_or(0);
+        columns.into_iter().filter(|(_, rank)| *rank <= most).map(|(column, _)| column).collect::<String>() + " "
     }
 }

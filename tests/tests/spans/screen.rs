@@ -71,6 +71,29 @@ fn lines_fit_the_terminal() {
     assert!(file.text().contains("p99") && !file.text().contains('\u{1b}'), "{}", file.text());
 }
 
+/// The least important columns go first, and those that a table is sorted by stay.
+#[test]
+fn names_have_room_on_a_narrow_terminal() {
+    let folder = Folder::new("narrow");
+    let session = recorded(folder.path());
+    let session = session.to_str().expect("text");
+    let head = |arguments: &[&str]| {
+        let lines = shown(40, false, arguments);
+        let head = lines.iter().find(|line| line.contains("function")).cloned().unwrap_or_default();
+        let at = head.find("function").unwrap_or(40);
+        assert!(at + 16 <= 40, "{arguments:?}: {head:?}");
+        assert!(lines.iter().any(|line| line.contains("foo()")), "{arguments:?}: {lines:?}");
+        head
+    };
+    assert!(head(&["top", session]).contains("total"));
+    assert!(head(&["top", session, "--sort", "p99"]).contains("p99"));
+    let lines = shown(40, false, &["tree", session]);
+    let foo = lines.iter().find(|line| line.contains("foo()")).expect("it has room");
+    assert!(foo.contains(" %") && !foo.contains("self") && foo.chars().count() <= 40, "{foo:?}");
+    let wide = shown(80, false, &["tree", session]);
+    assert!(wide.iter().any(|line| line.contains("self") && line.contains("foo()")), "{wide:?}");
+}
+
 #[test]
 fn the_latest_session_of_a_folder_is_taken() {
     let folder = Folder::new("latest");
