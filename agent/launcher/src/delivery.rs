@@ -368,12 +368,13 @@ impl Worker {
         let probed = probed.iter().map(|(count, which)| ("entry-only", *count, which.as_str()));
         let missing = module.missing.iter().map(|name| ("missing-symbol", 1, *name));
         let linked = module.linked.iter().map(|runtime| ("runtime-linked-in", 1, *runtime));
-        let limits = left.chain(probed).chain(missing).chain(linked).map(|(reason, count, detail)| Limit {
-            module: ModuleId(module.id),
-            count: count as u64,
-            reason,
-            detail,
-        });
+        let unread = module.unread_lines.iter().map(|why| ("source-lines-unread", 1, why.as_str()));
+        let limits = left
+            .chain(probed)
+            .chain(missing)
+            .chain(linked)
+            .chain(unread)
+            .map(|(reason, count, detail)| Limit { module: ModuleId(module.id), count: count as u64, reason, detail });
         let limits: Vec<_> = limits.collect();
         self.shipper.limits(&limits);
     }

@@ -4,10 +4,10 @@ use std::{fs::File, io::Read};
 
 use object::{
     LittleEndian, ReadCache, ReadRef, elf,
-    read::elf::{FileHeader, SectionHeader},
+    read::elf::{CompressionHeader, FileHeader, SectionHeader},
 };
 
-use super::image::{Header, ImageError, check_ident};
+use super::image::{Header, ImageError, SectionHeader64, check_ident};
 
 const E: LittleEndian = LittleEndian;
 
@@ -58,10 +58,10 @@ impl DebugSymbols {
                         }
                     }
                 }
-                elf::SHT_PROGBITS if table.section_name(E, section) == Ok(b".debug_line") => {
-                    found.line_bytes = section.sh_size(E);
+                _ => {
+                    let name = table.section_name(E, section).unwrap_or_default();
+                    found.line_bytes = line_bytes(name, section, data).unwrap_or(found.line_bytes);
                 }
-                _ => {}
             }
         }
         Ok(found)
@@ -72,8 +72,26 @@ impl DebugSymbols {
         &self.build_id
     }
 
-    /// How many bytes its table of source lines has; 0 if there is none.
+    /// How many bytes its table of source lines has, unpacked; 0 if there is none.
     pub fn line_bytes(&self) -> u64 {
         self.line_bytes
+    }
+}
+
+/// How many bytes a table of source lines has, unpacked, if the section with this name is one.
+pub(super) fn line_bytes<'a, R: ReadRef<'a>>(name: &[u8], section: &SectionHeader64, data: R) -> Option<u64> {
+    let size = section.sh_size(E);
+    match name {
+        b".debug_line" if section.sh_type(E) == elf::SHT_PROGBITS => {
+            let packed = section.compression(E, data).ok().flatten();
+            Some(packed.map_or(size, |(header, ..)| header.ch_size(E)))
+        }
+        // As old toolchains pack it: a word, and how many bytes it has unpacked.
+        b".zdebug_line" => {
+            let head = data.read_bytes_at(section.sh_offset(E), 12).ok()?;
+            let unpacked = head.strip_prefix(b"ZLIB").and_then(|bytes| bytes.try_into().ok());
+            Some(unpacked.map_or(size, u64::from_be_bytes))
+        }
+        _ => None,
     }
 }

@@ -16,7 +16,7 @@ use super::{
 };
 
 pub(super) type Header = elf::FileHeader64<LittleEndian>;
-type SectionHeader64 = elf::SectionHeader64<LittleEndian>;
+pub(super) type SectionHeader64 = elf::SectionHeader64<LittleEndian>;
 type Segment = elf::ProgramHeader64<LittleEndian>;
 
 const PAGE: u64 = 4096;
@@ -135,10 +135,9 @@ impl Image {
                 eh_frame = Some((section.sh_addr(E), file));
             } else {
                 match name {
-                    b".debug_line" => line_bytes = file.len() as u64,
                     b".gnu_debuglink" => debug_link = Some(file),
                     b".gnu_debugdata" => embedded = Some(file),
-                    _ => {}
+                    _ => line_bytes = super::debug::line_bytes(name, section, bytes).unwrap_or(line_bytes),
                 }
             }
         }
@@ -198,7 +197,7 @@ impl Image {
         self.has_all_symbols
     }
 
-    /// How many bytes its table of source lines has; 0 if there is none.
+    /// How many bytes its table of source lines has, unpacked; 0 if there is none.
     pub fn line_bytes(&self) -> u64 {
         self.line_bytes
     }

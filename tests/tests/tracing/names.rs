@@ -10,6 +10,7 @@ use std::{
     time::Duration,
 };
 
+use crate::eventually;
 use tests::{Collector, Folder, Process, Run, Target, Traced, Transport, agent_command, collector, process::Stdout};
 
 /// A program without its symbols, and the debug file that has them.
@@ -156,6 +157,39 @@ fn a_debug_file_is_found_by_its_name_and_checksum() {
     fs::write(hidden.join("plain.debug"), other).expect("written");
     let traced = stripped.run().trace();
     assert!(traced.trace.manifest.functions.iter().all(|function| function.name != "leaf"), "it is not its own");
+    let said =
+        traced.traced.stderr.lines().filter(|line| line.contains("/.debug/plain.debug is not the debug file of"));
+    let said: Vec<_> = said.collect();
+    assert!(matches!(said[..], [line] if line.contains("its checksum is ")), "{}", traced.traced.stderr);
+}
+
+#[test]
+fn lines_that_old_tools_packed_are_read() {
+    let folder = Folder::new("packed");
+    let program = folder.join("plain");
+    fs::copy(Target::named("plain_debug").program(), &program).expect("copied");
+    tool("objcopy", &["--compress-debug-sections=zlib-gnu".as_ref(), &program]);
+    sourced(&Run::of(&program).trace());
+}
+
+/// A table that would take far more memory than the program.
+#[test]
+fn lines_that_are_too_many_are_told_of() {
+    let folder = Folder::new("huge");
+    let (program, huge) = (folder.join("plain"), folder.join("huge"));
+    fs::copy(Target::named("plain_debug").program(), &program).expect("copied");
+    fs::File::create(&huge).and_then(|file| file.set_len(130 << 20)).expect("made");
+    let section = PathBuf::from(format!(".debug_line={}", huge.display()));
+    tool("objcopy", &["--update-section".as_ref(), &section, &program]);
+    // In few bytes.
+    tool("objcopy", &["--compress-debug-sections=zlib".as_ref(), &program]);
+    let traced = Run::of(&program).trace();
+    named(&traced);
+    let why = "the table has 130.0 MiB, more than 128.0 MiB";
+    let said = traced.traced.stderr.lines().filter(|line| line.contains(why)).count();
+    assert_eq!(said, 1, "{}", traced.traced.stderr);
+    let info = collector::run_on("info", &traced.trace.folder, &[]).success().text().to_owned();
+    assert!(info.contains("source-lines-unread") && info.contains(why), "{info}");
 }
 
 #[test]
@@ -220,6 +254,27 @@ fn a_server_that_sends_something_else_leaves_nothing_in_the_cache() {
     traced.sound();
     assert!(traced.traced.stderr.contains("no debug file of the module"), "{}", traced.traced.stderr);
     assert!(Folder::contents(&stripped.folder.join("cache")).is_empty(), "nothing of it is kept");
+}
+
+#[test]
+fn an_agent_that_is_killed_leaves_nothing_in_the_cache() {
+    let stripped = Stripped::new();
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let url = format!("http://{}", listener.local_addr().expect("it has one"));
+    let (_folder, collector) = Collector::in_folder("half", &[]);
+    let mut command = agent_command::run_to(collector.tcp(), Transport::Tcp, &["--debuginfod"]);
+    command.arg(&stripped.program).env("DEBUGINFOD_URLS", url);
+    command.env("DEBUGINFOD_CACHE_PATH", stripped.folder.join("cache"));
+    let mut agent = Process::start(command, Stdout::Collect);
+    // Half of a file, and then nothing.
+    let (mut stream, _) = listener.accept().expect("it asks");
+    stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\nhalf").expect("it listens");
+    let cache = stripped.folder.join("cache");
+    eventually("it has begun", || cache.exists());
+    thread::sleep(Duration::from_millis(100));
+    agent.signal("KILL");
+    eventually("it is gone", || !agent.is_running());
+    assert!(Folder::contents(&cache).is_empty(), "{:?}", Folder::contents(&cache));
 }
 
 /// A server that accepts and says nothing.

@@ -11,7 +11,7 @@ use super::{
     entry_only::EntryOnly,
     maps::{Mapped, Maps, TargetMemory},
 };
-use crate::exclude::Exclude;
+use crate::{exclude::Exclude, symbols::FoundLines};
 
 /// A module and the plan for it.
 #[derive(Debug)]
@@ -22,6 +22,7 @@ pub(super) struct Planned {
     build_id: Vec<u8>,
     link_base: u64,
     lines: Option<Arc<File>>,
+    unread_lines: Option<String>,
     /// Whether return addresses have to be left alone.
     entries_only: bool,
     needs_returns: bool,
@@ -52,6 +53,8 @@ pub(crate) struct Hooked {
     pub(crate) link_base: u64,
     /// The file that has the source lines of the functions.
     pub(crate) lines: Option<Arc<File>>,
+    /// Why the source lines that there are are not read.
+    pub(crate) unread_lines: Option<String>,
     /// How many functions are hooked at both ends.
     pub(crate) hooked: usize,
     /// Which are hooked only at their entry.
@@ -85,7 +88,7 @@ impl Planned {
         maps: &Maps,
         mapped: &Mapped,
         exclude: &Exclude,
-        symbols: &dyn Fn(&mut Image, &Mapped) -> Option<File>,
+        symbols: &dyn Fn(&mut Image, &Mapped) -> FoundLines,
     ) -> Result<Self, Unreadable> {
         let file = maps.open_path(mapped);
         let mut image = Image::open(&file).map_err(|error| Unreadable {
@@ -93,7 +96,7 @@ impl Planned {
             path: mapped.path.clone(),
             why: error.to_string(),
         })?;
-        let lines = symbols(&mut image, mapped).map(Arc::new);
+        let FoundLines { file, unread } = symbols(&mut image, mapped);
         let bias = mapped.base.wrapping_sub(image.link_base());
         let loaded = |address: u64, buffer: &mut [u8]| memory.read(address.wrapping_add(bias), buffer).is_ok();
         let whole = exclude.module(file_name(&mapped.path));
@@ -104,7 +107,8 @@ impl Planned {
             bias,
             build_id: image.build_id().to_vec(),
             link_base: image.link_base(),
-            lines,
+            lines: file.map(Arc::new),
+            unread_lines: unread,
             entries_only: walks_stacks(&plan),
             needs_returns: needs_returns(&plan),
             plan,
@@ -242,6 +246,7 @@ impl Planned {
             functions: self.plan.functions.into_iter().map(named).collect(),
             link_base: self.link_base,
             lines: self.lines,
+            unread_lines: self.unread_lines,
             hooked,
             probed,
             left,

@@ -1,14 +1,16 @@
 //! Debug files from servers that speak debuginfod's protocol, and from the cache that all its clients share.
 
+mod part;
+
 use std::{
-    env,
-    fs::{self, File},
-    io,
+    env, fs, io,
     path::{Path, PathBuf},
     sync::{Mutex, mpsc},
     thread,
     time::Duration,
 };
+
+use part::Part;
 
 use super::{check, hexadecimal};
 use crate::signals;
@@ -112,16 +114,13 @@ fn get(url: &str, file: &Path, build_id: &[u8], timeout: Duration) -> Result<(),
     };
     let dir = file.parent().ok_or(Wrong::Unknown)?;
     fs::create_dir_all(dir).map_err(Wrong::Cache)?;
-    // Others may be fetching the same file, or be killed over it.
-    let part = dir.join(format!("debuginfo.{}.part", std::process::id()));
-    let mut to = File::create(&part).map_err(Wrong::Cache)?;
+    let mut part = Part::create(dir).map_err(Wrong::Cache)?;
     let mut body = response.body_mut().with_config().limit(MOST_BYTES).reader();
-    let copied = io::copy(&mut body, &mut to).map_err(|error| Wrong::Server(error.to_string()));
-    let kept = copied.and_then(|_| match check(&part, build_id, None) {
-        Some(_) => fs::rename(&part, file).map_err(Wrong::Cache),
-        None => Err(Wrong::Server("it has sent something that is no debug file of the module".into())),
-    });
-    kept.inspect_err(|_| drop(fs::remove_file(&part)))
+    io::copy(&mut body, &mut part.file).map_err(|error| Wrong::Server(error.to_string()))?;
+    if check(&part.path(), build_id, None).is_err() {
+        return Err(Wrong::Server("it has sent something that is no debug file of the module".into()));
+    }
+    part.keep(file).map_err(Wrong::Cache)
 }
 
 /// Why there is no file.
