@@ -14,7 +14,7 @@ use std::{cmp::Reverse, collections::BinaryHeap, hash::Hash};
 use ahash::HashMap;
 use codec::{
     SessionNs,
-    span::{Span, SpanId},
+    span::{Span, SpanFlags, SpanId},
 };
 
 use hulls::{HULL_BYTES, Hulls};
@@ -85,7 +85,9 @@ impl<T: Copy + Eq + Hash> Nest<T> {
         let (start, end) = (span.start.0, span.end.unwrap_or(span.start).0);
         let place = self.tracks.entry(track).or_default();
         let before = place.len();
-        let (lane, end) = match place.hulls.admit(parent, start, end) {
+        // A caller whose end is missing may have returned before what is behind a gap: that does not make it longer.
+        let known = parent.filter(|_| !span.flags.has(SpanFlags::BEHIND_GAP));
+        let (lane, end) = match place.hulls.admit(known, start, end) {
             Some(end) => (0, end),
             None => (1 + place.lanes.admit(start, end), end),
         };
@@ -116,7 +118,7 @@ impl<T: Copy + Eq + Hash> Nest<T> {
         }
     }
 
-    /// When the last ended that is inside of a span, as far as that is known.
+    /// When the last ended that is inside of a span for sure, as far as that is known.
     pub(crate) fn end_within(&self, track: T, span: &Span) -> Option<SessionNs> {
         self.tracks.get(&track)?.hulls.end_within(span.id, span.start.0).map(SessionNs)
     }

@@ -1,4 +1,4 @@
-use codec::span::{More, SpanKind};
+use codec::span::{More, SpanFlags, SpanKind, SpanStatus};
 use serde_json::Value;
 
 use super::*;
@@ -59,4 +59,18 @@ fn what_is_no_frame_is_asynchronous_and_a_gap_has_a_row_of_its_own() {
     let gap = of("X")[0];
     assert_eq!((gap["cat"].as_str(), gap["args"]["count"].as_u64()), (Some("gap"), Some(12)));
     assert_ne!(gap["tid"], of("b")[0]["tid"]);
+}
+
+#[test]
+fn what_is_behind_a_gap_makes_no_caller_longer() {
+    let caller = Span { end: None, status: SpanStatus::Unmatched, ..named(frame(0, 0, 10_000, 0), "caller") };
+    let callee =
+        |position, start, end| Span { parent: Some(caller.id), ..named(frame(0, position, start, end), "callee") };
+    let behind = Span { flags: SpanFlags::BEHIND_GAP, ..callee(2, 20_000, 30_000) };
+    let mut bytes = Vec::new();
+    tell(&mut ChromeSink::new(&mut bytes), &[callee(1, 12_000, 15_000), behind, caller]);
+    let events = events(&bytes);
+    let of = |name: &str| events.iter().filter(|event| event["name"] == name).collect::<Vec<_>>();
+    assert_eq!((of("caller")[0]["ts"].as_f64(), of("caller")[0]["dur"].as_f64()), (Some(10.0), Some(5.0)));
+    assert!(of("callee").iter().all(|callee| callee["tid"] == of("caller")[0]["tid"]), "it is one stack");
 }

@@ -3,6 +3,8 @@
 //! A real program is traced whole into a file of packets, one for each event. Packets are then left out, singly and in
 //! bursts, and the rest is made into a session as if it had come like that.
 
+mod pictures;
+
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
     fs,
@@ -18,6 +20,7 @@ use tests::{
     traced::LOSSLESS,
 };
 
+use self::pictures::Picture;
 use crate::LONG;
 
 /// What packets of events begin with.
@@ -72,6 +75,7 @@ struct Derived {
     spans: Vec<Json>,
     stats: Json,
     told: String,
+    pictures: Vec<Picture>,
 }
 
 impl Derived {
@@ -110,6 +114,7 @@ impl Derived {
             folded: folded.lines().filter_map(stack).collect(),
             spans: lines("spans", &["--json", "--kind", "frame"]),
             stats: lines("stats", &["--json"]).remove(0),
+            pictures: Picture::all_of(&session, folder),
             told: run_on("top", &session, &[]).success().text().lines().next().unwrap_or_default().to_owned(),
         }
     }
@@ -134,6 +139,9 @@ fn numbers_of_a_trace_that_lost_events_are_right_or_marked() {
         let share = (burst == 1).then_some(1.0 - percent as f64 / 100.0);
         top_is_true(&case, &lossy, &whole, share);
         tree_is_true(&case, &lossy, &whole);
+        for (lossy, whole) in lossy.pictures.iter().zip(&whole.pictures) {
+            lossy.is_true(&case, whole, left);
+        }
         // Times of stacks are of calls that were made like that, or of nobody knows which.
         for (stack, value) in lossy.folded.iter().filter(|(stack, _)| !stack.contains("(missing)")) {
             let known: u64 =
