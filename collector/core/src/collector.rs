@@ -443,6 +443,9 @@ impl Collector {
         if let Some(name) = session.name {
             self.by_id.remove(&name);
         }
+        if over {
+            session.forget_names();
+        }
         if let Some(id) = id {
             self.past.remember(id, session, over);
         }

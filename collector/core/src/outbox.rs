@@ -13,7 +13,7 @@ use crate::{Batch, Cause, Gap, Output, Run, Session, buffers::Buffers, stream::E
 /// Collects what streams settle, and makes batches of it.
 #[derive(Debug)]
 pub(crate) struct Outbox {
-    session: Arc<Session>,
+    pub(crate) session: Arc<Session>,
     batch_bytes: usize,
     options: BytesMut,
     buffers: Buffers,

@@ -10,7 +10,7 @@ use codec::{
     atf::{EndEntry, LimitEntry},
 };
 
-use crate::{Catalog, Cause, Peer};
+use crate::{Catalog, CatalogLimits, Cause, Peer};
 
 /// A session. All who work on it share it; what is known of it grows while it lasts.
 #[derive(Debug)]
@@ -32,6 +32,13 @@ impl Session {
     /// A session of which only this is known.
     pub fn new(name: String, id: Option<SessionId>, source: String, seen_unix_ns: u64, catalog: Catalog) -> Self {
         Self { name, id, source, seen_unix_ns, is_found: false, catalog: RwLock::new(catalog) }
+    }
+
+    /// The same, and nothing of what its options have told.
+    pub(crate) fn without_names(&self) -> Self {
+        let catalog = Catalog::new(CatalogLimits::default(), Arc::default());
+        let known = Self::new(self.name.clone(), self.id, self.source.clone(), self.seen_unix_ns, catalog);
+        Self { is_found: self.is_found, ..known }
     }
 
     /// What its options have told so far. Options may come after the events they describe.

@@ -428,6 +428,12 @@ impl SessionState {
         self.ending.is_some()
     }
 
+    /// Lets go of names, which take room that others need: this session will not go on.
+    pub(crate) fn forget_names(&mut self) {
+        self.session = Arc::new(self.session.without_names());
+        self.out.session = Arc::clone(&self.session);
+    }
+
     /// Ends the session: nothing that is missing will come any more. If it has announced its end, that is how it ended.
     pub(crate) fn finish(&mut self, how: How, context: &mut SessionContext<'_>) {
         // An end that not all events have come before is not the end yet: the agent waits for the next collector.

@@ -196,6 +196,26 @@ fn sessions_whose_agents_wait_are_not_forgotten() {
     assert_eq!(replies(&mut ledger).options.iter().filter(|option| **option == end).count(), 600);
 }
 
+/// Others have their room, however many sessions there were.
+#[test]
+fn names_of_sessions_that_ended_take_no_room() {
+    let (agent, mut ledger) = link(Config::default());
+    ledger.send(&agent, &[agent.session(), agent.event(0, 0)].concat());
+    let taken = || ledger.collector.catalog_bytes().load(std::sync::atomic::Ordering::Relaxed);
+    assert!(taken() > 0);
+    ledger.send(&agent, &agent.end(&[(0, 1)]));
+    ledger.pass(Duration::from_millis(600));
+    let session = ledger.ended.pop().expect("it has ended");
+    ledger.collector.end_kept(ledger.now, &session);
+    drop(session);
+    assert_eq!(ledger.collector.catalog_bytes().load(std::sync::atomic::Ordering::Relaxed), 0);
+    // It is answered all the same.
+    let end = agent.end(&[(0, 1)]);
+    ledger.send(&agent, &end);
+    ledger.pass(Duration::from_millis(50));
+    assert!(replies(&mut ledger).options.contains(&Fingerprint::of(&end)));
+}
+
 #[test]
 fn no_more_goes_to_an_address_than_three_times_what_came() {
     let (agent, mut ledger) = link(Config::default());
