@@ -164,7 +164,7 @@ impl Tasks {
         let outside =
             self.jobs.get(&told.stream).and_then(|jobs| jobs.last()?.task).filter(|outer| Some(*outer) != task);
         if let Some(known) = outside.and_then(|task| self.tasks.get_mut(&task)) {
-            known.suspended = known.waits.is_some();
+            known.leaves_turn(told.stream);
         }
         push_bounded(self.jobs.entry(told.stream).or_default(), Job { id, entered: event.entered, task });
         if let Some(ran) = event.own_function {
@@ -284,7 +284,7 @@ impl Tasks {
         }
         store.close(job.id, told.at, out);
         if let Some(known) = job.task.and_then(|task| self.tasks.get_mut(&task)) {
-            known.suspended = known.waits.is_some();
+            known.leaves_turn(told.stream);
         }
     }
 

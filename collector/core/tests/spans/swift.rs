@@ -482,3 +482,20 @@ fn a_wait_begins_where_the_task_was_and_is_named_by_what_it_waits_for() {
         assert_eq!((wait.parent, more(spans.get(id)).suspended), (Some(id), 25), "{function}");
     }
 }
+
+/// A task that gives itself to another executor may run there before the thread has left its last turn.
+#[test]
+fn a_turn_that_ends_late_suspends_nobody() {
+    let mut script = Script::default();
+    let id = script.task(0, 10, 1, 0);
+    script.job(1, 20, 1, "body");
+    script.tells(1, 25, "swift_task_switch", &[(Key::Task, 1), (Key::Executor, 7)]);
+    script.job(2, 30, 1, "rest");
+    // It is where it wants to be, and goes on.
+    script.tells(2, 35, "swift_task_switch", &[(Key::Task, 1), (Key::Executor, 7)]);
+    script.job_ends(1, 40, 1);
+    script.call(2, 45, "exit");
+    let spans = script.play(Finish::Exited);
+    let wait = spans.one(SpanKind::Suspension);
+    assert_eq!((times(wait), wait.status, wait.parent), ((25, Some(30)), SpanStatus::Matched, Some(id)));
+}

@@ -73,6 +73,16 @@ impl Task {
     }
 }
 
+impl Task {
+    /// A turn of it has ended on this thread: what it began to wait for in that turn suspends it. By then it may have begun
+    /// its next turn on another thread, and what it says there is not about this one.
+    pub(super) fn leaves_turn(&mut self, stream: StreamId) {
+        if self.waits.is_none_or(|wait| wait.stream == stream) {
+            self.suspended = self.waits.is_some();
+        }
+    }
+}
+
 /// A task waits for another, for a group, or for an executor.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Wait {
