@@ -17,6 +17,7 @@ mod options;
 mod scan;
 mod screen;
 mod spanning;
+mod swift_names;
 mod trace;
 
 use std::io::{self, ErrorKind, Write};

@@ -61,7 +61,10 @@ const UNKNOWN: &str = "?";
 fn of_function(catalog: &Catalog, function: FunctionId) -> Named<'_> {
     let raw = catalog.function_name(function).filter(|name| !name.is_empty());
     let pretty = match raw {
-        Some(raw) => demangle(raw).map_or(Cow::Borrowed(raw), Cow::Owned),
+        Some(raw) => {
+            let read = || catalog.reading(raw).unwrap_or(raw);
+            demangle(raw).map_or_else(|| Cow::Borrowed(read()), Cow::Owned)
+        }
         None => {
             let offset = catalog.function(function).map(|(_, offset)| offset);
             let place = offset.and_then(|offset| place(catalog, function.module(), offset));

@@ -6,7 +6,7 @@ mod functions;
 mod sources;
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, HashMap},
     sync::{Arc, atomic::AtomicU64},
 };
 
@@ -41,6 +41,8 @@ pub struct Catalog {
     sources: SourceTable,
     queues: BTreeMap<u64, Label>,
     limits: BTreeMap<LimitKey, u64>,
+    /// What symbols stand for, by somebody who understands them.
+    readings: Arc<HashMap<Box<str>, Box<str>>>,
 }
 
 /// The label of a queue.
@@ -117,6 +119,7 @@ impl Catalog {
             sources: SourceTable::default(),
             queues: BTreeMap::new(),
             limits: BTreeMap::new(),
+            readings: Arc::default(),
         }
     }
 
@@ -219,6 +222,16 @@ impl Catalog {
     /// The name of a function, where its module's table has come that far.
     pub fn function_name(&self, function: FunctionId) -> Option<&str> {
         self.function(function).map(|(name, _)| name)
+    }
+
+    /// Says what symbols stand for, where somebody understands them who is not here.
+    pub fn set_readings(&mut self, readings: Arc<HashMap<Box<str>, Box<str>>>) {
+        self.readings = readings;
+    }
+
+    /// What a symbol stands for, where somebody has said that.
+    pub fn reading(&self, symbol: &str) -> Option<&str> {
+        self.readings.get(symbol).map(|name| &**name)
     }
 
     /// The name of a function as its module's symbol table has it: none of what stands for something else.

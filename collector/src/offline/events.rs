@@ -24,7 +24,7 @@ use super::{
 use crate::args::EventsArgs;
 
 pub(crate) fn run(args: &EventsArgs) -> Result<ExitCode> {
-    let trace = Trace::open_aligned(&args.dir, args.align)?;
+    let trace = Trace::open_aligned(&args.dir, args.align)?.named();
     let threads = wanted_threads(&trace, args.thread.as_deref())?;
     let mut out = BufWriter::with_capacity(64 << 10, io::stdout().lock());
     let printed = print(&trace, args, &threads, &mut out);

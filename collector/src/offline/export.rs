@@ -35,7 +35,7 @@ pub(crate) fn run(args: &ExportArgs) -> Result<ExitCode> {
     if args.align && !matches!(args.format, ExportFormat::Perfetto | ExportFormat::Chrome) {
         wrong_usage("--align needs --format perfetto or chrome".into());
     }
-    let trace = Trace::open_aligned(&args.session.dir, args.align)?;
+    let trace = Trace::open_aligned(&args.session.dir, args.align)?.named();
     let name = args.output.display();
     let bytes = Arc::new(AtomicU64::new(0));
     let out: Box<dyn Write + Send> = match args.output == Path::new("-") {

@@ -20,7 +20,7 @@ use super::{quiet, screen::Screen, spanning, trace::Trace};
 use crate::args::{SpanOrder, SpansArgs, TableArgs};
 
 pub(crate) fn run(args: &SpansArgs) -> Result<ExitCode> {
-    let trace = Trace::open_aligned(&args.session.dir, args.align)?;
+    let trace = Trace::open_aligned(&args.session.dir, args.align)?.named();
     let mut out = BufWriter::with_capacity(64 << 10, io::stdout().lock());
     let printed = print(&trace, args, &mut out);
     let flushed = out.flush();

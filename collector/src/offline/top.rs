@@ -36,7 +36,7 @@ use crate::{
 };
 
 pub(crate) fn run(args: &TopArgs) -> Result<ExitCode> {
-    let trace = Trace::open(&args.session.dir)?;
+    let trace = Trace::open(&args.session.dir)?.named();
     let catalog = &trace.catalog;
     let threads: Option<BTreeSet<StreamId>> = match &args.thread {
         Some(thread) => Some(wanted_threads(&trace, Some(thread))?.iter().map(|thread| StreamId(thread.id)).collect()),

@@ -12,6 +12,7 @@ use anyhow::{Context, Result};
 use codec::atf::{GapEntry, Manifest, ManifestError, ThreadEntry};
 use sinks::{Catalog, Session};
 
+use super::swift_names::{self, Readings};
 use crate::quantity::Moment;
 
 /// What the manifest of a session says, with what is looked up in it.
@@ -26,6 +27,8 @@ pub(super) struct Trace {
     pub(super) wrong: Option<ManifestError>,
     /// What is added to times that are told: the session's zero by the collector's clock with `--align`, or else 0.
     pub(super) added_ns: u64,
+    /// What symbols stand for that others understand.
+    readings: Arc<Readings>,
 }
 
 impl Trace {
@@ -39,7 +42,14 @@ impl Trace {
         let catalog = Catalog::from_manifest(&manifest);
         let is_unfinished = manifest.end.is_none() || dir.join("journal.heph").exists();
         let wrong = Manifest::check_bytes(&json).err().or_else(|| manifest.check().err());
-        Ok(Self { dir: dir.into(), manifest, catalog, is_unfinished, wrong, added_ns: 0 })
+        Ok(Self { dir: dir.into(), manifest, catalog, is_unfinished, wrong, added_ns: 0, readings: Arc::default() })
+    }
+
+    /// The same, with names that only others can tell: for those who show names to people.
+    pub(super) fn named(mut self) -> Self {
+        self.readings = Arc::new(swift_names::read(self.manifest.functions.iter().map(|function| &*function.name)));
+        self.catalog.set_readings(Arc::clone(&self.readings));
+        self
     }
 
     /// The same with times by the collector's clock, where `--align` asks for them.
@@ -62,7 +72,8 @@ impl Trace {
             manifest.clock_zero_ns = Some(self.added_ns);
             manifest.epoch_unix_ns = Some(self.added_ns);
         }
-        let catalog = Catalog::from_manifest(&manifest);
+        let mut catalog = Catalog::from_manifest(&manifest);
+        catalog.set_readings(Arc::clone(&self.readings));
         let id = catalog.session().map(|process| process.id);
         let seen_unix_ns = self.manifest.epoch_unix_ns.unwrap_or(0);
         Arc::new(Session::new(self.name(), id, self.dir.display().to_string(), seen_unix_ns, catalog))

@@ -26,7 +26,7 @@ use super::{
 use crate::{args::TreeArgs, quantity::count};
 
 pub(crate) fn run(args: &TreeArgs) -> Result<ExitCode> {
-    let trace = Trace::open(&args.session.dir)?;
+    let trace = Trace::open(&args.session.dir)?.named();
     let mut out = BufWriter::with_capacity(64 << 10, io::stdout().lock());
     let printed = print(&trace, args, &mut out);
     let flushed = out.flush();

@@ -11,4 +11,5 @@ mod parquet;
 mod perfetto;
 mod picture;
 mod screen;
+mod swift_names;
 mod viewer;

@@ -122,6 +122,23 @@ impl Packets {
         to.bytes
     }
 
+    /// A program that calls functions of these names, each once.
+    pub(crate) fn with_names(names: &[&str]) -> Vec<u8> {
+        let mut to = Self::default();
+        to.describe();
+        let functions: Vec<_> =
+            (0..).zip(names).map(|(index, name)| FunctionName { offset: 0x100 * index, name }).collect();
+        to.option(Functions { module: ModuleId(1), first_index: 0, functions: functions.as_slice().into() });
+        for index in 0..u32::try_from(names.len()).expect("few") {
+            let at = 1_000 * u64::from(index);
+            to.frame((0, index, 0), at, at + 500, |_| {});
+        }
+        let streams = [StreamPosition { stream: StreamId(0), next: Position(to.next[&0]) }];
+        let (reason, at) = (EndReason::Exited(0), SessionNs(100_000));
+        to.option(End { reason, at, stream_count: 1, streams: (&streams).into() });
+        to.bytes
+    }
+
     pub(crate) fn describe(&mut self) {
         let arguments = ["prog", "--fast"];
         self.option(Session {
