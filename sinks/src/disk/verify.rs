@@ -36,8 +36,11 @@ pub struct Verified {
     pub threads: u64,
     /// Events in their indexes.
     pub events: u64,
-    /// Detail events.
+    /// How many of them have details: registers, a stack or keys.
     pub details: u64,
+    /// How many of them have their start or their task in the detail file, since the events before do not tell: those may be in
+    /// a gap.
+    pub contexts: u64,
     /// Spans in its table of spans, if it has one.
     pub spans: u64,
     /// Events that its gaps say are missing.

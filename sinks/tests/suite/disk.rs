@@ -282,6 +282,36 @@ fn verify_sees_what_was_changed() {
     assert_eq!(problems().len(), 1);
 }
 
+/// What lies in the detail file for an event that is in a gap is no detail of one that is there.
+#[test]
+fn verify_counts_events_with_details() {
+    let dir = fresh_dir("details");
+    let (mut sink, session) = started(DiskOptions::new(&dir), NAME);
+    // One of each kind: with registers, and with keys.
+    let packets: Vec<_> = (0..9).map(|variety| packet(stamp(0, 0, 5), variety)).collect();
+    sink.events(&batch(&session, &[(0, 0, packets)])).expect("it takes events");
+    let gap = Gap { stream: StreamId(0), first: Position(9), count: 3, cause: "network".into() };
+    sink.gap(&session, &gap).expect("it takes gaps");
+    // A return whose call is in the gap, so that its start has to be told.
+    let left = Stamp { start: SessionNs(7), ..stamp(0, 0, 9) };
+    let mut packet = Vec::new();
+    function(left, EventKind::Return, 40).encode(&mut packet).expect("it can be written");
+    sink.events(&batch(&session, &[(0, 12, vec![packet])])).expect("it takes events");
+    sink.end(&session, &Ended::default()).expect("it ends");
+    let found = disk::verify(&dir).expect("it is there").remove(0);
+    let thread = dir.join(NAME).join("thread_0");
+    let [index, detail] = ["index.atf", "detail.atf"].map(|name| fs::read(thread.join(name)).expect("it is there"));
+    let (index, detail) = (IndexReader::open(&index).expect("whole"), DetailReader::open(&detail).expect("whole"));
+    let reader = ThreadReader { index, detail: Some(detail) };
+    let has_details = |sequence: &u32| {
+        let mut bodies = reader.details_of(*sequence).map(|detail| detail.expect("whole").body);
+        bodies.any(|body| !matches!(body, DetailBody::Context(_)))
+    };
+    let with_details = (0..10).filter(has_details).count() as u64;
+    assert_eq!((found.problems, found.events, found.details), (Vec::new(), 10, with_details));
+    assert!(found.contexts > 0 && with_details < 10, "{} contexts, {with_details} details", found.contexts);
+}
+
 #[test]
 fn options_remove_nobody_s_finished_session() {
     let dir = fresh_dir("options");

@@ -49,7 +49,6 @@ pub(super) fn verify_thread(
     let detail = detail.map_err(|error| format!("detail.atf: {error}"))?;
     if let Some(detail) = &detail {
         intact("detail.atf", detail.check())?;
-        found.details = found.details.saturating_add(detail.len());
     }
     // Last what would say of everything above only that it is not so.
     unchanged("index.atf", &index_file, thread.index_checksum.as_deref())?;
@@ -63,7 +62,9 @@ pub(super) fn verify_thread(
     let backward = check_times(&index, manifest, plain)?;
     let reader = ThreadReader { index, detail };
     reader.check_links().map_err(|error| error.to_string())?;
-    check_details(&reader)?;
+    let (details, contexts) = check_details(&reader)?;
+    found.details = found.details.saturating_add(details);
+    found.contexts = found.contexts.saturating_add(contexts);
     if let Some((sequence, times)) = backward {
         let said = format!("time runs backward {times} times, first at event {sequence}");
         // Only an agent promises that its events come in the order of time.
@@ -119,8 +120,10 @@ fn check_times(
     Ok(backward)
 }
 
-/// Checks that details say of their events what the index does.
-fn check_details(thread: &ThreadReader<'_>) -> Result<(), String> {
+/// Checks that details say of their events what the index does. Tells how many events have registers, a stack or keys, and
+/// how many have what only says where the event belongs.
+fn check_details(thread: &ThreadReader<'_>) -> Result<(u64, u64), String> {
+    let (mut details, mut contexts, mut counted) = (0, 0, None);
     for (position, detail) in (0_u64..).zip(thread.detail.iter().flat_map(DetailReader::events)) {
         let detail = detail.map_err(|error| format!("detail.atf: {error}"))?;
         let Some(Ok(event)) = thread.index.get(detail.index) else { continue };
@@ -134,6 +137,11 @@ fn check_details(thread: &ThreadReader<'_>) -> Result<(), String> {
             let index = detail.index;
             return Err(format!("detail event {position} has another time, thread or function than event {index}"));
         }
+        match detail.body {
+            DetailBody::Context(_) => contexts += 1,
+            // The details of an event lie one behind the other.
+            _ => details += u64::from(counted.replace(detail.index) != Some(detail.index)),
+        }
     }
-    Ok(())
+    Ok((details, contexts))
 }
