@@ -58,10 +58,12 @@ fn build(workspace: &Path, folder: &Path) -> PathBuf {
         "--package=agent",
         "--lib",
         "--crate-type=cdylib",
-        "--features=library",
+        "--no-default-features",
         "--profile=agent-library",
     ]);
     cargo.args(["--locked", "--offline", "--quiet", "--target", &target, "--target-dir"]).arg(folder);
+    // It is put into programs that have no C library, or another one.
+    cargo.args(["--", "-Clink-arg=-nostdlib", "-Clink-arg=-nostartfiles"]);
     cargo.current_dir(workspace);
     for name in UNSET {
         cargo.env_remove(name);

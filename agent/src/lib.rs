@@ -5,12 +5,18 @@
 //! with nobody's allocator. Everything that can be done from outside is done from outside, by the `agent` command:
 //! [`plan`] decides what to hook and how, [`drain`] empties the rings and [`ship`] delivers.
 
+#![cfg_attr(not(feature = "outside"), no_std)]
+
+#[cfg(feature = "outside")]
 pub mod drain;
+#[cfg(feature = "outside")]
 pub mod plan;
-#[cfg(target_arch = "x86_64")]
+#[cfg(all(feature = "outside", target_arch = "x86_64"))]
 pub mod registers;
 pub mod shared;
+#[cfg(feature = "outside")]
 pub mod ship;
+#[cfg(feature = "outside")]
 pub mod stub;
 #[cfg(target_arch = "x86_64")]
 mod target;

@@ -9,19 +9,29 @@
 //! It outlives the program: what a ring holds when the program is killed is shipped all the same. Pages that nobody
 //! wrote to take no memory, so there is room for far more rings than there are threads.
 
+#[cfg(feature = "outside")]
 mod arena;
 mod control;
+#[cfg(feature = "outside")]
 mod lifeline;
 mod mailbox;
 mod record;
+#[cfg(feature = "outside")]
+mod request;
 mod ring;
 mod runtime;
+mod shape;
 pub mod tsc;
 
-pub use arena::{Arena, ArenaError, CONTROL_BYTES, HEAD_BYTES, Shape};
-pub use control::{Control, FLAG_BLOCK, FLAG_DETAIL, MAGIC, VERSION};
-pub use lifeline::{Lifeline, ReaderState};
-pub use mailbox::{Command, Mailbox, MailboxRequest, Turn};
+#[cfg(feature = "outside")]
+pub use arena::{Arena, ArenaError};
+pub use control::{Control, FLAG_BLOCK, FLAG_DETAIL, FLAG_WRITE_GS, MAGIC, ReaderState, VERSION};
+#[cfg(feature = "outside")]
+pub use lifeline::Lifeline;
+pub use mailbox::{Command, Mailbox, Turn};
 pub use record::{Kind, MAX_DEPTH, MAX_FUNCTION, MAX_KEYS, MAX_RECORD_WORDS, Record, RecordError, header, parse};
+#[cfg(feature = "outside")]
+pub use request::MailboxRequest;
 pub use ring::{MappedRing, Ring, RingHead, RingState, SKIP, WritingEnd};
 pub use runtime::{Family, Landmark, RUNTIME_FUNCTIONS, Watched};
+pub use shape::{BEFORE_CODE, CODE_START, CONTROL_BYTES, HEAD_BYTES, Shape};

@@ -19,7 +19,7 @@ use std::ops::Range;
 
 use crate::{
     plan::{Hook, Kind, Reason, Trampoline},
-    shared::{Kind as RecordKind, Watched, header},
+    shared::{BEFORE_CODE as CODE, CODE_START, Kind as RecordKind, Watched, header},
 };
 
 /// Bytes before the first stub: two words, and then up to where a stub is aligned well.
@@ -27,15 +27,7 @@ const BLOCK_HEAD: usize = 64;
 
 /// Where the parts of a stub are.
 const ENTER: usize = 16;
-const CODE: usize = 32;
 const COPY: usize = 54;
-
-/// How far its code is from where a stub starts.
-pub const BEFORE_CODE: usize = CODE;
-
-/// What the code of every stub begins with.
-pub const CODE_START: [u8; 18] =
-    [0xFF, 0x15, 0xEA, 0xFF, 0xFF, 0xFF, 0x48, 0x8D, 0x64, 0x24, 0x08, 0xE8, 6, 0, 0, 0, 0xFF, 0x25];
 
 const _: () = assert!(CODE + 6 - ENTER == 0x16 && CODE + CODE_START.len() + 4 == COPY);
 
@@ -49,13 +41,15 @@ pub struct Routines {
     /// Enter for a function whose return is hooked, for a probe, for an unwinder, for a watched function; and leave.
     addresses: [u64; 5],
     detail: bool,
+    /// Where `gs` of a thread must point before it enters one of them.
+    pub gs: u64,
 }
 
 impl Routines {
     /// Those to use with or without registers and stack, of the addresses that the library tells.
     pub fn new(told: &[u64], detail: bool) -> Option<Self> {
         let addresses = told.get(if detail { 5..10 } else { 0..5 })?.try_into().ok()?;
-        Some(Self { addresses, detail })
+        Some(Self { addresses, detail, gs: *told.get(10)? })
     }
 }
 

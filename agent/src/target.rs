@@ -14,6 +14,7 @@
 //! |---|---|
 //! | [`routines`] | enter and leave, in assembly |
 //! | [`slow`] | the same for everything uncommon |
+//! | [`local`] | what a thread is known by |
 //! | [`thread`] | what is known of a thread, and how it starts |
 //! | [`shadow`] | the shadow stacks: who called whom, and where each really returns to |
 //! | [`stacks`] | which stacks there are, and who runs on which |
@@ -26,14 +27,15 @@
 //! | [`mailbox`] | waiting for the outside |
 //! | [`patience`] | how long to wait for the outside |
 //! | [`open`] | what the outside calls, through Frida |
-//! | `memory` | copying and filling, instead of the program's own |
+//! | `freestanding` | what the compiler takes for granted |
 //! | [`sys`] | system calls |
 
+#[cfg(not(feature = "outside"))]
+mod freestanding;
 mod gate;
 mod gum;
+mod local;
 mod mailbox;
-#[cfg(feature = "library")]
-mod memory;
 mod open;
 mod patience;
 mod routines;

@@ -15,7 +15,10 @@
 //!
 //! `docs/wire-format.md` and `docs/trace-format.md` are normative for the bytes; a test holds their tables
 //! against the layouts declared here.
+//!
+//! Without the feature `std` there are only the enumerations that the library in a target needs.
 
+#![cfg_attr(not(feature = "std"), no_std)]
 #![forbid(unsafe_code)]
 #![cfg_attr(
     not(test),
@@ -30,17 +33,28 @@
     )
 )]
 
+#[cfg(feature = "std")]
 pub mod access;
 #[cfg(feature = "atf")]
 pub mod atf;
+#[cfg(feature = "std")]
 pub mod heph;
+#[cfg(feature = "std")]
 mod id;
+mod key;
+#[cfg(feature = "std")]
 pub mod layout;
 mod platform;
+#[cfg(feature = "std")]
 pub mod profile;
+#[cfg(feature = "std")]
 pub mod quantity;
+#[cfg(feature = "std")]
 pub mod span;
+#[cfg(feature = "std")]
 pub mod text;
 
+#[cfg(feature = "std")]
 pub use id::{ClockNs, Counter, FunctionId, ModuleId, Position, SessionId, SessionNs, StreamId, SubstreamId};
+pub use key::Key;
 pub use platform::{Arch, ClockKind, EventKind, Os};

@@ -16,6 +16,7 @@ pub(crate) mod run;
 mod runtime;
 mod session;
 
+pub use crate::Key;
 pub use access::{Claim, Refused, Token};
 pub use delivery::{Ack, Dropped, Drops, Kept, Lost, Nack, Progress, Range, StreamPosition, Times};
 pub use end::{End, EndReason};
@@ -25,5 +26,5 @@ pub use message::Message;
 pub use module::{FunctionName, Functions, Limit, Limits, Module, SourceLine, Sources};
 pub use option::{Known, ProfileOption};
 pub use run::{Run, RunEncoder, RunEvent, RunEvents};
-pub use runtime::{Key, Runtime, RuntimeEvent};
+pub use runtime::{Runtime, RuntimeEvent};
 pub use session::{Clock, Epoch, Offset, PROFILE_VERSION, Queue, Session, Thread};

@@ -140,6 +140,7 @@ impl Installer {
             self.exclude.warn_of_unmatched();
         }
         let stopped = Stopped::stop(self.pid, &[], deadline)?;
+        stopped.point_gs_to(self.routines.gs)?;
         let mut moves: Vec<_> = new.iter().flat_map(|patch| &patch.moves).copied().collect();
         moves.sort_unstable();
         let to = |at: u64| moves.binary_search_by_key(&at, |(from, _)| *from).ok().map(|place| moves[place].1);

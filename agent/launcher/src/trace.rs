@@ -14,7 +14,7 @@ use std::{
 };
 
 use agent::{
-    shared::{Arena, FLAG_BLOCK, FLAG_DETAIL, MailboxRequest},
+    shared::{Arena, FLAG_BLOCK, FLAG_DETAIL, FLAG_WRITE_GS, MailboxRequest},
     stub::Routines,
 };
 use anyhow::{Context, Result, anyhow};
@@ -158,7 +158,7 @@ impl Trace {
         let foreign = threads_since(pid, before)?;
         let detail = if settings.detail { FLAG_DETAIL } else { 0 };
         let block = if settings.on_full == OnFull::Block { FLAG_BLOCK } else { 0 };
-        let descriptor = open_rings(&host, settings, detail | block)?;
+        let descriptor = open_rings(&host, settings, detail | block | gs_flag())?;
         let file = OpenOptions::new().read(true).write(true).open(format!("/proc/{pid}/fd/{descriptor}"));
         let arena = Arc::new(Arena::map(file.context("cannot open the memory that is shared with the program")?)?);
         arena.is_of(process::open(pid)?);
@@ -386,6 +386,13 @@ fn open_rings(host: &Host, settings: &Settings, flags: u32) -> Result<i32> {
             opened => return Ok(opened?),
         }
     }
+}
+
+/// Whether programs may write `gs` on this machine.
+fn gs_flag() -> u32 {
+    const WRITABLE: usize = 2;
+    let (_, told) = rustix::param::linux_hwcap();
+    if told & WRITABLE != 0 { FLAG_WRITE_GS } else { 0 }
 }
 
 /// How long everything took before the program could start.

@@ -15,36 +15,9 @@ use rustix::{
 };
 
 use super::{
-    Control, MAGIC, RingHead, VERSION,
+    CONTROL_BYTES, Control, HEAD_BYTES, MAGIC, RingHead, Shape, VERSION,
     ring::{self, MappedRing},
 };
-
-/// Bytes before the first ring's head.
-pub const CONTROL_BYTES: usize = 1 << 16;
-
-/// Bytes of a ring's head, of which most are unused: a ring starts on a page.
-pub const HEAD_BYTES: usize = 4096;
-
-/// How large the rings are and how many there is room for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Shape {
-    /// Bytes in a ring: a power of two, and at least a page.
-    pub ring_bytes: usize,
-    /// How many rings.
-    pub rings: usize,
-}
-
-impl Shape {
-    /// Bytes in all, if that many can be addressed.
-    pub fn bytes(&self) -> Option<usize> {
-        self.rings.checked_mul(self.ring_bytes.checked_add(HEAD_BYTES)?)?.checked_add(CONTROL_BYTES)
-    }
-
-    /// Where the head of a ring is. The ring lies behind it.
-    pub fn head_at(&self, ring: usize) -> usize {
-        CONTROL_BYTES + ring * (HEAD_BYTES + self.ring_bytes)
-    }
-}
 
 /// Why the memory of a target cannot be used.
 #[derive(Debug, thiserror::Error)]

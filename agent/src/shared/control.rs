@@ -1,6 +1,6 @@
 //! The first page: how the rings are laid out, and what the outside says to the target.
 
-use std::sync::atomic::{AtomicU32, AtomicU64};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use super::Mailbox;
 
@@ -15,6 +15,9 @@ pub const FLAG_BLOCK: u32 = 1;
 
 /// In [`Control::flags`]: registers and stack are recorded.
 pub const FLAG_DETAIL: u32 = 2;
+
+/// In [`Control::flags`]: the processor and the system let programs write `gs`.
+pub const FLAG_WRITE_GS: u32 = 4;
 
 /// What both halves know of the whole.
 #[derive(Debug, Default)]
@@ -59,4 +62,30 @@ pub struct Control {
     pub unserved: AtomicU32,
     /// Where a thread of the target waits for the outside.
     pub mailbox: Mailbox,
+}
+
+/// The kernel sets it in the word of a thread that has ended, however it ended, and takes the thread's id out.
+const DIED: u32 = 0x4000_0000;
+
+/// What is known of the thread that empties the rings.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ReaderState {
+    /// There is none, yet or any more.
+    None,
+    /// It is there, and may be stopped.
+    Alive,
+    /// It was killed.
+    Dead,
+}
+
+impl ReaderState {
+    /// What [`Control::reader`] tells.
+    pub fn of(word: &AtomicU32) -> Self {
+        // ORDERING: a hint.
+        match word.load(Ordering::Relaxed) {
+            0 => Self::None,
+            word if word & DIED != 0 => Self::Dead,
+            _ => Self::Alive,
+        }
+    }
 }

@@ -1,38 +1,9 @@
 //! Whether the thread that empties the rings lives, for those who wait for it: one that is stopped gives no sign of life
 //! either.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicU32, Ordering},
-};
+use std::sync::{Arc, atomic::Ordering};
 
 use super::Arena;
-
-/// The kernel sets it in the word of a thread that has ended, however it ended, and takes the thread's id out.
-const DIED: u32 = 0x4000_0000;
-
-/// What is known of the thread that empties the rings.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ReaderState {
-    /// There is none, yet or any more.
-    None,
-    /// It is there, and may be stopped.
-    Alive,
-    /// It was killed.
-    Dead,
-}
-
-impl ReaderState {
-    /// What [`Control::reader`](super::Control::reader) tells.
-    pub fn of(word: &AtomicU32) -> Self {
-        // ORDERING: a hint.
-        match word.load(Ordering::Relaxed) {
-            0 => Self::None,
-            word if word & DIED != 0 => Self::Dead,
-            _ => Self::Alive,
-        }
-    }
-}
 
 /// Ties [`Control::reader`](super::Control::reader) to the life of the calling thread: it is a robust futex, whose word the
 /// kernel changes when its owner ends, also by `SIGKILL`, and also where owner and reader are in different namespaces.
@@ -104,7 +75,7 @@ mod tests {
     use std::{sync::mpsc, thread};
 
     use super::*;
-    use crate::drain::fake::FakeTarget;
+    use crate::{drain::fake::FakeTarget, shared::ReaderState};
 
     #[test]
     fn a_thread_is_alive_until_it_ends_whatever_becomes_of_its_lifeline() {

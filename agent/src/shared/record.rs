@@ -20,7 +20,9 @@
 //!
 //! Function numbers are the session's own: the outside gives one to every function that it hooks.
 
-use codec::profile::Key;
+use core::{error::Error, fmt};
+
+use codec::Key;
 
 /// The largest record: a call with 512 bytes of stack.
 pub const MAX_RECORD_WORDS: usize = 2 + 9 + 64;
@@ -88,9 +90,16 @@ pub struct Record<'a> {
 }
 
 /// Why words are no record. The program may have written over the ring.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("no record: its second word is {0:#x}")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RecordError(pub u64);
+
+impl fmt::Display for RecordError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "no record: its second word is {:#x}", self.0)
+    }
+}
+
+impl Error for RecordError {}
 
 /// The record at the start of these words, and how many words it takes. `None` where more words are needed.
 #[inline]

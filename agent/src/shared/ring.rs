@@ -5,10 +5,11 @@ mod ends;
 #[cfg(test)]
 mod model;
 
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use self::atomic::Atomic;
 pub use self::ends::{MappedRing, Ring, WritingEnd};
+#[cfg(feature = "outside")]
 pub(super) use self::ends::{advance, copy};
 
 /// In place of a record: the next one is at the ring's start.

@@ -5,8 +5,8 @@ use core::{
     sync::atomic::{AtomicUsize, Ordering},
 };
 
-use super::{gum, mailbox, routines, sys, thread};
-use crate::shared::{Control, HEAD_BYTES, MAGIC, Shape, VERSION};
+use super::{gum, local, mailbox, routines, sys, thread};
+use crate::shared::{Control, FLAG_WRITE_GS, HEAD_BYTES, MAGIC, Shape, VERSION};
 
 /// Makes the memory that is shared with the outside: this many rings of this size, for calls with this much stack.
 /// Returns its descriptor, which the outside opens for itself and then has closed, or an error's number, negated.
@@ -31,6 +31,7 @@ fn open(ring_bytes: usize, rings: usize, stack_bytes: u32, flags: u32) -> Result
             // SAFETY: it is mapped for good, aligned to a page, and zeros are valid.
             let control: &'static Control = unsafe { &*control };
             fill(control, shape, stack_bytes, flags);
+            local::prepare(flags & FLAG_WRITE_GS != 0);
             thread::prepare(control).ok_or(-12)?;
             Ok(file as i64)
         }
@@ -98,11 +99,11 @@ pub(super) extern "C" fn spoor_serve(subject: u32, module: u64) {
 }
 
 /// Where a stub finds its routines, in this order behind their count: enter, probe, unwinder, watched, leave; first
-/// without registers and stack, then with.
+/// without registers and stack, then with. Behind them, where `gs` of a thread must point before it enters one.
 #[unsafe(no_mangle)]
 pub(super) extern "C" fn spoor_routines() -> *const u64 {
     static TABLE: Table = Table(core::cell::UnsafeCell::new([0; ROUTINES + 1]));
-    let addresses: [unsafe extern "C" fn(); ROUTINES] = [
+    let addresses: [unsafe extern "C" fn(); ROUTINES - 1] = [
         routines::spoor_enter_index,
         routines::spoor_enter_probe,
         routines::spoor_enter_unwinder,
@@ -121,12 +122,13 @@ pub(super) extern "C" fn spoor_routines() -> *const u64 {
         for (place, address) in addresses.iter().enumerate() {
             (*table)[place + 1] = *address as usize as u64;
         }
+        (*table)[ROUTINES] = local::nobody() as u64;
     }
     ptr::from_ref(&TABLE).cast()
 }
 
 /// How many routines [`spoor_routines`] tells.
-pub(super) const ROUTINES: usize = 10;
+pub(super) const ROUTINES: usize = 11;
 
 struct Table(core::cell::UnsafeCell<[u64; ROUTINES + 1]>);
 

@@ -14,6 +14,7 @@
 use core::{arch::global_asm, mem::offset_of};
 
 use super::{
+    local::Local,
     shadow::{Entry, Header},
     thread::{Thread, WRITER_AT},
     writer::Writer,
@@ -27,16 +28,6 @@ const _: () = assert!(size_of::<Entry>() == 32 && size_of::<Header>() == 32);
 
 global_asm!(
     r#"
-    .section .tbss,"awT",@nobits
-    .balign 8
-    .globl spoor_tls
-    .hidden spoor_tls
-    .type spoor_tls,@object
-    .size spoor_tls,16
-spoor_tls:
-    .zero 16
-    .text
-
 // What is pushed, from the top: rsi, rdx, rcx, flags, rax; then what enter returns to; then the function's return address.
 .macro SPOOR_SAVE
     push rax
@@ -57,9 +48,11 @@ spoor_tls:
     pop rax
     ret
 .endm
-.macro SPOOR_THREAD
-    mov rcx, qword ptr [rip + spoor_tls@GOTTPOFF]
-    mov rcx, fs:[rcx]
+.macro SPOOR_THREAD unknown
+    mov rcx, fs:[0]
+    cmp rcx, gs:[{pointer}]
+    jne \unknown
+    mov rcx, gs:[{state}]
 .endm
 // Says that this call or return is being recorded, unless another is. That is one instruction: a handler may come at any
 // other place, and go on with another coroutine.
@@ -158,7 +151,7 @@ spoor_tls:
 
 .macro SPOOR_ENTER detail
     SPOOR_SAVE
-    SPOOR_THREAD
+    SPOOR_THREAD 41f
     cmp rcx, 1
     jbe 30f
     lea rsi, [rsp + 48]
@@ -268,7 +261,7 @@ spoor_tls:
 .macro SPOOR_LEAVE detail
     lea rsp, [rsp - 8]
     SPOOR_SAVE
-    SPOOR_THREAD
+    SPOOR_THREAD 40f
     lea rsi, [rsp + 40]
     cmp rcx, 1
     jbe 40f
@@ -434,14 +427,9 @@ spoor_leave_index:
     .hidden spoor_leave_detail
 spoor_leave_detail:
     SPOOR_LEAVE 1
-
-    .globl spoor_tls_at
-    .hidden spoor_tls_at
-spoor_tls_at:
-    mov rax, qword ptr [rip + spoor_tls@GOTTPOFF]
-    add rax, fs:[0]
-    ret
 "#,
+    pointer = const offset_of!(Local, pointer),
+    state = const offset_of!(Local, state),
     busy = const offset_of!(Thread, busy),
     top = const offset_of!(Thread, top),
     base = const offset_of!(Thread, base),
@@ -478,6 +466,4 @@ unsafe extern "C" {
     pub(super) fn spoor_enter_watched();
     pub(super) fn spoor_leave_index();
     pub(super) fn spoor_leave_detail();
-    /// Where the calling thread's two words are.
-    pub(super) fn spoor_tls_at() -> *mut [usize; 2];
 }

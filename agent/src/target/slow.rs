@@ -344,10 +344,15 @@ pub(super) fn set_busy(thread: &mut Thread, slot: usize) {
 /// A function returns, and nobody knows where to. There is no way to go on.
 #[cold]
 fn lost() -> ! {
+    end_with(b"spoor: a traced function returned on a stack that it was not called on; cannot go on\n")
+}
+
+/// Ends the process, with a message.
+#[cold]
+pub(super) fn end_with(message: &[u8]) -> ! {
     const WRITE: usize = 1;
     const KILL: usize = 62;
     const SIGABRT: usize = 6;
-    let message = b"spoor: a traced function returned on a stack that it was not called on; cannot go on\n";
     loop {
         // SAFETY: it writes a message to stderr and ends the process.
         unsafe {

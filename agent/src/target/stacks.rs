@@ -30,6 +30,7 @@ pub(super) use restore::{restore_above, restore_all, restore_around, restore_eve
 
 use self::{index::Index, limbo::Limbo};
 use super::{
+    local,
     shadow::{Entry, Place, Shadow},
     stack, sys,
     thread::{self, Thread},
@@ -430,7 +431,7 @@ impl Stacks {
     /// The stack that holds this slot, as the process's map has it.
     fn find_in_map(&mut self, thread: &mut Thread, slot: usize) -> Option<*mut Shadow> {
         let stack::Mapped { low, mut high, is_main, is_guarded } = stack::around(slot, thread.scratch())?;
-        let own_end = thread::pthread_self();
+        let own_end = local::thread_pointer();
         let place = match (is_main && sys::is_main_thread(), (slot..high).contains(&own_end), is_guarded) {
             (true, ..) => Place::Main,
             (_, true, true) => Place::Own,

@@ -47,6 +47,14 @@ pub(super) fn getpid() -> u32 {
     unsafe { call(GETPID, [0; 6]) as u32 }
 }
 
+/// Whether a thread of this process is gone.
+pub(super) fn is_gone(tid: u32) -> bool {
+    const TGKILL: usize = 234;
+    const NO_SUCH_THREAD: isize = -3;
+    // SAFETY: nothing is sent.
+    unsafe { call(TGKILL, [getpid() as usize, tid as usize, 0, 0, 0, 0]) == NO_SUCH_THREAD }
+}
+
 /// Whether the calling thread is the one that the process began with.
 pub(super) fn is_main_thread() -> bool {
     gettid() == getpid()

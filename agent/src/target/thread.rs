@@ -7,7 +7,7 @@ use core::{
 };
 
 use super::{
-    routines::spoor_tls_at,
+    local::{self, IGNORED, Local, thread_pointer},
     shadow::{self, Entry, Place, Shadow},
     stacks, sys,
     writer::Writer,
@@ -23,6 +23,8 @@ pub(super) const MOST_THREADS: usize = 4096;
 /// thread's ring, and goes to the next thread together with the ring.
 #[repr(C)]
 pub(super) struct Thread {
+    /// What the thread is known by.
+    local: Local,
     /// The youngest entry of the stack that it runs on, and the rest of its shadow. Slots from `low` on are on that stack;
     /// any thread may set `size` to 0, which makes the next call look again.
     pub(super) top: *mut Entry,
@@ -41,9 +43,6 @@ pub(super) struct Thread {
     /// Memory that it ran on and that is not known to be a stack, how many stacks were told of then, and how often it is
     /// passed through before it is looked at again.
     pub(super) unknown: (Range<usize>, u32, u32),
-    /// Its id with the system, and the handle that pthread functions know it by.
-    tid: u32,
-    pthread: usize,
     /// Which [`GENERATION`] its ring is of.
     generation: u32,
     /// The start routine that is still to be seen: how many calls it is looked for.
@@ -59,9 +58,6 @@ const SCRATCH_BYTES: usize = 4096;
 const STATE_BYTES: usize = SCRATCH_AT + SCRATCH_BYTES;
 
 const _: () = assert!(size_of::<Thread>() <= WRITER_AT && size_of::<Writer>() <= 4096);
-
-/// In a thread's first word: it is not traced.
-pub(super) const IGNORED: usize = 1;
 
 /// The rings, once there are any.
 static CONTROL: AtomicPtr<Control> = AtomicPtr::new(ptr::null_mut());
@@ -155,21 +151,16 @@ pub(super) fn control() -> Option<&'static Control> {
     unsafe { if !here.is_null() && (*here).load(Ordering::Relaxed) == 1 { control.as_ref() } else { None } }
 }
 
-/// The two words of the calling thread: its state, or 0 for a new thread, or [`IGNORED`]; and, after a fork, the state
-/// that it had.
-pub(super) fn words() -> &'static mut [usize; 2] {
-    // SAFETY: they belong to this thread, and are used one at a time.
-    unsafe { &mut *spoor_tls_at() }
-}
-
 /// Runs `f` as a thread that is not traced.
 pub(super) fn untraced<T>(f: impl FnOnce() -> T) -> T {
-    let before = words()[0];
-    words()[0] = IGNORED;
+    local::enter();
+    let before = Local::find_or_make().map(|local| core::mem::replace(&mut local.state, IGNORED));
     compiler_fence(Ordering::SeqCst);
     let result = f();
     compiler_fence(Ordering::SeqCst);
-    words()[0] = before;
+    if let (Some(local), Some(before)) = (Local::find(), before) {
+        local.state = before;
+    }
     result
 }
 
@@ -178,7 +169,7 @@ impl Thread {
     ///
     /// In a forked child it is not traced any more; its state is kept to find the return addresses in.
     pub(super) fn current() -> Option<&'static mut Self> {
-        match words()[0] {
+        match Local::find().map_or(0, |local| local.state) {
             IGNORED => None,
             0 => Self::start(),
             state => {
@@ -186,13 +177,13 @@ impl Thread {
                 let thread = unsafe { &mut *(state as *mut Self) };
                 if !thread.writer().is_open() {
                     // A forked child. It walks its own way from here on, and may unwind what it has inherited.
-                    *words() = [IGNORED, state];
+                    thread.stop_tracing();
                     super::unwind::restore(thread, 0);
                     return None;
                 }
                 if thread.writer().is_deserted() {
                     // Nobody will ever read what it records. It goes on as if it had never been hooked.
-                    *words() = [IGNORED, state];
+                    thread.stop_tracing();
                     stacks::restore_everywhere();
                     return None;
                 }
@@ -205,48 +196,64 @@ impl Thread {
         }
     }
 
+    fn stop_tracing(&mut self) {
+        (self.local.state, self.local.former) = (IGNORED, ptr::from_mut(self) as usize);
+    }
+
     /// Whether the calling thread is not traced any more, since nobody is there who would read what it records.
     pub(super) fn is_deserted() -> bool {
-        let [first, second] = *words();
+        let former = Local::find().filter(|local| local.state == IGNORED).map_or(0, |local| local.former);
         // SAFETY: as above.
-        let before = unsafe { (second as *mut Self).as_mut() }.filter(|_| first == IGNORED);
-        before.is_some_and(|thread| thread.writer().is_open() && thread.writer().is_deserted())
+        let former = unsafe { (former as *mut Self).as_mut() };
+        former.is_some_and(|thread| thread.writer().is_open() && thread.writer().is_deserted())
     }
 
     /// The state that the thread has, or had before a fork; made if it is new: a coroutine may go on in it.
     pub(super) fn even_after_fork() -> Option<&'static mut Self> {
-        let [first, second] = *words();
-        match first {
-            0 => Self::start(),
+        match Local::find().map_or((0, 0), |local| (local.state, local.former)) {
+            (0, _) => Self::start(),
             // SAFETY: as above.
-            IGNORED => unsafe { (second as *mut Self).as_mut() },
+            (IGNORED, former) => unsafe { (former as *mut Self).as_mut() },
             // SAFETY: as above.
-            state => unsafe { (state as *mut Self).as_mut() },
+            (state, _) => unsafe { (state as *mut Self).as_mut() },
         }
     }
 
+    /// Makes a state for the calling thread, unless it is not to be traced. No handler may do the same meanwhile.
     #[cold]
     fn start() -> Option<&'static mut Self> {
-        // Whatever happens from here to the end is not traced.
-        words()[0] = IGNORED;
+        let signals = sys::block_signals();
         let name = sys::thread_name();
-        if is_foreign(sys::gettid(), &name) {
-            return None;
+        let thread = if is_foreign(sys::gettid(), &name) { None } else { Self::make(name) };
+        if thread.is_none()
+            && let Some(local) = Local::find_or_make()
+        {
+            local.state = IGNORED;
         }
+        sys::set_signals(signals);
+        thread
+    }
+
+    fn make(name: [u64; 2]) -> Option<&'static mut Self> {
         let (control, ring) = take_ring()?;
         let (head, start) = ring_at(control, ring);
         let Some(state) = state_of(ring) else {
             head.free();
             return None;
         };
+        let stateless = Local::find();
         // SAFETY: the state belongs to the ring, and the ring to this thread now. It is either fresh, all zeros, which
         // are valid values, or what a thread that is gone has left.
         let thread = unsafe { &mut *state.cast::<Self>() };
         stacks::let_go(thread, true);
         thread.reset();
-        stacks::clear(&raw const ring as usize, pthread_self());
+        stacks::clear(&raw const ring as usize, thread_pointer());
+        thread.local.become_own();
         thread.open(control, head, start, name);
-        words()[0] = state as usize;
+        thread.local.state = state as usize;
+        if let Some(stateless) = stateless {
+            stateless.give_up();
+        }
         Some(thread)
     }
 
@@ -255,7 +262,7 @@ impl Thread {
     fn begin_again(&mut self) -> bool {
         let Some((control, ring)) = take_ring() else {
             // It is not looked for again at every call.
-            *words() = [IGNORED, ptr::from_mut(self) as usize];
+            self.stop_tracing();
             return false;
         };
         let (head, start) = ring_at(control, ring);
@@ -274,9 +281,8 @@ impl Thread {
         self.writer().open(control, head, start);
         // ORDERING: as in `prepare`.
         self.generation = GENERATION.load(Ordering::Relaxed);
-        (self.tid, self.pthread) = (sys::gettid(), pthread_self());
-        head.tid.store(self.tid, Ordering::Relaxed);
-        head.pthread.store(self.pthread as u64, Ordering::Relaxed);
+        head.tid.store(self.local.tid, Ordering::Relaxed);
+        head.pthread.store(thread_pointer() as u64, Ordering::Relaxed);
         head.taken.store(tsc::now(), Ordering::Relaxed);
         head.name.iter().zip(name).for_each(|(word, value)| word.store(value, Ordering::Relaxed));
         head.open();
@@ -321,14 +327,12 @@ impl Thread {
     ///
     /// It is the state of another thread.
     pub(super) unsafe fn is_gone(thread: *mut Self) -> bool {
-        const TGKILL: usize = 234;
-        const NO_SUCH_THREAD: isize = -3;
-        // SAFETY: promised by the caller; nothing is sent.
-        unsafe {
-            let tid = (&raw const (*thread).tid).read_volatile() as usize;
-            (&raw const (*thread).pthread).read_volatile() == pthread_self()
-                || sys::call(TGKILL, [sys::getpid() as usize, tid, 0, 0, 0, 0]) == NO_SUCH_THREAD
-        }
+        // SAFETY: promised by the caller.
+        let (pointer, tid) = unsafe {
+            let local = &raw const (*thread).local;
+            ((*local).pointer.load(Ordering::Relaxed), (&raw const (*local).tid).read_volatile())
+        };
+        pointer == thread_pointer() || sys::is_gone(tid)
     }
 
     /// Memory to read files into.
@@ -380,14 +384,6 @@ impl Thread {
         unsafe { self.top.write(entry) };
         true
     }
-}
-
-/// The handle that pthread functions know the calling thread by: what its thread pointer points to.
-pub(super) fn pthread_self() -> usize {
-    let own;
-    // SAFETY: the system's calling convention has the thread pointer's own value there.
-    unsafe { core::arch::asm!("mov {}, fs:[0]", out(reg) own, options(nostack, readonly, preserves_flags)) };
-    own
 }
 
 fn is_foreign(tid: u32, name: &[u64; 2]) -> bool {

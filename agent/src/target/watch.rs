@@ -17,7 +17,7 @@ mod swift;
 
 use super::{shadow::Entry, thread::Thread};
 use crate::shared::{Family, Kind, MAX_KEYS, Watched, header, tsc};
-use codec::{EventKind, profile::Key};
+use codec::{EventKind, Key};
 use notes::Note;
 pub(super) use notes::Notes;
 

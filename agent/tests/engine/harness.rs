@@ -20,6 +20,21 @@ unsafe extern "C" {
     fn spoor_routines() -> *const u64;
 }
 
+/// What the command does with every thread from outside. Called before any other is started, which inherit it.
+#[used]
+#[unsafe(link_section = ".init_array")]
+static POINT_GS: extern "C" fn() = point_gs;
+
+extern "C" fn point_gs() {
+    const SET_GS: libc::c_long = 0x1001;
+    // SAFETY: a table of the agent's; nothing else here uses gs.
+    unsafe {
+        let table = spoor_routines();
+        let gs = *table.add(*table as usize);
+        libc::syscall(libc::SYS_arch_prctl, SET_GS, gs);
+    }
+}
+
 /// What the whole process has: the memory, and which function has which number.
 pub(crate) struct Engine {
     pub(crate) arena: Arena,

@@ -107,6 +107,20 @@ impl Stopped {
         self.threads.keys().filter_map(registers).any(|registers| code(registers.rip))
     }
 
+    /// Has `gs` of all threads point somewhere, by which the library knows them. What it knows already points there.
+    pub(super) fn point_gs_to(&self, address: u64) -> Result<()> {
+        for tid in self.threads.keys() {
+            let thread = Pid::from_raw(*tid);
+            // One that was killed meanwhile calls nothing.
+            let Ok(mut registers) = ptrace::getregs(thread) else { continue };
+            if registers.gs_base == 0 {
+                registers.gs_base = address;
+                ptrace::setregs(thread, registers).with_context(|| format!("cannot set gs of thread {tid}"))?;
+            }
+        }
+        Ok(())
+    }
+
     /// Moves threads that are at one of these addresses, from which they could not go on, to where they can.
     pub(super) fn move_threads(&self, to: impl Fn(u64) -> Option<u64>) -> Result<usize> {
         let mut moved = 0;

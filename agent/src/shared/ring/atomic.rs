@@ -1,6 +1,6 @@
 //! What the rings need of an atomic word.
 
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// A word that several threads use.
 pub trait Atomic<T> {

@@ -3,7 +3,9 @@
 //! The common case of writing is in assembly, in the target. It does what is here: its plain stores are releases, and its
 //! plain loads acquires, as those of x86 are.
 
-use std::{ptr, sync::atomic::Ordering};
+#[cfg(feature = "outside")]
+use core::ptr;
+use core::sync::atomic::Ordering;
 
 use super::{RingHead, SKIP, atomic::Atomic};
 use crate::shared::{Kind, header};
@@ -36,6 +38,7 @@ pub trait Ring {
     /// # Safety
     ///
     /// They are within the ring, and `at` is a multiple of eight.
+    #[cfg(feature = "outside")]
     unsafe fn read(&self, at: usize, words: usize, into: &mut Vec<u64>);
 }
 
@@ -64,8 +67,8 @@ impl MappedRing {
 }
 
 impl Ring for MappedRing {
-    type Word = std::sync::atomic::AtomicU64;
-    type Half = std::sync::atomic::AtomicU32;
+    type Word = core::sync::atomic::AtomicU64;
+    type Half = core::sync::atomic::AtomicU32;
 
     fn head(&self) -> &RingHead {
         // SAFETY: it is mapped as long as this is used, and without one nobody asks.
@@ -85,6 +88,7 @@ impl Ring for MappedRing {
         unsafe { ((self.start + at) as *mut u64).write(word) };
     }
 
+    #[cfg(feature = "outside")]
     unsafe fn read(&self, at: usize, words: usize, into: &mut Vec<u64>) {
         into.reserve(words);
         // SAFETY: the source is mapped, as the caller has promised, and the vector has room. A target that writes there
@@ -195,6 +199,7 @@ impl WritingEnd {
 
 /// Copies words that a ring holds behind what was read, at most this many, up to the ring's end. Where the writer skipped
 /// to the start, so does this. Returns how far the ring is read then, if `words` are taken off it.
+#[cfg(feature = "outside")]
 pub(crate) fn copy(ring: &impl Ring, most_words: usize, words: &mut Vec<u64>) -> u64 {
     words.clear();
     // ORDERING: only this side writes it.
@@ -221,6 +226,7 @@ pub(crate) fn copy(ring: &impl Ring, most_words: usize, words: &mut Vec<u64>) ->
 }
 
 /// Says that a ring is read up to here.
+#[cfg(feature = "outside")]
 pub(crate) fn advance(ring: &impl Ring, read: u64) {
     // ORDERING: the writer may overwrite what was copied; the copies come before.
     ring.head().read.store(read, Ordering::Release);

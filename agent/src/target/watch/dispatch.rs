@@ -9,7 +9,7 @@
 
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use codec::{EventKind, profile::Key};
+use codec::{EventKind, Key};
 
 use super::{Note, busy_with, landmark, mark, note, tell};
 use crate::{

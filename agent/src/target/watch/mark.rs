@@ -8,8 +8,7 @@
 use core::sync::atomic::{AtomicU32, Ordering};
 
 use crate::{
-    shared::Watched,
-    stub::{BEFORE_CODE, CODE_START},
+    shared::{BEFORE_CODE, CODE_START, Watched},
     target::{routines, shadow::Header, sys, thread},
 };
 

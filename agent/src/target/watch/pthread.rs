@@ -2,16 +2,17 @@
 
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use codec::{EventKind, profile::Key};
+use codec::{EventKind, Key};
 
 use super::{mark, tell};
 use crate::{
     shared::{Kind, Watched, header, tsc},
     target::{
+        local::thread_pointer,
         open,
         shadow::Entry,
         stacks, sys,
-        thread::{self, Thread, pthread_self},
+        thread::{self, Thread},
     },
 };
 
@@ -114,7 +115,7 @@ fn forget_handle(handle: usize) {
 /// A thread makes its first call that is recorded. If the routine that it was created with is not hooked, this is the
 /// only place where it can be told that the thread has started.
 pub(super) fn begun(thread: &mut Thread, entry: &Entry) {
-    let own = pthread_self();
+    let own = thread_pointer();
     let find = |is_own: &dyn Fn(&Start) -> bool| {
         STARTS.iter().find(|start| start.routine.load(Ordering::Acquire) > BEING_WRITTEN && is_own(start))
     };
@@ -137,7 +138,7 @@ pub(super) fn begun(thread: &mut Thread, entry: &Entry) {
 
 pub(super) fn routine_entered(thread: &mut Thread, argument: u64, entry: &Entry) {
     let routine = entry.header().function as u64;
-    let keys = [(Key::Pthread, pthread_self() as u64), (Key::StartRoutine, routine), (Key::Argument, argument)];
+    let keys = [(Key::Pthread, thread_pointer() as u64), (Key::StartRoutine, routine), (Key::Argument, argument)];
     let at = (entry.entered, entry.entered);
     tell(thread, Watched::PthreadStartRoutine, EventKind::Call, at, &keys);
     thread.awaiting_routine = 0;
@@ -150,7 +151,7 @@ pub(super) fn routine_entered(thread: &mut Thread, argument: u64, entry: &Entry)
 /// It returned with this, or was left without returning.
 pub(super) fn routine_left(thread: &mut Thread, result: Option<u64>, entry: &Entry, time: u64) {
     thread.notes.routine_slot = 0;
-    let own = (Key::Pthread, pthread_self() as u64);
+    let own = (Key::Pthread, thread_pointer() as u64);
     let at = (entry.entered, time);
     match result {
         Some(value) => {
@@ -175,7 +176,7 @@ pub(super) fn entered(thread: &mut Thread, watched: Watched, arguments: [u64; 6]
             let detached = u64::from(is_detached(second as usize));
             tell(&[(Key::StartRoutine, third), (Key::Argument, fourth), (Key::Detached, detached)]);
         }
-        Watched::PthreadExit => tell(&[(Key::Pthread, pthread_self() as u64), (Key::ExitValue, first)]),
+        Watched::PthreadExit => tell(&[(Key::Pthread, thread_pointer() as u64), (Key::ExitValue, first)]),
         Watched::PthreadCancel | Watched::PthreadDetach => tell(&[(Key::Pthread, first)]),
         _ if joins(watched) => tell(&[(Key::Pthread, first)]),
         Watched::MakeContext => {

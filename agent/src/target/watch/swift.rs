@@ -8,7 +8,7 @@
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
-use codec::{EventKind, profile::Key};
+use codec::{EventKind, Key};
 
 use super::{Note, busy_with, landmark, look_on, mark, note, tell};
 use crate::{

@@ -1,9 +1,17 @@
-//! Copying and filling memory, for the library that goes into a target.
+//! What the compiler takes for granted, for the library that goes into a target: it stands alone there.
 //!
-//! The compiler calls these where it likes. The program's own would be hooked, and would use vector registers whose
-//! upper halves nobody has saved. These are hidden: nobody but this library sees them.
+//! Copying and filling memory, which the compiler does where it likes. The program's own would be hooked, and would use
+//! vector registers whose upper halves nobody has saved. All of these are hidden: nobody but this library sees them.
 
-use core::arch::global_asm;
+use core::{arch::global_asm, panic::PanicInfo};
+
+use super::slow;
+
+/// A fault of ours. There is no way to go on.
+#[panic_handler]
+fn panicked(_: &PanicInfo<'_>) -> ! {
+    slow::end_with(b"spoor: the agent's library in this program has failed; cannot go on\n")
+}
 
 global_asm!(
     r#"
@@ -56,5 +64,8 @@ SPOOR_FUNCTION memcmp
     mov eax, ecx
 2:
     ret
+// Named by the compiled core library, and never called: nothing is unwound here.
+SPOOR_FUNCTION rust_eh_personality
+    ud2
 "#
 );

@@ -1,0 +1,35 @@
+//! How the memory is laid out, and stubs are.
+
+/// Bytes before the first ring's head.
+pub const CONTROL_BYTES: usize = 1 << 16;
+
+/// Bytes of a ring's head, of which most are unused: a ring starts on a page.
+pub const HEAD_BYTES: usize = 4096;
+
+/// How large the rings are and how many there is room for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Shape {
+    /// Bytes in a ring: a power of two, and at least a page.
+    pub ring_bytes: usize,
+    /// How many rings.
+    pub rings: usize,
+}
+
+impl Shape {
+    /// Bytes in all, if that many can be addressed.
+    pub fn bytes(&self) -> Option<usize> {
+        self.rings.checked_mul(self.ring_bytes.checked_add(HEAD_BYTES)?)?.checked_add(CONTROL_BYTES)
+    }
+
+    /// Where the head of a ring is. The ring lies behind it.
+    pub fn head_at(&self, ring: usize) -> usize {
+        CONTROL_BYTES + ring * (HEAD_BYTES + self.ring_bytes)
+    }
+}
+
+/// How far its code is from where a stub starts.
+pub const BEFORE_CODE: usize = 32;
+
+/// What the code of every stub begins with.
+pub const CODE_START: [u8; 18] =
+    [0xFF, 0x15, 0xEA, 0xFF, 0xFF, 0xFF, 0x48, 0x8D, 0x64, 0x24, 0x08, 0xE8, 6, 0, 0, 0, 0xFF, 0x25];
