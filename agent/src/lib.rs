@@ -10,6 +10,8 @@
 #[cfg(feature = "outside")]
 pub mod drain;
 #[cfg(feature = "outside")]
+pub mod mapped;
+#[cfg(feature = "outside")]
 pub mod plan;
 #[cfg(all(feature = "outside", target_arch = "x86_64"))]
 pub mod registers;
@@ -20,3 +22,5 @@ pub mod ship;
 pub mod stub;
 #[cfg(target_arch = "x86_64")]
 mod target;
+#[cfg(feature = "outside")]
+pub mod tracee;

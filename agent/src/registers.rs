@@ -22,9 +22,39 @@ impl ExtendedRegisters {
         Ok(Self(bytes))
     }
 
+    /// Which there are, as bits, and what they are, as the processor itself has them.
+    pub fn saved(&self) -> (u64, &[u8]) {
+        const TOLD_AT: usize = 464;
+        let told = self.0.get(TOLD_AT..).and_then(|bytes| bytes.first_chunk()).copied().unwrap_or_default();
+        (u64::from_le_bytes(told), &self.0)
+    }
+
     /// Gives them back to such a thread.
     pub fn write(&mut self, thread: i32) -> io::Result<()> {
         exchange(libc::PTRACE_SETREGSET, thread, &mut self.0).map(drop)
+    }
+}
+
+/// The signals that a thread blocks, as bits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SignalMask(pub u64);
+
+impl SignalMask {
+    /// Those of a thread that the caller has stopped with ptrace.
+    pub fn read(thread: i32) -> io::Result<Self> {
+        const GET_MASK: libc::c_uint = 0x420A;
+        let mut mask = 0_u64;
+        // SAFETY: the system writes eight bytes.
+        let result = unsafe { libc::ptrace(GET_MASK, thread, size_of::<u64>(), &raw mut mask) };
+        if result == 0 { Ok(Self(mask)) } else { Err(io::Error::last_os_error()) }
+    }
+
+    /// Sets those of such a thread.
+    pub fn write(self, thread: i32) -> io::Result<()> {
+        const SET_MASK: libc::c_uint = 0x420B;
+        // SAFETY: the system reads eight bytes.
+        let result = unsafe { libc::ptrace(SET_MASK, thread, size_of::<u64>(), &raw const self.0) };
+        if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
     }
 }
 

@@ -26,10 +26,12 @@
 //! | [`gate`] | holding the program until it is hooked |
 //! | [`mailbox`] | waiting for the outside |
 //! | [`patience`] | how long to wait for the outside |
-//! | [`open`] | what the outside calls, through Frida |
+//! | [`open`] | what the outside calls, through Frida or in a thread that it borrows |
+//! | `borrowed` | what such a thread runs |
 //! | `freestanding` | what the compiler takes for granted |
 //! | [`sys`] | system calls |
 
+mod borrowed;
 #[cfg(not(feature = "outside"))]
 mod freestanding;
 mod gate;

@@ -29,11 +29,16 @@ pub fn options(carries: Carries) -> &'static [&'static str] {
     }
 }
 
-/// `agent run` up to the program's name and arguments, which come next. It keeps what it keeps in the target folder:
-/// nothing of the user's is touched.
+/// `agent run` up to the program's name and arguments, which come next.
 pub fn run<S: AsRef<OsStr>>(to: SocketAddr, options: &[S]) -> Command {
-    let mut command = Command::new(binary());
+    let mut command = command();
     command.args(["run", "--to", &to.to_string()]).args(options).arg("--");
+    command
+}
+
+/// The command. It keeps what it keeps in the target folder: nothing of the user's is touched.
+fn command() -> Command {
+    let mut command = Command::new(binary());
     for name in ["XDG_DATA_HOME", "XDG_CACHE_HOME"] {
         command.env(name, home().join(name));
     }
@@ -46,6 +51,8 @@ fn home() -> PathBuf {
 
 /// Has the command get what it needs from the network, once.
 pub fn prepare(to: SocketAddr) {
+    let set_up = Ran::new(command().arg("setup"));
+    assert_eq!(set_up.code, Some(0), "Frida cannot be installed: {}", set_up.stderr);
     let ran = Ran::new(run(to, &["--no-detail"]).arg("true"));
     assert_eq!(ran.code, Some(0), "the agent does not work on this machine: {}", ran.stderr);
 }

@@ -61,6 +61,8 @@ pub fn private(command: &mut Command) {
 pub fn prepare() {
     static PREPARED: OnceLock<()> = OnceLock::new();
     PREPARED.get_or_init(|| {
+        let set_up = Process::start(command(&["setup"]), Stdout::Collect).exit(Duration::from_secs(600));
+        assert_eq!(set_up.code, Some(0), "Frida cannot be installed:\n{}", set_up.stderr);
         let (_folder, collector) = Collector::in_folder("prepare", &[]);
         let mut command = run_to(collector.tcp(), Transport::Tcp, &[]);
         command.arg(Target::named("plain").program());

@@ -41,6 +41,12 @@ pub(crate) enum Command {
     List(ListArgs),
     /// Check whether this machine can trace, and say what to do where it cannot
     Doctor(DoctorArgs),
+    /// Install Frida, in a version that is known to work, into an environment of this command's own
+    Setup {
+        /// Say nothing but what went wrong
+        #[arg(long, short)]
+        quiet: bool,
+    },
     /// Print a completion script for a shell
     Completions {
         /// The shell
@@ -122,6 +128,9 @@ pub(crate) struct TraceArgs {
     /// How long to wait at the end for the collector to confirm everything
     #[arg(long, value_name = "TIME", default_value = "10s", help_heading = "Limits")]
     pub(crate) linger: Period,
+    /// What gets into the program: by default Frida where it is installed, else this command itself
+    #[arg(long, value_enum, value_name = "ENGINE", env = "SPOOR_ENGINE")]
+    pub(crate) engine: Option<Engine>,
     #[command(flatten)]
     pub(crate) frida: FridaArgs,
     /// Say nothing but what went wrong
@@ -130,6 +139,15 @@ pub(crate) struct TraceArgs {
     /// Say more
     #[arg(long, short)]
     pub(crate) verbose: bool,
+}
+
+/// What gets into a program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Engine {
+    /// Frida's package for Python, which `agent setup` installs
+    Frida,
+    /// Nothing but this command: also into programs that are linked statically
+    Native,
 }
 
 /// How the collector is known, and how the agent is.
@@ -179,10 +197,7 @@ pub(crate) struct SymbolArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Frida")]
 pub(crate) struct FridaArgs {
-    /// Do not install Frida, even where there is none
-    #[arg(long)]
-    pub(crate) no_install: bool,
-    /// The Python to load Frida with; by default one that has it, else an environment that is made on first use
+    /// The Python to load Frida with; by default that of `agent setup`, else one that has it
     #[arg(long, value_name = "PATH")]
     pub(crate) frida_python: Option<PathBuf>,
 }

@@ -42,7 +42,7 @@ pub(crate) enum Finding {
 use self::Finding::{Bad, Fair, Good};
 
 pub(crate) fn run(args: &DoctorArgs) -> Result<ExitCode> {
-    let options = frida_options(&args.frida, false, false);
+    let options = frida_options(&args.frida, false);
     let mut healthy = true;
     let mut tell = |what: &str, finding: &Finding| {
         let (mark, text) = match finding {
@@ -61,7 +61,7 @@ pub(crate) fn run(args: &DoctorArgs) -> Result<ExitCode> {
     match library::place(Reader::Own) {
         Ok(path) => {
             tell("library", &Good(path.display().to_string()));
-            let is_usable = !matches!(python, Bad(_));
+            let is_usable = matches!(python, Good(_));
             for (what, finding) in practice::run(&path, is_usable.then_some(&options)) {
                 tell(what, &finding);
             }
@@ -122,19 +122,20 @@ fn memory() -> Finding {
     }
 }
 
-/// Whether Frida is there. As `run` would, this installs it where it is not.
+/// Whether Frida is there.
 fn frida(options: &frida::Options) -> Finding {
     if cfg!(feature = "frida-core") && options.python.is_none() {
         return Good(format!("{} is linked in", frida::VERSION));
     }
-    let found = match python::find(options) {
-        Ok(found) => found,
-        Err(failure) => return Bad(failure.to_string()),
+    let Some(found) = python::present(options) else {
+        return Fair(
+            "not installed, so that programs are entered by this command itself (`agent setup` installs it)".into(),
+        );
     };
     let place = found.command.display();
     match python::version(&found.command, found.packages.as_deref()) {
         Ok(version) if version.starts_with("17.") => Good(format!("{version} with {place}")),
-        Ok(version) => Bad(format!("{version} with {place}, but 17 is needed (leave --frida-python away)")),
+        Ok(version) => Bad(format!("{version} with {place}, but 17 is needed (`agent setup` installs it)")),
         Err(why) => Bad(format!("{place} cannot load it: {why}")),
     }
 }

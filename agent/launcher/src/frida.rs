@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 pub(crate) use self::failure::Failure;
-use self::{helper::Helper, python::Python};
+use self::helper::Helper;
 use crate::{process, signals::Interrupted};
 
 /// The version that the private environment has, and that everything is tested with.
@@ -44,12 +44,15 @@ const FAULT: u64 = 1 << 10;
 pub(crate) struct Options {
     /// The Python to use, instead of looking for one.
     pub(crate) python: Option<PathBuf>,
-    /// Whether the private environment may be made.
-    pub(crate) install: bool,
-    /// Say nothing of progress.
-    pub(crate) quiet: bool,
     /// Let the helper's own messages through.
     pub(crate) verbose: bool,
+}
+
+impl Options {
+    /// Whether Frida is there.
+    pub(crate) fn is_there(&self) -> bool {
+        cfg!(feature = "frida-core") || python::present(self).is_some()
+    }
 }
 
 /// What happened without having been asked for.
@@ -129,20 +132,17 @@ trait Link: Send + Sync {
 
 /// A host on its way: Frida is being loaded while others prepare the target.
 pub(crate) struct Starting {
-    options: Options,
-    helper: Option<(Python, Helper)>,
+    helper: Option<Helper>,
 }
 
 impl Starting {
-    /// Starts loading Frida. Makes the private environment if there must be one.
+    /// Starts loading Frida.
     pub(crate) fn launch(options: &Options) -> Result<Self, Failure> {
-        let options = options.clone();
         if cfg!(feature = "frida-core") && options.python.is_none() {
-            return Ok(Self { options, helper: None });
+            return Ok(Self { helper: None });
         }
-        let python = python::find(&options)?;
-        let helper = Helper::start(&python, options.verbose)?;
-        Ok(Self { options, helper: Some((python, helper)) })
+        let python = python::find(options)?;
+        Ok(Self { helper: Some(Helper::start(&python, options.verbose)?) })
     }
 
     /// Gets Frida into a process, and the library with it.
@@ -150,15 +150,7 @@ impl Starting {
         let blocked = process::blocked(pid);
         let (events, received) = mpsc::channel();
         let link: Box<dyn Link> = match self.helper {
-            Some((python, helper)) => match helper.attach(pid, BOOTSTRAP, events.clone(), deadline) {
-                // An environment that was complete once, and of which something has gone since, is made again.
-                Err(Failure::Import { .. }) if python.is_private && self.options.install => {
-                    environment::discard()?;
-                    let python = python::find(&self.options)?;
-                    Box::new(Helper::start(&python, self.options.verbose)?.attach(pid, BOOTSTRAP, events, deadline)?)
-                }
-                attached => Box::new(attached?),
-            },
+            Some(helper) => Box::new(helper.attach(pid, BOOTSTRAP, events, deadline)?),
             #[cfg(feature = "frida-core")]
             None => Box::new(core::Core::attach(pid, BOOTSTRAP, events, deadline)?),
             #[cfg(not(feature = "frida-core"))]

@@ -30,9 +30,14 @@ use anyhow::{Context, Result, bail};
 use codec::{FunctionId, ModuleId};
 
 pub(crate) use maps::{Maps, TargetMemory};
-pub(crate) use module::{Hooked, Unreadable};
+pub(crate) use module::{Hooked, Unreadable, file_name};
 
-use crate::{exclude::Exclude, frida::GumHook, symbols::SymbolFinder};
+use crate::{
+    exclude::Exclude,
+    frida::GumHook,
+    native::{Borrowed, Library},
+    symbols::SymbolFinder,
+};
 use maps::Mapped;
 use module::Planned;
 use stop::Stopped;
@@ -43,7 +48,7 @@ pub(crate) use stop::restart_interrupted;
 pub(crate) struct Installer {
     pid: i32,
     /// The library in the target, which is not hooked.
-    library: PathBuf,
+    library: LibraryPlace,
     memory: TargetMemory,
     arena: Arc<Arena>,
     routines: Routines,
@@ -58,6 +63,15 @@ pub(crate) struct Installer {
     next_module: u32,
     /// Whether something is loaded that needs return addresses to be what they are, everywhere.
     needs_returns: bool,
+}
+
+/// Where the library is in a target.
+#[derive(Debug)]
+pub(crate) enum LibraryPlace {
+    /// The loader has loaded it from this file. A thread waits in the mailbox while hooks are installed.
+    File(PathBuf),
+    /// It was mapped by hand. Threads are borrowed.
+    Native(Library),
 }
 
 /// A module that is hooked.
@@ -85,7 +99,7 @@ impl Installer {
     /// For a target in which the library is loaded and has made the shared memory.
     pub(crate) fn new(
         pid: i32,
-        library: &Path,
+        library: LibraryPlace,
         arena: Arc<Arena>,
         routines: Routines,
         exclude: Exclude,
@@ -93,7 +107,6 @@ impl Installer {
         functions: Arc<Functions>,
     ) -> Result<Self> {
         let memory = TargetMemory::open(pid).context("cannot open the memory of the program")?;
-        let (modules, library) = (Vec::new(), library.into());
         Ok(Self {
             pid,
             library,
@@ -103,7 +116,7 @@ impl Installer {
             exclude,
             symbols,
             functions,
-            modules,
+            modules: Vec::new(),
             unreadable: Vec::new(),
             next_module: 1,
             needs_returns: false,
@@ -124,7 +137,7 @@ impl Installer {
     /// Never traces these threads. A thread of the target must be waiting in the mailbox.
     pub(crate) fn ignore(&self, threads: &[i32], deadline: Instant) -> Result<()> {
         for tid in threads {
-            self.arena.ask(Command::Ignore, &[u64::from(tid.unsigned_abs())], deadline)?;
+            self.ask(None, Command::Ignore, &[u64::from(tid.unsigned_abs())], deadline)?;
         }
         Ok(())
     }
@@ -134,11 +147,7 @@ impl Installer {
     pub(crate) fn install(&mut self, deadline: Instant, tell: &mut dyn FnMut(&Report)) -> Result<Report> {
         let started = Instant::now();
         let (maps, unhooked) = self.unhooked()?;
-        let is_first = self.modules.is_empty();
         let (mut report, new) = self.prepare(&maps, &unhooked, deadline, tell)?;
-        if is_first {
-            self.exclude.warn_of_unmatched();
-        }
         let stopped = Stopped::stop(self.pid, &[], deadline)?;
         stopped.point_gs_to(self.routines.gs)?;
         let mut moves: Vec<_> = new.iter().flat_map(|patch| &patch.moves).copied().collect();
@@ -152,19 +161,19 @@ impl Installer {
         Ok(report)
     }
 
-    /// Hooks a module that a thread is just loading, which waits in the mailbox. No other thread can be in it. Returns the
-    /// ids of modules that have others from here on, since they had to be hooked in another way. Of the threads in
+    /// Hooks a module that a thread is just loading, or all that it is, and which waits in the mailbox. No other thread can be
+    /// in it. Returns the ids of modules that have others from here on, since they had to be hooked in another way. Of the threads in
     /// `foreign` none is traced.
     pub(crate) fn loaded(
         &mut self,
-        base: u64,
+        base: Option<u64>,
         foreign: &[i32],
         deadline: Instant,
         tell: &mut dyn FnMut(&Report),
     ) -> Result<Vec<u32>> {
         let (first_new, needed_returns) = (self.modules.len(), self.needs_returns);
         let (maps, mut unhooked) = self.unhooked()?;
-        unhooked.retain(|mapped| mapped.base == base);
+        unhooked.retain(|mapped| base.is_none_or(|base| mapped.base == base));
         let (_, new) = self.prepare(&maps, &unhooked, deadline, tell)?;
         write_jumps(&new, |address, bytes| self.memory.write(address, bytes), || Ok(()))?;
         if needed_returns || !self.needs_returns {
@@ -224,8 +233,8 @@ impl Installer {
         let (last, first): (Vec<_>, Vec<_>) = patches.into_iter().partition(|patch| patch.unwinds);
         self.unpatch(&first, deadline)?;
         {
-            let _stopped = self.stop_outside(&first, but, deadline)?;
-            self.arena.ask(Command::Restore, &[], deadline)?;
+            let stopped = self.stop_outside(&first, but, deadline)?;
+            self.ask(Some(&stopped), Command::Restore, &[], deadline)?;
         }
         self.unpatch(&last, deadline)
     }
@@ -234,9 +243,14 @@ impl Installer {
     /// return address. None enters one any more, so that is a matter of moments, unless one waits there.
     fn stop_outside(&self, patches: &[Patch], but: &[i32], deadline: Instant) -> Result<Stopped> {
         const TRIES: u32 = 50;
-        let modules = Maps::read(self.pid).context("the program is gone")?.modules();
-        let library = modules.iter().find(|module| Path::new(&module.path) == self.library);
-        let library = library.map_or(0..0, |library| library.base..library.end);
+        let library = match &self.library {
+            LibraryPlace::Native(library) => library.range(),
+            LibraryPlace::File(path) => {
+                let modules = Maps::read(self.pid).context("the program is gone")?.modules();
+                let library = modules.iter().find(|module| Path::new(&module.path) == path);
+                library.map_or(0..0, |library| library.base..library.end)
+            }
+        };
         let mut stubs: Vec<_> = patches.iter().map(Patch::stub).collect();
         stubs.sort_unstable_by_key(|stub| stub.start);
         let is_ours = |address: u64| {
@@ -266,6 +280,48 @@ impl Installer {
         Ok(())
     }
 
+    /// Has a thread of the target do something: the one that waits in the mailbox, or one that is borrowed.
+    fn ask(&self, stopped: Option<&Stopped>, command: Command, arguments: &[u64], deadline: Instant) -> Result<u64> {
+        let LibraryPlace::Native(library) = &self.library else {
+            return Ok(self.arena.ask(command, arguments, deadline)?);
+        };
+        // ORDERING: it waits in the mailbox.
+        let waiting = self.arena.control().mailbox.owner.load(Ordering::Relaxed) as i32;
+        if self.arena.request().is_some() && !stopped.is_some_and(|stopped| stopped.holds(waiting)) {
+            return Ok(self.arena.ask(command, arguments, deadline)?);
+        }
+        let mut thread = match stopped {
+            Some(stopped) => stopped.borrow(self.pid)?,
+            None => Borrowed::take(self.pid, deadline)?,
+        };
+        let answer = library.execute(&mut thread, command, arguments, deadline)?;
+        thread.give_back()?;
+        Ok(answer)
+    }
+
+    /// Whether the target's memory is not what it was: the process runs another program.
+    pub(crate) fn is_replaced(&self) -> bool {
+        let LibraryPlace::Native(library) = &self.library else { return false };
+        // One that is about to end has no memory either.
+        self.memory.read(library.range().start, &mut [0; 8]).is_err()
+            && Maps::read(self.pid).is_ok_and(|maps| !maps.is_empty())
+    }
+
+    /// Forgets modules that are not there any more. Returns their ids.
+    pub(crate) fn unloaded_meanwhile(&mut self) -> Result<Vec<u32>> {
+        let there = Maps::read(self.pid).context("the program is gone")?.modules();
+        let gone = |base: u64| !there.iter().any(|mapped| mapped.base == base);
+        self.unreadable.retain(|base| !gone(*base));
+        let (gone, left) = self.modules.drain(..).partition::<Vec<_>, _>(|module| gone(module.base));
+        self.modules = left;
+        Ok(gone.iter().map(|module| module.id).collect())
+    }
+
+    /// Says which patterns have excluded nothing so far.
+    pub(crate) fn warn_of_unmatched(&self) {
+        self.exclude.warn_of_unmatched();
+    }
+
     /// Whether everything that is loaded is hooked.
     pub(crate) fn has_all(&self) -> Result<bool> {
         Ok(self.unhooked()?.1.is_empty())
@@ -280,8 +336,13 @@ impl Installer {
     /// What is loaded and neither hooked nor left.
     fn unhooked(&self) -> Result<(Maps, Vec<Mapped>)> {
         let maps = Maps::read(self.pid).context("the program is gone")?;
+        let is_library = |mapped: &Mapped| match &self.library {
+            LibraryPlace::File(path) => Path::new(&mapped.path) == path,
+            // Frida may have loaded it before.
+            LibraryPlace::Native(library) => library.range().start == mapped.base,
+        };
         let ours = |mapped: &Mapped| {
-            Path::new(&mapped.path) == self.library
+            is_library(mapped)
                 || is_frida(mapped)
                 || self.modules.iter().any(|module| module.base == mapped.base)
                 || self.unreadable.contains(&mapped.base)
@@ -343,7 +404,7 @@ impl Installer {
             return Ok(());
         };
         for (landmark, start, end) in planned.landmarks() {
-            self.arena.ask(Command::Landmark, &[landmark as u64, start, end], deadline)?;
+            self.ask(None, Command::Landmark, &[landmark as u64, start, end], deadline)?;
         }
         let id = self.next_module;
         self.next_module += 1;
@@ -405,7 +466,7 @@ impl Installer {
     fn map_near(&self, module: &Mapped, bytes: u64, deadline: Instant) -> Result<Option<u64>> {
         // Read anew for each module, since each takes some.
         for place in Maps::read(self.pid)?.room_near(module, bytes) {
-            if self.arena.ask(Command::Map, &[place, bytes], deadline)? == place {
+            if self.ask(None, Command::Map, &[place, bytes], deadline)? == place {
                 return Ok(Some(place));
             }
         }

@@ -12,7 +12,7 @@ use std::{
 use anyhow::{Result, anyhow};
 use rustix::fs::StatVfsMountFlags;
 
-const BYTES: &[u8] = include_bytes!(env!("SPOOR_LIBRARY_FILE"));
+pub(crate) const BYTES: &[u8] = include_bytes!(env!("SPOOR_LIBRARY_FILE"));
 const HASH: &str = env!("SPOOR_LIBRARY_HASH");
 
 /// Who will load it.

@@ -32,6 +32,7 @@ mod install;
 mod library;
 mod list;
 mod manual;
+mod native;
 mod notices;
 mod parked;
 mod process;
@@ -60,6 +61,7 @@ fn main() -> ExitCode {
         Command::Attach(args) => trace::attach(&settings(&args.trace), args.pid),
         Command::List(args) => list::run(args),
         Command::Doctor(args) => doctor::run(args),
+        Command::Setup { quiet } => frida::python::set_up(*quiet).map(|()| ExitCode::SUCCESS).map_err(Into::into),
         Command::Completions { shell } => manual::completions(*shell),
         Command::Man => manual::man(),
         Command::Idle => doctor::idle(),

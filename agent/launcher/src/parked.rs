@@ -13,20 +13,17 @@ use std::{
 };
 
 use agent::registers::ExtendedRegisters;
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use nix::{
     errno::Errno,
     libc::user_regs_struct,
-    sys::{
-        ptrace::{self, Options},
-        signal::Signal,
-        wait::{WaitPidFlag, WaitStatus, waitpid},
-    },
+    sys::ptrace::{self, Options},
     unistd::Pid,
 };
 
 use crate::{
     install::{Maps, TargetMemory, restart_interrupted},
+    native::{entry_point, interrupt},
     signals::Signals,
 };
 
@@ -140,7 +137,7 @@ fn stop_where(
     mut is_wanted: impl FnMut(&user_regs_struct) -> bool,
 ) -> Result<user_regs_struct> {
     loop {
-        let signal = stop(thread, deadline)?;
+        let signal = interrupt(thread, deadline)?;
         let mut registers = ptrace::getregs(thread)?;
         if signal.is_none() && is_wanted(&registers) {
             return Ok(registers);
@@ -150,20 +147,6 @@ fn stop_where(
         }
         ptrace::cont(thread, signal)?;
         thread::sleep(APART);
-    }
-}
-
-/// Stops a thread that is seized. The signal that it was about to be given, if any.
-fn stop(thread: Pid, deadline: Instant) -> Result<Option<Signal>> {
-    ptrace::interrupt(thread)?;
-    loop {
-        match waitpid(thread, Some(WaitPidFlag::__WALL | WaitPidFlag::WNOHANG))? {
-            WaitStatus::PtraceEvent(..) => return Ok(None),
-            WaitStatus::Stopped(_, signal) => return Ok(Some(signal)),
-            WaitStatus::Exited(..) | WaitStatus::Signaled(..) => bail!("it has ended"),
-            _ if Instant::now() >= deadline => bail!("it does not stop"),
-            _ => thread::sleep(Duration::from_micros(50)),
-        }
     }
 }
 
@@ -180,13 +163,4 @@ fn is_calm(pid: i32, registers: &user_regs_struct) -> bool {
     let Ok(maps) = Maps::read(pid) else { return true };
     let name = maps.name_at(registers.rip).and_then(|name| name.rsplit('/').next()).unwrap_or_default();
     !["libc.", "libc-", "ld-", "libpthread", "libdl"].iter().any(|start| name.starts_with(start))
-}
-
-/// Where the program has begun, as the system told it.
-fn entry_point(pid: i32) -> Result<u64> {
-    const AT_ENTRY: u64 = 9;
-    let told = fs::read(format!("/proc/{pid}/auxv")).context("cannot read what the program was started with")?;
-    let words: Vec<u64> = told.as_chunks().0.iter().map(|word| u64::from_ne_bytes(*word)).collect();
-    let entry = words.as_chunks::<2>().0.iter().find(|[kind, _]| *kind == AT_ENTRY);
-    entry.map(|[_, at]| *at).context("the program does not say where it has begun")
 }

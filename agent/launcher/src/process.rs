@@ -17,8 +17,10 @@ use rustix::{
 };
 
 use crate::{
+    args::Engine,
     end_state::EndState,
     install::{Maps, TargetMemory},
+    native::Library,
 };
 
 /// How long Frida may take to be gone from a process that it has left.
@@ -35,7 +37,7 @@ pub(crate) struct Process {
 
 impl Process {
     /// Looks at a process before attaching to it, and says in one line why that would not work.
-    pub(crate) fn find(pid: i32) -> Result<Self> {
+    pub(crate) fn find(pid: i32, engine: Engine) -> Result<Self> {
         let cannot = format!("cannot attach to process {pid}");
         if pid <= 0 {
             bail!("{cannot}: expected a number above 0");
@@ -55,7 +57,7 @@ impl Process {
         }
         if matches!(state(pid), Some('Z' | 'X') | None) {
             if number("Threads").is_some_and(|threads| threads > 1) {
-                bail!("{cannot}: its main thread has ended, through which Frida would come in");
+                bail!("{cannot}: its main thread has ended, through which it is looked into");
             }
             bail!("{cannot}: it has ended, and its parent has not taken notice yet");
         }
@@ -85,8 +87,11 @@ impl Process {
         }
         match Image::open(&link) {
             Err(error) => bail!("{cannot}: {} is {error}", executable.display()),
-            Ok(image) if image.is_static() => {
-                bail!("{cannot}: {} is linked statically, and nothing can be loaded into it", executable.display());
+            Ok(image) if image.is_static() && engine == Engine::Frida => {
+                bail!(
+                    "{cannot}: {} is linked statically, and Frida cannot be loaded into it (try --engine native)",
+                    executable.display()
+                );
             }
             Ok(_) => {}
         }
@@ -97,6 +102,9 @@ impl Process {
                 bail!("{cannot}: Frida is in it already (is another tool tracing it? end that first)");
             }
             std::thread::sleep(Duration::from_millis(20));
+        }
+        if engine == Engine::Frida && Library::is_mapped_by_hand(pid) {
+            bail!("{cannot}: it was traced without Frida before, and can only be so again (--engine native)");
         }
         if has_leftover_hooks(pid) {
             bail!("{cannot}: an agent that was tracing it was killed, and its hooks are still in it (start it anew)");
@@ -213,7 +221,7 @@ mod tests {
 
     #[test]
     fn what_cannot_be_attached_to_is_told() {
-        let why = |pid| Process::find(pid).expect_err("not to be attached to").to_string();
+        let why = |pid| Process::find(pid, Engine::Frida).expect_err("not to be attached to").to_string();
         let own = i32::try_from(std::process::id()).expect("an id");
         assert!(why(own).ends_with("it is this command itself"), "{}", why(own));
         assert!(why(0).ends_with("expected a number above 0"));
@@ -225,7 +233,7 @@ mod tests {
         let mut command = std::process::Command::new("sh");
         let mut child =
             command.args(["-c", "read x; exit 5"]).stdin(std::process::Stdio::piped()).spawn().expect("started");
-        let process = Process::find(i32::try_from(child.id()).expect("an id")).expect("found");
+        let process = Process::find(i32::try_from(child.id()).expect("an id"), Engine::Frida).expect("found");
         assert_eq!(process.wait(Duration::from_millis(1)).expect("waited"), None);
         assert!(!process.is_foreign);
         drop(child.stdin.take());

@@ -15,7 +15,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::{Result, anyhow};
+use anyhow::{Result, anyhow, bail};
 use nix::{
     spawn::{PosixSpawnAttr, PosixSpawnFileActions, PosixSpawnFlags, posix_spawn},
     sys::{
@@ -33,7 +33,9 @@ use rustix::{
 use crate::{
     end_state::EndState,
     executable::{Executable, Unrunnable},
-    signals,
+    install::LibraryPlace,
+    native::{self, Borrowed, Lent},
+    process, signals,
 };
 
 /// How often a wait looks whether somebody has asked to stop.
@@ -45,7 +47,20 @@ const PATIENCE: Duration = Duration::from_secs(2);
 #[derive(Debug)]
 pub(crate) struct Gated {
     program: Option<Program>,
-    gate: OwnedFd,
+    gate: Gate,
+}
+
+/// What holds a program.
+#[derive(Debug)]
+enum Gate {
+    /// It reads from the other end of this pipe.
+    Pipe(OwnedFd),
+    /// It is stopped at its first instruction.
+    Stopped,
+    /// There, it serves us.
+    Lent(Box<Lent>),
+    /// Nothing any more.
+    Open,
 }
 
 /// A program that this process started.
@@ -77,9 +92,27 @@ impl Gated {
         drop((tell_ready, wait_open));
 
         let pid = spawned.map_err(|error| cannot_run(executable, &error))?;
-        let mut gated = Self { program: Some(Program { pid, ending: None }), gate };
+        let mut gated = Self { program: Some(Program { pid, ending: None }), gate: Gate::Pipe(gate) };
         gated.wait_ready(&ready, executable, deadline)?;
         Ok(gated)
+    }
+
+    /// Starts a program and stops it at its first instruction.
+    pub(crate) fn stopped(executable: &Executable, name: &OsStr, args: &[OsString]) -> Result<Self> {
+        let environment: Result<Vec<_>, _> = env::vars_os()
+            .map(|(name, value)| CString::new([name.as_bytes(), b"=", value.as_bytes()].concat()))
+            .collect();
+        let path = CString::new(executable.path.as_os_str().as_bytes())?;
+        let pid = native::start(&path, &arguments(name, args)?, &environment?);
+        let pid = pid.map_err(|error| cannot_run(executable, &error))?;
+        Ok(Self { program: Some(Program { pid, ending: None }), gate: Gate::Stopped })
+    }
+
+    /// Has the program serve us until it begins.
+    pub(crate) fn lend(&mut self, thread: Borrowed, library: &LibraryPlace) -> Result<()> {
+        let LibraryPlace::Native(library) = library else { bail!("the library was not mapped by hand") };
+        self.gate = Gate::Lent(Box::new(thread.lend(library, "spoor_serve", &[0, 0])?));
+        Ok(())
     }
 
     pub(crate) fn pid(&self) -> i32 {
@@ -88,15 +121,21 @@ impl Gated {
 
     /// Lets the program begin.
     pub(crate) fn open(mut self) -> Result<Program> {
-        let program = self.program.take().ok_or_else(|| anyhow!("the gate is open already"))?;
-        match rustix::io::write(&self.gate, b"o") {
-            // A program that has been killed at the gate says so when it is waited for.
-            Ok(_) | Err(rustix::io::Errno::PIPE) => Ok(program),
-            Err(error) => {
-                self.program = Some(program);
-                Err(anyhow!("cannot open the gate: {error}"))
-            }
+        let opened = match std::mem::replace(&mut self.gate, Gate::Open) {
+            Gate::Pipe(pipe) => match rustix::io::write(&pipe, b"o") {
+                // A program that has been killed at the gate says so when it is waited for.
+                Ok(_) | Err(rustix::io::Errno::PIPE) => Ok(()),
+                Err(error) => Err(anyhow!("cannot open the gate: {error}")),
+            },
+            Gate::Lent(lent) => lent.take_back(Instant::now() + PATIENCE),
+            Gate::Stopped | Gate::Open => Err(anyhow!("the program was not prepared")),
+        };
+        if let Err(error) = opened
+            && !process::has_ended(self.pid())
+        {
+            return Err(error);
         }
+        self.program.take().ok_or_else(|| anyhow!("the gate is open already"))
     }
 
     fn wait_ready(&mut self, ready: &OwnedFd, executable: &Executable, deadline: Instant) -> Result<()> {
@@ -163,21 +202,26 @@ impl Program {
             if left.is_zero() {
                 return Ok(None);
             }
-            crate::process::wait_for_end(self.pid, left)?;
+            process::wait_for_end(self.pid, left)?;
         }
     }
 }
 
 /// Starts the program. The standard library would sort its environment.
 fn spawn(executable: &Executable, name: &OsStr, args: &[OsString], environment: &[CString]) -> io::Result<i32> {
-    let arguments = [name].into_iter().chain(args.iter().map(OsString::as_os_str));
-    let arguments: Vec<CString> = arguments.map(|text| CString::new(text.as_bytes())).collect::<Result<_, _>>()?;
+    let arguments = arguments(name, args)?;
     let mut attributes = PosixSpawnAttr::init()?;
     // This process ignores it, as all of Rust's do.
     attributes.set_sigdefault(&SigSet::from_iter([Signal::SIGPIPE]))?;
     attributes.set_flags(PosixSpawnFlags::POSIX_SPAWN_SETSIGDEF)?;
     let pid = posix_spawn(&*executable.path, &PosixSpawnFileActions::init()?, &attributes, &arguments, environment)?;
     Ok(pid.as_raw())
+}
+
+/// What the program is called with: its name comes first.
+fn arguments(name: &OsStr, args: &[OsString]) -> io::Result<Vec<CString>> {
+    let arguments = [name].into_iter().chain(args.iter().map(OsString::as_os_str));
+    Ok(arguments.map(|text| CString::new(text.as_bytes())).collect::<Result<_, _>>()?)
 }
 
 /// The environment of this process, in its order, with the library preloaded before what is already, and with these

@@ -12,7 +12,7 @@ use tunnel::Encrypted;
 
 use crate::{
     access,
-    args::{FridaArgs, OnFull, SymbolArgs, TraceArgs, Wire},
+    args::{Engine, FridaArgs, OnFull, SymbolArgs, TraceArgs, Wire},
     frida,
     symbols::SymbolFinder,
 };
@@ -39,6 +39,7 @@ pub(crate) struct Settings {
     /// None: as the number of functions calls for.
     pub(crate) startup_timeout: Option<Duration>,
     pub(crate) linger: Duration,
+    pub(crate) engine: Engine,
     pub(crate) frida: frida::Options,
     pub(crate) quiet: bool,
     pub(crate) verbose: bool,
@@ -58,6 +59,7 @@ impl Settings {
     pub(crate) fn new(args: &TraceArgs) -> Result<Self, String> {
         let collector = Collector::resolve(&args.to)?;
         let host = args.to.rsplit_once(':').map_or("", |(host, _)| host);
+        let frida = frida_options(&args.frida, args.verbose);
         let (transport, tunnel) = access::way(&args.access, args.transport, host)?;
         Ok(Self {
             collector,
@@ -76,7 +78,8 @@ impl Settings {
             datagram_bytes: args.datagram_bytes,
             startup_timeout: args.startup_timeout.map(|period| period.0),
             linger: args.linger.0,
-            frida: frida_options(&args.frida, args.quiet, args.verbose),
+            engine: args.engine.unwrap_or_else(|| usual_engine(&frida, args.quiet)),
+            frida,
             quiet: args.quiet,
             verbose: args.verbose,
         })
@@ -89,8 +92,19 @@ pub(crate) fn symbol_finder(args: &SymbolArgs) -> Result<SymbolFinder, String> {
 }
 
 /// What may be used to get at Frida.
-pub(crate) fn frida_options(args: &FridaArgs, quiet: bool, verbose: bool) -> frida::Options {
-    frida::Options { python: args.frida_python.clone(), install: !args.no_install, quiet, verbose }
+pub(crate) fn frida_options(args: &FridaArgs, verbose: bool) -> frida::Options {
+    frida::Options { python: args.frida_python.clone(), verbose }
+}
+
+/// What gets into programs where nobody has said what.
+fn usual_engine(frida: &frida::Options, quiet: bool) -> Engine {
+    if frida.is_there() {
+        return Engine::Frida;
+    }
+    if !quiet {
+        say!("using the native engine, since Frida is not installed (`agent setup` installs it)");
+    }
+    Engine::Native
 }
 
 impl Collector {

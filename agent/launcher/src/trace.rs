@@ -1,8 +1,9 @@
 //! A trace from its start to its end.
 
 use std::{
-    ffi::OsString,
+    ffi::{OsStr, OsString},
     fs::{self, OpenOptions},
+    io,
     os::{
         linux::net::SocketAddrExt,
         unix::net::{SocketAddr, UnixListener},
@@ -17,19 +18,20 @@ use agent::{
     shared::{Arena, FLAG_BLOCK, FLAG_DETAIL, FLAG_WRITE_GS, MailboxRequest},
     stub::Routines,
 };
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result, anyhow, bail};
 use codec::profile::EndReason;
 
 use crate::{
-    args::OnFull,
+    args::{Engine, OnFull},
     delivery::Delivery,
     descriptors::DescriptorRoom,
     end_state::EndState,
     exclude::Exclude,
     executable::Executable,
     frida::{Event, Failure, Host, Starting},
-    install::{Installer, Report},
+    install::{Installer, LibraryPlace, Report},
     library::{self, Reader},
+    native::{Borrowed, Library},
     process::{self, Process},
     program::Gated,
     settings::Settings,
@@ -56,19 +58,14 @@ const LEAST_RINGS: u64 = 16;
 /// Starts a program and traces it until it ends.
 pub(crate) fn run(settings: &Settings, command: &[OsString]) -> Result<ExitCode> {
     let [name, args @ ..] = command else { unreachable!("clap wants a program") };
-    let executable = Executable::find(name)?;
-    let library = library::place(Reader::Own)?;
+    let executable = Executable::find(name, settings.engine)?;
     let signals = Signals::watch()?;
-    let own_room = DescriptorRoom::make_own()?;
-    let starting = Starting::launch(&settings.frida)?;
-    let started = Instant::now();
-    let gated = Gated::start(&executable, name, args, &library, started + ENTERING)?;
-    let room = own_room.of(gated.pid());
-    let delivery = Delivery::start(settings, gated.pid())?;
-    let mut trace = Trace::begin(settings, starting, gated.pid(), &library, delivery, started, &[gated.pid()])?;
+    let (mut trace, gated) = match settings.engine {
+        Engine::Frida => run_with_frida(settings, &executable, name, args)?,
+        Engine::Native => run_natively(settings, &executable, name, args)?,
+    };
     signals::check()?;
     signals.forward_to(gated.pid())?;
-    drop(room);
     let mut program = gated.open()?;
     let ending = loop {
         if let Some(ending) = program.try_wait()? {
@@ -81,24 +78,55 @@ pub(crate) fn run(settings: &Settings, command: &[OsString]) -> Result<ExitCode>
     Ok(ending.pass_on())
 }
 
+fn run_with_frida(
+    settings: &Settings,
+    executable: &Executable,
+    name: &OsStr,
+    args: &[OsString],
+) -> Result<(Trace, Gated)> {
+    let library = library::place(Reader::Own)?;
+    let own_room = DescriptorRoom::make_own()?;
+    let starting = Starting::launch(&settings.frida)?;
+    let started = Instant::now();
+    let gated = Gated::start(executable, name, args, &library, started + ENTERING)?;
+    let _room = own_room.of(gated.pid());
+    let delivery = Delivery::start(settings, gated.pid())?;
+    let trace = Trace::begin(settings, starting, gated.pid(), &library, delivery, started, &[gated.pid()])?;
+    Ok((trace, gated))
+}
+
+fn run_natively(
+    settings: &Settings,
+    executable: &Executable,
+    name: &OsStr,
+    args: &[OsString],
+) -> Result<(Trace, Gated)> {
+    let started = Instant::now();
+    let mut gated = Gated::stopped(executable, name, args)?;
+    let pid = gated.pid();
+    let delivery = Delivery::start(settings, pid)?;
+    let deadline = started + settings.startup_timeout.unwrap_or(ENTERING);
+    let mut thread = Borrowed::of_stopped(pid, pid)?;
+    let mut entered = Entered::natively(settings, pid, &mut thread, deadline)?;
+    gated.lend(thread, &entered.library)?;
+    entered.is_serving = true;
+    let trace = Trace::install(settings, entered, delivery, started).map_err(|error| or_ended(pid, error))?;
+    Ok((trace, gated))
+}
+
 /// Traces a process that is there already, until it ends or somebody asks to stop.
 pub(crate) fn attach(settings: &Settings, pid: i32) -> Result<ExitCode> {
     // Held to the end: two that attach at once would take each other's hooks for the program's.
     let name = SocketAddr::from_abstract_name(format!("spoor-attach-{pid}"))?;
     let _alone = UnixListener::bind_addr(&name)
         .map_err(|_| anyhow!("cannot attach to process {pid}: another agent is tracing it (end that first)"))?;
-    let process = Process::find(pid)?;
+    let process = Process::find(pid, settings.engine)?;
     let library = library::place(if process.is_foreign { Reader::Other } else { Reader::Own })?;
     let signals = Signals::watch()?;
-    let _own_room = DescriptorRoom::make_own()?;
-    // Frida may have to be fetched first, which takes as long as it takes.
-    let starting = Starting::launch(&settings.frida)?;
-    let started = Instant::now();
-    let delivery = Delivery::start(settings, pid)?;
-    let room = DescriptorRoom::make(pid)?;
-    let before = threads(pid)?;
-    let mut trace = Trace::begin(settings, starting, pid, &library, delivery, started, &before)?;
-    drop(room);
+    let mut trace = match settings.engine {
+        Engine::Frida => attach_with_frida(settings, pid, &library)?,
+        Engine::Native => attach_natively(settings, pid)?,
+    };
     loop {
         if let Some(ending) = process.wait(Duration::ZERO)? {
             let ending = trace.ending_told().filter(|_| ending == EndState::Unknown).unwrap_or(ending);
@@ -115,16 +143,103 @@ pub(crate) fn attach(settings: &Settings, pid: i32) -> Result<ExitCode> {
     }
 }
 
+fn attach_with_frida(settings: &Settings, pid: i32, library: &Path) -> Result<Trace> {
+    let _own_room = DescriptorRoom::make_own()?;
+    // Frida may have to be fetched first, which takes as long as it takes.
+    let starting = Starting::launch(&settings.frida)?;
+    let started = Instant::now();
+    let delivery = Delivery::start(settings, pid)?;
+    let _room = DescriptorRoom::make(pid)?;
+    let before = threads(pid)?;
+    Trace::begin(settings, starting, pid, library, delivery, started, &before)
+}
+
+fn attach_natively(settings: &Settings, pid: i32) -> Result<Trace> {
+    let started = Instant::now();
+    let delivery = Delivery::start(settings, pid)?;
+    let deadline = started + settings.startup_timeout.unwrap_or(ENTERING);
+    let entered = Borrowed::take(pid, deadline).and_then(|mut thread| {
+        let entered = Entered::natively(settings, pid, &mut thread, deadline)?;
+        thread.give_back()?;
+        Ok(entered)
+    });
+    let trace = entered.and_then(|entered| Trace::install(settings, entered, delivery, started));
+    trace.map_err(|error| or_ended(pid, error))
+}
+
+/// The library in a target, with the memory that it shares.
+struct Entered {
+    pid: i32,
+    /// Frida, where it has let the library in.
+    host: Option<Host>,
+    /// Frida's threads.
+    foreign: Vec<i32>,
+    library: LibraryPlace,
+    /// Whether a thread waits in the mailbox, or is about to.
+    is_serving: bool,
+    arena: Arc<Arena>,
+    routines: Vec<u64>,
+}
+
+impl Entered {
+    /// Through Frida. Threads that are not among these are Frida's.
+    fn with_frida(settings: &Settings, host: Host, pid: i32, library: &Path, before: &[i32]) -> Result<Self> {
+        let foreign = threads_since(pid, before)?;
+        let descriptor = open_rings(settings, |bytes, rings, stack, flags| Ok(host.open(bytes, rings, stack, flags)?))?;
+        let arena = shared_memory(pid, descriptor)?;
+        host.close(descriptor)?;
+        let routines = host.routines()?;
+        Ok(Self {
+            pid,
+            host: Some(host),
+            foreign,
+            library: LibraryPlace::File(library.into()),
+            is_serving: true,
+            arena,
+            routines,
+        })
+    }
+
+    /// Through a thread that is borrowed.
+    fn natively(settings: &Settings, pid: i32, thread: &mut Borrowed, deadline: Instant) -> Result<Self> {
+        let library = Library::enter(thread, pid, deadline)?;
+        let descriptor = open_rings(settings, |bytes, rings, stack, flags| {
+            let arguments = [bytes, rings, u64::from(stack), u64::from(flags)];
+            let opened = thread.call(&library, "spoor_open", &arguments, deadline)? as i64 as i32;
+            if opened < 0 {
+                return Err(Failure::Memory(io::Error::from_raw_os_error(-opened)).into());
+            }
+            Ok(opened)
+        })?;
+        let arena = shared_memory(pid, descriptor)?;
+        thread.call(&library, "spoor_close", &[descriptor as u64], deadline)?;
+        let routines = library.routines(thread, pid, deadline)?;
+        let library = LibraryPlace::Native(library);
+        Ok(Self { pid, host: None, foreign: Vec::new(), library, is_serving: false, arena, routines })
+    }
+}
+
+/// The memory behind a descriptor of the target's.
+fn shared_memory(pid: i32, descriptor: i32) -> Result<Arc<Arena>> {
+    let file = OpenOptions::new().read(true).write(true).open(format!("/proc/{pid}/fd/{descriptor}"));
+    let arena = Arc::new(Arena::map(file.context("cannot open the memory that is shared with the program")?)?);
+    arena.is_of(process::open(pid)?);
+    Ok(arena)
+}
+
 /// A target with hooks in it.
 struct Trace {
     pid: i32,
-    /// Frida in it, unless it had to leave.
+    engine: Engine,
+    /// Frida in it, unless it had to leave, or was not needed.
     host: Option<Host>,
     arena: Arc<Arena>,
     installer: Installer,
     delivery: Delivery,
     /// Frida's threads.
     foreign: Vec<i32>,
+    /// Whether the loader has yet to load what the program is linked to.
+    is_loading: bool,
 }
 
 impl Trace {
@@ -140,34 +255,19 @@ impl Trace {
     ) -> Result<Self> {
         let deadline = started + settings.startup_timeout.unwrap_or(ENTERING);
         let host = starting.attach(pid, library, deadline).map_err(Into::into);
-        let trace = host.and_then(|host| Self::install(settings, host, pid, library, delivery, started, before));
+        let entered = host.and_then(|host| Entered::with_frida(settings, host, pid, library, before));
+        let trace = entered.and_then(|entered| Self::install(settings, entered, delivery, started));
         trace.map_err(|error| or_ended(pid, error))
     }
 
-    /// Hooks everything that is loaded, for all threads but those that came after these: they are Frida's. On failure
-    /// everything is undone.
-    fn install(
-        settings: &Settings,
-        host: Host,
-        pid: i32,
-        library: &Path,
-        mut delivery: Delivery,
-        started: Instant,
-        before: &[i32],
-    ) -> Result<Self> {
-        let foreign = threads_since(pid, before)?;
-        let detail = if settings.detail { FLAG_DETAIL } else { 0 };
-        let block = if settings.on_full == OnFull::Block { FLAG_BLOCK } else { 0 };
-        let descriptor = open_rings(&host, settings, detail | block | gs_flag())?;
-        let file = OpenOptions::new().read(true).write(true).open(format!("/proc/{pid}/fd/{descriptor}"));
-        let arena = Arc::new(Arena::map(file.context("cannot open the memory that is shared with the program")?)?);
-        arena.is_of(process::open(pid)?);
-        host.close(descriptor)?;
+    /// Hooks everything that is loaded, for all threads but the foreign ones. On failure everything is undone.
+    fn install(settings: &Settings, entered: Entered, mut delivery: Delivery, started: Instant) -> Result<Self> {
+        let Entered { pid, host, foreign, library, is_serving, arena, routines } = entered;
         if let Some(depth) = settings.max_depth {
             // ORDERING: before anything is hooked.
             arena.control().max_depth.store(depth.into(), Ordering::Relaxed);
         }
-        let routines = Routines::new(&host.routines()?, settings.detail)
+        let routines = Routines::new(&routines, settings.detail)
             .ok_or_else(|| anyhow!("the library in the program is another than this command's"))?;
         let exclude = Exclude::new(&settings.exclude);
         let names = delivery.functions();
@@ -178,12 +278,21 @@ impl Trace {
         // ORDERING: nothing is hooked yet.
         arena.control().recording.store(1, Ordering::Relaxed);
         delivery.begin(Arc::clone(&arena))?;
-        let mut trace = Self { pid, host: Some(host), arena, installer, delivery, foreign };
+        let engine = settings.engine;
+        let mut trace = Self { pid, engine, host, arena, installer, delivery, foreign, is_loading: false };
         let entered = started.elapsed();
-        match trace.hook(deadline) {
+        let hooked = match engine {
+            Engine::Frida => trace.hook(deadline),
+            Engine::Native => trace.hook_natively(is_serving, deadline),
+        };
+        match hooked {
             Ok(report) => {
+                trace.is_loading = is_serving && engine == Engine::Native && report.modules.len() > 1;
+                if !trace.is_loading {
+                    trace.installer.warn_of_unmatched();
+                }
                 if settings.verbose {
-                    say!("{}", timing(&report, entered, started.elapsed()));
+                    say!("{}", timing(engine, &report, entered, started.elapsed()));
                 }
                 Ok(trace)
             }
@@ -219,6 +328,24 @@ impl Trace {
         Ok(report)
     }
 
+    /// Hooks everything, where the main thread serves or threads can be borrowed.
+    fn hook_natively(&mut self, is_serving: bool, deadline: Instant) -> Result<Report> {
+        if is_serving && self.arena.wait_request(deadline) != Some(MailboxRequest::Ready) {
+            bail!("not ready in time: the library in the program does not answer");
+        }
+        let Self { installer, delivery, .. } = self;
+        let report = installer.install(deadline, &mut |report| delivery.report(report))?;
+        if is_serving {
+            self.arena.go_on(deadline)?;
+            return Ok(report);
+        }
+        // What was loaded before the loader could tell.
+        while !installer.has_all()? && self.arena.request().is_none() {
+            installer.install(deadline, &mut |report| delivery.report(report))?;
+        }
+        Ok(report)
+    }
+
     /// Hooks what a running program has loaded before modules were watched.
     fn hook_what_came_meanwhile(&mut self, deadline: Instant) -> Result<()> {
         let has_all = self.installer.has_all()?;
@@ -240,15 +367,13 @@ impl Trace {
     /// Handles what has happened, and waits for it for a moment.
     fn poll(&mut self) {
         match self.arena.wait_request(Instant::now() + GLANCE) {
-            Some(MailboxRequest::Loaded(base)) => {
-                let deadline = Instant::now() + LOADING;
-                let Self { installer, delivery, foreign, .. } = self;
-                match installer.loaded(base, foreign, deadline, &mut |report| delivery.report(report)) {
-                    Ok(replaced) => replaced.into_iter().for_each(|id| delivery.unloaded(id)),
-                    Err(error) => delivery.limit("module-not-hooked", 1, &format!("{error:#}")),
-                }
-                // A thread that is not there any more has not waited.
-                let _ = self.arena.go_on(deadline);
+            Some(MailboxRequest::Loaded(base)) => self.loaded(Some(base)),
+            Some(MailboxRequest::Changed) => {
+                let gone = self.installer.unloaded_meanwhile().unwrap_or_default();
+                gone.into_iter().for_each(|id| self.delivery.unloaded(id));
+                let is_new = self.installer.has_all().is_ok_and(|has_all| !has_all);
+                self.loaded(None);
+                self.warn_once(is_new);
             }
             Some(MailboxRequest::Unloaded(base)) => {
                 if let Some(id) = self.installer.unloaded(base) {
@@ -261,6 +386,9 @@ impl Trace {
                 let _ = self.arena.go_on(Instant::now() + LOADING);
             }
             Some(MailboxRequest::Ready) | None => {}
+        }
+        if self.installer.is_replaced() {
+            self.replaced();
         }
         while let Some(event) = self.host.as_ref().and_then(|host| host.next_event(Duration::ZERO)) {
             match event {
@@ -281,6 +409,26 @@ impl Trace {
                 }
             }
         }
+    }
+
+    /// Says what is worth saying when all is loaded that the program is linked to.
+    fn warn_once(&mut self, is_loaded: bool) {
+        if self.is_loading && is_loaded {
+            self.is_loading = false;
+            self.installer.warn_of_unmatched();
+        }
+    }
+
+    /// Hooks a module, or all, that a thread has just loaded, which waits.
+    fn loaded(&mut self, base: Option<u64>) {
+        let deadline = Instant::now() + LOADING;
+        let Self { installer, delivery, foreign, .. } = self;
+        match installer.loaded(base, foreign, deadline, &mut |report| delivery.report(report)) {
+            Ok(replaced) => replaced.into_iter().for_each(|id| delivery.unloaded(id)),
+            Err(error) => delivery.limit("module-not-hooked", 1, &format!("{error:#}")),
+        }
+        // A thread that is not there any more has not waited.
+        let _ = self.arena.go_on(deadline);
     }
 
     /// Has Frida leave the program, which is about to do something that its threads would not survive. Hooks stay.
@@ -323,7 +471,8 @@ impl Trace {
     }
 
     /// The program has ended: ships what is left.
-    fn ended(self, ending: EndState, settings: &Settings, signals: &Signals) {
+    fn ended(mut self, ending: EndState, settings: &Settings, signals: &Signals) {
+        self.warn_once(true);
         self.host.as_ref().inspect(|host| host.target_is_gone());
         if self.is_executing() {
             self.replaced();
@@ -345,6 +494,30 @@ impl Trace {
     /// Takes everything out of the program, which goes on.
     fn detach(mut self, settings: &Settings, library: &Path, signals: &Signals) -> Result<ExitCode> {
         signals.acknowledge();
+        let removed = match self.engine {
+            Engine::Frida => self.leave_with_frida(settings, library)?,
+            Engine::Native => {
+                // A thread may just be loading something, and waits for us.
+                while self.arena.request().is_some() {
+                    self.poll();
+                }
+                self.installer.remove(&[], Instant::now() + LEAVING)
+            }
+        };
+        self.delivery.end(EndReason::Detached);
+        self.delivery.finish(settings, signals);
+        if let Err(error) = removed {
+            // The hooks find out that nobody reads the rings. Whoever attaches next finds out that they are there.
+            return Err(or_ended(self.pid, error.context("cannot take all hooks out of the program")));
+        }
+        // ORDERING: whoever still waits for room in a ring sees it sooner or later.
+        self.arena.control().recording.store(0, Ordering::Relaxed);
+        self.arena.release();
+        Ok(ExitCode::SUCCESS)
+    }
+
+    /// Takes all hooks out, and has Frida leave. An error in the result if only a part of that could be done.
+    fn leave_with_frida(&mut self, settings: &Settings, library: &Path) -> Result<Result<()>> {
         let host = match self.host.take() {
             Some(host) => host,
             None => self.come_back(settings, library, Instant::now() + ENTERING)?,
@@ -364,26 +537,23 @@ impl Trace {
         let removed = removed.and(serving.wait(deadline).map(drop).map_err(Into::into));
         let removed = removed.and(host.detach_gum(deadline).map_err(Into::into));
         drop(host);
-        self.delivery.end(EndReason::Detached);
-        self.delivery.finish(settings, signals);
-        if let Err(error) = removed {
-            // The hooks find out that nobody reads the rings. Whoever attaches next finds out that they are there.
-            return Err(or_ended(self.pid, error.context("cannot take all hooks out of the program")));
-        }
-        // ORDERING: whoever still waits for room in a ring sees it sooner or later.
-        self.arena.control().recording.store(0, Ordering::Relaxed);
-        self.arena.release();
-        Ok(ExitCode::SUCCESS)
+        Ok(removed)
     }
 }
 
-/// Has the rings made, as many as the program's limits allow.
-fn open_rings(host: &Host, settings: &Settings, flags: u32) -> Result<i32> {
+/// Has the rings made, as many as the program's limits allow. `open` is given their size, how many there are, how much stack
+/// is recorded, and flags.
+fn open_rings(settings: &Settings, mut open: impl FnMut(u64, u64, u32, u32) -> Result<i32>) -> Result<i32> {
+    let detail = if settings.detail { FLAG_DETAIL } else { 0 };
+    let block = if settings.on_full == OnFull::Block { FLAG_BLOCK } else { 0 };
+    let flags = detail | block | gs_flag();
     let mut rings = (MOST_RING_BYTES / settings.ring_bytes).clamp(LEAST_RINGS, MOST_RINGS);
     loop {
-        match host.open(settings.ring_bytes, rings, settings.stack_bytes, flags) {
-            Err(Failure::Memory(_)) if rings > LEAST_RINGS => rings = (rings / 4).max(LEAST_RINGS),
-            opened => return Ok(opened?),
+        match open(settings.ring_bytes, rings, settings.stack_bytes, flags) {
+            Err(error) if rings > LEAST_RINGS && matches!(error.downcast_ref(), Some(Failure::Memory(_))) => {
+                rings = (rings / 4).max(LEAST_RINGS);
+            }
+            opened => return opened,
         }
     }
 }
@@ -396,12 +566,16 @@ fn gs_flag() -> u32 {
 }
 
 /// How long everything took before the program could start.
-fn timing(report: &Report, entered: Duration, all: Duration) -> String {
+fn timing(engine: Engine, report: &Report, entered: Duration, all: Duration) -> String {
     let functions: usize = report.modules.iter().map(|module| module.hooked + module.probed.len()).sum();
     let [planning, installing, entered, all] =
         [report.planning, report.installing, entered, all].map(|time| time.as_millis());
+    let engine = match engine {
+        Engine::Frida => "frida",
+        Engine::Native => "entered in",
+    };
     format!(
-        "hooked {functions} functions of {} modules: planned in {planning} ms, installed in {installing} ms, frida \
+        "hooked {functions} functions of {} modules: planned in {planning} ms, installed in {installing} ms, {engine} \
          {entered} ms, in all {all} ms",
         report.modules.len()
     )

@@ -21,6 +21,8 @@ pub enum MailboxRequest {
     Unloaded(u64),
     /// The program is about to do what it can do only without Frida's threads.
     Alone,
+    /// Modules were loaded or unloaded, of which nothing has run or will run.
+    Changed,
 }
 
 /// How long one wait lasts before the time is looked at.
@@ -40,6 +42,7 @@ impl Arena {
             1 => Some(MailboxRequest::Loaded(module)),
             2 => Some(MailboxRequest::Unloaded(module)),
             3 => Some(MailboxRequest::Alone),
+            4 => Some(MailboxRequest::Changed),
             _ => None,
         }
     }

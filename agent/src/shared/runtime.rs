@@ -67,6 +67,8 @@ watched! {
         SetNamespace = "setns",
         SetCapabilities = "capset",
         ProcessControl = "prctl",
+        // The loader's notification that modules have come or gone. It is not recorded.
+        DebugState = "_dl_debug_state",
     }
     Dispatch {
         DispatchAsync = "dispatch_async",

@@ -42,28 +42,39 @@ pub(super) fn serve(control: &'static Control, subject: u32, module: u64) {
                 return;
             }
         }
-        let argument = |at: usize| mailbox.arguments[at].load(Ordering::Relaxed) as usize;
-        let answer = match Command::from_number(mailbox.command.load(Ordering::Relaxed)) {
-            Some(Command::Map) => map_code(argument(0), argument(1)),
-            Some(Command::Ignore) => {
-                thread::ignore(argument(0) as u32);
-                0
-            }
-            Some(Command::Landmark) => {
-                landmark::learn(argument(0), argument(1), argument(2));
-                0
-            }
-            Some(Command::Restore) => {
-                stacks::restore_all();
-                0
-            }
+        let [first, second, third, _] =
+            [0, 1, 2, 3].map(|at: usize| mailbox.arguments[at].load(Ordering::Relaxed) as usize);
+        match Command::from_number(mailbox.command.load(Ordering::Relaxed)) {
             Some(Command::GoOn) | None => break,
-        };
-        mailbox.answer.store(answer as u64, Ordering::Relaxed);
+            Some(command) => {
+                mailbox.answer.store(execute(command, first, second, third) as u64, Ordering::Relaxed);
+            }
+        }
     }
     hand_over(mailbox, Turn::Nobody);
     // ORDERING: the next owner finds the mailbox empty.
     mailbox.owner.store(0, Ordering::Release);
+}
+
+/// Tells the outside that modules have come or gone. The thread must not be traced meanwhile: what it would be
+/// recorded in may be what is waited for.
+pub(super) fn modules_changed() {
+    const CHANGED: u32 = 4;
+    if let Some(control) = thread::control() {
+        thread::untraced(|| serve(control, CHANGED, 0));
+    }
+}
+
+/// Does what the outside says.
+pub(super) fn execute(command: Command, first: usize, second: usize, third: usize) -> usize {
+    match command {
+        Command::GoOn => {}
+        Command::Map => return map_code(first, second),
+        Command::Ignore => thread::ignore(first as u32),
+        Command::Landmark => landmark::learn(first, second, third),
+        Command::Restore => stacks::restore_all(),
+    }
+    0
 }
 
 fn hand_over(mailbox: &Mailbox, turn: Turn) {

@@ -6,7 +6,7 @@ use core::{
 };
 
 use super::{gum, local, mailbox, routines, sys, thread};
-use crate::shared::{Control, FLAG_WRITE_GS, HEAD_BYTES, MAGIC, Shape, VERSION};
+use crate::shared::{Command, Control, FLAG_WRITE_GS, HEAD_BYTES, MAGIC, Shape, VERSION};
 
 /// Makes the memory that is shared with the outside: this many rings of this size, for calls with this much stack.
 /// Returns its descriptor, which the outside opens for itself and then has closed, or an error's number, negated.
@@ -96,6 +96,23 @@ pub(super) extern "C" fn spoor_serve(subject: u32, module: u64) {
     if let Some(control) = thread::control() {
         thread::untraced(|| mailbox::serve(control, subject, module));
     }
+}
+
+/// Makes a system call, for an outside that has borrowed a thread.
+///
+/// # Safety
+///
+/// The outside knows what it does.
+#[unsafe(no_mangle)]
+pub(super) unsafe extern "C" fn spoor_system_call(number: usize, first: usize, second: usize, third: usize) -> isize {
+    // SAFETY: promised by the caller.
+    unsafe { sys::call(number, [first, second, third, 0, 0, 0]) }
+}
+
+/// Executes one command, for an outside that has borrowed a thread. No other is being executed.
+#[unsafe(no_mangle)]
+pub(super) extern "C" fn spoor_command(command: u32, first: usize, second: usize, third: usize) -> u64 {
+    Command::from_number(command).map_or(0, |command| mailbox::execute(command, first, second, third) as u64)
 }
 
 /// Where a stub finds its routines, in this order behind their count: enter, probe, unwinder, watched, leave; first

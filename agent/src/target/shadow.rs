@@ -102,8 +102,7 @@ impl Entry {
 
     /// The header of its function.
     pub(super) fn header(&self) -> &'static Header {
-        // SAFETY: stubs and their headers are never unmapped, and this is how far apart they are.
-        unsafe { &*((self.stub - FROM_HEADER) as *const Header) }
+        Header::of(self.stub)
     }
 }
 
@@ -122,6 +121,12 @@ pub(super) struct Header {
 }
 
 impl Header {
+    /// That of the stub that has this place, to which `enter` returns.
+    pub(super) fn of(stub: usize) -> &'static Self {
+        // SAFETY: stubs and their headers are never unmapped, and this is how far apart they are.
+        unsafe { &*((stub - FROM_HEADER) as *const Self) }
+    }
+
     /// What it is watched for.
     pub(super) fn watch(&self) -> u64 {
         // ORDERING: who was led here by the watched routine sees it; others may see it later.

@@ -6,6 +6,7 @@ use core::{
 };
 
 use super::{
+    mailbox,
     shadow::{Entry, Header},
     stacks::{self, Suspended},
     sys,
@@ -64,6 +65,11 @@ pub(super) struct Left {
 
 /// Called by enter, with what it saved, and r13.
 pub(super) extern "C" fn enter(entered: &mut Entered, kind: u32, r13: u64) {
+    if kind == WATCHED && watch::is_loaders(entered.stub) {
+        mailbox::modules_changed();
+        entered.stub += PASS;
+        return;
+    }
     let hooked = Thread::current().is_some_and(|thread| enter_on(thread, entered, kind, r13));
     if !hooked {
         // Other threads may not have seen yet that they are deserted, and this one unwinds what they have left.

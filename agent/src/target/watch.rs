@@ -15,7 +15,10 @@ mod notes;
 mod pthread;
 mod swift;
 
-use super::{shadow::Entry, thread::Thread};
+use super::{
+    shadow::{Entry, Header},
+    thread::Thread,
+};
 use crate::shared::{Family, Kind, MAX_KEYS, Watched, header, tsc};
 use codec::{EventKind, Key};
 use notes::Note;
@@ -130,6 +133,11 @@ pub(super) fn tail_called(thread: &mut Thread, entry: &Entry, hooked: bool, time
 /// What a function is watched for.
 fn watched(entry: &Entry) -> Option<Watched> {
     Watched::ALL.get((entry.header().watch() as usize).checked_sub(1)?).copied()
+}
+
+/// Whether a stub is that of the loader's notification that modules have come or gone.
+pub(super) fn is_loaders(stub: usize) -> bool {
+    Header::of(stub).watch() == Watched::DebugState as u64 + 1
 }
 
 /// Remembers a call until it is left, if it is seen being left.

@@ -57,6 +57,10 @@ pub const TARGETS: &[Target] = &[
     flags("plain_debug", "plain.c", &["-O1", "-g"]),
     flags("plain_stripped", "plain.c", &["-O1", "-DBY_OFFSET", "-s"]),
     flags("plain_static", "plain.c", &["-O1", "-static"]),
+    flags("plain_static_pie", "plain.c", &["-O1", "-static-pie"]),
+    flags("threads_static", "threads64.c", &["-O1", "-static"]),
+    flags("exceptions_static", "uncaught.cpp", &["-O1", "-static"]),
+    flags("plain_sanitized", "plain.c", &["-O1", "-fsanitize=address,undefined"]),
     // Runtimes that look up return addresses, by a function that each has.
     flags("reads_returns_ocaml", "reads_returns.c", &["-O1", "-DMARKER=caml_call_gc"]),
     flags("reads_returns_plugin", "reads_returns.c", &["-O1", "-DMARKER=camlUnit__entry"]),

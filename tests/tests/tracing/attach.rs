@@ -21,6 +21,9 @@ use tests::{
 
 use crate::{BOTH, LONG, answer, eventually, kill};
 
+/// What gets into a program.
+const ENGINES: [&str; 2] = ["frida", "native"];
+
 /// A program that works until it is told to stop.
 struct Steady {
     process: Process,
@@ -113,10 +116,11 @@ impl Left {
 
 /// Attaches to a process until enough has been seen, leaves it, and tells what was traced.
 #[track_caller]
-fn watch(pid: u32, transport: Transport) -> (Folder, Trace) {
+fn watch(pid: u32, transport: Transport, engine: &str) -> (Folder, Trace) {
     agent_command::prepare();
     let (folder, collector) = Collector::in_folder("attached", &[]);
-    let command = agent_command::attach_to(collector.address(transport), transport, LOSSLESS, pid);
+    let options = [LOSSLESS, &["--engine", engine]].concat();
+    let command = agent_command::attach_to(collector.address(transport), transport, &options, pid);
     let mut agent = Process::start(command, Stdout::Collect);
     eventually("enough is traced", || {
         assert!(agent.is_running(), "the agent gave up: {}", agent.said());
@@ -157,9 +161,9 @@ fn is_counted(trace: &Trace) {
 
 #[test]
 fn an_attached_program_goes_on_unharmed_when_it_is_left() {
-    for transport in BOTH {
+    for (transport, engine) in BOTH.into_iter().zip(ENGINES) {
         let steady = Steady::start();
-        let (_folder, trace) = watch(steady.process.pid(), transport);
+        let (_folder, trace) = watch(steady.process.pid(), transport, engine);
         is_steady(&trace);
         let counted = steady.finish();
         assert!(counted["round_of"].returns >= 4 * 200);
@@ -191,7 +195,7 @@ fn a_program_that_must_be_alone_is_traced_on_and_left_in_peace() {
     is_counted(&trace);
     // To take the hooks out, Frida comes in again through the main thread, which is hooked.
     depths::consistent(&trace, Stacks::Many);
-    let (_folder, trace) = watch(pid, Transport::Tcp);
+    let (_folder, trace) = watch(pid, Transport::Tcp, "frida");
     is_steady(&trace);
     drop(stdin);
     steady.finish();
@@ -201,16 +205,18 @@ fn a_program_that_must_be_alone_is_traced_on_and_left_in_peace() {
 #[test]
 fn all_registers_and_system_calls_of_a_program_are_its_own_while_it_is_attached_to() {
     let cycles = env::var("SPOOR_CYCLES").map_or(3, |cycles| cycles.parse().expect("a number"));
-    let steady = Steady::of("registers");
-    let pid = steady.process.pid();
-    let mut left = Vec::new();
-    for _ in 0..cycles {
-        watch(pid, Transport::Tcp);
-        left.push(Left::of(pid));
+    for engine in ENGINES {
+        let steady = Steady::of("registers");
+        let pid = steady.process.pid();
+        let mut left = Vec::new();
+        for _ in 0..cycles {
+            watch(pid, Transport::Tcp, engine);
+            left.push(Left::of(pid));
+        }
+        println!("{engine}: {:?}\n{:?}", left.first(), left.last());
+        Left::stays(&left);
+        steady.finish();
     }
-    println!("{:?}\n{:?}", left.first(), left.last());
-    Left::stays(&left);
-    steady.finish();
 }
 
 /// When the hooks are taken out, a thread may just be on its way from one stack to another; and of several stacks in a mapping
@@ -219,8 +225,9 @@ fn all_registers_and_system_calls_of_a_program_are_its_own_while_it_is_attached_
 fn coroutines_that_were_there_before_go_on_when_they_are_left() {
     for name in ["steady_fibers", "side_by_side", "side_by_side_open"] {
         let steady = Steady::of(name);
-        for _ in 0..3 {
-            watch(steady.process.pid(), Transport::Tcp);
+        // Frida cannot follow where it was not first.
+        for engine in ["frida", "native", "native"] {
+            watch(steady.process.pid(), Transport::Tcp, engine);
         }
         steady.finish();
     }
@@ -239,8 +246,8 @@ fn a_program_that_may_open_few_files_is_attached_to() {
     let few = Rlimit { maximum: getrlimit(Resource::Nofile).maximum, current: Some(20) };
     prlimit(id, Resource::Nofile, few).expect("it is allowed less");
     let before = open_files();
-    for _ in 0..2 {
-        let (_folder, trace) = watch(pid, Transport::Tcp);
+    for engine in ENGINES {
+        let (_folder, trace) = watch(pid, Transport::Tcp, engine);
         is_steady(&trace);
         assert_eq!(open_files(), before);
     }
@@ -251,9 +258,12 @@ fn a_program_that_may_open_few_files_is_attached_to() {
 #[test]
 fn a_program_whose_agent_was_killed_goes_on_and_is_not_attached_to_again() {
     agent_command::prepare();
-    for (program, options) in
-        [("steady", &["--on-full", "drop"][..]), ("steady_fibers", &["--on-full", "block", "--stall", "never"])]
-    {
+    for (program, options) in [
+        ("steady", &["--on-full", "drop", "--engine", "frida"][..]),
+        ("steady", &["--on-full", "drop", "--engine", "native"]),
+        ("steady_fibers", &["--on-full", "block", "--stall", "never", "--engine", "frida"]),
+        ("steady_fibers", &["--on-full", "block", "--stall", "never", "--engine", "native"]),
+    ] {
         // Rings that are full at once.
         let options = &[options, &["--ring-bytes", "64KiB"]].concat();
         // The second unwinds coroutines, which nobody runs on when the agent is killed.
@@ -296,6 +306,24 @@ fn an_agent_may_be_killed_at_any_moment_of_an_attach() {
     collector.stop();
 }
 
+/// Nor by one that is killed while it has borrowed a thread.
+#[test]
+fn an_agent_may_be_killed_at_any_moment_of_a_native_attach() {
+    agent_command::prepare();
+    let (_folder, collector) = Collector::in_folder("killed-early", &[]);
+    for moment_ms in (0..30).map(|moment| moment * 4) {
+        let steady = Steady::of("registers");
+        let options = ["--no-detail", "--engine", "native"];
+        let command = agent_command::attach_to(collector.tcp(), Transport::Tcp, &options, steady.process.pid());
+        let mut agent = Process::start(command, Stdout::Collect);
+        thread::sleep(Duration::from_millis(moment_ms));
+        agent.signal("KILL");
+        assert_eq!(agent.exit(LONG).signal, Some(9));
+        steady.finish();
+    }
+    collector.stop();
+}
+
 /// Frida is let in again to take the hooks out.
 #[test]
 fn a_program_whose_helper_was_killed_is_left_in_peace() {
@@ -315,7 +343,7 @@ fn a_program_whose_helper_was_killed_is_left_in_peace() {
     let exit = agent.exit(LONG);
     assert_eq!((exit.code, exit.signal), (Some(0), None), "it leaves in peace: {}", exit.stderr);
     collector.stop();
-    watch(pid, Transport::Tcp);
+    watch(pid, Transport::Tcp, "frida");
     steady.finish();
 }
 
@@ -323,19 +351,27 @@ fn a_program_whose_helper_was_killed_is_left_in_peace() {
 fn a_program_may_end_at_any_moment_of_an_attach() {
     agent_command::prepare();
     let (_folder, collector) = Collector::in_folder("ends-early", &[]);
-    for moment_ms in [0, 20, 50, 90, 130, 180] {
+    let moments_ms = [0, 20, 50, 90, 130, 180];
+    for (engine, moment_ms) in ENGINES.into_iter().flat_map(|engine| moments_ms.map(|moment| (engine, moment))) {
         let steady = Steady::start();
         let pid = steady.process.pid();
-        let command = agent_command::attach_to(collector.tcp(), Transport::Tcp, &["--no-detail"], pid);
+        let options = ["--no-detail", "--engine", engine];
+        let command = agent_command::attach_to(collector.tcp(), Transport::Tcp, &options, pid);
         let agent = Process::start(command, Stdout::Collect);
-        eventually("the main thread is kept", || is_kept(pid));
+        if engine == "frida" {
+            eventually("the main thread is kept", || is_kept(pid));
+        }
         thread::sleep(Duration::from_millis(moment_ms));
         steady.finish();
         let exit = agent.exit(Duration::from_secs(8));
-        let about = format!("{moment_ms} ms: {:?} {}", exit.code, exit.stderr);
+        let about = format!("{engine}, {moment_ms} ms: {:?} {}", exit.code, exit.stderr);
         match exit.code {
             // It was quicker.
             Some(0) => {}
+            // So was the program.
+            Some(1) if exit.stderr.starts_with(&format!("agent: cannot attach to process {pid}: ")) => {
+                assert!(exit.stderr.lines().count() == 1 && engine == "native", "{about}");
+            }
             Some(1) => assert_eq!(exit.stderr, "agent: the program ended while it was being prepared", "{about}"),
             _ => panic!("{about}"),
         }
@@ -353,19 +389,28 @@ fn is_kept(pid: u32) -> bool {
 
 #[test]
 fn a_program_can_be_attached_to_again_and_again() {
-    let steady = Steady::start();
-    let pid = steady.process.pid();
-    let mut left = Vec::new();
-    let mut sessions = Vec::new();
-    for _ in 0..4 {
-        sessions.push(watch(pid, Transport::Tcp));
-        left.push(Left::of(pid));
+    for engine in ENGINES {
+        let steady = Steady::start();
+        let pid = steady.process.pid();
+        let before = Left::of(pid);
+        let mut left = Vec::new();
+        let mut sessions = Vec::new();
+        for _ in 0..4 {
+            sessions.push(watch(pid, Transport::Tcp, engine));
+            left.push(Left::of(pid));
+        }
+        for (_, trace) in &sessions {
+            is_steady(trace);
+        }
+        Left::stays(&left);
+        if engine == "native" {
+            assert_eq!((left[0].threads, left[0].descriptors), (before.threads, before.descriptors));
+            let refused = agent_command::command(&["attach", "--engine", "frida", &pid.to_string()]).output();
+            let text = String::from_utf8_lossy(&refused.expect("it runs").stderr).into_owned();
+            assert!(text.contains("can only be so again (--engine native)"), "{text}");
+        }
+        steady.finish();
     }
-    for (_, trace) in &sessions {
-        is_steady(trace);
-    }
-    Left::stays(&left);
-    steady.finish();
 }
 
 #[test]

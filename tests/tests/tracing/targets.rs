@@ -2,7 +2,8 @@
 //! no less.
 //!
 //! The hooks do not know how their records travel, so one transport is enough for most programs. Those that make many
-//! calls or many threads, or that end or go on in another way than most, are traced over both.
+//! calls or many threads, or that end or go on in another way than most, are traced over both. All are traced with both
+//! engines.
 
 use tests::{Run, Transport, depths::Stacks};
 
@@ -30,12 +31,12 @@ impl Case {
     }
 
     #[track_caller]
-    fn holds_over(&self, transport: Transport) {
-        println!("{} over {transport:?}", self.target);
+    fn holds_over(&self, transport: Transport, engine: &str) {
+        println!("{} over {transport:?} with {engine}", self.target);
         let index_only = self.large && transport == Transport::Tcp;
         let options: &[&str] = if index_only { &["--no-detail"] } else { &[] };
         let run = Run::target(self.target).arguments(self.arguments).stdin(self.stdin);
-        let traced = run.over(transport).with(options).trace();
+        let traced = run.over(transport).with(options).with(&["--engine", engine]).trace();
         traced.sound().exact_counts().depths(self.stacks);
         // As text, a million spans are hundreds of megabytes.
         if traced.trace.len() < 200_000 {
@@ -58,9 +59,48 @@ macro_rules! targets {
             #[test]
             fn $name() {
                 let case = Case { $($($field: $value,)*)? ..Case::new(stringify!($name)) };
-                case.over.iter().for_each(|transport| case.holds_over(*transport));
+                case.over.iter().for_each(|transport| case.holds_over(*transport, "frida"));
             }
         )*
+
+        mod native {
+            use super::*;
+
+            $(
+                #[test]
+                fn $name() {
+                    let case = Case { $($($field: $value,)*)? ..Case::new(stringify!($name)) };
+                    case.over.iter().take(1).for_each(|transport| case.holds_over(*transport, "native"));
+                }
+            )*
+
+            /// Nothing can be loaded into these, and nothing but the program itself is there.
+            #[test]
+            fn plain_static() {
+                Case::new("plain_static").holds_over(Transport::Tcp, "native");
+            }
+
+            #[test]
+            fn plain_static_pie() {
+                Case::new("plain_static_pie").holds_over(Transport::Udp, "native");
+            }
+
+            #[test]
+            fn threads_static() {
+                Case { large: true, ..Case::new("threads_static") }.holds_over(Transport::Tcp, "native");
+            }
+
+            #[test]
+            fn exceptions_static() {
+                Case::new("exceptions_static").holds_over(Transport::Tcp, "native");
+            }
+
+            /// The sanitizer wants to be the first library, and looks at where memory is.
+            #[test]
+            fn plain_sanitized() {
+                Case::new("plain_sanitized").holds_over(Transport::Tcp, "native");
+            }
+        }
     };
 }
 

@@ -27,6 +27,8 @@ fn main() -> Result<()> {
     if traces.exists() {
         std::fs::remove_dir_all(&traces)?;
     }
+    // It does without where that fails.
+    let _ = Command::new(folder.join("agent")).arg("setup").status();
     let (mut collector, port) = start_collector(&folder.join("collector"), &traces)?;
     println!("\n3. Trace a program with four threads, every function of it and of its libraries:");
     let traced = trace(&folder.join("agent"), port);

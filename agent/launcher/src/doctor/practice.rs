@@ -23,8 +23,10 @@ use super::{
     own_path,
 };
 use crate::{
+    args::Engine,
     executable::Executable,
     frida::{Host, Options},
+    native::{Borrowed, Library},
     process::{ptrace_remedy, ptrace_scope},
     program::Gated,
     signals::Signals,
@@ -56,6 +58,10 @@ pub(super) fn run(library: &Path, frida: Option<&Options>) -> Vec<(&'static str,
             ("code", Bad(format!("the code of a stopped program cannot be changed: {error:#} ({remedy})")))
         }
     });
+    findings.push(match enter_natively() {
+        Ok(()) => ("native", Good("a program can be entered without Frida".into())),
+        Err(error) => ("native", Bad(format!("{error:#}"))),
+    });
     if let Some(options) = frida {
         let begun = Instant::now();
         findings.push(match enter(options, gated.pid(), library) {
@@ -68,7 +74,7 @@ pub(super) fn run(library: &Path, frida: Option<&Options>) -> Vec<(&'static str,
 
 fn start(library: &Path) -> Result<Gated> {
     let own = own_path().ok_or_else(|| anyhow!("this command does not know where it is"))?;
-    let executable = Executable::find(own.as_os_str())?;
+    let executable = Executable::find(own.as_os_str(), Engine::Frida)?;
     let _signals = Signals::watch()?;
     Gated::start(&executable, own.as_os_str(), &[OsString::from("idle")], library, Instant::now() + PATIENCE)
 }
@@ -110,6 +116,16 @@ fn permission() -> Finding {
         _ if root => Good("any program can be stopped".into()),
         _ => Good("this user's programs can be stopped".into()),
     }
+}
+
+/// Maps the library into a program that is stopped at its first instruction, which never begins.
+fn enter_natively() -> Result<()> {
+    let own = own_path().ok_or_else(|| anyhow!("this command does not know where it is"))?;
+    let executable = Executable::find(own.as_os_str(), Engine::Native)?;
+    let gated = Gated::stopped(&executable, own.as_os_str(), &[OsString::from("idle")])?;
+    let mut thread = Borrowed::of_stopped(gated.pid(), gated.pid())?;
+    Library::enter(&mut thread, gated.pid(), Instant::now() + PATIENCE)?;
+    thread.give_back()
 }
 
 fn enter(options: &Options, pid: i32, library: &Path) -> Result<()> {

@@ -1,4 +1,4 @@
-//! The private environment: a Python and Frida's package, in a folder of this command's own, made on first use.
+//! The private environment: a Python and Frida's package, in a folder of this command's own, made by `agent setup`.
 
 use std::{
     env,
@@ -39,9 +39,8 @@ pub(crate) fn present() -> Option<Python> {
 
 /// Makes the environment. Of several who want to at the same time, one does.
 pub(super) fn make(interpreter: &Path, quiet: bool) -> Result<Python, Failure> {
-    let folder = folder().ok_or_else(|| {
-        Failure::Python("there is no place to install Frida (set HOME or XDG_DATA_HOME, or use --frida-python)".into())
-    })?;
+    let folder = folder()
+        .ok_or_else(|| Failure::Python("there is no place to install Frida (set HOME or XDG_DATA_HOME)".into()))?;
     let failed = |error| cannot(&folder, &format!("{error} (set XDG_DATA_HOME to a folder that can be written to)"));
     let _lock = lock(&folder, quiet).map_err(failed)?;
     if let Some(python) = read(&folder) {
@@ -50,7 +49,7 @@ pub(super) fn make(interpreter: &Path, quiet: bool) -> Result<Python, Failure> {
     remove(&folder).map_err(failed)?;
     fs::create_dir_all(&folder).map_err(failed)?;
 
-    let progress = Progress::start(&format!("getting Frida {VERSION} into {} (once)", folder.display()), quiet);
+    let progress = Progress::start(&format!("getting Frida {VERSION} into {}", folder.display()), quiet);
     let made = fill(&folder, interpreter).and_then(|python| {
         version(&python.command, python.packages.as_deref()).map_err(|text| cannot(&folder, &text))?;
         let command = python.command.as_os_str().as_encoded_bytes();
@@ -79,7 +78,7 @@ fn read(folder: &Path) -> Option<Python> {
     let command = PathBuf::from(fs::read_to_string(folder.join(MARKER)).ok()?);
     let packages = Some(folder.join(PACKAGES)).filter(|packages| packages.is_dir());
     let whole = command.is_file() && (packages.is_some() || command.starts_with(folder));
-    whole.then_some(Python { command, packages, is_private: true })
+    whole.then_some(Python { command, packages })
 }
 
 /// Beside the environment, since the environment itself may be removed.
@@ -130,7 +129,7 @@ fn fill(folder: &Path, interpreter: &Path) -> Result<Python, Failure> {
         must(folder, Command::new(interpreter).args(["-I", "-m", "venv"]).arg(folder))?;
         let (command, list) = (folder.join("bin/python"), requirements(folder)?);
         must(folder, Command::new(&command).args(pip).args(pinned).arg(list))?;
-        return Ok(Python { command, packages: None, is_private: true });
+        return Ok(Python { command, packages: None });
     }
     let (packages, list) = (folder.join(PACKAGES), requirements(folder)?);
     must(folder, Command::new(interpreter).args(pip).arg("--target").arg(&packages).args(pinned).arg(list))?;
@@ -138,7 +137,7 @@ fn fill(folder: &Path, interpreter: &Path) -> Result<Python, Failure> {
     let asked = run(Command::new(interpreter).args(["-I", "-c", "import sys; print(sys.executable, end='')"]));
     let command = asked.ok().filter(|out| out.status.success()).map(|out| String::from_utf8_lossy(&out.stdout).into());
     let command = command.map_or_else(|| interpreter.to_path_buf(), |text: String| PathBuf::from(text));
-    Ok(Python { command, packages: Some(packages), is_private: true })
+    Ok(Python { command, packages: Some(packages) })
 }
 
 /// Writes down what is installed, for pip.

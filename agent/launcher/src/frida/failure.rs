@@ -12,11 +12,11 @@ pub(crate) enum Failure {
     #[error("{0}")]
     Python(String),
     /// The Python that was found cannot load Frida.
-    #[error("{} cannot load Frida: {text} (install it there with `{} -m pip install frida=={}`, or leave --frida-python away)",
+    #[error("{} cannot load Frida: {text} (install it with `agent setup`, or there with `{} -m pip install frida=={}`)",
         python.display(), python.display(), super::VERSION)]
     Import { python: PathBuf, text: String },
     /// It is a version with another interface.
-    #[error("{} has Frida {version}, and version 17 is needed (leave --frida-python away to have one installed)", python.display())]
+    #[error("{} has Frida {version}, and version 17 is needed (`agent setup` installs it)", python.display())]
     Version { python: PathBuf, version: String },
     /// The helper could not be started.
     #[error("cannot start {}: {error}", python.display())]

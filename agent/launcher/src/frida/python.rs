@@ -14,40 +14,47 @@ pub(crate) struct Python {
     pub(crate) command: PathBuf,
     /// Where Frida's package is, if the Python would not look there by itself.
     pub(crate) packages: Option<PathBuf>,
-    /// Whether it is in the environment that this command makes for itself.
-    pub(crate) is_private: bool,
 }
 
-/// Finds a Python with Frida, or makes the private environment.
+/// Finds a Python with Frida.
 pub(crate) fn find(options: &Options) -> Result<Python, Failure> {
-    if let Some(found) = present(options) {
-        return Ok(found);
-    }
-    if !options.install {
-        return Err(Failure::Python(format!(
-            "there is no Python with Frida 17, and --no-install forbids to get it (install it with `python3 -m pip install \
-             frida=={}`, or name a Python that has it with --frida-python)",
-            super::VERSION
-        )));
+    present(options).ok_or_else(|| {
+        Failure::Python(
+            "there is no Python with Frida 17 (`agent setup` installs it; --engine native needs none)".into(),
+        )
+    })
+}
+
+/// Makes the private environment, or makes it anew where it is broken.
+pub(crate) fn set_up(quiet: bool) -> Result<(), Failure> {
+    let is_whole = |python: &Python| version(&python.command, python.packages.as_deref()).is_ok();
+    if let Some(there) = environment::present() {
+        if is_whole(&there) {
+            if !quiet {
+                say!("Frida {} is installed", super::VERSION);
+            }
+            return Ok(());
+        }
+        environment::discard()?;
     }
     let python = interpreter().ok_or_else(|| {
         Failure::Python(
             "there is no python3, which Frida needs (on Debian: apt-get install python3 python3-venv)".into(),
         )
     })?;
-    environment::make(&python, options.quiet)
+    environment::make(&python, quiet).map(drop)
 }
 
 /// A Python with Frida that is there already. The private environment comes first: it has the version that everything
 /// is tested with, and does not have to be asked, which would take as long as starting it.
 pub(crate) fn present(options: &Options) -> Option<Python> {
     if let Some(command) = &options.python {
-        return Some(Python { command: command.clone(), packages: None, is_private: false });
+        return Some(Python { command: command.clone(), packages: None });
     }
     environment::present().or_else(|| {
         let command = interpreter()?;
         let version = version(&command, None).ok()?;
-        version.starts_with("17.").then_some(Python { command, packages: None, is_private: false })
+        version.starts_with("17.").then_some(Python { command, packages: None })
     })
 }
 

@@ -73,6 +73,20 @@ impl Maps {
         modules
     }
 
+    /// Whether nothing is: the process is about to end.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.mappings.is_empty()
+    }
+
+    /// Room for code behind the code of a module, which nobody executes: that many zeros, up to the end of a page.
+    pub(crate) fn padding(&self, memory: &TargetMemory, bytes: u64) -> Option<u64> {
+        let code = self.mappings.iter().filter(|mapping| mapping.executable && mapping.name.starts_with('/'));
+        code.filter_map(|mapping| mapping.end.checked_sub(bytes)).find(|start| {
+            let mut there = vec![1; bytes as usize];
+            memory.read(*start, &mut there).is_ok() && there.iter().all(|byte| *byte == 0)
+        })
+    }
+
     /// What is mapped at an address.
     pub(crate) fn name_at(&self, address: u64) -> Option<&str> {
         let holds = |mapping: &&Mapping| (mapping.start..mapping.end).contains(&address);
@@ -113,8 +127,13 @@ impl Maps {
         const MARGIN: u64 = 1 << 20;
         /// Not below: the kernel keeps the lowest addresses free.
         const LOWEST: u64 = 1 << 16;
+        /// What stays free behind the heap, which is there before it is first used: behind the program.
+        const HEAP: u64 = 1 << 30;
+        let has_heap = self.mappings.iter().any(|mapping| mapping.name == "[heap]");
+        let is_before_heap = |mapping: &Mapping| mapping.name == "[heap]" || (!has_heap && mapping.end == module.end);
         let starts = self.mappings.iter().map(|mapping| mapping.start).chain([1 << 47]);
-        let ends = [LOWEST].into_iter().chain(self.mappings.iter().map(|mapping| mapping.end));
+        let ends = self.mappings.iter().map(|mapping| mapping.end + if is_before_heap(mapping) { HEAP } else { 0 });
+        let ends = [LOWEST].into_iter().chain(ends);
         let mut places = Vec::new();
         for (from, to) in ends.zip(starts) {
             let (from, to) = (from.saturating_add(MARGIN), to.saturating_sub(MARGIN).saturating_sub(bytes));

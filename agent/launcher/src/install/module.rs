@@ -157,8 +157,12 @@ impl Planned {
             let names = [&function.name].into_iter().chain(&function.aliases);
             let watched = names.into_iter().find_map(|name| match is_runtime {
                 true => Watched::by_name(name),
-                // Boost's, which may be in any module.
-                false => (name == "make_fcontext").then_some(Watched::MakeFastContext),
+                false => match name.as_str() {
+                    // Boost's, which may be in any module.
+                    "make_fcontext" => Some(Watched::MakeFastContext),
+                    "_dl_debug_state" if library.starts_with("ld") => Some(Watched::DebugState),
+                    _ => None,
+                },
             });
             // A garbage collector that walks over it must find real return addresses, for one.
             let hook = hook.map(|hook| match self.entries_only && hook.kind == Kind::Frame {

@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use nix::{
     errno::Errno,
     libc::user_regs_struct,
@@ -17,6 +17,8 @@ use nix::{
     },
     unistd::Pid,
 };
+
+use crate::native::Borrowed;
 
 /// How long a thread may take to end.
 const EXITING: Duration = Duration::from_millis(300);
@@ -101,13 +103,31 @@ impl Stopped {
         }
     }
 
+    /// Whether a thread is one of them.
+    pub(super) fn holds(&self, tid: i32) -> bool {
+        self.threads.contains_key(&tid)
+    }
+
+    /// One of them, to be had to do something. It is given back stopped.
+    pub(super) fn borrow(&self, pid: i32) -> Result<Borrowed> {
+        let calm = self.threads.iter().filter(|(_, signal)| signal.is_none()).map(|(tid, _)| *tid);
+        let mut why = None;
+        for tid in calm {
+            match Borrowed::of_stopped(pid, tid) {
+                Ok(borrowed) => return Ok(borrowed),
+                Err(error) => why = Some(error),
+            }
+        }
+        Err(why.unwrap_or_else(|| anyhow!("all threads of the program are given signals")))
+    }
+
     /// Whether a thread is about to execute one of these addresses.
     pub(super) fn is_any_in(&self, code: impl Fn(u64) -> bool) -> bool {
         let registers = |tid: &i32| ptrace::getregs(Pid::from_raw(*tid)).ok();
         self.threads.keys().filter_map(registers).any(|registers| code(registers.rip))
     }
 
-    /// Has `gs` of all threads point somewhere, by which the library knows them. What it knows already points there.
+    /// Has `gs` of all threads point somewhere, by which the library knows them. That of those that it knows does.
     pub(super) fn point_gs_to(&self, address: u64) -> Result<()> {
         for tid in self.threads.keys() {
             let thread = Pid::from_raw(*tid);

@@ -1,0 +1,171 @@
+//! Getting into a process without anybody's help: threads are stopped and borrowed, and the library is mapped by hand.
+
+mod borrowed;
+mod system_call;
+
+use std::{ffi::CString, io, time::Instant};
+
+use agent::{
+    mapped::{MapError, MappedLibrary},
+    shared::Command,
+    tracee::Waiting,
+};
+use anyhow::{Context, Result, anyhow, bail};
+use nix::{
+    libc::PTRACE_EVENT_EXEC,
+    sys::{
+        ptrace::{self, Options},
+        wait::{WaitPidFlag, WaitStatus, waitpid},
+    },
+    unistd::Pid,
+};
+
+pub(crate) use self::borrowed::{Borrowed, Lent, entry_point, interrupt};
+use crate::{
+    install::{Maps, TargetMemory, file_name},
+    library,
+};
+
+/// The library in a target.
+#[derive(Debug, Clone)]
+pub(crate) struct Library {
+    base: u64,
+    end: u64,
+    symbols: Vec<(&'static str, u64)>,
+}
+
+/// What of the library is used by its name.
+const SYMBOLS: [&str; 11] = [
+    "spoor_open",
+    "spoor_close",
+    "spoor_routines",
+    "spoor_serve",
+    "spoor_command",
+    "spoor_system_call",
+    "spoor_borrowed",
+    "SPOOR_BORROWED_STACK",
+    "SPOOR_BORROWED_RESULT",
+    "SPOOR_BORROWED_FRAME",
+    "SPOOR_THREAD_POINTER",
+];
+
+impl Library {
+    /// Finds the library in a process, where an agent has put it before, or maps it.
+    pub(crate) fn enter(thread: &mut Borrowed, pid: i32, deadline: Instant) -> Result<Self> {
+        let mapped = MappedLibrary::parse(library::BYTES)?;
+        const READ_WRITE_EXECUTE: u64 = 7;
+        let found = Self::find(pid)?;
+        let base = match found {
+            Some(base) => base,
+            None => thread.map(mapped.size(), READ_WRITE_EXECUTE, deadline)?,
+        };
+        let symbols: Result<_, MapError> =
+            SYMBOLS.iter().map(|name| Ok((*name, base + mapped.symbol(name)?))).collect();
+        let library = Self { base, end: base + mapped.size(), symbols: symbols? };
+        if found.is_none() {
+            library.fill(&mapped, thread, pid, deadline)?;
+        }
+        Ok(library)
+    }
+
+    /// Where it is in a process, if it is: mapped by hand, or loaded by Frida.
+    fn find(pid: i32) -> Result<Option<u64>> {
+        let maps = Maps::read(pid).context("the program is gone")?;
+        let memory = TargetMemory::open(pid).context("cannot open the memory of the program")?;
+        let loaded = maps.modules().into_iter().filter(|module| file_name(&module.path).starts_with("libagent-"));
+        let starts: Vec<u64> = maps.starts_of("").chain(loaded.map(|module| module.base)).collect();
+        Ok(starts.into_iter().find(|start| is_at(&memory, *start)))
+    }
+
+    /// Whether it is in a process, mapped by hand.
+    pub(crate) fn is_mapped_by_hand(pid: i32) -> bool {
+        let (Ok(maps), Ok(memory)) = (Maps::read(pid), TargetMemory::open(pid)) else { return false };
+        maps.starts_of("").any(|start| is_at(&memory, start))
+    }
+
+    /// Writes it to the memory that is mapped for it.
+    fn fill(&self, mapped: &MappedLibrary<'_>, thread: &mut Borrowed, pid: i32, deadline: Instant) -> Result<()> {
+        const MPROTECT: u64 = 10;
+        let memory = TargetMemory::open(pid)?;
+        let segments = mapped.segments(self.base)?;
+        for segment in &segments {
+            memory
+                .write(self.base + segment.start, &segment.bytes)
+                .context("cannot write to the memory of the program")?;
+        }
+        // By itself: a thread that runs the library can go on by itself should this process be killed.
+        for segment in &segments {
+            let arguments = [MPROTECT, self.base + segment.start, segment.size, segment.protection];
+            if thread.call(self, "spoor_system_call", &arguments, deadline)? != 0 {
+                bail!("the program may not have the memory for the agent library");
+            }
+        }
+        Ok(())
+    }
+
+    /// Where it is.
+    pub(crate) fn range(&self) -> std::ops::Range<u64> {
+        self.base..self.end
+    }
+
+    fn symbol(&self, name: &str) -> Result<u64> {
+        let found = self.symbols.iter().find(|(known, _)| *known == name);
+        found.map(|(_, at)| *at).ok_or_else(|| anyhow!("the agent library has no {name}"))
+    }
+
+    /// The addresses of its routines, in its order.
+    pub(crate) fn routines(&self, thread: &mut Borrowed, pid: i32, deadline: Instant) -> Result<Vec<u64>> {
+        const MOST: usize = 64;
+        let at = thread.call(self, "spoor_routines", &[], deadline)?;
+        let memory = TargetMemory::open(pid)?;
+        let word = |place: usize| {
+            let mut bytes = [0; 8];
+            memory.read(at + 8 * place as u64, &mut bytes).map(|()| u64::from_ne_bytes(bytes))
+        };
+        let count = (word(0)? as usize).min(MOST);
+        Ok((1..=count).map(word).collect::<io::Result<_>>()?)
+    }
+
+    /// Has a thread execute a command.
+    pub(crate) fn execute(
+        &self,
+        thread: &mut Borrowed,
+        command: Command,
+        arguments: &[u64],
+        deadline: Instant,
+    ) -> Result<u64> {
+        let all: Vec<u64> = [command as u64].into_iter().chain(arguments.iter().copied()).collect();
+        thread.call(self, "spoor_command", &all, deadline)
+    }
+}
+
+/// Whether the library starts there.
+fn is_at(memory: &TargetMemory, start: u64) -> bool {
+    const COMPARED: usize = 1024;
+    let mut there = [0; COMPARED];
+    memory.read(start, &mut there).is_ok() && library::BYTES.starts_with(&there)
+}
+
+/// Starts a program and stops it at its first instruction. Whoever traces it, its end is this process's business.
+pub(crate) fn start(path: &std::ffi::CStr, arguments: &[CString], environment: &[CString]) -> io::Result<i32> {
+    let mut waiting = Waiting::start(path, arguments, environment)?;
+    let thread = Pid::from_raw(waiting.pid);
+    ptrace::seize(thread, Options::PTRACE_O_TRACEEXEC | Options::PTRACE_O_EXITKILL)?;
+    waiting.go()?;
+    let mut is_replaced = false;
+    loop {
+        match waitpid(thread, Some(WaitPidFlag::__WALL))? {
+            // It is still on its way out of that call, which will change its registers.
+            WaitStatus::PtraceEvent(_, _, PTRACE_EVENT_EXEC) => {
+                ptrace::interrupt(thread)?;
+                ptrace::cont(thread, None)?;
+                is_replaced = true;
+            }
+            WaitStatus::PtraceEvent(..) if is_replaced => return Ok(waiting.pid),
+            WaitStatus::PtraceEvent(..) => ptrace::cont(thread, None)?,
+            WaitStatus::Stopped(_, signal) => ptrace::cont(thread, signal)?,
+            WaitStatus::Exited(..) | WaitStatus::Signaled(..) => return Err(waiting.failure()),
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,353 @@
+//! A thread of the target that is borrowed for a moment: it makes system calls or runs a function of the library, on a
+//! stack that is not its own, and then goes on as if nothing had been.
+
+use std::{
+    fs, thread,
+    time::{Duration, Instant},
+};
+
+use agent::registers::{ExtendedRegisters, SignalMask};
+use anyhow::{Context, Result, bail};
+use nix::{
+    errno::Errno,
+    libc::user_regs_struct,
+    sys::{
+        ptrace::{self, Options},
+        signal::{Signal, kill},
+        wait::{WaitPidFlag, WaitStatus, waitpid},
+    },
+    unistd::Pid,
+};
+
+use super::{Library, system_call::SystemCall};
+use crate::install::{Maps, TargetMemory, restart_interrupted};
+
+/// How often something is looked at that is about to happen.
+const GLANCE: Duration = Duration::from_micros(20);
+
+/// How long one thread may take to stop before another is tried.
+const STOPPING: Duration = Duration::from_millis(200);
+
+/// A thread that is stopped, with all that it was.
+#[derive(Debug)]
+pub(crate) struct Borrowed {
+    pid: i32,
+    thread: Pid,
+    memory: TargetMemory,
+    registers: user_regs_struct,
+    extended: ExtendedRegisters,
+    mask: SignalMask,
+    /// Whether somebody has stopped the program meanwhile.
+    is_asked_to_stop: bool,
+    /// Whether it is let go of when it is given back.
+    is_ours: bool,
+    /// Whether it is what it was.
+    is_back: bool,
+}
+
+/// A thread that runs a function of the library while nobody holds it.
+#[derive(Debug)]
+pub(crate) struct Lent {
+    borrowed: Borrowed,
+    result: u64,
+}
+
+impl Borrowed {
+    /// Stops a thread of a process: the main one, or any that can be stopped.
+    pub(crate) fn take(pid: i32, deadline: Instant) -> Result<Self> {
+        let mut threads: Vec<i32> = fs::read_dir(format!("/proc/{pid}/task"))
+            .context("the program is gone")?
+            .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
+            .collect();
+        threads.sort_by_key(|tid| *tid != pid);
+        let mut why = None;
+        for tid in threads {
+            match Self::seize(pid, tid, deadline.min(Instant::now() + STOPPING)) {
+                Ok(borrowed) => return Ok(borrowed),
+                Err(error) => why = Some(error),
+            }
+        }
+        Err(why.unwrap_or_else(|| anyhow::anyhow!("the program is gone")))
+    }
+
+    fn seize(pid: i32, tid: i32, deadline: Instant) -> Result<Self> {
+        let thread = Pid::from_raw(tid);
+        ptrace::seize(thread, Options::empty())
+            .map_err(|error| anyhow::anyhow!("cannot stop thread {tid} of the program: {error}"))?;
+        let borrowed = stop_calmly(thread, deadline).and_then(|()| Self::of_stopped(pid, tid));
+        match borrowed {
+            Ok(mut borrowed) => {
+                borrowed.is_ours = true;
+                Ok(borrowed)
+            }
+            Err(error) => {
+                // It may be stopped, or gone.
+                let _ = ptrace::detach(thread, None);
+                Err(error)
+            }
+        }
+    }
+
+    /// One that this process has stopped already, and that is about to be given no signal.
+    pub(crate) fn of_stopped(pid: i32, tid: i32) -> Result<Self> {
+        let thread = Pid::from_raw(tid);
+        let mut registers = ptrace::getregs(thread)?;
+        // At once: should this process be killed, it goes on from where it is.
+        if restart_interrupted(&mut registers) {
+            ptrace::setregs(thread, registers)?;
+        }
+        let memory = TargetMemory::open(pid).context("cannot open the memory of the program")?;
+        let extended = ExtendedRegisters::read(tid)?;
+        let mask = SignalMask::read(tid)?;
+        Ok(Self {
+            pid,
+            thread,
+            memory,
+            registers,
+            extended,
+            mask,
+            is_asked_to_stop: false,
+            is_ours: false,
+            is_back: false,
+        })
+    }
+
+    /// Has it map memory, before there is anything of ours in the program.
+    pub(crate) fn map(&mut self, bytes: u64, protection: u64, deadline: Instant) -> Result<u64> {
+        const MMAP: u64 = 9;
+        const PRIVATE_ANONYMOUS: u64 = 0x22;
+        let at = Maps::read(self.pid)?.padding(&self.memory, SystemCall::BYTES as u64);
+        let at = at.map_or_else(|| entry_point(self.pid), Ok)?;
+        let arguments = [0, bytes, protection, PRIVATE_ANONYMOUS, u64::MAX, 0];
+        let call = SystemCall { number: MMAP, arguments, back: self.by_itself() };
+        let mut code = vec![0; SystemCall::BYTES];
+        self.memory.read(at, &mut code)?;
+        self.memory.write(at, &call.code())?;
+        let result = self.run_system_call(at, deadline);
+        if !self.is_back {
+            // At once: should this process be killed, it goes on from where it is.
+            self.become_what_it_was()?;
+            self.memory.write(at, &code)?;
+        }
+        let result = result?;
+        if result > -4096_i64 as u64 {
+            bail!("the program cannot have memory for the agent library: {}", Errno::from_raw(-(result as i64) as i32));
+        }
+        Ok(result)
+    }
+
+    fn run_system_call(&mut self, at: u64, deadline: Instant) -> Result<u64> {
+        let mut registers = self.registers;
+        (registers.rip, registers.orig_rax) = (at, u64::MAX);
+        ptrace::setregs(self.thread, registers)?;
+        loop {
+            ptrace::cont(self.thread, None)?;
+            self.interrupt(deadline)?;
+            let there = ptrace::getregs(self.thread)?;
+            match there.rip.checked_sub(at).map(|from| from as usize) {
+                Some(..SystemCall::MADE) => {}
+                Some(from) if SystemCall::WAITING.contains(&from) => return Ok(there.rax),
+                _ => {
+                    self.is_back = true;
+                    bail!("the program had to wait too long, and has gone on");
+                }
+            }
+        }
+    }
+
+    /// Where it goes on by itself, and what is in rax there. What it waited for begins anew.
+    fn by_itself(&self) -> user_regs_struct {
+        /// What the system says to itself of calls that are to be made again.
+        const AGAIN: [i64; 5] = [-4, -512, -513, -514, -516];
+        let mut registers = self.registers;
+        if (registers.orig_rax as i64) >= 0 && AGAIN.contains(&(registers.rax as i64)) {
+            registers.rip -= 2;
+            registers.rax = registers.orig_rax;
+        }
+        registers
+    }
+
+    /// Has it run a function of the library.
+    pub(crate) fn call(&mut self, library: &Library, name: &str, arguments: &[u64], deadline: Instant) -> Result<u64> {
+        let result = self.prepare(library, name, arguments)?;
+        ptrace::cont(self.thread, None)?;
+        let returned = self.wait_for(result, deadline);
+        self.interrupt(deadline)?;
+        if self.has_gone_back(result)? {
+            bail!("the program had to wait too long, and has gone on");
+        }
+        returned
+    }
+
+    /// Whether it has become what it was by itself. It stands still.
+    fn has_gone_back(&mut self, result: u64) -> Result<bool> {
+        let mut word = [0; 8];
+        self.memory.read(result, &mut word)?;
+        let has_gone_back = u64::from_ne_bytes(word) == 2;
+        if has_gone_back {
+            self.is_back = true;
+            if self.is_ours {
+                let _ = ptrace::detach(self.thread, None);
+            }
+        }
+        Ok(has_gone_back)
+    }
+
+    /// Has it run a function of the library, and lets go of it.
+    pub(crate) fn lend(mut self, library: &Library, name: &str, arguments: &[u64]) -> Result<Lent> {
+        let result = self.prepare(library, name, arguments)?;
+        ptrace::detach(self.thread, None)?;
+        // Nobody can make it what it was before it is taken back.
+        (self.is_ours, self.is_back) = (true, true);
+        Ok(Lent { borrowed: self, result })
+    }
+
+    /// Has it begin a function of the library when it goes on. Returns where the library says that it is done.
+    fn prepare(&mut self, library: &Library, name: &str, arguments: &[u64]) -> Result<u64> {
+        const PLAIN_FLAGS: u64 = 0x202;
+        const STACK_BYTES: u64 = 1 << 16;
+        let mut registers = ptrace::getregs(self.thread)?;
+        if self.registers.fs_base == 0 {
+            self.registers.fs_base = library.symbol("SPOOR_THREAD_POINTER")?;
+        }
+        let mut given = [0; 6];
+        given.iter_mut().zip(arguments).for_each(|(place, argument)| *place = *argument);
+        [registers.rdi, registers.rsi, registers.rdx, registers.rcx, registers.r8, registers.r9] = given;
+        registers.r12 = library.symbol(name)?;
+        registers.rip = library.symbol("spoor_borrowed")?;
+        registers.rsp = library.symbol("SPOOR_BORROWED_STACK")? + STACK_BYTES;
+        (registers.fs_base, registers.eflags, registers.orig_rax) = (self.registers.fs_base, PLAIN_FLAGS, u64::MAX);
+        let result = library.symbol("SPOOR_BORROWED_RESULT")?;
+        self.memory.write(result, &[0; 16])?;
+        self.memory.write(library.symbol("SPOOR_BORROWED_FRAME")?, &self.frame())?;
+        ptrace::setregs(self.thread, registers)?;
+        // Not before: should this process be killed in between, nobody would undo it.
+        SignalMask(u64::MAX).write(self.thread.as_raw())?;
+        Ok(result)
+    }
+
+    /// What it was, for it to become that by itself should this process be killed. What it waited for begins anew then.
+    fn frame(&self) -> Vec<u8> {
+        const REGISTERS: usize = 64;
+        const EXTENDED: usize = 256;
+        const MOST: usize = 16 << 10;
+        /// Tiles, which a program has to ask for. What it does with them is lost.
+        const ON_DEMAND: u64 = 0x6_0000;
+        let was = self.by_itself();
+        let (features, extended) = self.extended.saved();
+        let general = [
+            [was.r15, was.r14, was.r13, was.r12, was.rbp],
+            [was.rbx, was.r11, was.r10, was.r9, was.r8],
+            [was.rax, was.rcx, was.rdx, was.rsi, was.rdi],
+            [was.rip, was.cs, was.eflags, was.rsp, was.ss],
+        ];
+        let words = |words: &[u64]| words.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<_>>();
+        let mut frame = words(&[self.mask.0, features & !ON_DEMAND]);
+        frame.resize(REGISTERS, 0);
+        frame.extend(words(general.as_flattened()));
+        frame.resize(EXTENDED, 0);
+        frame.extend(extended.iter().take(MOST - EXTENDED));
+        frame
+    }
+
+    /// Waits until the function has returned, and tells what.
+    fn wait_for(&self, result: u64, deadline: Instant) -> Result<u64> {
+        loop {
+            let mut words = [0; 16];
+            self.memory.read(result, &mut words).context("the program is gone")?;
+            let [done, value] = [0, 8].map(|at| u64::from_ne_bytes(words[at..at + 8].try_into().unwrap_or_default()));
+            if done != 0 {
+                return Ok(value);
+            }
+            if Instant::now() >= deadline {
+                bail!("the program does not get on with what it was given to do");
+            }
+            thread::sleep(GLANCE);
+        }
+    }
+
+    fn interrupt(&mut self, deadline: Instant) -> Result<()> {
+        // All others are blocked.
+        self.is_asked_to_stop |= interrupt(self.thread, deadline)?.is_some();
+        Ok(())
+    }
+
+    fn become_what_it_was(&mut self) -> Result<()> {
+        // What the library knows it by.
+        self.registers.gs_base = ptrace::getregs(self.thread)?.gs_base;
+        self.extended.write(self.thread.as_raw())?;
+        self.mask.write(self.thread.as_raw())?;
+        Ok(ptrace::setregs(self.thread, self.registers)?)
+    }
+
+    /// Makes it what it was, and lets it go on unless others have stopped it.
+    pub(crate) fn give_back(mut self) -> Result<()> {
+        self.restore()
+    }
+
+    fn restore(&mut self) -> Result<()> {
+        self.is_back = true;
+        let restored = self.become_what_it_was();
+        if self.is_asked_to_stop {
+            let _ = kill(Pid::from_raw(self.pid), Signal::SIGSTOP);
+        }
+        if self.is_ours {
+            // One that was killed meanwhile is let go of already.
+            let _ = ptrace::detach(self.thread, None);
+        }
+        restored
+    }
+}
+
+impl Drop for Borrowed {
+    fn drop(&mut self) {
+        if !self.is_back {
+            // Something has failed already, which is told.
+            let _ = self.restore();
+        }
+    }
+}
+
+impl Lent {
+    /// Waits until the function has returned, and makes the thread what it was.
+    pub(crate) fn take_back(mut self, deadline: Instant) -> Result<()> {
+        self.borrowed.wait_for(self.result, deadline)?;
+        ptrace::seize(self.borrowed.thread, Options::empty())?;
+        self.borrowed.interrupt(deadline)?;
+        if self.borrowed.has_gone_back(self.result)? { Ok(()) } else { self.borrowed.restore() }
+    }
+}
+
+/// Stops a thread that is seized, where it is about to be given no signal.
+fn stop_calmly(thread: Pid, deadline: Instant) -> Result<()> {
+    while let Some(signal) = interrupt(thread, deadline)? {
+        ptrace::cont(thread, signal)?;
+        if Instant::now() >= deadline {
+            bail!("it is given signal after signal");
+        }
+    }
+    Ok(())
+}
+
+/// Stops a thread that is seized. The signal that it was about to be given, if any.
+pub(crate) fn interrupt(thread: Pid, deadline: Instant) -> Result<Option<Signal>> {
+    ptrace::interrupt(thread)?;
+    loop {
+        match waitpid(thread, Some(WaitPidFlag::__WALL | WaitPidFlag::WNOHANG))? {
+            WaitStatus::PtraceEvent(..) => return Ok(None),
+            WaitStatus::Stopped(_, signal) => return Ok(Some(signal)),
+            WaitStatus::Exited(..) | WaitStatus::Signaled(..) => bail!("it has ended"),
+            _ if Instant::now() >= deadline => bail!("it does not stop"),
+            _ => thread::sleep(GLANCE),
+        }
+    }
+}
+
+/// Where the program begins, as the system told it. Nobody comes there again.
+pub(crate) fn entry_point(pid: i32) -> Result<u64> {
+    const AT_ENTRY: u64 = 9;
+    let told = fs::read(format!("/proc/{pid}/auxv")).context("cannot read what the program was started with")?;
+    let words: Vec<u64> = told.as_chunks().0.iter().map(|word| u64::from_ne_bytes(*word)).collect();
+    let entry = words.as_chunks::<2>().0.iter().find(|[kind, _]| *kind == AT_ENTRY);
+    entry.map(|[_, at]| *at).context("the program does not say where it has begun")
+}
