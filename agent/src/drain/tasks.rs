@@ -14,6 +14,9 @@ pub trait Tasks: Send {
     /// Whether a thread is certain not to exist.
     fn is_gone(&mut self, id: u32) -> bool;
 
+    /// Whether the process is about to end, and all these threads that it still has with it.
+    fn is_ending(&mut self, ids: &[u32]) -> bool;
+
     /// The name of a thread, if it can be found out.
     fn name(&mut self, id: u32) -> Option<Vec<u8>>;
 }
@@ -48,10 +51,30 @@ impl Tasks for ProcTasks {
         fs::metadata(format!("/proc/{}/task/{id}", self.pid)).is_err_and(|error| error.kind() == ErrorKind::NotFound)
     }
 
+    fn is_ending(&mut self, ids: &[u32]) -> bool {
+        ids.iter().all(|id| self.is_exiting(*id))
+    }
+
     fn name(&mut self, id: u32) -> Option<Vec<u8>> {
         let mut name = fs::read(format!("/proc/{}/task/{id}/comm", self.pid)).ok()?;
         name.pop_if(|last| *last == b'\n');
         Some(name)
+    }
+}
+
+impl ProcTasks {
+    /// Whether a thread is about to end, or was told to.
+    fn is_exiting(self, id: u32) -> bool {
+        const EXITING: u32 = 4;
+        const KILLED: u64 = 1 << 8;
+        let read = |file: &str| fs::read_to_string(format!("/proc/{}/task/{id}/{file}", self.pid));
+        let (Ok(stat), Ok(status)) = (read("stat"), read("status")) else { return true };
+        let mut fields = stat.rsplit_once(')').map_or("", |(_, rest)| rest).split_whitespace();
+        let is_dead = matches!(fields.next(), Some("Z" | "X"));
+        let flags = fields.nth(5).and_then(|flags| flags.parse::<u32>().ok()).unwrap_or(0);
+        let pending = status.lines().find_map(|line| line.strip_prefix("SigPnd:"));
+        let pending = pending.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
+        is_dead || flags & EXITING != 0 || pending & KILLED != 0
     }
 }
 
@@ -70,7 +93,7 @@ mod tests {
         let mut tasks = ProcTasks::new(std::process::id() as i32);
         let mut ids = Vec::new();
         assert!(tasks.list(&mut ids) && ids.contains(&id) && ids.contains(&std::process::id()));
-        assert!(!tasks.is_gone(id));
+        assert!(!tasks.is_gone(id) && !tasks.is_ending(&ids));
         assert_eq!(tasks.name(id).as_deref(), Some(&b"a thread"[..]));
         drop(wait.0);
         thread.expect("a thread").join().expect("it ends");

@@ -44,6 +44,10 @@ impl Tasks for System {
         true
     }
 
+    fn is_ending(&mut self, _: &[u32]) -> bool {
+        false
+    }
+
     fn is_gone(&mut self, id: u32) -> bool {
         !self.0.lock().unwrap_or_else(PoisonError::into_inner).contains_key(&id)
     }

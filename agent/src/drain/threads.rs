@@ -129,7 +129,9 @@ impl Drain {
         // What runs another program in its place loses its threads to that, and they do not end before the session does. It
         // said so before they were gone.
         // ORDERING: the system call that ends them is between.
-        if self.arena.control().executing.load(Ordering::Relaxed) == 0 {
+        let is_executing = self.arena.control().executing.load(Ordering::Relaxed) != 0;
+        // Nor do those of a process that ends, of which the system takes one after the other.
+        if !gone.is_empty() && !is_executing && !self.tasks.is_ending(&self.ids) {
             gone.into_iter().for_each(|ring| ring.is_gone = true);
         }
     }

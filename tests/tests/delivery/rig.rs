@@ -27,6 +27,10 @@ const MODULE: ModuleId = ModuleId(1);
 struct System(Arc<Mutex<Vec<u32>>>);
 
 impl Tasks for System {
+    fn is_ending(&mut self, _: &[u32]) -> bool {
+        false
+    }
+
     fn list(&mut self, ids: &mut Vec<u32>) -> bool {
         ids.clone_from(&self.0.lock().unwrap_or_else(PoisonError::into_inner));
         true
