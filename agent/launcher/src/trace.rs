@@ -1,9 +1,9 @@
 //! A trace from its start to its end.
 
+mod entered;
+
 use std::{
     ffi::{OsStr, OsString},
-    fs::{self, OpenOptions},
-    io,
     os::{
         linux::net::SocketAddrExt,
         unix::net::{SocketAddr, UnixListener},
@@ -15,23 +15,24 @@ use std::{
 };
 
 use agent::{
-    shared::{Arena, FLAG_BLOCK, FLAG_DETAIL, FLAG_WRITE_GS, MailboxRequest},
+    shared::{Arena, MailboxRequest},
     stub::Routines,
 };
 use anyhow::{Context, Result, anyhow, bail};
 use codec::profile::EndReason;
 
+use self::entered::{Entered, threads, threads_since};
 use crate::{
-    args::{Engine, OnFull},
+    args::Engine,
     delivery::Delivery,
     descriptors::DescriptorRoom,
     end_state::EndState,
     exclude::Exclude,
     executable::Executable,
     frida::{Event, Failure, Host, Starting},
-    install::{Installer, LibraryPlace, Report},
+    install::{Installer, Report},
     library::{self, Reader},
-    native::{Borrowed, Library},
+    native::Borrowed,
     process::{self, Process},
     program::Gated,
     settings::Settings,
@@ -49,11 +50,6 @@ const LEAVING: Duration = Duration::from_secs(10);
 
 /// How long one look at everything that may happen lasts.
 const GLANCE: Duration = Duration::from_millis(20);
-
-/// The most memory that rings may take up, in addresses; they use what is written to. And how many there may be.
-const MOST_RING_BYTES: u64 = 64 << 30;
-const MOST_RINGS: u64 = 4096;
-const LEAST_RINGS: u64 = 16;
 
 /// Starts a program and traces it until it ends.
 pub(crate) fn run(settings: &Settings, command: &[OsString]) -> Result<ExitCode> {
@@ -165,66 +161,6 @@ fn attach_natively(settings: &Settings, pid: i32) -> Result<Trace> {
     });
     let trace = entered.and_then(|entered| Trace::install(settings, entered, delivery, started));
     trace.map_err(|error| or_ended(pid, error))
-}
-
-/// The library in a target, with the memory that it shares.
-struct Entered {
-    pid: i32,
-    /// Frida, where it has let the library in.
-    host: Option<Host>,
-    /// Frida's threads.
-    foreign: Vec<i32>,
-    library: LibraryPlace,
-    /// Whether a thread waits in the mailbox, or is about to.
-    is_serving: bool,
-    arena: Arc<Arena>,
-    routines: Vec<u64>,
-}
-
-impl Entered {
-    /// Through Frida. Threads that are not among these are Frida's.
-    fn with_frida(settings: &Settings, host: Host, pid: i32, library: &Path, before: &[i32]) -> Result<Self> {
-        let foreign = threads_since(pid, before)?;
-        let descriptor = open_rings(settings, |bytes, rings, stack, flags| Ok(host.open(bytes, rings, stack, flags)?))?;
-        let arena = shared_memory(pid, descriptor)?;
-        host.close(descriptor)?;
-        let routines = host.routines()?;
-        Ok(Self {
-            pid,
-            host: Some(host),
-            foreign,
-            library: LibraryPlace::File(library.into()),
-            is_serving: true,
-            arena,
-            routines,
-        })
-    }
-
-    /// Through a thread that is borrowed.
-    fn natively(settings: &Settings, pid: i32, thread: &mut Borrowed, deadline: Instant) -> Result<Self> {
-        let library = Library::enter(thread, pid, deadline)?;
-        let descriptor = open_rings(settings, |bytes, rings, stack, flags| {
-            let arguments = [bytes, rings, u64::from(stack), u64::from(flags)];
-            let opened = thread.call(&library, "spoor_open", &arguments, deadline)? as i64 as i32;
-            if opened < 0 {
-                return Err(Failure::Memory(io::Error::from_raw_os_error(-opened)).into());
-            }
-            Ok(opened)
-        })?;
-        let arena = shared_memory(pid, descriptor)?;
-        thread.call(&library, "spoor_close", &[descriptor as u64], deadline)?;
-        let routines = library.routines(thread, pid, deadline)?;
-        let library = LibraryPlace::Native(library);
-        Ok(Self { pid, host: None, foreign: Vec::new(), library, is_serving: false, arena, routines })
-    }
-}
-
-/// The memory behind a descriptor of the target's.
-fn shared_memory(pid: i32, descriptor: i32) -> Result<Arc<Arena>> {
-    let file = OpenOptions::new().read(true).write(true).open(format!("/proc/{pid}/fd/{descriptor}"));
-    let arena = Arc::new(Arena::map(file.context("cannot open the memory that is shared with the program")?)?);
-    arena.is_of(process::open(pid)?);
-    Ok(arena)
 }
 
 /// A target with hooks in it.
@@ -541,30 +477,6 @@ impl Trace {
     }
 }
 
-/// Has the rings made, as many as the program's limits allow. `open` is given their size, how many there are, how much stack
-/// is recorded, and flags.
-fn open_rings(settings: &Settings, mut open: impl FnMut(u64, u64, u32, u32) -> Result<i32>) -> Result<i32> {
-    let detail = if settings.detail { FLAG_DETAIL } else { 0 };
-    let block = if settings.on_full == OnFull::Block { FLAG_BLOCK } else { 0 };
-    let flags = detail | block | gs_flag();
-    let mut rings = (MOST_RING_BYTES / settings.ring_bytes).clamp(LEAST_RINGS, MOST_RINGS);
-    loop {
-        match open(settings.ring_bytes, rings, settings.stack_bytes, flags) {
-            Err(error) if rings > LEAST_RINGS && matches!(error.downcast_ref(), Some(Failure::Memory(_))) => {
-                rings = (rings / 4).max(LEAST_RINGS);
-            }
-            opened => return opened,
-        }
-    }
-}
-
-/// Whether programs may write `gs` on this machine.
-fn gs_flag() -> u32 {
-    const WRITABLE: usize = 2;
-    let (_, told) = rustix::param::linux_hwcap();
-    if told & WRITABLE != 0 { FLAG_WRITE_GS } else { 0 }
-}
-
 /// How long everything took before the program could start.
 fn timing(engine: Engine, report: &Report, entered: Duration, all: Duration) -> String {
     let functions: usize = report.modules.iter().map(|module| module.hooked + module.probed.len()).sum();
@@ -585,15 +497,4 @@ fn timing(engine: Engine, report: &Report, entered: Duration, all: Duration) -> 
 fn or_ended(pid: i32, error: anyhow::Error) -> anyhow::Error {
     let is_asked_to_stop = error.chain().any(|cause| cause.is::<Interrupted>());
     if !is_asked_to_stop && process::has_ended(pid) { Failure::TargetEnded.into() } else { error }
-}
-
-/// The threads that a process has and had not before.
-fn threads_since(pid: i32, before: &[i32]) -> Result<Vec<i32>> {
-    Ok(threads(pid)?.into_iter().filter(|tid| !before.contains(tid)).collect())
-}
-
-/// The threads of a process.
-fn threads(pid: i32) -> Result<Vec<i32>> {
-    let tasks = fs::read_dir(format!("/proc/{pid}/task")).context("the program is gone")?;
-    Ok(tasks.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect())
 }
