@@ -137,7 +137,7 @@ impl Installer {
         let (maps, unhooked) = self.unhooked()?;
         let (mut report, new) = self.prepare(&maps, &unhooked, deadline, tell)?;
         let stopped = Stopped::stop(self.pid, &[], deadline)?;
-        stopped.point_gs_to(self.routines.gs)?;
+        stopped.point_gs_to(self.routines.gs, &self.memory)?;
         let mut moves: Vec<_> = new.iter().flat_map(|patch| &patch.moves).copied().collect();
         moves.sort_unstable();
         let to = |at: u64| moves.binary_search_by_key(&at, |(from, _)| *from).ok().map(|place| moves[place].1);

@@ -27,6 +27,9 @@ impl Shape {
     }
 }
 
+/// Where it is in what `gs` points to, of a thread that is known, that it says where it is itself.
+pub const LOCAL_THIS: usize = 16;
+
 /// How far its code is from where a stub starts.
 pub const BEFORE_CODE: usize = 32;
 

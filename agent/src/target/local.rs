@@ -11,6 +11,7 @@ use core::{
 };
 
 use super::sys;
+use crate::shared::LOCAL_THIS;
 
 /// What `gs` points to. `routines` knows the layout.
 #[derive(Debug)]
@@ -28,6 +29,8 @@ pub(super) struct Local {
     pub(super) tid: u32,
 }
 
+const _: () = assert!(core::mem::offset_of!(Local, this) == LOCAL_THIS);
+
 /// In place of a state: the thread is not traced.
 pub(super) const IGNORED: usize = 1;
 
@@ -35,7 +38,7 @@ pub(super) const IGNORED: usize = 1;
 static IS_WRITABLE: AtomicBool = AtomicBool::new(false);
 
 /// That of threads that have called nothing yet. The outside points their `gs` here.
-static NOBODY: Shared = Shared(Local::nobody());
+static NOBODY: Shared = Shared(Local { this: (&raw const NOBODY.0).cast_mut(), ..Local::nobody() });
 
 /// Those of threads that have no state.
 static STATELESS: [Shared; 4096] = [const { Shared(Local::nobody()) }; 4096];
@@ -56,7 +59,7 @@ impl Local {
         let this: *mut Self;
         // SAFETY: the outside has seen to it that there is something in every thread.
         unsafe {
-            asm!("mov {}, gs:[{at}]", out(reg) this, at = const core::mem::offset_of!(Self, this),
+            asm!("mov {}, gs:[{at}]", out(reg) this, at = const LOCAL_THIS,
                 options(nostack, readonly, preserves_flags));
         }
         // SAFETY: it belongs to this thread if its thread pointer is in it. Nobody's has none.
@@ -141,7 +144,8 @@ pub(super) fn enter() {
     let mut there = 0_usize;
     // SAFETY: it writes one word.
     unsafe { sys::call(ARCH_PRCTL, [GET_GS, &raw mut there as usize, 0, 0, 0, 0]) };
-    if there == 0 {
+    // What the program had there before, and does not mind in a thread that is not its own.
+    if sys::peek(there + LOCAL_THIS) != Some(there) {
         set_gs(nobody());
     }
 }

@@ -46,6 +46,7 @@ pub const TARGETS: &[Target] = &[
     flags("side_by_side_open", "side_by_side.cpp", &["-O1", "-DOPEN"]),
     c("registers", "registers.c"),
     c("endless", "endless.c"),
+    c("uses_gs", "uses_gs.c"),
     // One program, in every form that a program can have.
     flags("plain_pie", "plain.c", &["-O1", "-fPIE", "-pie"]),
     flags("plain_no_pie", "plain.c", &["-O1", "-fno-pie", "-no-pie"]),

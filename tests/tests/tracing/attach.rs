@@ -436,6 +436,22 @@ fn an_agent_ends_with_the_program_that_it_is_attached_to() {
     assert!(recorded.calls >= 800 && recorded.calls <= counted["round_of"].calls, "{recorded:?} of {counted:?}");
 }
 
+/// The library knows threads by `gs`.
+#[test]
+fn a_program_that_uses_gs_itself_is_refused_and_left_in_peace() {
+    agent_command::prepare();
+    let (_folder, collector) = Collector::in_folder("uses-gs", &[]);
+    for engine in ENGINES {
+        let steady = Steady::of("uses_gs");
+        let options = ["--engine", engine];
+        let command = agent_command::attach_to(collector.tcp(), Transport::Tcp, &options, steady.process.pid());
+        let exit = Process::start(command, Stdout::Collect).exit(LONG);
+        assert_eq!(exit.code, Some(1), "{engine}: {}", exit.stderr);
+        assert!(exit.stderr.lines().count() == 1 && exit.stderr.contains("uses the register gs"), "{}", exit.stderr);
+        steady.finish();
+    }
+}
+
 #[test]
 fn a_process_that_is_not_there_is_one_clear_line() {
     agent_command::prepare();

@@ -8,6 +8,9 @@ use std::{
     path::PathBuf,
 };
 
+use agent::shared::LOCAL_THIS;
+use anyhow::{Result, bail};
+
 /// A jump reaches 2 GiB; what instructions refer to lies in other parts of the module, or a little outside.
 const REACH: u64 = (2 << 30) - (64 << 20);
 
@@ -168,6 +171,19 @@ impl TargetMemory {
 
     pub(crate) fn write(&self, address: u64, bytes: &[u8]) -> io::Result<()> {
         self.0.write_all_at(bytes, address)
+    }
+}
+
+impl TargetMemory {
+    /// Refuses a program that has something of its own at `gs`. What the library has there says where it is.
+    pub(crate) fn may_use_gs(&self, gs: u64) -> Result<()> {
+        let mut this = [0; 8];
+        let is_ours =
+            self.read(gs.wrapping_add(LOCAL_THIS as u64), &mut this).is_ok() && u64::from_ne_bytes(this) == gs;
+        if gs != 0 && !is_ours {
+            bail!("the program uses the register gs for itself, and so does the agent: it cannot be traced");
+        }
+        Ok(())
     }
 }
 

@@ -18,6 +18,7 @@ use nix::{
     unistd::Pid,
 };
 
+use super::maps::TargetMemory;
 use crate::native::Borrowed;
 
 /// How long a thread may take to end.
@@ -127,16 +128,15 @@ impl Stopped {
         self.threads.keys().filter_map(registers).any(|registers| code(registers.rip))
     }
 
-    /// Has `gs` of all threads point somewhere, by which the library knows them. That of those that it knows does.
-    pub(super) fn point_gs_to(&self, address: u64) -> Result<()> {
-        for tid in self.threads.keys() {
-            let thread = Pid::from_raw(*tid);
-            // One that was killed meanwhile calls nothing.
-            let Ok(mut registers) = ptrace::getregs(thread) else { continue };
-            if registers.gs_base == 0 {
-                registers.gs_base = address;
-                ptrace::setregs(thread, registers).with_context(|| format!("cannot set gs of thread {tid}"))?;
-            }
+    /// Has `gs` of all threads point somewhere, by which the library knows them, unless it does so already.
+    pub(super) fn point_gs_to(&self, address: u64, memory: &TargetMemory) -> Result<()> {
+        // One that was killed meanwhile calls nothing.
+        let registers = |tid: &i32| Some((Pid::from_raw(*tid), ptrace::getregs(Pid::from_raw(*tid)).ok()?));
+        let threads: Vec<_> = self.threads.keys().filter_map(registers).collect();
+        threads.iter().try_for_each(|(_, registers)| memory.may_use_gs(registers.gs_base))?;
+        for (thread, mut registers) in threads.into_iter().filter(|(_, registers)| registers.gs_base == 0) {
+            registers.gs_base = address;
+            ptrace::setregs(thread, registers).with_context(|| format!("cannot set gs of thread {thread}"))?;
         }
         Ok(())
     }

@@ -97,6 +97,7 @@ impl Borrowed {
             ptrace::setregs(thread, registers)?;
         }
         let memory = TargetMemory::open(pid).context("cannot open the memory of the program")?;
+        memory.may_use_gs(registers.gs_base)?;
         let extended = ExtendedRegisters::read(tid)?;
         let mask = SignalMask::read(tid)?;
         Ok(Self {
