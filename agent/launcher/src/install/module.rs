@@ -13,6 +13,9 @@ use super::{
 };
 use crate::{exclude::Exclude, symbols::FoundLines};
 
+/// What the loader calls when modules have come or gone.
+const LOADERS: &str = "_dl_debug_state";
+
 /// A module and the plan for it.
 #[derive(Debug)]
 pub(super) struct Planned {
@@ -100,7 +103,10 @@ impl Planned {
         let bias = mapped.base.wrapping_sub(image.link_base());
         let loaded = |address: u64, buffer: &mut [u8]| memory.read(address.wrapping_add(bias), buffer).is_ok();
         let whole = exclude.module(file_name(&mapped.path));
-        let plan = plan(&image, Some(&loaded), &|names: &[&str]| exclude.function(names) || whole);
+        // It is not recorded in any case, and without it nothing is known of modules that are loaded later.
+        let is_needed = |names: &[&str]| names.contains(&LOADERS);
+        let excluded = |names: &[&str]| (exclude.function(names) || whole) && !is_needed(names);
+        let plan = plan(&image, Some(&loaded), &excluded);
         Ok(Self {
             mapped: mapped.clone(),
             size: image.size(),
@@ -160,7 +166,7 @@ impl Planned {
                 false => match name.as_str() {
                     // Boost's, which may be in any module.
                     "make_fcontext" => Some(Watched::MakeFastContext),
-                    "_dl_debug_state" if library.starts_with("ld") => Some(Watched::DebugState),
+                    LOADERS if library.starts_with("ld") => Some(Watched::DebugState),
                     _ => None,
                 },
             });
