@@ -34,8 +34,10 @@ const THREADS: [u64; 2] = [1, 2];
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Engine {
     Nobody,
-    /// The agent: whether what it records is sent meanwhile, or waits until the burst is over.
+    /// The agent, with its own engine or Frida's: whether what it records is sent meanwhile, or waits until the burst is
+    /// over.
     Spoor {
+        by: &'static str,
         carries: Carries,
         sending: bool,
     },
@@ -45,12 +47,14 @@ enum Engine {
     },
 }
 
-const ENGINES: [Engine; 9] = [
+const ENGINES: [Engine; 11] = [
     Engine::Nobody,
-    Engine::Spoor { carries: Carries::Index, sending: false },
-    Engine::Spoor { carries: Carries::Index, sending: true },
-    Engine::Spoor { carries: Carries::Detail, sending: false },
-    Engine::Spoor { carries: Carries::Detail, sending: true },
+    Engine::Spoor { by: "frida", carries: Carries::Index, sending: false },
+    Engine::Spoor { by: "native", carries: Carries::Index, sending: false },
+    Engine::Spoor { by: "frida", carries: Carries::Index, sending: true },
+    Engine::Spoor { by: "frida", carries: Carries::Detail, sending: false },
+    Engine::Spoor { by: "native", carries: Carries::Detail, sending: false },
+    Engine::Spoor { by: "frida", carries: Carries::Detail, sending: true },
     Engine::Gum(Carries::Index),
     Engine::Gum(Carries::Detail),
     PEER,
@@ -118,8 +122,8 @@ impl Engine {
     fn name(self) -> String {
         match self {
             Self::Nobody => "untraced".into(),
-            Self::Spoor { carries, sending } => {
-                format!("Spoor, {}, {}", carries.name(), if sending { "sending" } else { "sending held" })
+            Self::Spoor { by, carries, sending } => {
+                format!("Spoor ({by}), {}, {}", carries.name(), if sending { "sending" } else { "sending held" })
             }
             Self::Gum(carries) => format!("Gum's attach, native callbacks, {}", carries.name()),
             Self::Uftrace { values: false } => "uftrace record -P".into(),
@@ -193,11 +197,12 @@ impl<'a> Bench<'a> {
         let mut arguments: Vec<_> = numbers.iter().map(String::as_str).collect();
         let ran = match engine {
             Engine::Nobody => Ran::well(Command::new(&self.program).args(arguments)),
-            Engine::Spoor { sending, .. } => {
+            Engine::Spoor { by, sending, .. } => {
                 if !sending {
                     arguments.push("hold");
                 }
-                let (ran, account) = traced("heph:/dev/null", agent::options(carries), &self.program, &arguments);
+                let options = [agent::options(carries), &["--engine", by]].concat();
+                let (ran, account) = traced("heph:/dev/null", &options, &self.program, &arguments);
                 let before = figures.missing.map_or(0, |before| before.missing);
                 figures.missing = account.map(|now| Account { missing: now.missing + before, ..now });
                 ran

@@ -1,12 +1,13 @@
 //! The agent: `cargo bench -p benches --bench agent -- [WORDS] [rounds=N]`. The whole way is in `pipeline`.
 //!
-//! `hooking`, `cost`, `programs` and `names` measure only that. Every figure stands beside what the same program
+//! `hooking`, `cost`, `programs`, `names` and `startup` measure only that. Every figure stands beside what the same program
 //! does untraced and what a peer makes of it, all in turn in one run.
 
 mod cost;
 mod hooking;
 mod names;
 mod programs;
+mod startup;
 
 use std::{
     fs,
@@ -40,6 +41,7 @@ fn main() {
     measured("cost", cost::measure);
     measured("programs", programs::measure);
     measured("names", names::measure);
+    measured("startup", startup::measure);
     _ = fs::remove_dir_all(&settings.folder);
 }
 
