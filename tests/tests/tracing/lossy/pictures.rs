@@ -108,7 +108,10 @@ fn of_perfetto(file: &Path) -> Option<Vec<Slice>> {
         category: slice["category"].as_str().unwrap_or_default().into(),
         name: slice["name"].as_str().unwrap_or_default().into(),
         // Other stacks of a thread are below it.
-        thread: slice["track"].as_array().and_then(|path| path.get(1)).map_or_else(String::new, Json::to_string),
+        thread: {
+            let mut path = slice["track"].as_array().expect("a path").iter().rev();
+            path.find(|track| *track != "other stacks").map_or_else(String::new, Json::to_string)
+        },
         start: slice["ts"].as_u64().unwrap_or(0),
         duration: slice["dur"].as_u64().unwrap_or(0),
         notes: slice["args"].clone(),
