@@ -52,8 +52,15 @@ impl Steady {
     /// Has it end, and reads what it counted. It has gone on unharmed if it says so.
     #[track_caller]
     fn finish(mut self) -> std::collections::BTreeMap<String, Count> {
+        let stdin = self.process.take_stdin();
+        self.finish_by(stdin)
+    }
+
+    /// The same, where its input was taken before.
+    #[track_caller]
+    fn finish_by<T>(mut self, stdin: T) -> std::collections::BTreeMap<String, Count> {
         assert!(self.process.is_running(), "it is alive");
-        drop(self.process.take_stdin());
+        drop(stdin);
         let exit = self.process.exit(LONG);
         assert_eq!((exit.code, exit.signal, exit.stderr.as_str()), (Some(4), None, ""));
         assert_eq!(self.rest.join().expect("it is read"), "all went well\n");
@@ -197,8 +204,7 @@ fn a_program_that_must_be_alone_is_traced_on_and_left_in_peace() {
     depths::consistent(&trace, Stacks::Many);
     let (_folder, trace) = watch(pid, Transport::Tcp, "frida");
     is_steady(&trace);
-    drop(stdin);
-    steady.finish();
+    steady.finish_by(stdin);
 }
 
 /// Frida comes in through the main thread, and saves only its general registers. `SPOOR_CYCLES` says how often it does.
