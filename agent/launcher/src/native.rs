@@ -52,8 +52,8 @@ const SYMBOLS: [&str; 11] = [
 impl Library {
     /// Finds the library in a process, where an agent has put it before, or maps it.
     pub(crate) fn enter(thread: &mut Borrowed, pid: i32, deadline: Instant) -> Result<Self> {
-        let mapped = MappedLibrary::parse(library::BYTES)?;
         const READ_WRITE_EXECUTE: u64 = 7;
+        let mapped = MappedLibrary::parse(library::BYTES)?;
         let found = Self::find(pid)?;
         let base = match found {
             Some(base) => base,
@@ -88,7 +88,8 @@ impl Library {
         const MPROTECT: u64 = 10;
         let memory = TargetMemory::open(pid)?;
         let segments = mapped.segments(self.base)?;
-        for segment in &segments {
+        // What it is known by comes last.
+        for segment in segments.iter().rev() {
             memory
                 .write(self.base + segment.start, &segment.bytes)
                 .context("cannot write to the memory of the program")?;
