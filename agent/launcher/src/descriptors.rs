@@ -1,4 +1,4 @@
-//! Room for Frida's descriptors where only few files may be open.
+//! Room for descriptors, Frida's and the command's own, where only few files may be open.
 
 use std::fs;
 
@@ -41,7 +41,7 @@ impl DescriptorRoom {
         });
         match raised.or(allowed.current) {
             Some(few) if few < LEAST => {
-                Err(format!("only {few} files open, and Frida needs {LEAST} (raise `ulimit -n`)"))
+                Err(format!("only {few} files open, and tracing needs {LEAST} (raise `ulimit -n`)"))
             }
             _ => Ok(room),
         }

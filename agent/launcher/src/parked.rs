@@ -137,15 +137,15 @@ fn stop_where(
     mut is_wanted: impl FnMut(&user_regs_struct) -> bool,
 ) -> Result<user_regs_struct> {
     loop {
-        let signal = interrupt(thread, deadline)?;
+        interrupt(thread, deadline)?;
         let mut registers = ptrace::getregs(thread)?;
-        if signal.is_none() && is_wanted(&registers) {
+        if is_wanted(&registers) {
             return Ok(registers);
         }
-        if signal.is_none() && restart_interrupted(&mut registers) {
+        if restart_interrupted(&mut registers) {
             ptrace::setregs(thread, registers)?;
         }
-        ptrace::cont(thread, signal)?;
+        ptrace::cont(thread, None)?;
         thread::sleep(APART);
     }
 }

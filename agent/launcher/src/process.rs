@@ -103,6 +103,9 @@ impl Process {
             }
             std::thread::sleep(Duration::from_millis(20));
         }
+        if number("Seccomp").is_some_and(|mode| mode != 0) {
+            say!("process {pid} is confined by seccomp: a filter that kills for what tracing needs kills it");
+        }
         if engine == Engine::Frida && Library::is_mapped_by_hand(pid) {
             bail!("{cannot}: it was traced without Frida before, and can only be so again (--engine native)");
         }

@@ -56,7 +56,7 @@ pub(crate) fn run(settings: &Settings, command: &[OsString]) -> Result<ExitCode>
     let [name, args @ ..] = command else { unreachable!("clap wants a program") };
     let executable = Executable::find(name, settings.engine)?;
     let signals = Signals::watch()?;
-    let (mut trace, gated) = match settings.engine {
+    let (mut trace, gated, _own_room) = match settings.engine {
         Engine::Frida => run_with_frida(settings, &executable, name, args)?,
         Engine::Native => run_natively(settings, &executable, name, args)?,
     };
@@ -79,7 +79,7 @@ fn run_with_frida(
     executable: &Executable,
     name: &OsStr,
     args: &[OsString],
-) -> Result<(Trace, Gated)> {
+) -> Result<(Trace, Gated, DescriptorRoom)> {
     let library = library::place(Reader::Own)?;
     let own_room = DescriptorRoom::make_own()?;
     let starting = Starting::launch(&settings.frida)?;
@@ -88,7 +88,7 @@ fn run_with_frida(
     let _room = own_room.of(gated.pid());
     let delivery = Delivery::start(settings, gated.pid())?;
     let trace = Trace::begin(settings, starting, gated.pid(), &library, delivery, started, &[gated.pid()])?;
-    Ok((trace, gated))
+    Ok((trace, gated, own_room))
 }
 
 fn run_natively(
@@ -96,9 +96,10 @@ fn run_natively(
     executable: &Executable,
     name: &OsStr,
     args: &[OsString],
-) -> Result<(Trace, Gated)> {
+) -> Result<(Trace, Gated, DescriptorRoom)> {
     let started = Instant::now();
     let mut gated = Gated::stopped(executable, name, args)?;
+    let own_room = DescriptorRoom::make_own()?;
     let pid = gated.pid();
     let delivery = Delivery::start(settings, pid)?;
     let deadline = started + settings.startup_timeout.unwrap_or(ENTERING);
@@ -107,7 +108,7 @@ fn run_natively(
     gated.lend(thread, &entered.library)?;
     entered.is_serving = true;
     let trace = Trace::install(settings, entered, delivery, started).map_err(|error| or_ended(pid, error))?;
-    Ok((trace, gated))
+    Ok((trace, gated, own_room))
 }
 
 /// Traces a process that is there already, until it ends or somebody asks to stop.
@@ -119,6 +120,7 @@ pub(crate) fn attach(settings: &Settings, pid: i32) -> Result<ExitCode> {
     let process = Process::find(pid, settings.engine)?;
     let library = library::place(if process.is_foreign { Reader::Other } else { Reader::Own })?;
     let signals = Signals::watch()?;
+    let _own_room = DescriptorRoom::make_own()?;
     let mut trace = match settings.engine {
         Engine::Frida => attach_with_frida(settings, pid, &library)?,
         Engine::Native => attach_natively(settings, pid)?,
@@ -140,7 +142,6 @@ pub(crate) fn attach(settings: &Settings, pid: i32) -> Result<ExitCode> {
 }
 
 fn attach_with_frida(settings: &Settings, pid: i32, library: &Path) -> Result<Trace> {
-    let _own_room = DescriptorRoom::make_own()?;
     // Frida may have to be fetched first, which takes as long as it takes.
     let starting = Starting::launch(&settings.frida)?;
     let started = Instant::now();

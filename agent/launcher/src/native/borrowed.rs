@@ -13,17 +13,25 @@ use nix::{
     libc::user_regs_struct,
     sys::{
         ptrace::{self, Options},
-        signal::{Signal, kill},
         wait::{WaitPidFlag, WaitStatus, waitpid},
     },
     unistd::Pid,
 };
 
 use super::{Library, system_call::SystemCall};
-use crate::install::{Maps, TargetMemory, restart_interrupted};
+use crate::{
+    install::{Maps, TargetMemory, restart_interrupted},
+    signals,
+};
 
 /// How often something is looked at that is about to happen.
 const GLANCE: Duration = Duration::from_micros(20);
+
+/// How long handlers of signals may keep a thread from what it is borrowed for: less than it waits before it goes on by itself.
+const HANDLERS: Duration = Duration::from_millis(300);
+
+/// After how many looks a thread is spared further signals.
+const MANY: u32 = 40;
 
 /// How long one thread may take to stop before another is tried.
 const STOPPING: Duration = Duration::from_millis(200);
@@ -37,8 +45,6 @@ pub(crate) struct Borrowed {
     registers: user_regs_struct,
     extended: ExtendedRegisters,
     mask: SignalMask,
-    /// Whether somebody has stopped the program meanwhile.
-    is_asked_to_stop: bool,
     /// Whether it is let go of when it is given back.
     is_ours: bool,
     /// Whether it is what it was.
@@ -74,7 +80,7 @@ impl Borrowed {
         let thread = Pid::from_raw(tid);
         ptrace::seize(thread, Options::empty())
             .map_err(|error| anyhow::anyhow!("cannot stop thread {tid} of the program: {error}"))?;
-        let borrowed = stop_calmly(thread, deadline).and_then(|()| Self::of_stopped(pid, tid));
+        let borrowed = interrupt(thread, deadline).and_then(|()| Self::of_stopped(pid, tid));
         match borrowed {
             Ok(mut borrowed) => {
                 borrowed.is_ours = true;
@@ -100,17 +106,7 @@ impl Borrowed {
         memory.may_use_gs(registers.gs_base)?;
         let extended = ExtendedRegisters::read(tid)?;
         let mask = SignalMask::read(tid)?;
-        Ok(Self {
-            pid,
-            thread,
-            memory,
-            registers,
-            extended,
-            mask,
-            is_asked_to_stop: false,
-            is_ours: false,
-            is_back: false,
-        })
+        Ok(Self { pid, thread, memory, registers, extended, mask, is_ours: false, is_back: false })
     }
 
     /// Has it map memory, before there is anything of ours in the program.
@@ -141,13 +137,24 @@ impl Borrowed {
         let mut registers = self.registers;
         (registers.rip, registers.orig_rax) = (at, u64::MAX);
         ptrace::setregs(self.thread, registers)?;
+        let begun = Instant::now();
+        let mut tries = 0;
         loop {
             ptrace::cont(self.thread, None)?;
-            self.interrupt(deadline)?;
+            // Stopped at once, it would never get on.
+            tries += 1;
+            if tries == MANY {
+                // It is always in a handler. Not before: should this process be killed, nobody would undo it.
+                SignalMask(u64::MAX).write(self.thread.as_raw())?;
+            }
+            thread::sleep(GLANCE * tries.min(50));
+            interrupt(self.thread, deadline)?;
             let there = ptrace::getregs(self.thread)?;
             match there.rip.checked_sub(at).map(|from| from as usize) {
                 Some(..SystemCall::MADE) => {}
                 Some(from) if SystemCall::WAITING.contains(&from) => return Ok(there.rax),
+                // In a handler, from which it comes back.
+                _ if begun.elapsed() < HANDLERS => {}
                 _ => {
                     self.is_back = true;
                     bail!("the program had to wait too long, and has gone on");
@@ -172,8 +179,8 @@ impl Borrowed {
     pub(crate) fn call(&mut self, library: &Library, name: &str, arguments: &[u64], deadline: Instant) -> Result<u64> {
         let result = self.prepare(library, name, arguments)?;
         ptrace::cont(self.thread, None)?;
-        let returned = self.wait_for(result, deadline);
-        self.interrupt(deadline)?;
+        let returned = self.wait_for(result, true, deadline);
+        interrupt(self.thread, deadline)?;
         if self.has_gone_back(result)? {
             bail!("the program had to wait too long, and has gone on");
         }
@@ -251,8 +258,9 @@ impl Borrowed {
         frame
     }
 
-    /// Waits until the function has returned, and tells what.
-    fn wait_for(&self, result: u64, deadline: Instant) -> Result<u64> {
+    /// Waits until the function has returned, and tells what. Where the thread is held, it may be stopped meanwhile: by a signal
+    /// that was on its way, or when somebody stops the program. It goes on.
+    fn wait_for(&self, result: u64, is_held: bool, deadline: Instant) -> Result<u64> {
         loop {
             let mut words = [0; 16];
             self.memory.read(result, &mut words).context("the program is gone")?;
@@ -263,14 +271,18 @@ impl Borrowed {
             if Instant::now() >= deadline {
                 bail!("the program does not get on with what it was given to do");
             }
-            thread::sleep(GLANCE);
+            signals::check()?;
+            let stopped = match is_held {
+                true => waitpid(self.thread, Some(WaitPidFlag::__WALL | WaitPidFlag::WNOHANG))?,
+                false => WaitStatus::StillAlive,
+            };
+            match stopped {
+                WaitStatus::PtraceEvent(..) => ptrace::cont(self.thread, None)?,
+                WaitStatus::Stopped(_, signal) => ptrace::cont(self.thread, signal)?,
+                WaitStatus::Exited(..) | WaitStatus::Signaled(..) => bail!("it has ended"),
+                _ => thread::sleep(GLANCE),
+            }
         }
-    }
-
-    fn interrupt(&mut self, deadline: Instant) -> Result<()> {
-        // All others are blocked.
-        self.is_asked_to_stop |= interrupt(self.thread, deadline)?.is_some();
-        Ok(())
     }
 
     fn become_what_it_was(&mut self) -> Result<()> {
@@ -289,9 +301,6 @@ impl Borrowed {
     fn restore(&mut self) -> Result<()> {
         self.is_back = true;
         let restored = self.become_what_it_was();
-        if self.is_asked_to_stop {
-            let _ = kill(Pid::from_raw(self.pid), Signal::SIGSTOP);
-        }
         if self.is_ours {
             // One that was killed meanwhile is let go of already.
             let _ = ptrace::detach(self.thread, None);
@@ -312,31 +321,21 @@ impl Drop for Borrowed {
 impl Lent {
     /// Waits until the function has returned, and makes the thread what it was.
     pub(crate) fn take_back(mut self, deadline: Instant) -> Result<()> {
-        self.borrowed.wait_for(self.result, deadline)?;
+        self.borrowed.wait_for(self.result, false, deadline)?;
         ptrace::seize(self.borrowed.thread, Options::empty())?;
-        self.borrowed.interrupt(deadline)?;
+        interrupt(self.borrowed.thread, deadline)?;
         if self.borrowed.has_gone_back(self.result)? { Ok(()) } else { self.borrowed.restore() }
     }
 }
 
-/// Stops a thread that is seized, where it is about to be given no signal.
-fn stop_calmly(thread: Pid, deadline: Instant) -> Result<()> {
-    while let Some(signal) = interrupt(thread, deadline)? {
-        ptrace::cont(thread, signal)?;
-        if Instant::now() >= deadline {
-            bail!("it is given signal after signal");
-        }
-    }
-    Ok(())
-}
-
-/// Stops a thread that is seized. The signal that it was about to be given, if any.
-pub(crate) fn interrupt(thread: Pid, deadline: Instant) -> Result<Option<Signal>> {
+/// Stops a thread that is seized, where it is about to be given no signal. What it is given before that, it gets.
+pub(crate) fn interrupt(thread: Pid, deadline: Instant) -> Result<()> {
+    // Once: the system keeps it until it is done, whatever comes before.
     ptrace::interrupt(thread)?;
     loop {
         match waitpid(thread, Some(WaitPidFlag::__WALL | WaitPidFlag::WNOHANG))? {
-            WaitStatus::PtraceEvent(..) => return Ok(None),
-            WaitStatus::Stopped(_, signal) => return Ok(Some(signal)),
+            WaitStatus::PtraceEvent(..) => return Ok(()),
+            WaitStatus::Stopped(_, signal) => ptrace::cont(thread, signal)?,
             WaitStatus::Exited(..) | WaitStatus::Signaled(..) => bail!("it has ended"),
             _ if Instant::now() >= deadline => bail!("it does not stop"),
             _ => thread::sleep(GLANCE),
