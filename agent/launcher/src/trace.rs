@@ -1,6 +1,7 @@
 //! A trace from its start to its end.
 
 mod entered;
+mod timing;
 
 use std::{
     ffi::{OsStr, OsString},
@@ -21,7 +22,10 @@ use agent::{
 use anyhow::{Context, Result, anyhow, bail};
 use codec::profile::EndReason;
 
-use self::entered::{Entered, threads, threads_since};
+use self::{
+    entered::{Entered, threads, threads_since},
+    timing::timing,
+};
 use crate::{
     args::Engine,
     delivery::Delivery,
@@ -476,22 +480,6 @@ impl Trace {
         drop(host);
         Ok(removed)
     }
-}
-
-/// How long everything took before the program could start.
-fn timing(engine: Engine, report: &Report, entered: Duration, all: Duration) -> String {
-    let functions: usize = report.modules.iter().map(|module| module.hooked + module.probed.len()).sum();
-    let [planning, installing, entered, all] =
-        [report.planning, report.installing, entered, all].map(|time| time.as_millis());
-    let engine = match engine {
-        Engine::Frida => "frida",
-        Engine::Native => "entered in",
-    };
-    format!(
-        "hooked {functions} functions of {} modules: planned in {planning} ms, installed in {installing} ms, {engine} \
-         {entered} ms, in all {all} ms",
-        report.modules.len()
-    )
 }
 
 /// Why a program could not be prepared: if it has ended, that is why, whatever failed for it.
