@@ -34,4 +34,7 @@ pub use record::{Kind, MAX_DEPTH, MAX_FUNCTION, MAX_KEYS, MAX_RECORD_WORDS, Reco
 pub use request::MailboxRequest;
 pub use ring::{MappedRing, Ring, RingHead, RingState, SKIP, WritingEnd};
 pub use runtime::{Family, Landmark, RUNTIME_FUNCTIONS, Watched};
-pub use shape::{BEFORE_CODE, CODE_START, CONTROL_BYTES, HEAD_BYTES, LOCAL_THIS, Shape};
+pub use shape::{
+    BEFORE_CODE, BORROWED_FRAME_BYTES, BORROWED_STACK_BYTES, CODE_START, CONTROL_BYTES, FRAME_EXTENDED,
+    FRAME_REGISTERS, HEAD_BYTES, LOCAL_THIS, Shape,
+};

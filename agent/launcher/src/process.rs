@@ -10,7 +10,7 @@ use agent::{
     plan::Image,
     shared::{Control, MAGIC},
 };
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     process::{Pid, PidfdFlags, pidfd_open},
@@ -132,6 +132,12 @@ fn has_leftover_hooks(pid: i32) -> bool {
         read.is_ok() && u64::from_ne_bytes(magic) == MAGIC && u32::from_ne_bytes(recording) == 1
     };
     maps.starts_of("/memfd:spoor (deleted)").any(wants_events)
+}
+
+/// The threads of a process. One that has ended may be listed for as long as the process lives.
+pub(crate) fn threads(pid: i32) -> Result<Vec<i32>> {
+    let tasks = fs::read_dir(format!("/proc/{pid}/task")).context("the program is gone")?;
+    Ok(tasks.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect())
 }
 
 /// A descriptor that stands for a process.

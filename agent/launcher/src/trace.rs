@@ -23,7 +23,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use codec::profile::EndReason;
 
 use self::{
-    entered::{Entered, threads, threads_since},
+    entered::{Entered, threads_since},
     timing::timing,
 };
 use crate::{
@@ -43,7 +43,7 @@ use crate::{
     signals::{self, Asked, Interrupted, Signals},
 };
 
-/// How long getting Frida into the program may take, besides what the number of functions calls for.
+/// How long getting into the program may take, besides what the number of functions calls for.
 const ENTERING: Duration = Duration::from_secs(30);
 
 /// How long a thread that loads a module may be held up.
@@ -122,11 +122,10 @@ pub(crate) fn attach(settings: &Settings, pid: i32) -> Result<ExitCode> {
     let _alone = UnixListener::bind_addr(&name)
         .map_err(|_| anyhow!("cannot attach to process {pid}: another agent is tracing it (end that first)"))?;
     let process = Process::find(pid, settings.engine)?;
-    let library = library::place(if process.is_foreign { Reader::Other } else { Reader::Own })?;
     let signals = Signals::watch()?;
     let _own_room = DescriptorRoom::make_own()?;
     let mut trace = match settings.engine {
-        Engine::Frida => attach_with_frida(settings, pid, &library)?,
+        Engine::Frida => attach_with_frida(settings, pid, process.is_foreign)?,
         Engine::Native => attach_natively(settings, pid)?,
     };
     loop {
@@ -139,20 +138,20 @@ pub(crate) fn attach(settings: &Settings, pid: i32) -> Result<ExitCode> {
             return Ok(ExitCode::SUCCESS);
         }
         if signals.asked() != Asked::Nothing {
-            return trace.detach(settings, &library, &signals);
+            return trace.detach(settings, &signals);
         }
         trace.poll();
     }
 }
 
-fn attach_with_frida(settings: &Settings, pid: i32, library: &Path) -> Result<Trace> {
-    // Frida may have to be fetched first, which takes as long as it takes.
+fn attach_with_frida(settings: &Settings, pid: i32, is_foreign: bool) -> Result<Trace> {
+    let library = library::place(if is_foreign { Reader::Other } else { Reader::Own })?;
     let starting = Starting::launch(&settings.frida)?;
     let started = Instant::now();
     let delivery = Delivery::start(settings, pid)?;
     let _room = DescriptorRoom::make(pid)?;
-    let before = threads(pid)?;
-    Trace::begin(settings, starting, pid, library, delivery, started, &before)
+    let before = process::threads(pid)?;
+    Trace::begin(settings, starting, pid, &library, delivery, started, &before)
 }
 
 fn attach_natively(settings: &Settings, pid: i32) -> Result<Trace> {
@@ -171,7 +170,6 @@ fn attach_natively(settings: &Settings, pid: i32) -> Result<Trace> {
 /// A target with hooks in it.
 struct Trace {
     pid: i32,
-    engine: Engine,
     /// Frida in it, unless it had to leave, or was not needed.
     host: Option<Host>,
     arena: Arc<Arena>,
@@ -220,7 +218,7 @@ impl Trace {
         arena.control().recording.store(1, Ordering::Relaxed);
         delivery.begin(Arc::clone(&arena))?;
         let engine = settings.engine;
-        let mut trace = Self { pid, engine, host, arena, installer, delivery, foreign, is_loading: false };
+        let mut trace = Self { pid, host, arena, installer, delivery, foreign, is_loading: false };
         let entered = started.elapsed();
         let hooked = match engine {
             Engine::Frida => trace.hook(deadline),
@@ -308,12 +306,13 @@ impl Trace {
     /// Handles what has happened, and waits for it for a moment.
     fn poll(&mut self) {
         match self.arena.wait_request(Instant::now() + GLANCE) {
-            Some(MailboxRequest::Loaded(base)) => self.loaded(Some(base)),
+            Some(MailboxRequest::Loaded(base)) => {
+                self.loaded(Some(base));
+            }
             Some(MailboxRequest::Changed) => {
                 let gone = self.installer.unloaded_meanwhile().unwrap_or_default();
                 gone.into_iter().for_each(|id| self.delivery.unloaded(id));
-                let is_new = self.installer.has_all().is_ok_and(|has_all| !has_all);
-                self.loaded(None);
+                let is_new = self.loaded(None);
                 self.warn_once(is_new);
             }
             Some(MailboxRequest::Unloaded(base)) => {
@@ -360,29 +359,35 @@ impl Trace {
         }
     }
 
-    /// Hooks a module, or all, that a thread has just loaded, which waits.
-    fn loaded(&mut self, base: Option<u64>) {
+    /// Hooks a module, or all, that a thread has just loaded, which waits. Whether there was any.
+    fn loaded(&mut self, base: Option<u64>) -> bool {
         let deadline = Instant::now() + LOADING;
         let Self { installer, delivery, foreign, .. } = self;
-        match installer.loaded(base, foreign, deadline, &mut |report| delivery.report(report)) {
+        let mut is_new = false;
+        let mut tell = |report: &Report| {
+            is_new |= !report.modules.is_empty() || !report.unreadable.is_empty();
+            delivery.report(report);
+        };
+        match installer.loaded(base, foreign, deadline, &mut tell) {
             Ok(replaced) => replaced.into_iter().for_each(|id| delivery.unloaded(id)),
             Err(error) => delivery.limit("module-not-hooked", 1, &format!("{error:#}")),
         }
         // A thread that is not there any more has not waited.
         let _ = self.arena.go_on(deadline);
+        is_new
     }
 
     /// Has Frida leave the program, which is about to do something that its threads would not survive. Hooks stay.
     fn leave_alone(&mut self, deadline: Instant) {
         let Some(host) = self.host.take() else { return };
-        let own = threads(self.pid).unwrap_or_default();
+        let own = process::threads(self.pid).unwrap_or_default();
         // Another thread may just be loading something. It would wait for us, so this is not waited for.
         let _ = host.unwatch_modules().wait(Instant::now() + GLANCE);
         let _ = host.detach_gum(deadline);
         drop(host);
         // It starts a thread to end the others. The program may start some, too.
         let is_left = |tid: &i32| self.foreign.contains(tid) || !own.contains(tid);
-        while threads(self.pid).is_ok_and(|threads| threads.iter().any(is_left)) && Instant::now() < deadline {
+        while process::threads(self.pid).is_ok_and(|threads| threads.iter().any(is_left)) && Instant::now() < deadline {
             std::thread::sleep(Duration::from_millis(1));
         }
         self.delivery.limit(
@@ -426,18 +431,18 @@ impl Trace {
     fn come_back(&mut self, settings: &Settings, library: &Path, deadline: Instant) -> Result<Host> {
         let starting = Starting::launch(&settings.frida)?;
         let _room = DescriptorRoom::make(self.pid)?;
-        let before = threads(self.pid)?;
+        let before = process::threads(self.pid)?;
         let host = starting.attach(self.pid, library, deadline)?;
         self.foreign = threads_since(self.pid, &before)?;
         Ok(host)
     }
 
     /// Takes everything out of the program, which goes on.
-    fn detach(mut self, settings: &Settings, library: &Path, signals: &Signals) -> Result<ExitCode> {
+    fn detach(mut self, settings: &Settings, signals: &Signals) -> Result<ExitCode> {
         signals.acknowledge();
-        let removed = match self.engine {
-            Engine::Frida => self.leave_with_frida(settings, library)?,
-            Engine::Native => {
+        let removed = match self.installer.library_file() {
+            Some(library) => self.leave_with_frida(settings, &library)?,
+            None => {
                 // A thread may just be loading something, and waits for us.
                 while self.arena.request().is_some() {
                     self.poll();

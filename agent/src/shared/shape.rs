@@ -1,4 +1,4 @@
-//! How the memory is laid out, and stubs are.
+//! How the memory is laid out, and what else both halves write to or read.
 
 /// Bytes before the first ring's head.
 pub const CONTROL_BYTES: usize = 1 << 16;
@@ -26,6 +26,17 @@ impl Shape {
         CONTROL_BYTES + ring * (HEAD_BYTES + self.ring_bytes)
     }
 }
+
+/// Bytes of the stack that a borrowed thread has.
+pub const BORROWED_STACK_BYTES: usize = 1 << 16;
+
+/// Bytes of the frame that says what a borrowed thread was, and where the general and the extended registers are in it. It
+/// begins with the signals that are blocked, and which extended registers are meant.
+pub const BORROWED_FRAME_BYTES: usize = 16 << 10;
+/// See [`BORROWED_FRAME_BYTES`]. They are in the order of ptrace, without the number of the system call.
+pub const FRAME_REGISTERS: usize = 64;
+/// See [`BORROWED_FRAME_BYTES`]. They are as the processor has them.
+pub const FRAME_EXTENDED: usize = 256;
 
 /// Where it is in what `gs` points to, of a thread that is known, that it says where it is itself.
 pub const LOCAL_THIS: usize = 16;

@@ -9,6 +9,7 @@ use core::{
 };
 
 use super::sys;
+use crate::shared::{BORROWED_FRAME_BYTES, BORROWED_STACK_BYTES, FRAME_EXTENDED, FRAME_REGISTERS};
 
 /// A thread pointer for a thread that has none: before the C library has set one up.
 #[unsafe(no_mangle)]
@@ -25,10 +26,10 @@ unsafe impl Sync for ThreadPointer {}
 
 /// The stack of a borrowed thread: there is one at a time.
 #[unsafe(no_mangle)]
-static SPOOR_BORROWED_STACK: Stack = Stack(UnsafeCell::new([0; 1 << 16]));
+static SPOOR_BORROWED_STACK: Stack = Stack(UnsafeCell::new([0; BORROWED_STACK_BYTES]));
 
 #[repr(C, align(64))]
-struct Stack(UnsafeCell<[u8; 1 << 16]>);
+struct Stack(UnsafeCell<[u8; BORROWED_STACK_BYTES]>);
 
 // SAFETY: it is the borrowed thread's.
 unsafe impl Sync for Stack {}
@@ -39,15 +40,10 @@ static SPOOR_BORROWED_RESULT: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
 
 /// What the thread was. The outside writes it.
 #[unsafe(no_mangle)]
-static SPOOR_BORROWED_FRAME: Frame = Frame(UnsafeCell::new([0; 16 << 10]));
+static SPOOR_BORROWED_FRAME: Frame = Frame(UnsafeCell::new([0; BORROWED_FRAME_BYTES]));
 
-/// A word with the signals that are blocked, one with the extended registers that are meant; from [`REGISTERS`] on the
-/// general registers in the order of ptrace, without the number of the system call; from [`EXTENDED`] on the extended ones.
 #[repr(C, align(64))]
-struct Frame(UnsafeCell<[u8; 16 << 10]>);
-
-const REGISTERS: usize = 64;
-const EXTENDED: usize = 256;
+struct Frame(UnsafeCell<[u8; BORROWED_FRAME_BYTES]>);
 
 // SAFETY: as above.
 unsafe impl Sync for Frame {}
@@ -105,7 +101,7 @@ unsafe extern "C" fn spoor_borrowed() {
         result = sym SPOOR_BORROWED_RESULT,
         frame = sym SPOOR_BORROWED_FRAME,
         wait = sym wait,
-        extended = const EXTENDED,
-        registers = const REGISTERS,
+        extended = const FRAME_EXTENDED,
+        registers = const FRAME_REGISTERS,
     );
 }

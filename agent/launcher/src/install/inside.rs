@@ -23,6 +23,14 @@ pub(crate) enum LibraryPlace {
 }
 
 impl Installer {
+    /// The file that the loader has loaded the library from, if it has.
+    pub(crate) fn library_file(&self) -> Option<PathBuf> {
+        match &self.library {
+            LibraryPlace::File(path) => Some(path.clone()),
+            LibraryPlace::Native(_) => None,
+        }
+    }
+
     /// Has a thread of the target do something: the one that waits in the mailbox, or one that is borrowed.
     pub(super) fn ask(
         &self,

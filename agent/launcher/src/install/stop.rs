@@ -19,7 +19,7 @@ use nix::{
 };
 
 use super::maps::TargetMemory;
-use crate::native::Borrowed;
+use crate::{native::Borrowed, process};
 
 /// How long a thread may take to end.
 const EXITING: Duration = Duration::from_millis(300);
@@ -40,9 +40,8 @@ impl Stopped {
         // A thread that has ended may be listed for as long as the process lives, such as a main thread before the others.
         let mut ended = BTreeSet::new();
         loop {
-            let tasks = fs::read_dir(format!("/proc/{pid}/task")).context("the program is gone")?;
-            let tasks = tasks.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
             let is_new = |tid: &i32| !stopped.threads.contains_key(tid) && !but.contains(tid);
+            let tasks = process::threads(pid)?.into_iter();
             let new: Vec<i32> = tasks.filter(|tid| is_new(tid) && !(ended.contains(tid) && has_ended(*tid))).collect();
             if new.is_empty() {
                 return Ok(stopped);

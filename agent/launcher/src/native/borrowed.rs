@@ -6,7 +6,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use agent::registers::{ExtendedRegisters, SignalMask};
+use agent::{
+    registers::{ExtendedRegisters, SignalMask},
+    shared::{BORROWED_FRAME_BYTES, BORROWED_STACK_BYTES, FRAME_EXTENDED, FRAME_REGISTERS},
+};
 use anyhow::{Context, Result, bail};
 use nix::{
     errno::Errno,
@@ -21,7 +24,7 @@ use nix::{
 use super::{Library, system_call::SystemCall};
 use crate::{
     install::{Maps, TargetMemory, restart_interrupted},
-    signals,
+    process, signals,
 };
 
 /// How often something is looked at that is about to happen.
@@ -61,10 +64,7 @@ pub(crate) struct Lent {
 impl Borrowed {
     /// Stops a thread of a process: the main one, or any that can be stopped.
     pub(crate) fn take(pid: i32, deadline: Instant) -> Result<Self> {
-        let mut threads: Vec<i32> = fs::read_dir(format!("/proc/{pid}/task"))
-            .context("the program is gone")?
-            .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
-            .collect();
+        let mut threads = process::threads(pid)?;
         threads.sort_by_key(|tid| *tid != pid);
         let mut why = None;
         for tid in threads {
@@ -213,7 +213,6 @@ impl Borrowed {
     /// Has it begin a function of the library when it goes on. Returns where the library says that it is done.
     fn prepare(&mut self, library: &Library, name: &str, arguments: &[u64]) -> Result<u64> {
         const PLAIN_FLAGS: u64 = 0x202;
-        const STACK_BYTES: u64 = 1 << 16;
         let mut registers = ptrace::getregs(self.thread)?;
         if self.registers.fs_base == 0 {
             self.registers.fs_base = library.symbol("SPOOR_THREAD_POINTER")?;
@@ -223,7 +222,7 @@ impl Borrowed {
         [registers.rdi, registers.rsi, registers.rdx, registers.rcx, registers.r8, registers.r9] = given;
         registers.r12 = library.symbol(name)?;
         registers.rip = library.symbol("spoor_borrowed")?;
-        registers.rsp = library.symbol("SPOOR_BORROWED_STACK")? + STACK_BYTES;
+        registers.rsp = library.symbol("SPOOR_BORROWED_STACK")? + BORROWED_STACK_BYTES as u64;
         (registers.fs_base, registers.eflags, registers.orig_rax) = (self.registers.fs_base, PLAIN_FLAGS, u64::MAX);
         let result = library.symbol("SPOOR_BORROWED_RESULT")?;
         self.memory.write(result, &[0; 16])?;
@@ -236,9 +235,6 @@ impl Borrowed {
 
     /// What it was, for it to become that by itself should this process be killed. What it waited for begins anew then.
     fn frame(&self) -> Vec<u8> {
-        const REGISTERS: usize = 64;
-        const EXTENDED: usize = 256;
-        const MOST: usize = 16 << 10;
         /// Tiles, which a program has to ask for. What it does with them is lost.
         const ON_DEMAND: u64 = 0x6_0000;
         let was = self.by_itself();
@@ -251,10 +247,10 @@ impl Borrowed {
         ];
         let words = |words: &[u64]| words.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<_>>();
         let mut frame = words(&[self.mask.0, features & !ON_DEMAND]);
-        frame.resize(REGISTERS, 0);
+        frame.resize(FRAME_REGISTERS, 0);
         frame.extend(words(general.as_flattened()));
-        frame.resize(EXTENDED, 0);
-        frame.extend(extended.iter().take(MOST - EXTENDED));
+        frame.resize(FRAME_EXTENDED, 0);
+        frame.extend(extended.iter().take(BORROWED_FRAME_BYTES - FRAME_EXTENDED));
         frame
     }
 

@@ -1,12 +1,6 @@
 //! Getting the library into a target, and sharing memory with it.
 
-use std::{
-    fs::{self, OpenOptions},
-    io,
-    path::Path,
-    sync::Arc,
-    time::Instant,
-};
+use std::{fs::OpenOptions, io, path::Path, sync::Arc, time::Instant};
 
 use agent::shared::{Arena, FLAG_BLOCK, FLAG_DETAIL, FLAG_WRITE_GS};
 use anyhow::{Context, Result};
@@ -117,11 +111,5 @@ fn gs_flag() -> u32 {
 
 /// The threads that a process has and had not before.
 pub(super) fn threads_since(pid: i32, before: &[i32]) -> Result<Vec<i32>> {
-    Ok(threads(pid)?.into_iter().filter(|tid| !before.contains(tid)).collect())
-}
-
-/// The threads of a process.
-pub(super) fn threads(pid: i32) -> Result<Vec<i32>> {
-    let tasks = fs::read_dir(format!("/proc/{pid}/task")).context("the program is gone")?;
-    Ok(tasks.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect())
+    Ok(process::threads(pid)?.into_iter().filter(|tid| !before.contains(tid)).collect())
 }
