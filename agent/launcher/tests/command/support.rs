@@ -7,7 +7,7 @@ use std::{
     path::{Path, PathBuf},
     process::{Child, Command, ExitStatus, Stdio},
     sync::{
-        Arc, Mutex,
+        Arc, Mutex, Once,
         atomic::{AtomicUsize, Ordering},
         mpsc,
     },
@@ -17,12 +17,21 @@ use std::{
 
 use crate::collector;
 
-/// How long anything may take. The first to need Frida also installs it.
+/// How long anything may take. The first also installs Frida.
 const DEADLINE: Duration = Duration::from_secs(240);
 
-/// The command, with places of its own for what it installs. All tests share them, also those of the package `tests`, so
+/// The command, with Frida installed in places of its own. All tests share them, also those of the package `tests`, so
 /// that Frida is installed once.
 pub(crate) fn agent(args: &[&str]) -> Command {
+    static SET_UP: Once = Once::new();
+    SET_UP.call_once(|| {
+        let ended = run(&mut private(&["setup", "--quiet"]));
+        assert_eq!(ended.code(), Some(0), "{ended:?}");
+    });
+    private(args)
+}
+
+fn private(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_agent"));
     let places = Path::new(env!("CARGO_TARGET_TMPDIR"));
     command.env("XDG_DATA_HOME", places.join("data")).env("XDG_CACHE_HOME", places.join("cache"));
