@@ -35,6 +35,7 @@ use codec::{
     profile::{End, EndReason, ProfileOption, Range, RunEvent},
 };
 
+pub use codec::profile::{Birth, BirthKind};
 pub(crate) use codec::text;
 pub use error::ShipError;
 pub use report::Report;

@@ -3,9 +3,9 @@
 use crate::{
     heph::{EVENT_LAYOUT, METADATA_LAYOUT},
     profile::{
-        Ack, Claim, Clock, Dropped, Drops, End, Epoch, FunctionName, Functions, Kept, Limit, Limits, Lost, Module,
-        Nack, Offset, Progress, Queue, Range, Refused, Session, SourceLine, Sources, StreamPosition, Thread, Times,
-        Token,
+        Ack, Birth, Claim, Clock, Dropped, Drops, End, Epoch, FunctionName, Functions, Kept, Limit, Limits, Lost,
+        Module, Nack, Offset, Progress, Queue, Range, Refused, Session, SourceLine, Sources, StreamPosition, Thread,
+        Times, Token,
     },
 };
 
@@ -35,6 +35,7 @@ pub const WIRE: &[Layout] = &[
     Clock::LAYOUT,
     Offset::LAYOUT,
     Session::LAYOUT,
+    Birth::LAYOUT,
     Thread::LAYOUT,
     Module::LAYOUT,
     Functions::LAYOUT,

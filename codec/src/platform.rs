@@ -112,6 +112,17 @@ numbered! {
     Boottime = 3 "boottime"
 }
 
+numbered! {
+    /// How a process came to be.
+    BirthKind:
+    /// By a fork: with a copy of its parent's memory.
+    Forked = 1 "forked",
+    /// By an `exec` in place: the same process goes on as another program.
+    Replaced = 2 "replaced",
+    /// By `vfork` or `posix_spawn`, and an `exec`.
+    Spawned = 3 "spawned"
+}
+
 /// What a function event tells of: numbered as in ATF's index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum EventKind {
@@ -176,6 +187,7 @@ mod tests {
             assert_eq!(u8::from(Arch::from(number)), number);
             assert_eq!(u8::from(Os::from(number)), number);
             assert_eq!(u8::from(ClockKind::from(number)), number);
+            assert_eq!(u8::from(BirthKind::from(number)), number);
         }
         for kind in EventKind::ALL {
             assert_eq!(EventKind::from_number(kind.number().into()), Some(kind));

@@ -5,6 +5,7 @@
 //! handed over beside it.
 
 mod access;
+mod birth;
 mod delivery;
 mod end;
 mod fingerprint;
@@ -16,8 +17,9 @@ pub(crate) mod run;
 mod runtime;
 mod session;
 
-pub use crate::Key;
+pub use crate::{BirthKind, Key};
 pub use access::{Claim, Refused, Token};
+pub use birth::Birth;
 pub use delivery::{Ack, Dropped, Drops, Kept, Lost, Nack, Progress, Range, StreamPosition, Times};
 pub use end::{End, EndReason};
 pub use fingerprint::{Fingerprint, FunctionTableHasher};

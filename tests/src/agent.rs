@@ -128,6 +128,7 @@ impl Agent {
             arguments: vec!["/usr/bin/synthetic".into(), "--synthetic".into()],
             epoch_unix_ns: EPOCH_UNIX_NS,
             clock_zero_ns: settings.clock_zero_ns,
+            birth: None,
         };
         let Settings { collector, transport, datagram_bytes, patience, streams, first_position, .. } = settings;
         let tunnel = settings.tunnel.clone();

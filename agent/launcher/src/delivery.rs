@@ -441,5 +441,6 @@ fn who(pid: i32, clock: &Clock) -> Result<Who> {
         arguments: arguments.split(|byte| *byte == 0).map(text).collect(),
         epoch_unix_ns: clock.epoch_unix_ns(),
         clock_zero_ns: clock.zero_ns(),
+        birth: None,
     })
 }

@@ -122,6 +122,7 @@ impl Fake {
             arguments: vec!["program".into()],
             epoch_unix_ns: 1,
             clock_zero_ns: 0,
+            birth: None,
         }
     }
 

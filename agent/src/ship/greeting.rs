@@ -1,4 +1,4 @@
-//! What the agent says first: who is traced, and when its zero is.
+//! What the agent says first: who is traced, when its zero is, and which process made it.
 
 use codec::{
     ClockKind,
@@ -12,7 +12,7 @@ use super::{Who, text::cut};
 const MOST_HOST_BYTES: usize = 255;
 const MOST_PATH_BYTES: usize = 600;
 
-/// `claim`, `session`, `epoch` and `clock`, one behind the other, in a datagram of this size.
+/// `claim`, `session`, `epoch`, `clock` and `birth`, one behind the other, in a datagram of this size.
 pub(super) fn greeting(who: &Who, datagram_bytes: usize) -> Result<Vec<u8>, EncodeError> {
     let epoch = ProfileOption::from(Epoch { unix_ns: who.epoch_unix_ns });
     let clock = ProfileOption::from(Clock { clock: ClockKind::Boottime, zero_ns: who.clock_zero_ns });
@@ -30,14 +30,16 @@ pub(super) fn greeting(who: &Who, datagram_bytes: usize) -> Result<Vec<u8>, Enco
         arguments: List::default(),
     };
     let claim = who.secret.as_ref().map(|secret| ProfileOption::from(Claim { secret }));
-    let claim_bytes = claim.as_ref().map_or(Ok(0), ProfileOption::encoded_len)?;
-    let taken =
-        claim_bytes + ProfileOption::from(session).encoded_len()? + epoch.encoded_len()? + clock.encoded_len()?;
+    let birth = who.birth.map(ProfileOption::from);
+    let mut taken = 0;
+    for option in claim.into_iter().chain([session.into(), epoch, clock]).chain(birth) {
+        taken += option.encoded_len()?;
+    }
     // The list's own count is in what is taken already.
     let fitting = List::fitting(&arguments, datagram_bytes.saturating_sub(taken) + 2);
     session.arguments = arguments.get(..fitting).unwrap_or_default().into();
     let mut packets = Vec::new();
-    for option in claim.into_iter().chain([session.into(), epoch, clock]) {
+    for option in claim.into_iter().chain([session.into(), epoch, clock]).chain(birth) {
         option.encode(&mut packets)?;
     }
     Ok(packets)
@@ -46,12 +48,15 @@ pub(super) fn greeting(who: &Who, datagram_bytes: usize) -> Result<Vec<u8>, Enco
 #[cfg(test)]
 mod tests {
     use codec::{
-        Arch, Os, SessionId,
+        Arch, Os, SessionId, SessionNs,
         heph::Packets,
-        profile::{Known, Message},
+        profile::{Birth, BirthKind, Known, Message},
     };
 
     use super::*;
+
+    const BIRTH: Birth =
+        Birth { parent: SessionId([6; 16]), how: BirthKind::Spawned, tid: 4_710, at: SessionNs(u64::MAX) };
 
     fn who(arguments: Vec<String>) -> Who {
         Who {
@@ -66,6 +71,7 @@ mod tests {
             arguments,
             epoch_unix_ns: 5,
             clock_zero_ns: 6,
+            birth: Some(BIRTH),
         }
     }
 
@@ -80,6 +86,9 @@ mod tests {
             while let Some(message) = packets.next_with(Message::decode) {
                 let Ok(Message::Option(Known { option, .. })) = message else { panic!("{message:?}") };
                 names.push(option.name());
+                if let ProfileOption::Birth(birth) = option {
+                    assert_eq!(birth, BIRTH);
+                }
                 let ProfileOption::Session(session) = option else { continue };
                 assert_eq!(session.argument_count, 2_000);
                 assert_eq!(!session.arguments.is_empty(), fit);
@@ -87,7 +96,7 @@ mod tests {
                     session.arguments.iter().eq(arguments.iter().map(String::as_str).take(session.arguments.len()))
                 );
             }
-            assert_eq!(names, ["claim", "session", "epoch", "clock"]);
+            assert_eq!(names, ["claim", "session", "epoch", "clock", "birth"]);
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::{fmt, net::SocketAddr, sync::Arc, time::Duration};
 
-use codec::{Arch, Os, SessionId};
+use codec::{Arch, Os, SessionId, profile::Birth};
 
 use super::Tunnel;
 
@@ -103,7 +103,7 @@ impl Settings {
     }
 }
 
-/// Who is being traced: what `session`, `epoch` and `clock` say.
+/// Who is being traced: what `session`, `epoch`, `clock` and `birth` say.
 #[derive(Debug, Clone)]
 pub struct Who {
     /// The session's id.
@@ -128,6 +128,8 @@ pub struct Who {
     pub epoch_unix_ns: u64,
     /// The session's zero by `CLOCK_BOOTTIME`.
     pub clock_zero_ns: u64,
+    /// The session that it came from, if that is traced too. Both have the same zero.
+    pub birth: Option<Birth>,
 }
 
 #[cfg(test)]

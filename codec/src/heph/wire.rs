@@ -4,7 +4,8 @@ use bytes::BufMut;
 
 use super::{DecodeError, EncodeError};
 use crate::{
-    Arch, ClockKind, Counter, FunctionId, ModuleId, Os, Position, SessionId, SessionNs, StreamId, SubstreamId,
+    Arch, BirthKind, ClockKind, Counter, FunctionId, ModuleId, Os, Position, SessionId, SessionNs, StreamId,
+    SubstreamId,
 };
 
 /// A place in a packet's bytes, from which fields are taken one after the other.
@@ -194,6 +195,7 @@ travels_as! {
     Arch as u8: Arch::from, u8::from;
     Os as u8: Os::from, u8::from;
     ClockKind as u8: ClockKind::from, u8::from;
+    BirthKind as u8: BirthKind::from, u8::from;
 }
 
 impl<'a> Wire<'a> for &'a str {

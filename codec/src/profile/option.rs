@@ -3,8 +3,8 @@
 use bytes::BufMut;
 
 use super::{
-    Ack, Claim, Clock, Drops, End, Epoch, Functions, Kept, Limits, Module, Nack, Offset, Progress, Queue, Refused,
-    Session, Sources, Thread, Times, Token,
+    Ack, Birth, Claim, Clock, Drops, End, Epoch, Functions, Kept, Limits, Module, Nack, Offset, Progress, Queue,
+    Refused, Session, Sources, Thread, Times, Token,
 };
 use crate::heph::{
     DecodeError, Encode, EncodeError, Metadata, metadata_size,
@@ -117,6 +117,8 @@ options! {
     "offset" => Offset(Offset),
     /// Who is being traced.
     "session" => Session(Session<'a>),
+    /// Which process made this one.
+    "birth" => Birth(Birth),
     /// A thread.
     "thread" => Thread(Thread<'a>),
     /// A module.

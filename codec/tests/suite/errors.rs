@@ -4,10 +4,14 @@ use std::collections::HashSet;
 
 use bytes::BufMut;
 use codec::{
+    SessionId, SessionNs,
     heph::{
         Attribute, Encode, EncodeError, Event, List, MAX_PACKET_BYTES, Metadata, Packet, Packets, Value, packet_size,
     },
-    profile::{Detail, FunctionEvent, FunctionName, Message, Registers, RuntimeEvent, Thread},
+    profile::{
+        Birth, BirthKind, Detail, FunctionEvent, FunctionName, Known, Message, ProfileOption, Registers, RuntimeEvent,
+        Thread,
+    },
 };
 
 use crate::fixtures::{call, encoded};
@@ -103,13 +107,34 @@ fn a_size_above_the_limit_is_known_from_the_first_eight_bytes() {
 fn an_option_of_another_layout_is_kept_with_what_is_wrong() {
     let thread =
         Thread { stream: Default::default(), os_id: 1, start: Default::default(), end: None, creator: None, name: "n" };
-    let mut packet = encoded(&codec::profile::ProfileOption::from(thread));
+    let mut packet = encoded(&ProfileOption::from(thread));
     let offset_of_end = 8 + 2 + 6 + 4 + 8 + 8;
     packet[offset_of_end] = 2;
     let Ok(Message::BadOption { metadata, error }) = Message::decode(&packet) else { panic!("it is bad") };
     let expected = format!("thread end at byte {offset_of_end}: expected 0 (absent) or 1 (present), found 2");
     assert_eq!((metadata.name, error.to_string()), ("thread", expected));
     assert_eq!(encoded(&Message::BadOption { metadata, error }), packet);
+}
+
+#[test]
+fn a_birth_of_a_newer_kind_is_kept_and_a_short_one_is_not_believed() {
+    let birth = Birth { parent: SessionId([0xFF; 16]), how: 200.into(), tid: u32::MAX, at: SessionNs(u64::MAX) };
+    assert_eq!((birth.how, birth.how.name()), (BirthKind::Other(200), "unknown"));
+    let packet = encoded(&ProfileOption::from(birth));
+    let Ok(Message::Option(Known { option, extra: [] })) = Message::decode(&packet) else { panic!("it is an option") };
+    assert_eq!(option, birth.into());
+    assert_eq!(encoded(&option), packet, "the number that has no name stays what it is");
+    let value = &packet[8 + 2 + 5..];
+    for length in 0..value.len() {
+        let short = encoded(&Metadata { name: "birth", value: &value[..length] });
+        let Ok(Message::BadOption { metadata, .. }) = Message::decode(&short) else {
+            panic!("{length} bytes are too few")
+        };
+        assert_eq!(metadata.value.len(), length);
+    }
+    let longer = encoded(&Metadata { name: "birth", value: &[value, b"more"].concat() });
+    let Ok(Message::Option(known)) = Message::decode(&longer) else { panic!("a newer sender may add fields") };
+    assert_eq!((known.option, known.extra), (birth.into(), &b"more"[..]));
 }
 
 /// An encoder that refuses has written nothing.

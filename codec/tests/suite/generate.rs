@@ -5,18 +5,18 @@
 use std::collections::BTreeMap;
 
 use codec::{
-    Arch, ClockKind, ClockNs, Counter, EventKind, FunctionId, ModuleId, Os, Position, SessionId, SessionNs, StreamId,
-    SubstreamId,
+    Arch, BirthKind, ClockKind, ClockNs, Counter, EventKind, FunctionId, ModuleId, Os, Position, SessionId, SessionNs,
+    StreamId, SubstreamId,
     atf::{
         Context, DetailBody, EndEntry, FunctionDetail, FunctionEntry, GapEntry, IndexEvent, Keys, LimitEntry, Manifest,
         ModuleEntry, OffsetEntry, ProcessEntry, QueueEntry, TableEntry, ThreadEntry,
     },
     heph::{Attribute, Attributes, Event, List, Metadata, Stamp, Value},
     profile::{
-        Ack, Claim, Clock, Detail, Dropped, Drops, End, EndReason, Epoch, Fingerprint, FunctionEvent, FunctionName,
-        Functions, Kept, Known, Limit, Limits, Lost, MAX_STACK_WORDS, Message, Module, Nack, Offset, ProfileOption,
-        Progress, Queue, Range, Refused, Registers, RuntimeEvent, Session, SourceLine, Sources, StreamPosition, Thread,
-        Times, Token,
+        Ack, Birth, Claim, Clock, Detail, Dropped, Drops, End, EndReason, Epoch, Fingerprint, FunctionEvent,
+        FunctionName, Functions, Kept, Known, Limit, Limits, Lost, MAX_STACK_WORDS, Message, Module, Nack, Offset,
+        ProfileOption, Progress, Queue, Range, Refused, Registers, RuntimeEvent, Session, SourceLine, Sources,
+        StreamPosition, Thread, Times, Token,
     },
 };
 use quickcheck::{Arbitrary, Gen};
@@ -123,7 +123,7 @@ any_by! {
     &'static [u8] => |g| Vec::arbitrary(g).leak();
     SessionNs, ClockNs, StreamId, SubstreamId, Counter, Position, ModuleId, FunctionId, Fingerprint => |g| Self(any(g));
     SessionId => |g| Self(std::array::from_fn(|_| any(g)));
-    Arch, Os, ClockKind => |g| any::<u8>(g).into();
+    Arch, Os, ClockKind, BirthKind => |g| any::<u8>(g).into();
     EventKind => |g| Self::ALL[pick(g, 3)];
     Registers => |g| Self::from_words(std::array::from_fn(|_| any(g)));
     // Names that are none of the profile's.
@@ -168,7 +168,7 @@ any_by! {
         3 => Self::Context(any(g)),
         _ => Self::Other { kind: 999, payload: any(g) },
     };
-    ProfileOption<'static> => |g| match pick(g, 20) {
+    ProfileOption<'static> => |g| match pick(g, 21) {
         0 => any::<Epoch>(g).into(),
         1 => any::<Clock>(g).into(),
         2 => any::<Session<'_>>(g).into(),
@@ -188,6 +188,7 @@ any_by! {
         16 => any::<Times>(g).into(),
         17 => any::<Claim<'_>>(g).into(),
         18 => any::<Sources<'_>>(g).into(),
+        19 => any::<Birth>(g).into(),
         _ => any::<Nack<'_>>(g).into(),
     };
 }
@@ -225,6 +226,7 @@ any_of_fields! {
     Epoch { unix_ns }
     Clock { clock, zero_ns }
     Offset { zero_unix_ns, error_ns, at }
+    Birth { parent, how, tid, at }
     Session<'static> {
         id, profile, arch, os, pid, agent_version, host, executable, argument_count, arguments
     }

@@ -4,17 +4,17 @@ use std::{collections::BTreeSet, io::Cursor};
 
 use crate::fixtures::{golden, golden_packets};
 use codec::{
-    Arch, ClockKind, ClockNs, Counter, EventKind, FunctionId, ModuleId, Os, Position, SessionId, SessionNs, StreamId,
-    SubstreamId,
+    Arch, BirthKind, ClockKind, ClockNs, Counter, EventKind, FunctionId, ModuleId, Os, Position, SessionId, SessionNs,
+    StreamId, SubstreamId,
     atf::{
         Context, DetailBody, DetailReader, FunctionDetail, IndexEvent, IndexReader, Integrity, Keys, Manifest, Origin,
         ThreadReader, ThreadWriter,
     },
     heph::{Attribute, Attributes, Encode, Event, List, Metadata, Packet, Stamp, Value},
     profile::{
-        Ack, Claim, Clock, Detail, Dropped, Drops, End, EndReason, Epoch, Fingerprint, FunctionEvent, FunctionName,
-        FunctionTableHasher, Functions, Kept, Key, Known, Limit, Limits, Lost, Message, Module, Nack, Offset,
-        ProfileOption, Progress, Queue, Range, Refused, Registers, RunEncoder, RunEvent, Runtime, RuntimeEvent,
+        Ack, Birth, Claim, Clock, Detail, Dropped, Drops, End, EndReason, Epoch, Fingerprint, FunctionEvent,
+        FunctionName, FunctionTableHasher, Functions, Kept, Key, Known, Limit, Limits, Lost, Message, Module, Nack,
+        Offset, ProfileOption, Progress, Queue, Range, Refused, Registers, RunEncoder, RunEvent, Runtime, RuntimeEvent,
         Session, SourceLine, Sources, StreamPosition, Thread, Times, Token,
     },
 };
@@ -266,6 +266,8 @@ fn check_options(seen: &mut BTreeSet<String>) {
         arguments: (&["true", "-x"]).into(),
     };
     check(seen, "option-session", option(session));
+    let birth = Birth { parent: SESSION, how: BirthKind::Forked, tid: 4712, at: SessionNs(1250) };
+    check(seen, "option-birth", option(birth));
     let thread = Thread {
         stream: StreamId(1),
         os_id: 4712,

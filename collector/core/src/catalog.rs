@@ -165,7 +165,8 @@ impl Catalog {
                     refused.others += enter(&mut self.limits, key, limit.count, bounds.others, budget, |_| bytes);
                 }
             }
-            ProfileOption::Drops(_)
+            ProfileOption::Birth(_)
+            | ProfileOption::Drops(_)
             | ProfileOption::Progress(_)
             | ProfileOption::End(_)
             | ProfileOption::Ack(_)

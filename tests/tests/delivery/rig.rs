@@ -86,6 +86,7 @@ impl Rig {
             arguments: vec!["program".into()],
             epoch_unix_ns: clock.epoch_unix_ns(),
             clock_zero_ns: clock.zero_ns(),
+            birth: None,
         };
         let mut shipper = Shipper::connect(settings, &who).expect("the collector answers");
         let names: Vec<_> = (0..FUNCTIONS).map(|index| format!("function_{index}")).collect();
