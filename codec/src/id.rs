@@ -1,6 +1,6 @@
 //! Ids, counters and times, each a type of its own so that they cannot be mixed up.
 
-use std::fmt;
+use std::{fmt, num::ParseIntError, str::FromStr};
 
 /// A stream: one thread of the traced program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
@@ -106,6 +106,15 @@ impl SessionId {
 impl fmt::Display for SessionId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:032x}", u128::from_be_bytes(self.0))
+    }
+}
+
+impl FromStr for SessionId {
+    type Err = ParseIntError;
+
+    /// Reads what [`Display`](fmt::Display) writes: hexadecimal digits.
+    fn from_str(digits: &str) -> Result<Self, ParseIntError> {
+        u128::from_str_radix(digits, 16).map(|id| Self(id.to_be_bytes()))
     }
 }
 

@@ -38,6 +38,14 @@ impl<'b> Line<'b> {
             line.text("os", process.os.name());
             line.text("executable", &process.executable);
         }
+        if let Some(birth) = catalog.birth() {
+            line.text("parent", &birth.parent.to_string());
+            line.text("birth", birth.how.name());
+            if birth.tid != 0 {
+                line.number("parent_tid", birth.tid.into());
+            }
+            line.number("birth_ns", birth.at.0);
+        }
         line.close();
     }
 

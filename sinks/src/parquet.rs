@@ -146,6 +146,7 @@ impl SpanTable {
         let id = catalog.session().map(|process| process.id).or(session.id);
         tell("session", id.map(|id| id.to_string()));
         tell("session_name", Some(session.name.clone()));
+        tell("parent", catalog.birth().map(|birth| birth.parent.to_string()));
         tell("clock", catalog.clock().map(|clock| clock.clock.name().into()));
         tell("clock_zero_ns", catalog.clock().map(|clock| clock.zero_ns.to_string()));
         tell("epoch_unix_ns", catalog.epoch().map(|epoch| epoch.unix_ns.to_string()));

@@ -13,7 +13,7 @@ use std::{
 
 use codec::{
     Arch, ModuleId, Os, Position, SessionId, SessionNs, StreamId,
-    profile::{EndReason, FunctionName, Module, Thread},
+    profile::{Birth, EndReason, FunctionName, Module, Thread},
 };
 use real_agent::ship::{self, ShipError, Shipper, Tunnel, Who};
 
@@ -55,6 +55,12 @@ pub struct Settings {
     pub datagram_bytes: usize,
     /// The traced machine's clock at the zero of the session.
     pub clock_zero_ns: u64,
+    /// The process id.
+    pub pid: u32,
+    /// The path of the executable.
+    pub executable: &'static str,
+    /// Which process made it.
+    pub birth: Option<Birth>,
     /// How many streams there are.
     pub streams: u32,
     /// The position of the first event of every stream. The agent reports everything before it as dropped.
@@ -75,6 +81,9 @@ impl Settings {
             session: SessionId(Random::new(seed).id()),
             datagram_bytes: 1_400,
             clock_zero_ns: CLOCK_ZERO_NS,
+            pid: 4_711,
+            executable: "/usr/bin/synthetic",
+            birth: None,
             streams: 2,
             first_position: 0,
             detail_every: 8,
@@ -121,14 +130,14 @@ impl Agent {
             secret: None,
             arch: Arch::X86_64,
             os: Os::Linux,
-            pid: 4_711,
+            pid: settings.pid,
             agent_version: "synthetic".into(),
             host: "machine".into(),
-            executable: "/usr/bin/synthetic".into(),
-            arguments: vec!["/usr/bin/synthetic".into(), "--synthetic".into()],
+            executable: settings.executable.into(),
+            arguments: vec![settings.executable.into(), "--synthetic".into()],
             epoch_unix_ns: EPOCH_UNIX_NS,
             clock_zero_ns: settings.clock_zero_ns,
-            birth: None,
+            birth: settings.birth,
         };
         let Settings { collector, transport, datagram_bytes, patience, streams, first_position, .. } = settings;
         let tunnel = settings.tunnel.clone();

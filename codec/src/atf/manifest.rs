@@ -30,6 +30,9 @@ pub struct Manifest {
     /// The traced process.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub process: Option<ProcessEntry>,
+    /// Which process made it, where that is a session too.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub birth: Option<BirthEntry>,
     /// The name of the clock: `boottime`, `mach_continuous`, `qpc`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clock: Option<String>,
@@ -167,6 +170,23 @@ pub struct ProcessEntry {
     pub argument_count: u32,
     /// The version of the agent in it.
     pub agent_version: String,
+    /// Fields that are not known here.
+    #[serde(flatten)]
+    pub extra: Map<String, Value>,
+}
+
+/// The session that another came from.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct BirthEntry {
+    /// The id of the parent's session, 32 hexadecimal digits.
+    pub parent: String,
+    /// How the process was made: `forked`, `replaced`, `spawned`.
+    pub how: String,
+    /// The thread of the parent that made it, by its id with the operating system.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tid: Option<u32>,
+    /// When, inside the call that made it.
+    pub at_ns: u64,
     /// Fields that are not known here.
     #[serde(flatten)]
     pub extra: Map<String, Value>,

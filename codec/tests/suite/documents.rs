@@ -7,7 +7,7 @@ use std::{
 };
 
 use codec::{
-    atf::{LAYOUTS, Manifest, TableEntry},
+    atf::{BirthEntry, LAYOUTS, Manifest, TableEntry},
     layout::{Layout, RUN_KINDS, RUN_PREFIXES, RUN_WORD, WIRE},
     profile::{Key, ProfileOption},
 };
@@ -101,6 +101,7 @@ fn the_words_of_runs_are_documented() {
 /// A manifest with every field it can have: the golden one, and what that lacks.
 fn full_manifest() -> Manifest {
     let mut manifest = Manifest::parse(&golden("atf/manifest.json")).expect("a manifest");
+    manifest.birth = Some(BirthEntry { tid: Some(1), ..BirthEntry::default() });
     manifest.threads[0].first = Some(1);
     manifest.modules[0].unloaded_ns = Some(1);
     manifest.functions[0].source = Some(String::new());
@@ -119,6 +120,7 @@ fn the_tables_of_the_manifest_are_the_codes() {
     let tables = tables(&document("trace-format.md"), "manifest");
     let objects = [
         ("manifest", &json),
+        ("birth", &json["birth"]),
         ("offset", &json["offset"]),
         ("thread", &json["threads"][0]),
         ("process", &json["process"]),

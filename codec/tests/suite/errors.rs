@@ -207,7 +207,7 @@ fn encoders_refuse_what_does_not_fit() {
     let function = FunctionEvent { detail: None, extra: (&taken).into(), ..function };
     unwritten(&function, EncodeError::Reserved { name: "depth" });
 
-    let epoch = codec::profile::Known { option: codec::profile::Epoch { unix_ns: 1 }.into(), extra: &[1] };
+    let epoch = Known { option: codec::profile::Epoch { unix_ns: 1 }.into(), extra: &[1] };
     unwritten(&epoch, EncodeError::TooLong { field: "epoch", length: 9, limit: 8 });
 
     let taken = [Attribute { name: "phase", value: Value::U64(1) }];

@@ -8,8 +8,8 @@ use codec::{
     Arch, BirthKind, ClockKind, ClockNs, Counter, EventKind, FunctionId, ModuleId, Os, Position, SessionId, SessionNs,
     StreamId, SubstreamId,
     atf::{
-        Context, DetailBody, EndEntry, FunctionDetail, FunctionEntry, GapEntry, IndexEvent, Keys, LimitEntry, Manifest,
-        ModuleEntry, OffsetEntry, ProcessEntry, QueueEntry, TableEntry, ThreadEntry,
+        BirthEntry, Context, DetailBody, EndEntry, FunctionDetail, FunctionEntry, GapEntry, IndexEvent, Keys,
+        LimitEntry, Manifest, ModuleEntry, OffsetEntry, ProcessEntry, QueueEntry, TableEntry, ThreadEntry,
     },
     heph::{Attribute, Attributes, Event, List, Metadata, Stamp, Value},
     profile::{
@@ -272,9 +272,10 @@ any_of_fields! {
     LimitEntry { module, reason, detail, count, extra }
     EndEntry { how, code, at_ns, extra }
     TableEntry { rows, bytes, checksum, extra }
+    BirthEntry { parent, how, tid, at_ns, extra }
     OffsetEntry { zero_unix_ns, error_ns, at_ns }
     Manifest {
-        threads, time_start_ns, time_end_ns, session, process, clock, clock_zero_ns, epoch_unix_ns, seen_unix_ns, offset,
+        threads, time_start_ns, time_end_ns, session, process, birth, clock, clock_zero_ns, epoch_unix_ns, seen_unix_ns, offset,
         modules, functions, queues, gaps, drops, limits, end, part, spans, table, extra
     }
 }

@@ -12,8 +12,8 @@ use std::{
 
 use codec::{
     FunctionId, ModuleId, SessionNs, StreamId,
-    atf::{FunctionEntry, LimitEntry, Manifest, ModuleEntry, OffsetEntry, ProcessEntry, QueueEntry},
-    profile::{Clock, Epoch, Limit, Offset, ProfileOption, Session},
+    atf::{BirthEntry, FunctionEntry, LimitEntry, Manifest, ModuleEntry, OffsetEntry, ProcessEntry, QueueEntry},
+    profile::{Birth, Clock, Epoch, Limit, Offset, ProfileOption, Session},
 };
 
 pub use entry::{CatalogModule, CatalogProcess, CatalogThread};
@@ -34,6 +34,7 @@ pub struct Catalog {
     process: Option<CatalogProcess>,
     clock: Option<Clock>,
     epoch: Option<Epoch>,
+    birth: Option<Birth>,
     offset: Option<Offset>,
     threads: BTreeMap<StreamId, CatalogThread>,
     modules: BTreeMap<ModuleId, CatalogModule>,
@@ -112,6 +113,7 @@ impl Catalog {
             process: None,
             clock: None,
             epoch: None,
+            birth: None,
             offset: None,
             threads: BTreeMap::new(),
             modules: BTreeMap::new(),
@@ -129,6 +131,7 @@ impl Catalog {
         let (bounds, budget) = (self.bounds, &mut self.budget);
         match option {
             ProfileOption::Epoch(epoch) => self.epoch = Some(*epoch),
+            ProfileOption::Birth(birth) => self.birth = Some(*birth),
             ProfileOption::Clock(clock) => self.clock = Some(*clock),
             ProfileOption::Offset(offset) => self.offset = Some(*offset),
             ProfileOption::Session(session) => {
@@ -165,8 +168,7 @@ impl Catalog {
                     refused.others += enter(&mut self.limits, key, limit.count, bounds.others, budget, |_| bytes);
                 }
             }
-            ProfileOption::Birth(_)
-            | ProfileOption::Drops(_)
+            ProfileOption::Drops(_)
             | ProfileOption::Progress(_)
             | ProfileOption::End(_)
             | ProfileOption::Ack(_)
@@ -198,6 +200,11 @@ impl Catalog {
     /// The session's zero by the wall clock, once it is known.
     pub fn epoch(&self) -> Option<Epoch> {
         self.epoch
+    }
+
+    /// Which process made it, where that was told.
+    pub fn birth(&self) -> Option<Birth> {
+        self.birth
     }
 
     /// A thread.
@@ -309,6 +316,7 @@ impl Catalog {
         Manifest {
             session: self.process.as_ref().map(|process| process.id.to_string()),
             process: self.process.as_ref().map(ProcessEntry::from),
+            birth: self.birth.map(|birth| birth_entry(&birth, zero_ns)),
             clock: self.clock.map(|clock| clock.clock.name().into()),
             clock_zero_ns: Some(zero_ns).filter(|_| self.clock.is_some()),
             epoch_unix_ns: self.epoch.map(|epoch| epoch.unix_ns),
@@ -338,6 +346,16 @@ fn limit_key(limit: &Limit<'_>, name_bytes: usize, cuts: &mut u64) -> LimitKey {
 fn limit_entry(((module, reason, detail), count): (&LimitKey, &u64)) -> LimitEntry {
     let (reason, detail) = (reason.to_string(), detail.to_string());
     LimitEntry { module: module.0, reason, detail, count: *count, ..LimitEntry::default() }
+}
+
+fn birth_entry(&Birth { parent, how, tid, at }: &Birth, zero_ns: u64) -> BirthEntry {
+    BirthEntry {
+        parent: parent.to_string(),
+        how: how.name().into(),
+        tid: Some(tid).filter(|tid| *tid != 0),
+        at_ns: zero_ns.saturating_add(at.0),
+        ..BirthEntry::default()
+    }
 }
 
 fn queue_entry((id, label): (&u64, &Label)) -> QueueEntry {

@@ -14,7 +14,7 @@ use super::trace::Trace;
 /// What the lists of one option may take, so that it fits into a datagram.
 const LIST_BYTES: usize = 32 << 10;
 
-/// Tells of the session: who it is first, then its clock, threads, modules, functions, source lines, queues and limits.
+/// Tells of the session: who it is first, then its clock, birth, threads, modules, functions, source lines, queues and limits.
 pub(super) fn each(trace: &Trace, tell: &mut dyn FnMut(&ProfileOption<'_>)) {
     let (manifest, catalog) = (&trace.manifest, &trace.catalog);
     catalog.with_session_option(|session| tell(&session.into()));
@@ -23,6 +23,9 @@ pub(super) fn each(trace: &Trace, tell: &mut dyn FnMut(&ProfileOption<'_>)) {
     }
     if let Some(epoch) = catalog.epoch() {
         tell(&ProfileOption::Epoch(epoch));
+    }
+    if let Some(birth) = catalog.birth() {
+        tell(&ProfileOption::Birth(birth));
     }
     if let Some(offset) = catalog.offset() {
         tell(&ProfileOption::Offset(offset));

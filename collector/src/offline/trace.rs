@@ -148,11 +148,12 @@ fn latest(dir: &Path) -> Cow<'_, Path> {
 /// Counts the times of a manifest from another zero: what was at `from` is at `to`.
 pub(super) fn move_times(manifest: &mut Manifest, from: u64, to: u64) {
     let offset = manifest.offset.as_mut().map(|offset| &mut offset.at_ns);
+    let birth = manifest.birth.as_mut().map(|birth| &mut birth.at_ns);
     let end = manifest.end.as_mut().and_then(|end| end.at_ns.as_mut());
     let threads = manifest.threads.iter_mut().flat_map(|thread| [thread.start_ns.as_mut(), thread.end_ns.as_mut()]);
     let modules =
         manifest.modules.iter_mut().flat_map(|module| [module.loaded_ns.as_mut(), module.unloaded_ns.as_mut()]);
-    let times = [Some(&mut manifest.time_start_ns), Some(&mut manifest.time_end_ns), offset, end];
+    let times = [Some(&mut manifest.time_start_ns), Some(&mut manifest.time_end_ns), birth, offset, end];
     for time in times.into_iter().chain(threads).chain(modules).flatten() {
         *time = time.saturating_sub(from).saturating_add(to);
     }

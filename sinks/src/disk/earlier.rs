@@ -64,9 +64,8 @@ impl EarlierSessions {
             let brief = read_if_there(&dir.join(MANIFEST)).ok().flatten();
             let brief = brief.and_then(|json| serde_json::from_slice::<Brief>(&json).ok());
             let Some(Brief { session: Some(id), end }) = brief else { continue };
-            let Ok(id) = u128::from_str_radix(&id, 16) else { continue };
+            let Ok(id) = id.parse::<SessionId>() else { continue };
             // The last part says how it ended, and that came first.
-            let id = SessionId(id.to_be_bytes());
             found.entry(id).or_insert_with(|| may_go_on(id, end.as_ref()).then_some(dir));
         }
         Self(found)

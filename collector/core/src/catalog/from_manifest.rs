@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use codec::{
-    Arch, ClockKind, FunctionId, ModuleId, Os, SessionId, SessionNs, StreamId,
-    atf::{LimitEntry, Manifest, ModuleEntry, OffsetEntry, ProcessEntry, ThreadEntry},
-    profile::{Clock, Epoch, Offset},
+    Arch, BirthKind, ClockKind, FunctionId, ModuleId, Os, SessionId, SessionNs, StreamId,
+    atf::{BirthEntry, LimitEntry, Manifest, ModuleEntry, OffsetEntry, ProcessEntry, ThreadEntry},
+    profile::{Birth, Clock, Epoch, Offset},
 };
 
 use super::{Catalog, CatalogLimits, CatalogModule, CatalogProcess, CatalogThread};
@@ -34,6 +34,7 @@ impl Catalog {
             error_ns,
             at: time(at_ns),
         });
+        self.birth = manifest.birth.as_ref().and_then(|entry| birth_of(entry, time));
         self.process = manifest.process.as_ref().map(|process| process_of(process, manifest.session.as_deref()));
         let thread = |entry: &ThreadEntry| (StreamId(entry.id), thread_of(entry, time));
         self.threads = manifest.threads.iter().map(thread).collect();
@@ -53,10 +54,14 @@ impl Catalog {
     }
 }
 
+fn birth_of(entry: &BirthEntry, time: impl Fn(u64) -> SessionNs) -> Option<Birth> {
+    let how = named(&entry.how, BirthKind::name);
+    Some(Birth { parent: entry.parent.parse().ok()?, how, tid: entry.tid.unwrap_or(0), at: time(entry.at_ns) })
+}
+
 fn process_of(entry: &ProcessEntry, session: Option<&str>) -> CatalogProcess {
-    let id = session.and_then(|digits| u128::from_str_radix(digits, 16).ok()).unwrap_or(0);
     CatalogProcess {
-        id: SessionId(id.to_be_bytes()),
+        id: session.and_then(|digits| digits.parse().ok()).unwrap_or(SessionId::NONE),
         arch: named(&entry.arch, Arch::name),
         os: named(&entry.os, Os::name),
         pid: entry.pid,

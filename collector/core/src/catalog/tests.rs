@@ -1,7 +1,7 @@
 use std::sync::atomic::Ordering;
 
 use codec::{
-    Arch, ClockKind, Os, SessionNs,
+    Arch, BirthKind, ClockKind, Os, SessionId, SessionNs,
     profile::{FunctionName, Functions, Limits, Module, Queue, Session as SessionOption, Thread},
 };
 
@@ -115,7 +115,7 @@ fn a_long_name_is_cut_between_characters() {
 fn the_manifest_tells_times_of_the_traces_clock() {
     let (mut catalog, _) = catalog(CatalogLimits::default());
     let session = SessionOption {
-        id: codec::SessionId([1; 16]),
+        id: SessionId([1; 16]),
         profile: 1,
         arch: Arch::Arm64,
         os: Os::Linux,
@@ -138,4 +138,24 @@ fn the_manifest_tells_times_of_the_traces_clock() {
     assert_eq!((module.loaded_ns, module.unloaded_ns), (Some(1003), Some(u64::MAX)));
     assert_eq!((module.build_id.as_str(), module.function_table_hash.as_str()), ("ab01", "0000000000000005"));
     catalog.with_session_option(|again| assert_eq!(again, session)).expect("it was announced");
+}
+
+#[test]
+fn a_birth_goes_to_a_manifest_and_back() {
+    let (mut catalog, _) = catalog(CatalogLimits::default());
+    catalog.apply(&Clock { clock: ClockKind::Boottime, zero_ns: 1_000 }.into());
+    let parent = SessionId([0x0f; 16]);
+    for (how, tid, at) in [(BirthKind::Forked, 7, 5), (BirthKind::Replaced, 0, 0), (BirthKind::Spawned, u32::MAX, 9)] {
+        let birth = Birth { parent, how, tid, at: SessionNs(at) };
+        assert!(catalog.apply(&birth.into()) == Refused::default());
+        let manifest = catalog.manifest();
+        let entry = manifest.birth.as_ref().expect("it was told");
+        assert_eq!((&*entry.how, entry.at_ns), (how.name(), 1_000 + at));
+        assert_eq!(entry.tid.is_some(), tid != 0, "a thread that is not known has no number");
+        assert_eq!(Catalog::from_manifest(&manifest).birth(), Some(birth));
+    }
+    let mut manifest = catalog.manifest();
+    let entry = manifest.birth.as_mut().expect("it was told");
+    entry.parent = "not a session".into();
+    assert_eq!(Catalog::from_manifest(&manifest).birth(), None, "what names no session says nothing");
 }
