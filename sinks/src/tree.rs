@@ -19,6 +19,7 @@
 //! already folded, so memory grows with the number of different call paths and not with the number of calls.
 
 mod arena;
+mod births;
 mod causes;
 
 use std::collections::BTreeMap;
@@ -31,6 +32,8 @@ use codec::{
 
 use crate::open_spans::OpenSpans;
 use arena::{Arena, Index};
+pub use births::BirthPlace;
+use births::Births;
 use causes::Causes;
 
 /// How many nodes there may be. Beyond that, what a function called is counted as its own time.
@@ -75,6 +78,7 @@ pub struct CallTree {
     waiting: HashMap<SpanId, Waiting>,
     roots: BTreeMap<Owner, Index>,
     causes: Causes,
+    births: Births,
     most_nodes: usize,
     cut: u64,
 }
@@ -101,6 +105,7 @@ impl CallTree {
             waiting: HashMap::default(),
             roots: BTreeMap::new(),
             causes: Causes::default(),
+            births: Births::default(),
             most_nodes: MOST_NODES,
             cut: 0,
         }
@@ -123,6 +128,7 @@ impl CallTree {
         }
         self.abandon();
         self.finish_causes();
+        self.finish_births();
     }
 
     /// The trees: under each root are the outermost functions.
@@ -151,6 +157,7 @@ impl CallTree {
             if let Some(waiting) = waiting {
                 self.promote(waiting, None);
             }
+            self.note_gap(span);
             if self.grouping == Grouping::Causes && span.kind.is_logical() {
                 self.close_logical(span);
             }
@@ -170,6 +177,7 @@ impl CallTree {
         };
         let mut node = waiting.and_then(|waiting| self.promote(waiting, Some(owner)));
         if let Some(logical) = self.logical_of(span) {
+            self.note_births(span, logical);
             self.arena.count(logical, 0, 0, called_ns);
             if let Some(callees) = node {
                 self.arena.merge(logical, callees);
@@ -188,6 +196,7 @@ impl CallTree {
         }
         let node = node.unwrap_or_else(|| self.arena.insert());
         self.arena.count(node, 1, total_ns, called_ns);
+        self.note_births(span, node);
         if span.flags.has(SpanFlags::ACROSS_GAP) {
             // Whether it was itself, or something that it called, nobody knows.
             let unsure_ns = total_ns.saturating_sub(called_ns);

@@ -94,10 +94,15 @@ impl Arena {
         }
     }
 
+    /// Lets a node be referred to after it was merged into another.
+    pub(crate) fn pin(&mut self, index: Index) {
+        self.set(index, |data| data.pinned = true);
+    }
+
     /// A new node that can be referred to after it was merged into another.
     pub(crate) fn insert_pinned(&mut self) -> Index {
         let index = self.insert();
-        self.set(index, |data| data.pinned = true);
+        self.pin(index);
         index
     }
 
@@ -212,12 +217,15 @@ impl Arena {
     }
 
     /// Removes a node that nothing calls yet, with all that is under it, and returns how many that were. Does nothing
-    /// if they are `most` or more.
+    /// if they are `most` or more, or others refer to one of them.
     pub(crate) fn remove_if_small(&mut self, node: Index, most: usize) -> Option<u64> {
         let mut found = vec![node];
         let mut at = 0;
         while let Some(index) = found.get(at).copied() {
             at += 1;
+            if self.data(index).pinned {
+                return None;
+            }
             for child in self.children(index) {
                 found.push(child);
                 if found.len() >= most {

@@ -1,4 +1,4 @@
-use codec::{Position, SessionNs};
+use codec::{Position, SessionNs, span::Reason};
 
 use super::*;
 use crate::spans_for_tests::{frame, named};
@@ -188,4 +188,73 @@ fn a_span_is_below_the_one_that_created_it_and_stands_for_the_frame_that_is_its_
         "2 other 1 1 1",
     ];
     assert_eq!(lines(&tree_of(&spans, Grouping::Causes)), expected);
+}
+
+/// The path of names to each birth, and how well its place is known.
+fn births(spans: &[Span], at: &[u64]) -> Vec<(String, BirthPlace)> {
+    let mut tree = CallTree::new(Grouping::Causes);
+    let numbers: Vec<_> = at.iter().map(|at| tree.find_birth(StreamId(0), SessionNs(*at))).collect();
+    spans.iter().for_each(|span| tree.add(span));
+    tree.finish();
+    let mut paths = vec![String::new(); at.len()];
+    let mut rest: Vec<_> = tree.roots().map(|(_, root)| (String::new(), root)).collect();
+    while let Some((path, node)) = rest.pop() {
+        tree.births_in(&node).iter().for_each(|birth| paths[*birth] = path.clone());
+        let below = tree.births_below(&node);
+        assert_eq!(tree.leads_to_birth(&node), !below.is_empty());
+        for child in node.children() {
+            let What::Named(name) = child.what() else { panic!("{:?}", child.what()) };
+            rest.push((format!("{path}/{name}"), child));
+        }
+    }
+    numbers.into_iter().map(|number| (paths[number].clone(), tree.birth_place(number))).collect()
+}
+
+#[test]
+fn a_birth_is_in_the_innermost_call_that_was_open() {
+    let open =
+        |span: Span| Span { end: None, status: SpanStatus::Unmatched, reason: Some(Reason::ProcessExit), ..span };
+    let spans = [
+        called("fork", 2, Some(1), 10, 20),
+        called("make", 1, Some(0), 5, 30),
+        called("fork", 4, Some(3), 40, 60),
+        called("make", 3, Some(0), 35, 70),
+        // Another thread does not matter, nor does a function of which only the entry is known.
+        named(frame(1, 0, 0, 200), "other"),
+        Span { reason: Some(Reason::EntryOnly), ..open(called("probe", 5, Some(0), 71, 0)) },
+        open(called("execve", 6, Some(0), 90, 0)),
+        open(called("main", 0, None, 0, 0)),
+    ];
+    let found = births(&spans, &[15, 50, 25, 80, 95]);
+    let call = |path: &str| (path.to_owned(), BirthPlace::Call);
+    // Calls from one place are one node, and what a program ends in is open to the end.
+    let expected = ["/main/make/fork", "/main/make/fork", "/main/make", "/main", "/main/execve"];
+    assert_eq!(found, expected.map(call));
+    assert_eq!(births(&spans[4..5], &[7]), [(String::new(), BirthPlace::NoCall)]);
+}
+
+#[test]
+fn a_birth_where_events_are_missing_says_so() {
+    let gap = |position, start, end| Span { kind: SpanKind::Gap, ..named(frame(0, position, start, end), "gap") };
+    let lost = |span: Span| Span { end: None, status: SpanStatus::Unmatched, reason: Some(Reason::Gap), ..span };
+    let spans = [
+        lost(called("started", 1, Some(0), 10, 0)),
+        gap(2, 20, 30),
+        called("after", 4, Some(0), 30, 40),
+        gap(5, 40, 50),
+        called("fork", 6, Some(0), 45, 60),
+        called("main", 0, None, 0, 100),
+    ];
+    let place = |path: &str, place| (path.to_owned(), place);
+    assert_eq!(
+        births(&spans, &[15, 25, 35, 42, 55]),
+        [
+            place("/main/started", BirthPlace::Call),
+            place("/main", BirthPlace::Inside),
+            place("/main/after", BirthPlace::Call),
+            place("/main", BirthPlace::Inside),
+            place("/main/fork", BirthPlace::Call),
+        ]
+    );
+    assert_eq!(births(&spans[1..2], &[25]), [place("", BirthPlace::Missing)]);
 }
