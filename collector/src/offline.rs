@@ -11,6 +11,8 @@ pub(crate) mod top;
 pub(crate) mod tree;
 pub(crate) mod verify;
 
+mod birth_call;
+mod family;
 mod histogram;
 mod loss;
 mod options;

@@ -10,6 +10,7 @@ use codec::{
 
 use crate::{
     Budget, Catalog, NameCache, Session,
+    family::{BirthPoint, ProcessLabel},
     line::quote_plain,
     nest::{Edge, Step},
     picture::{self, Drawing, Note, Point, StepEncoder, Track},
@@ -39,6 +40,7 @@ pub struct ChromeEncoder {
     number: u32,
     zero_ns: Option<u64>,
     pid: u64,
+    label: Option<ProcessLabel>,
     /// The ids of rows.
     rows: HashMap<(Track, usize), u64>,
     names: NameCache,
@@ -60,6 +62,7 @@ impl StepEncoder for ChromeEncoder {
             number,
             zero_ns: None,
             pid,
+            label: None,
             rows: HashMap::default(),
             names: NameCache::within(budget.share()),
             symbols: HashSet::default(),
@@ -120,6 +123,23 @@ impl StepEncoder for ChromeEncoder {
             put(out, format_args!(r#","s":"p","cat":"gap","name":"{name}","args":{{"count":{count}}}}}"#));
         }
     }
+
+    fn label(&mut self, label: ProcessLabel) {
+        self.label = Some(label);
+    }
+
+    fn birth(&mut self, session: &Session, catalog: &Catalog, point: &BirthPoint, out: &mut Vec<u8>) {
+        self.prepare(session, catalog, out);
+        let row = match point.stream {
+            Some(stream) => self.row(catalog, Track::Thread(stream), 0, out),
+            None => self.pid,
+        };
+        self.start(out, "i", row, point.at);
+        put(out, format_args!(r#","s":"t","cat":"process","name":"{}"}}"#, point.name()));
+        let (phase, binding) = if point.is_parent { ("s", "") } else { ("f", r#","bp":"e""#) };
+        self.start(out, phase, row, point.at);
+        put(out, format_args!(r#","cat":"process","name":"process","id":"{:#x}"{binding}}}"#, point.arrow()));
+    }
 }
 
 impl ChromeEncoder {
@@ -136,6 +156,9 @@ impl ChromeEncoder {
                 name.push(' ');
                 name.push_str(argument);
             }
+        }
+        if let Some(label) = &self.label {
+            (self.pid, name) = (label.pid.into(), label.name.clone());
         }
         self.name_row("process_name", self.pid, &name, out);
     }

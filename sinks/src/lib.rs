@@ -7,6 +7,7 @@
 
 mod chrome;
 pub mod disk;
+mod family;
 mod folded;
 mod heph;
 mod line;
@@ -35,6 +36,7 @@ pub use collector_core::{
 pub use self::parquet::{SPAN_COLUMNS, SpanColumn, SpanDigest, SpanTable};
 pub use chrome::ChromeSink;
 pub use disk::{DiskCounters, DiskOptions, DiskSink, EarlierSessions, PendingTable, SpansWhen, SyncWhen, TableFile};
+pub use family::{BirthPoint, FamilySink, ProcessLabel};
 pub use folded::FoldedSink;
 pub use heph::{HephCompatSink, HephSink, Packer};
 pub use line::{Line, span_line};

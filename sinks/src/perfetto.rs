@@ -9,11 +9,12 @@ use std::fs::File;
 use ahash::HashMap;
 use codec::{
     SessionNs, StreamId,
-    span::{Span, SpanKind, What},
+    span::{Span, SpanId, SpanKind, What},
 };
 
 use crate::{
     Budget, Catalog, KnownName, NameCache, Session,
+    family::{BirthPoint, ProcessLabel},
     nest::{Edge, Step},
     picture::{self, Arrow, Drawing, Note, Point, StepEncoder, Track},
     source_of,
@@ -52,6 +53,7 @@ pub struct PerfettoEncoder {
     zero_ns: u64,
     clock_written: bool,
     pid: u64,
+    label: Option<ProcessLabel>,
     process_written: bool,
     next_track: u32,
     tracks: HashMap<(Track, usize), u64>,
@@ -77,6 +79,7 @@ impl StepEncoder for PerfettoEncoder {
             zero_ns: 0,
             clock_written: false,
             pid: 0,
+            label: None,
             process_written: false,
             next_track: 0,
             tracks: HashMap::default(),
@@ -135,6 +138,21 @@ impl StepEncoder for PerfettoEncoder {
         self.write_event(SessionNs(0), out);
     }
 
+    fn label(&mut self, label: ProcessLabel) {
+        self.label = Some(label);
+    }
+
+    fn birth(&mut self, session: &Session, catalog: &Catalog, point: &BirthPoint, out: &mut Vec<u8>) {
+        self.prepare(session, catalog, out);
+        let place = point.stream.map_or(Track::Process, Track::Thread);
+        let at = Span::new(SpanId::FIRST, SpanKind::Event, point.at, None);
+        let Some(track) = self.track(catalog, place, 0, &at, out) else { return };
+        self.start_event(event::INSTANT, track, point.name(), "process");
+        let field = if point.is_parent { event::FLOW_IDS } else { event::TERMINATING_FLOW_IDS };
+        self.event.fixed(field, point.arrow());
+        self.write_event(point.at, out);
+    }
+
     /// Writes what became known of the process and its threads after they were first described.
     fn finish(&mut self, session: &Session, catalog: &Catalog, out: &mut Vec<u8>) {
         self.prepare(session, catalog, out);
@@ -159,7 +177,9 @@ impl PerfettoEncoder {
     fn prepare(&mut self, session: &Session, catalog: &Catalog, out: &mut Vec<u8>) {
         if !self.begun {
             self.zero_ns = catalog.clock().map_or(0, |clock| clock.zero_ns);
-            self.pid = catalog.session().map_or(UNKNOWN_ID + u64::from(self.number), |known| known.pid.into());
+            let known = catalog.session().map(|known| known.pid);
+            let known = self.label.as_ref().map(|label| label.pid).or(known);
+            self.pid = known.map_or(UNKNOWN_ID + u64::from(self.number), u64::from);
         }
         if !self.begun || self.intern.is_full() {
             self.intern = Intern::within(self.budget.share());
@@ -178,7 +198,7 @@ impl PerfettoEncoder {
             self.packet.message(packet::CLOCK_SNAPSHOT, &snapshot);
             self.write_packet(out);
         }
-        let known = catalog.session().is_some_and(|known| u64::from(known.pid) == self.pid);
+        let known = self.label.is_some() || catalog.session().is_some_and(|known| u64::from(known.pid) == self.pid);
         if self.tracks.is_empty() || (known && !self.process_written) {
             self.process_written = known;
             let next = self.new_uuid();
@@ -278,10 +298,10 @@ impl PerfettoEncoder {
                     name.push(' ');
                     name.push_str(argument);
                 }
-                inner.text(process::PROCESS_NAME, &name);
+                inner.text(process::PROCESS_NAME, self.label.as_ref().map_or(&name, |label| &label.name));
             }
             None => {
-                inner.text(process::PROCESS_NAME, &session.name);
+                inner.text(process::PROCESS_NAME, self.label.as_ref().map_or(&session.name, |label| &label.name));
             }
         }
         message.number(descriptor::UUID, uuid).message(descriptor::PROCESS, &inner);

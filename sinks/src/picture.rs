@@ -10,6 +10,7 @@ use codec::{
 
 use crate::{
     Budget, Catalog, Session, SinkError,
+    family::{BirthPoint, ProcessLabel},
     nest::{Edge, Lanes, Nest, Step},
     open_spans::OpenSpans,
     output::Output,
@@ -174,6 +175,12 @@ pub trait StepEncoder: std::fmt::Debug + Send {
     /// Writes an event that counts the spans that could not be written.
     fn lost(&mut self, session: &Session, catalog: &Catalog, count: u64, out: &mut Vec<u8>);
 
+    /// Shows the process like this.
+    fn label(&mut self, label: ProcessLabel);
+
+    /// Writes one end of an arrow from process to process.
+    fn birth(&mut self, session: &Session, catalog: &Catalog, point: &BirthPoint, out: &mut Vec<u8>);
+
     /// Writes what became known after it was needed.
     fn finish(&mut self, session: &Session, catalog: &Catalog, out: &mut Vec<u8>) {
         let _ = (session, catalog, out);
@@ -213,6 +220,16 @@ impl<E: StepEncoder> Encoder for Drawing<E> {
         if lost > 0 {
             self.encoder.lost(session, &catalog, lost, buffer);
         }
+        Ok(())
+    }
+
+    fn label(&mut self, label: ProcessLabel) {
+        self.encoder.label(label);
+    }
+
+    fn birth<W: Write>(&mut self, session: &Session, point: &BirthPoint, out: &mut Output<W>) -> Result<(), SinkError> {
+        let buffer = out.buffer()?;
+        self.encoder.birth(session, &session.catalog(), point, buffer);
         Ok(())
     }
 

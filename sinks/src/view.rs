@@ -4,7 +4,11 @@ use std::{collections::HashMap, fmt, fs::File, io::Write, path::Path, sync::Arc}
 
 use codec::span::Span;
 
-use crate::{Budget, Ended, Session, Sink, SinkError, output::Output};
+use crate::{
+    Budget, Ended, Session, Sink, SinkError,
+    family::{BirthPoint, ProcessLabel},
+    output::Output,
+};
 
 /// Encodes one session of a file.
 pub trait Encoder: fmt::Debug + Send + Sized {
@@ -26,6 +30,17 @@ pub trait Encoder: fmt::Debug + Send + Sized {
         lost: u64,
         out: &mut Output<W>,
     ) -> Result<(), SinkError>;
+
+    /// Shows the process like this, where there are several. It comes first.
+    fn label(&mut self, label: ProcessLabel) {
+        let _ = label;
+    }
+
+    /// Writes one end of an arrow from process to process, where the format has arrows.
+    fn birth<W: Write>(&mut self, session: &Session, point: &BirthPoint, out: &mut Output<W>) -> Result<(), SinkError> {
+        let _ = (session, point, out);
+        Ok(())
+    }
 
     /// Writes the rest.
     fn end<W: Write>(self, session: &Session, lost: u64, out: &mut Output<W>) -> Result<(), SinkError>;
@@ -81,6 +96,18 @@ impl<E: Encoder, W: Write> ViewSink<E, W> {
     /// The same with other options.
     pub(crate) fn options(self, options: E::Options) -> Self {
         Self { options, ..self }
+    }
+}
+
+impl<E: Encoder, W: Write> ViewSink<E, W> {
+    /// Does something with the encoder of a session that goes on.
+    pub(crate) fn with_encoder(
+        &mut self,
+        session: &Session,
+        act: impl FnOnce(&mut E, &mut Output<W>) -> Result<(), SinkError>,
+    ) -> Result<(), SinkError> {
+        let recording = self.sessions.get_mut(&session.name);
+        recording.map_or(Ok(()), |recording| act(&mut recording.encoder, &mut self.out))
     }
 }
 

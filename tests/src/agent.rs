@@ -61,6 +61,8 @@ pub struct Settings {
     pub executable: &'static str,
     /// Which process made it.
     pub birth: Option<Birth>,
+    /// When the program begins, in nanoseconds since the session's zero.
+    pub start_ns: u64,
     /// How many streams there are.
     pub streams: u32,
     /// The position of the first event of every stream. The agent reports everything before it as dropped.
@@ -84,6 +86,7 @@ impl Settings {
             pid: 4_711,
             executable: "/usr/bin/synthetic",
             birth: None,
+            start_ns: 0,
             streams: 2,
             first_position: 0,
             detail_every: 8,
@@ -167,6 +170,7 @@ impl Agent {
         };
         shipper.module(&module, &functions.collect::<Vec<_>>());
         let program = Program::new(streams, first_position, settings.detail_every);
+        let program = program.starting_at(settings.start_ns);
         Ok(Self { settings, program, shipper, started: Instant::now(), made: 0 })
     }
 

@@ -1,5 +1,6 @@
 //! The manifest: what a session was, what is in its directory, and what is missing.
 
+mod head;
 mod lines;
 mod symbol;
 
@@ -9,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Serializer, Value};
 use thiserror::Error;
 
+pub use self::head::ManifestHead;
 use self::lines::Lines;
 use super::FileChecksum;
 

@@ -172,6 +172,9 @@ pub(crate) struct TreeArgs {
     /// Only the calls of this task, on all threads it ran on
     #[arg(long, value_name = "ID", value_parser = number)]
     pub(crate) task: Option<u64>,
+    /// Only this process, without those that it made
+    #[arg(long)]
+    pub(crate) alone: bool,
     /// Maximum depth
     #[arg(long, value_name = "N")]
     pub(crate) depth: Option<usize>,
@@ -202,6 +205,10 @@ pub(crate) struct ExportArgs {
     /// Output format
     #[arg(long, value_enum, value_name = "FORMAT")]
     pub(crate) format: ExportFormat,
+    /// Only this process, without those that it made. With --format perfetto and chrome, these are in the file too; other
+    /// formats are of one process always
+    #[arg(long)]
+    pub(crate) alone: bool,
     /// Tell times by the collector's clock, so that files of several machines share a time line. Only with --format
     /// perfetto and chrome
     #[arg(long)]

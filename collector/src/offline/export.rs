@@ -1,5 +1,6 @@
-//! `collector export`: a session, made into what other programs read.
+//! `collector export`: a session, or a family of them, made into what other programs read.
 
+mod family;
 mod heph;
 mod watch;
 
@@ -15,13 +16,14 @@ use std::{
 };
 
 use anyhow::{Context, Result};
+use codec::span::Span;
 use sinks::{ChromeSink, Ended, FoldedSink, PerfettoSink, Session, Sink, SinkError};
 
 use self::watch::Watch;
-use super::{spanning, table, trace::Trace};
+use super::{family::Chosen, spanning, table, trace::Trace};
 use crate::{
     args::{ExportArgs, ExportFormat, wrong_usage},
-    quantity::{Size, counted},
+    quantity::{Size, count, counted},
     tables::Progress,
 };
 
@@ -35,7 +37,16 @@ pub(crate) fn run(args: &ExportArgs) -> Result<ExitCode> {
     if args.align && !matches!(args.format, ExportFormat::Perfetto | ExportFormat::Chrome) {
         wrong_usage("--align needs --format perfetto or chrome".into());
     }
-    let trace = Trace::open_aligned(&args.session.dir, args.align)?.named();
+    let chosen = Chosen::open(&args.session.dir);
+    let others = chosen.all().len().saturating_sub(1);
+    let is_picture = matches!(args.format, ExportFormat::Perfetto | ExportFormat::Chrome);
+    let family = Some(&chosen).filter(|_| is_picture && others > 0 && !args.alone);
+    if others > 0 && !is_picture && !args.alone {
+        let (dir, others) = (chosen.dir().display(), count(others as u64));
+        eprintln!("{dir}: the processes that came from it ({others}) are left out; perfetto and chrome take them too");
+    }
+    // With a family, each session is opened in its turn, and counted by one clock.
+    let trace = Trace::open_aligned(chosen.dir(), args.align && family.is_none())?.named();
     let name = args.output.display();
     let bytes = Arc::new(AtomicU64::new(0));
     let out: Box<dyn Write + Send> = match args.output == Path::new("-") {
@@ -45,15 +56,22 @@ pub(crate) fn run(args: &ExportArgs) -> Result<ExitCode> {
     let out = Counting { out, bytes: Arc::clone(&bytes) };
     let progress = Arc::new(Progress::default());
     let watch = Watch::start(&progress);
-    let written = match args.format {
-        ExportFormat::Perfetto => write_spans(&trace, args, &progress, &mut PerfettoSink::new(out)),
-        ExportFormat::Chrome => write_spans(&trace, args, &progress, &mut ChromeSink::new(out)),
-        ExportFormat::Folded => write_spans(&trace, args, &progress, &mut FoldedSink::new(out)),
-        ExportFormat::Parquet => {
+    let mut is_whole = true;
+    let written = match (args.format, family) {
+        (ExportFormat::Perfetto, Some(family)) => {
+            family::write(family, args, &progress, &mut PerfettoSink::new(out), &mut is_whole)
+        }
+        (ExportFormat::Chrome, Some(family)) => {
+            family::write(family, args, &progress, &mut ChromeSink::new(out), &mut is_whole)
+        }
+        (ExportFormat::Perfetto, None) => write_one(&trace, args, &progress, &mut PerfettoSink::new(out)),
+        (ExportFormat::Chrome, None) => write_one(&trace, args, &progress, &mut ChromeSink::new(out)),
+        (ExportFormat::Folded, _) => write_one(&trace, args, &progress, &mut FoldedSink::new(out)),
+        (ExportFormat::Parquet, _) => {
             let rows = table::write(&trace, args.session.making.config(), args.registers, &progress, out);
             rows.map(|rows| counted(rows, "span"))
         }
-        ExportFormat::Heph => {
+        (ExportFormat::Heph, _) => {
             heph::write(&trace, args.wire.unwrap_or_default(), &progress, out).map(|events| counted(events, "event"))
         }
     };
@@ -63,29 +81,41 @@ pub(crate) fn run(args: &ExportArgs) -> Result<ExitCode> {
         Err(error) if matches!(error.downcast_ref(), Some(SinkError::Closed)) => {}
         Err(error) => return Err(error).with_context(|| format!("cannot write {name}")),
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(if is_whole { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Writes all spans of a session, and tells how many there are.
-fn write_spans(trace: &Trace, args: &ExportArgs, progress: &Progress, sink: &mut impl Sink) -> Result<String> {
+/// Writes a session, and tells how many spans it has.
+fn write_one(trace: &Trace, args: &ExportArgs, progress: &Progress, sink: &mut impl Sink) -> Result<String> {
     let session = trace.session();
     sink.start(&session)?;
-    let engine = spanning::engine(trace, args.session.making.config());
     let mut count = 0_u64;
-    progress.begin(trace.name(), trace.events());
-    spanning::batches(trace, engine, false, |batch| {
-        count = count.saturating_add(batch.spans.len() as u64);
-        progress.reach(batch.events)?;
-        Ok(sink.spans(&session, &batch.spans)?)
+    write_spans(trace, args, progress, |spans| {
+        count = count.saturating_add(spans.len() as u64);
+        Ok(sink.spans(&session, spans)?)
     })?;
     end(trace, &session, sink)?;
+    sink.close()?;
     Ok(counted(count, "span"))
+}
+
+/// Hands over all spans of a session.
+fn write_spans(
+    trace: &Trace,
+    args: &ExportArgs,
+    progress: &Progress,
+    mut take: impl FnMut(&[Span]) -> Result<()>,
+) -> Result<()> {
+    let engine = spanning::engine(trace, args.session.making.config());
+    progress.begin(trace.name(), trace.events());
+    spanning::batches(trace, engine, false, |batch| {
+        progress.reach(batch.events)?;
+        take(&batch.spans)
+    })
 }
 
 fn end(trace: &Trace, session: &Arc<Session>, sink: &mut impl Sink) -> Result<()> {
     let end = trace.manifest.end.clone().unwrap_or_default();
-    sink.end(session, &Ended { end, limits: Vec::new() })?;
-    Ok(sink.close()?)
+    Ok(sink.end(session, &Ended { end, limits: Vec::new() })?)
 }
 
 /// Counts what is written.

@@ -1,18 +1,21 @@
 //! `collector info`: what a session directory holds.
 
+mod relatives;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt::Write as _,
     io::{self, Write},
-    path::{Path, PathBuf},
+    path::Path,
     process::ExitCode,
     time::Duration,
 };
 
 use anyhow::{Context, Result};
-use codec::{FunctionId, ModuleId, text::printable_json};
+use codec::{FunctionId, ModuleId, atf::ThreadEntry, text::printable_json};
 
 use super::{
+    family::{Family, Parent},
     scan::Scan,
     trace::{Trace, move_times},
 };
@@ -28,17 +31,34 @@ const LISTED: usize = 20;
 pub(crate) fn run(args: &InfoArgs) -> Result<ExitCode> {
     let dir = &args.dir.dir;
     let sessions = sinks::disk::sessions_in(dir).with_context(|| format!("cannot look into {}", dir.display()))?;
-    let whole = list(&sessions, args.json, &mut io::stdout().lock()).context("cannot write to standard output")?;
-    Ok(if whole { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    let is_one = sessions.first().is_some_and(|session| session == dir);
+    let (family, places) = match is_one {
+        true => {
+            let (family, place) = Family::beside(dir);
+            (family, vec![place])
+        }
+        false => {
+            let family = Family::of(sessions);
+            let all = (0..family.members.len()).collect();
+            (family, all)
+        }
+    };
+    let mut out = io::stdout().lock();
+    let whole = match !is_one && !args.json && family.has_births() {
+        true => list_families(&family, &mut out),
+        false => list(&family, &places, args.json, &mut out),
+    };
+    Ok(if whole.context("cannot write to standard output")? { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 /// Tells of each session. One that cannot be read keeps nobody from the others; then it is not true. The error is one
 /// of writing.
-fn list(sessions: &[PathBuf], as_json: bool, out: &mut impl Write) -> io::Result<bool> {
+fn list(family: &Family, places: &[usize], as_json: bool, out: &mut impl Write) -> io::Result<bool> {
     let mut whole = true;
-    for session in sessions {
-        let text = Trace::open(session).and_then(|trace| {
-            let text = if as_json { json(&trace) } else { describe(&trace) }?;
+    for place in places {
+        let Some(member) = family.members.get(*place) else { continue };
+        let text = Trace::open(&member.dir).and_then(|trace| {
+            let text = if as_json { json(&trace, family, *place) } else { describe(&trace, family, *place) }?;
             let wrong = match Scan::open(&trace, &trace.threads()) {
                 Ok(scan) => scan.wrong(),
                 Err(error) => Some(format!("{error:#}")),
@@ -50,26 +70,51 @@ fn list(sessions: &[PathBuf], as_json: bool, out: &mut impl Write) -> io::Result
             Ok(_) => break,
             Err(error) => Some(format!("{error:#}")),
         };
-        if let Some(wrong) = wrong {
-            whole = false;
-            eprintln!("{}: {}", session.display(), printable(&wrong));
+        whole &= !complain(&member.dir, wrong);
+    }
+    Ok(whole)
+}
+
+/// The same in a line for each session, below the one that made it.
+fn list_families(family: &Family, out: &mut impl Write) -> io::Result<bool> {
+    let mut whole = true;
+    for (place, level) in family.below(family.roots().collect::<Vec<_>>()) {
+        let Some(member) = family.members.get(place) else { continue };
+        let (text, wrong) = relatives::line(family, place, level);
+        whole &= !complain(&member.dir, wrong);
+        if !tell(out, &text)? {
+            break;
         }
     }
     Ok(whole)
 }
 
-fn json(trace: &Trace) -> Result<String> {
+/// Says what is wrong with a session, if something is.
+fn complain(session: &Path, wrong: Option<String>) -> bool {
+    wrong.inspect(|wrong| eprintln!("{}: {}", session.display(), printable(wrong))).is_some()
+}
+
+fn json(trace: &Trace, family: &Family, place: usize) -> Result<String> {
     let mut manifest = trace.manifest.clone();
     move_times(&mut manifest, trace.zero_ns(), 0);
     let mut value = serde_json::to_value(&manifest)?;
     if let Some(object) = value.as_object_mut() {
         object.insert("directory".into(), trace.dir.display().to_string().into());
         object.insert("unfinished".into(), trace.is_unfinished.into());
+        let member = family.members.get(place);
+        let directory = |place: usize| family.members.get(place).map(|member| member.dir.display().to_string());
+        if let Some(Parent::Known(parent)) = member.map(|member| member.parent) {
+            object.insert("parent_directory".into(), directory(parent).into());
+        }
+        let children: Vec<_> = member.map_or(&[][..], |member| &member.children).iter().copied().collect();
+        if !children.is_empty() {
+            object.insert("children".into(), children.into_iter().filter_map(directory).collect());
+        }
     }
     Ok(format!("{}\n", printable_json(&value.to_string())))
 }
 
-fn describe(trace: &Trace) -> Result<String> {
+fn describe(trace: &Trace, family: &Family, place: usize) -> Result<String> {
     let manifest = &trace.manifest;
     let mut out = format!("{}\n", trace.dir.display());
     if let Some(process) = &manifest.process {
@@ -94,6 +139,7 @@ fn describe(trace: &Trace) -> Result<String> {
     if let Some(session) = &manifest.session {
         writeln!(out, "  session    {}", printable(session))?;
     }
+    relatives::describe(trace, family, place, &mut out)?;
     if let Some(part) = manifest.part {
         writeln!(out, "  part       {part}")?;
     }
@@ -114,16 +160,31 @@ fn describe(trace: &Trace) -> Result<String> {
         let error = Period(Duration::from_nanos(offset.error_ns));
         writeln!(out, "  clocks     the collector's is {by} {what} the sender's, ± {error}")?;
     }
-    let end = match &manifest.end {
-        Some(end) => end.code.map_or_else(|| end.how.clone(), |code| format!("{} ({code})", end.how)),
-        None => "not finished: it is being written, or its collector was killed (see `collector repair`)".into(),
-    };
-    writeln!(out, "  end        {}", printable(&end))?;
+    writeln!(out, "  end        {}", printable(&end_of(trace)))?;
     describe_modules(trace, &mut out)?;
     describe_threads(trace, &mut out)?;
     describe_missing(trace, &mut out)?;
     writeln!(out, "  size       {}", Size(bytes(&trace.dir)))?;
     Ok(out)
+}
+
+/// How a session ended.
+fn end_of(trace: &Trace) -> String {
+    match &trace.manifest.end {
+        Some(end) => end.code.map_or_else(|| end.how.clone(), |code| format!("{} ({code})", end.how)),
+        None => "not finished: it is being written, or its collector was killed (see `collector repair`)".into(),
+    }
+}
+
+/// How many events of a thread there are.
+fn written_of(trace: &Trace, thread: &ThreadEntry) -> u64 {
+    // A session that is being written says nothing of it yet, but its files do.
+    thread.written.or_else(|| Scan::events_of(trace, thread)).unwrap_or(0)
+}
+
+/// How many events there are.
+fn written(trace: &Trace) -> u64 {
+    trace.threads().iter().map(|thread| written_of(trace, thread)).fold(0, u64::saturating_add)
 }
 
 /// How many functions each module has, how many of them have names, and of how many it is known where they are in their
@@ -157,11 +218,7 @@ fn describe_modules(trace: &Trace, out: &mut String) -> Result<()> {
 
 fn describe_threads(trace: &Trace, out: &mut String) -> Result<()> {
     let threads = trace.threads();
-    let written = |thread: &codec::atf::ThreadEntry| {
-        // A session that is being written says nothing of it yet, but its files do.
-        thread.written.or_else(|| Scan::events_of(trace, thread)).unwrap_or(0)
-    };
-    let total = threads.iter().map(written).fold(0, u64::saturating_add);
+    let total = written(trace);
     let missing = trace.manifest.missing().into_values().fold(0, u64::saturating_add);
     let threads_told = counted(threads.len() as u64, "thread");
     match trace.is_unfinished {
@@ -184,7 +241,12 @@ fn describe_threads(trace: &Trace, out: &mut String) -> Result<()> {
         let name = thread.name.as_deref().map_or_else(String::new, |name| format!(" {}", printable(name)));
         let os_id = thread.os_id.map_or_else(String::new, |id| format!(" tid {id}"));
         let detail = if thread.has_detail { ", with detail" } else { "" };
-        writeln!(out, "    thread {}{os_id}{name}: {}{detail}", thread.id, counted(written(thread), "event"))?;
+        writeln!(
+            out,
+            "    thread {}{os_id}{name}: {}{detail}",
+            thread.id,
+            counted(written_of(trace, thread), "event")
+        )?;
     }
     if threads.len() > LISTED {
         writeln!(out, "    … and {} more", count((threads.len() - LISTED) as u64))?;
@@ -241,13 +303,14 @@ fn bytes(dir: &Path) -> u64 {
 mod tests {
     use std::{
         fs,
+        path::PathBuf,
         sync::atomic::{AtomicU32, Ordering},
     };
 
     use super::*;
 
     /// A directory with a session for each of these manifests; without one it has none.
-    fn scene(manifests: &[&str]) -> (PathBuf, Vec<PathBuf>) {
+    fn scene(manifests: &[&str]) -> (PathBuf, Family) {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let dir = std::env::temp_dir().join(format!("spoor-info-{}-{number}", std::process::id()));
@@ -260,16 +323,20 @@ mod tests {
             }
         }
         let sessions = sinks::disk::sessions_in(&dir).expect("they are there");
-        (dir, sessions)
+        (dir, Family::of(sessions))
+    }
+
+    fn all(family: &Family) -> Vec<usize> {
+        (0..family.members.len()).collect()
     }
 
     const PLAIN: &str = r#"{"threads": [], "time_start_ns": 0, "time_end_ns": 0, "end": {"how": "exited"}}"#;
 
     #[test]
     fn a_directory_that_cannot_be_read_keeps_nobody_from_the_others() {
-        let (dir, sessions) = scene(&[PLAIN, "", PLAIN]);
+        let (dir, family) = scene(&[PLAIN, "", PLAIN]);
         let mut out = Vec::new();
-        assert!(!list(&sessions, false, &mut out).expect("it is written"), "it is told");
+        assert!(!list(&family, &all(&family), false, &mut out).expect("it is written"), "it is told");
         let text = String::from_utf8(out).expect("text");
         assert!(text.contains("20260101-000000-0") && text.contains("20260101-000000-2"), "{text}");
         fs::remove_dir_all(dir).expect("it is there");
@@ -290,9 +357,11 @@ mod tests {
 
     #[test]
     fn a_full_disk_is_an_error_and_a_closed_pipe_is_none() {
-        let (dir, sessions) = scene(&[PLAIN, PLAIN]);
-        assert!(list(&sessions, true, &mut Broken(io::ErrorKind::BrokenPipe)).expect("that is no failure"));
-        assert!(list(&sessions, true, &mut Broken(io::ErrorKind::StorageFull)).is_err());
+        let (dir, family) = scene(&[PLAIN, PLAIN]);
+        assert!(
+            list(&family, &all(&family), true, &mut Broken(io::ErrorKind::BrokenPipe)).expect("that is no failure")
+        );
+        assert!(list(&family, &all(&family), true, &mut Broken(io::ErrorKind::StorageFull)).is_err());
         fs::remove_dir_all(dir).expect("it is there");
     }
 
@@ -313,11 +382,14 @@ mod tests {
             gap(1),
             gap(2),
         );
-        let (dir, sessions) = scene(&[&manifest]);
+        let (dir, family) = scene(&[&manifest]);
         let mut out = Vec::new();
-        assert!(!list(&sessions, false, &mut out).expect("it is written"), "its threads are not there");
+        assert!(!list(&family, &all(&family), false, &mut out).expect("it is written"), "its threads are not there");
         let text = String::from_utf8(out).expect("text");
         assert!(text.contains("\\u{1b}[2J"), "{text}");
+        let mut out = Vec::new();
+        assert!(!list_families(&family, &mut out).expect("it is written"), "its threads are not there");
+        let text = text + &String::from_utf8(out).expect("text");
         assert!(!text.chars().any(|c| c.is_control() && c != '\n'), "{text:?}");
         fs::remove_dir_all(dir).expect("it is there");
     }

@@ -9,10 +9,13 @@ use std::{
 };
 
 use anyhow::{Context, Result};
-use codec::atf::{GapEntry, Manifest, ManifestError, ThreadEntry};
+use codec::atf::{GapEntry, Manifest, ManifestError, OffsetEntry, ThreadEntry};
 use sinks::{Catalog, Session};
 
-use super::swift_names::{self, Readings};
+use super::{
+    family::Chosen,
+    swift_names::{self, Readings},
+};
 use crate::quantity::Moment;
 
 /// What the manifest of a session says, with what is looked up in it.
@@ -56,12 +59,18 @@ impl Trace {
     pub(super) fn open_aligned(dir: &Path, align: bool) -> Result<Self> {
         let mut trace = Self::open(dir)?;
         if align {
-            let offset = trace.manifest.offset.with_context(|| {
-                format!("--align: {} does not say how its clock and the collector's are apart", dir.display())
-            })?;
-            trace.added_ns = offset.zero_unix_ns;
+            trace.align(trace.manifest.offset)?;
         }
         Ok(trace)
+    }
+
+    /// Counts times by the collector's clock.
+    pub(super) fn align(&mut self, offset: Option<OffsetEntry>) -> Result<()> {
+        let offset = offset.with_context(|| {
+            format!("--align: {} does not say how its clock and the collector's are apart", self.dir.display())
+        })?;
+        self.added_ns = offset.zero_unix_ns;
+        Ok(())
     }
 
     /// The session as it was when it was recorded, with its zero where it is to be.
@@ -132,17 +141,11 @@ impl Trace {
     }
 }
 
-/// The latest session of a directory of sessions, and anything else as it is.
+/// Of a directory of sessions, the first of the latest family; anything else as it is.
 fn latest(dir: &Path) -> Cow<'_, Path> {
     let sessions = sinks::disk::sessions_in(dir).unwrap_or_default();
-    match sessions.last() {
-        Some(last) if last != dir => {
-            let name = last.file_name().unwrap_or_default().to_string_lossy();
-            eprintln!("{}: session {name}, the latest of {}", dir.display(), sessions.len());
-            Cow::Owned(last.clone())
-        }
-        _ => dir.into(),
-    }
+    let is_folder = sessions.last().is_some_and(|last| last != dir);
+    if is_folder { Cow::Owned(Chosen::open(dir).dir().into()) } else { dir.into() }
 }
 
 /// Counts the times of a manifest from another zero: what was at `from` is at `to`.

@@ -1,178 +1,205 @@
-//! `collector tree`: what called what, and what caused what.
+//! `collector tree`: what called what, what caused what, and which process made which.
+
+mod printer;
 
 use std::{
     io::{self, BufWriter, Write},
     process::ExitCode,
-    sync::Arc,
 };
 
 use anyhow::{Result, bail};
-use codec::{StreamId, SubstreamId, span::SpanKind, text::printable_json};
-use serde_json::json;
-use sinks::{
-    Catalog, NameCache, file_name, source_at,
-    tree::{CallTree, Grouping, Node, Owner},
-};
+use codec::{StreamId, SubstreamId};
+use sinks::tree::{BirthPlace, CallTree, Grouping, Node, Owner};
 
+use self::printer::{Place, Printer};
 use super::{
-    duration,
+    birth_call::thread_of,
     events::wanted_threads,
+    family::{Chosen, Family, how_and_when},
     loss::Loss,
     printable, quiet,
-    screen::{Screen, Style},
+    screen::Style,
     spanning,
     trace::Trace,
 };
-use crate::{args::TreeArgs, quantity::count};
+use crate::{args::TreeArgs, quantity::counted};
+
+/// How many processes may be below one another. What those beyond called is not shown: somebody may have made them up.
+const MOST_NESTED: usize = 100;
 
 pub(crate) fn run(args: &TreeArgs) -> Result<ExitCode> {
-    let trace = Trace::open(&args.session.dir)?.named();
+    let chosen = Chosen::open(&args.session.dir);
     let mut out = BufWriter::with_capacity(64 << 10, io::stdout().lock());
-    let printed = print(&trace, args, &mut out);
+    let is_alone = args.alone || args.thread.is_some() || args.task.is_some();
+    let is_family = !is_alone && chosen.all().len() > 1;
+    let printer = Printer::new(args, is_family, &mut out);
+    let mut walk = Walk { args, family: &chosen.family, is_alone, is_whole: true, printer };
+    let printed = chosen.first.iter().try_for_each(|first| walk.first(*first));
+    let is_whole = walk.is_whole;
     let flushed = out.flush();
     quiet(printed.and(flushed.map_err(Into::into)))?;
-    Ok(ExitCode::SUCCESS)
+    Ok(if is_whole { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn print(trace: &Trace, args: &TreeArgs, out: &mut impl Write) -> Result<()> {
-    let catalog = &trace.catalog;
-    let engine = spanning::engine(trace, args.session.making.config());
-    let screen = Screen::of_stdout();
-    let mut printer = Printer { args, catalog, names: NameCache::new(), next: 0, screen, out };
-    let (grouping, owners) = match (&args.thread, args.task) {
-        (Some(thread), _) => {
-            let threads = wanted_threads(trace, Some(thread))?;
-            let owners = threads.iter().map(|thread| Owner::Thread(StreamId(thread.id))).collect();
-            (Grouping::Threads, Some(owners))
-        }
-        (None, Some(task)) => (Grouping::Tasks, Some(vec![Owner::Task(SubstreamId(task))])),
-        (None, None) => (Grouping::Causes, None),
-    };
-    let mut tree = CallTree::new(grouping);
-    spanning::spans(trace, engine, |spans| {
-        spans.iter().for_each(|span| tree.add(span));
-        Ok(())
-    })?;
-    tree.finish();
-    let loss = Loss::of(trace);
-    if loss.is_any() && !args.json {
-        let line = format!("{loss}; `≥` stands before times that lack those of calls without an end");
-        writeln!(printer.out, "{}", printer.screen.paint(&line, Style::Alarm))?;
-    }
-    let found: Vec<_> = match owners {
-        Some(owners) => owners.into_iter().filter_map(|owner| Some((owner, tree.root(owner)?))).collect(),
-        None => tree.roots().collect(),
-    };
-    if let (Some(task), true) = (args.task, found.is_empty()) {
-        bail!("no call was made in task {task}");
-    }
-    found.into_iter().try_for_each(|(owner, root)| printer.tree(owner, &root))
-}
-
-/// Prints trees.
-struct Printer<'a, W> {
+/// Goes through the processes of a family.
+struct Walk<'a, W> {
     args: &'a TreeArgs,
-    catalog: &'a Catalog,
-    names: NameCache,
-    /// The number of the next node.
-    next: u64,
-    screen: Screen,
-    out: &'a mut W,
+    family: &'a Family,
+    /// Whether children are left out.
+    is_alone: bool,
+    /// Whether all could be read.
+    is_whole: bool,
+    printer: Printer<'a, W>,
 }
 
-impl<W: Write> Printer<'_, W> {
+/// A process that was read.
+struct Process {
+    trace: Trace,
+    tree: CallTree,
+    /// Its children, each with the number of its birth in the tree, where its thread is known.
+    children: Vec<(usize, Option<usize>)>,
+    /// What is asked for, where that is not everything.
+    owners: Option<Vec<Owner>>,
+}
+
+impl<W: Write> Walk<'_, W> {
+    /// Prints a process that nothing is above, with all that came from it.
+    fn first(&mut self, member: usize) -> Result<()> {
+        let Some(known) = self.family.members.get(member) else { return Ok(()) };
+        let process = self.read(member)?;
+        let loss = Loss::of(&process.trace);
+        self.printer.head(known)?;
+        if loss.is_any() && !self.args.json {
+            let line = format!("{loss}; `≥` stands before times that lack those of calls without an end");
+            self.printer.line(&line, Style::Alarm)?;
+        }
+        self.calls(&process, Place::default(), 0)
+    }
+
+    /// Reads a process and makes its tree.
+    fn read(&self, member: usize) -> Result<Process> {
+        let known = self.family.members.get(member);
+        let trace = Trace::open(known.map_or(&self.args.session.dir, |known| &known.dir))?.named();
+        let (grouping, owners) = match (&self.args.thread, self.args.task) {
+            (Some(thread), _) => {
+                let threads = wanted_threads(&trace, Some(thread))?;
+                let owners = threads.iter().map(|thread| Owner::Thread(StreamId(thread.id))).collect();
+                (Grouping::Threads, Some(owners))
+            }
+            (None, Some(task)) => (Grouping::Tasks, Some(vec![Owner::Task(SubstreamId(task))])),
+            (None, None) => (Grouping::Causes, None),
+        };
+        let mut tree = CallTree::new(grouping);
+        let places = known.filter(|_| !self.is_alone).map_or(&[][..], |known| &known.children);
+        let threads = trace.threads();
+        let mut children = Vec::with_capacity(places.len());
+        for place in places {
+            let birth = self.family.members.get(*place).and_then(|child| child.birth);
+            let thread = birth.and_then(|birth| Some((thread_of(&threads, &birth)?.id, birth.at)));
+            children.push((*place, thread.map(|(thread, at)| tree.find_birth(StreamId(thread), at))));
+        }
+        let engine = spanning::engine(&trace, self.args.session.making.config());
+        spanning::spans(&trace, engine, |spans| {
+            spans.iter().for_each(|span| tree.add(span));
+            Ok(())
+        })?;
+        tree.finish();
+        Ok(Process { trace, tree, children, owners })
+    }
+
+    /// Prints what a process called, with the processes that it made, of which so many are above it.
+    fn calls(&mut self, process: &Process, place: Place, nested: usize) -> Result<()> {
+        let Process { trace, tree, children, owners } = process;
+        let found: Vec<_> = match owners {
+            Some(owners) => owners.iter().filter_map(|owner| Some((*owner, tree.root(*owner)?))).collect(),
+            None => tree.roots().collect(),
+        };
+        if let (Some(task), true) = (self.args.task, found.is_empty()) {
+            bail!("no call was made in task {task}");
+        }
+        self.printer.enter(trace);
+        for (owner, root) in found {
+            self.tree(process, owner, &root, place, nested)?;
+        }
+        for (child, birth) in children {
+            let words = match birth.map(|birth| tree.birth_place(birth)) {
+                Some(BirthPlace::Call | BirthPlace::Inside) => continue,
+                Some(BirthPlace::Missing) => "; the call is missing",
+                Some(BirthPlace::NoCall) => "; in no call that was traced",
+                None => "; the thread is not in the trace",
+            };
+            self.child(*child, words, place, nested)?;
+            self.printer.enter(trace);
+        }
+        Ok(())
+    }
+
     /// Prints what is below a root. The tree may be deeper than the stack.
-    fn tree(&mut self, owner: Owner, root: &Node<'_>) -> Result<()> {
+    fn tree(&mut self, process: &Process, owner: Owner, root: &Node<'_>, place: Place, nested: usize) -> Result<()> {
+        let tree = &process.tree;
         let children = root.children();
         let whole = children.iter().map(Node::total_ns).fold(0, u64::saturating_add);
-        let title = match owner {
-            Owner::Thread(stream) => {
-                let name = self.catalog.thread(stream).map_or("", |thread| &thread.name);
-                format!("thread {} {}", stream.0, printable(name)).trim_end().to_owned()
-            }
-            Owner::Task(task) => format!("task {}", task.0),
-        };
-        if !self.args.json {
-            let head = format!("{title}: {}", duration(whole));
-            writeln!(self.out, "{}", self.screen.paint(&head, Style::Head))?;
-        }
-        let mut rest: Vec<_> = children.into_iter().rev().map(|child| (child, 0, None, None)).collect();
-        while let Some((node, level, above, caller)) = rest.pop() {
+        let title = self.printer.title(&process.trace, owner, whole, place)?;
+        let below = place.below_title();
+        let mut rest: Vec<_> = children.into_iter().rev().map(|child| (child, 0, below, None)).collect();
+        while let Some((node, level, place, caller)) = rest.pop() {
             let percent = if whole == 0 { 0.0 } else { node.total_ns() as f64 * 100.0 / whole as f64 };
-            if self.args.depth.is_some_and(|depth| level >= depth) || percent < self.args.min_percent && whole > 0 {
+            if self.args.depth.is_some_and(|depth| level >= depth) {
+                self.made_in(process, &tree.births_below(&node), "; deeper than what is shown", place, nested)?;
                 continue;
             }
-            let number = self.next;
-            self.next += 1;
-            let module = self.node(&title, &node, (number, above, level), percent, caller)?;
+            if percent < self.args.min_percent && whole > 0 && !tree.leads_to_birth(&node) {
+                continue;
+            }
+            let (number, module) = self.printer.node(&process.trace, &title, &node, place, percent, caller)?;
+            let below = place.below(number);
+            self.made_in(process, tree.births_in(&node), "", below, nested)?;
             let children = node.children();
-            rest.extend(children.into_iter().rev().map(|child| (child, level + 1, Some(number), module.clone())));
+            rest.extend(children.into_iter().rev().map(|child| (child, level + 1, below, module.clone())));
         }
         Ok(())
     }
 
-    /// Prints a node, and its module's file where that is another than the caller's. Returns the module.
-    fn node(
-        &mut self,
-        title: &str,
-        node: &Node<'_>,
-        (number, above, level): (u64, Option<u64>, usize),
-        percent: f64,
-        caller: Option<Arc<str>>,
-    ) -> Result<Option<Arc<str>>> {
-        let name = self.names.name(self.catalog, node.what(), codec::SessionNs(0));
-        if self.args.json {
-            let source = source_at(self.catalog, node.what(), codec::SessionNs(0));
-            let object = json!({
-                "tree": title,
-                "node": number,
-                "parent": above,
-                "level": level,
-                "kind": node.kind().name(),
-                "function": &*name.pretty,
-                "module": name.module.as_deref(),
-                "source": source.map(|(file, line)| format!("{file}:{line}")),
-                "count": node.count(),
-                "total_ns": node.total_ns(),
-                "self_ns": node.self_ns(),
-                "untimed": node.untimed(),
-                "percent": (percent * 1000.0).round() / 1000.0,
-            });
-            writeln!(self.out, "{}", printable_json(&object.to_string()))?;
-            return Ok(None);
+    /// Prints the processes with these births.
+    fn made_in(&mut self, process: &Process, births: &[usize], words: &str, place: Place, nested: usize) -> Result<()> {
+        for birth in births {
+            let Some((child, _)) = process.children.iter().find(|(_, number)| *number == Some(*birth)) else {
+                continue;
+            };
+            let words = match (process.tree.birth_place(*birth), words) {
+                (BirthPlace::Inside, "") => "; somewhere in this call: events are missing there",
+                (_, words) => words,
+            };
+            self.child(*child, words, place, nested)?;
+            self.printer.enter(&process.trace);
         }
-        let mark = match node.kind() {
-            // What is missing says so.
-            SpanKind::Frame | SpanKind::Gap => String::new(),
-            kind => format!("[{kind}] "),
-        };
-        let at_least = if node.untimed() > 0 { "≥ " } else { "" };
-        let total = format!("{at_least}{}", duration(node.total_ns()));
-        let (own, calls) = (duration(node.self_ns()), count(node.count()));
-        let module = name.module.clone();
-        // What has no name is called after its module already.
-        let is_named = name.raw.is_some();
-        let entered = module.as_deref().filter(|module| is_named && caller.as_deref() != Some(*module));
-        let entered = entered.map_or_else(String::new, |path| format!("  [{}]", printable(file_name(path))));
-        let name = printable(&name.pretty);
-        let numbers = self.numbers(percent, &total, &own, &calls);
-        let indent = self.screen.indent(level.min(60) * 2, numbers.chars().count() + mark.chars().count());
-        let line = format!("{numbers}{:indent$}{mark}", "");
-        writeln!(self.out, "{}", self.screen.line(&line, &name, &entered, Style::Dim))?;
-        Ok(module)
+        Ok(())
     }
 
-    /// What stands before a name. Where the screen is narrow, the least important is left out first.
-    fn numbers(&self, percent: f64, total: &str, own: &str, calls: &str) -> String {
-        let columns = [
-            (format!("{percent:>6.1} % "), 0),
-            (format!("{total:>12} "), 1),
-            (format!("self {own:>12} "), 3),
-            (format!("{calls:>11}× "), 2),
-        ];
-        // As wide as they are for all but huge numbers, so that all lines have the same.
-        const WIDTHS: [usize; 4] = [9, 9 + 13, 9 + 13 + 13, 9 + 13 + 13 + 18];
-        let most = WIDTHS.iter().rposition(|width| self.screen.has_room_for_name(width + 1)).unwrap_or(0);
-        columns.into_iter().filter(|(_, rank)| *rank <= most).map(|(column, _)| column).collect::<String>() + " "
+    /// Prints a process that another made.
+    fn child(&mut self, member: usize, words: &str, place: Place, nested: usize) -> Result<()> {
+        let Some(known) = self.family.members.get(member) else { return Ok(()) };
+        let made = known.birth.map_or_else(String::new, |birth| how_and_when(&birth, ""));
+        let made = format!("{made}{words}");
+        if nested >= MOST_NESTED {
+            let made = format!("{made}; see `collector tree {}`", printable(&known.dir.display().to_string()));
+            return self.printer.process(known, &made, place).map(drop);
+        }
+        match self.read(member) {
+            Ok(process) => {
+                let missing = match Loss::of(&process.trace).missing() {
+                    0 => String::new(),
+                    missing => format!("; {} missing in it", counted(missing, "event")),
+                };
+                let below = self.printer.process(known, &format!("{made}{missing}"), place)?;
+                self.calls(&process, below, nested + 1)
+            }
+            Err(error) => {
+                self.is_whole = false;
+                self.printer.process(known, &format!("{made}; it cannot be read"), place)?;
+                eprintln!("{}: {}", known.dir.display(), printable(&format!("{error:#}")));
+                Ok(())
+            }
+        }
     }
 }

@@ -1,12 +1,21 @@
 //! `collector verify`: is everything there, and is everything right.
 
-use std::{fs::File, process::ExitCode};
+use std::{
+    collections::HashMap,
+    fs::File,
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
 
 use anyhow::{Context, Result};
 use collector_core::spans::SpanConfig;
 use sinks::{SpanDigest, SpansWhen, disk::Verified};
 
-use super::{spanning, trace::Trace};
+use super::{
+    family::{Family, Member, Parent},
+    spanning,
+    trace::Trace,
+};
 use crate::{
     args::DirArgs,
     offline::{printable, tell},
@@ -17,6 +26,7 @@ pub(crate) fn run(args: &DirArgs) -> Result<ExitCode> {
     let sessions = sinks::disk::verify(&args.dir).with_context(|| format!("cannot verify {}", args.dir.display()))?;
     let mut wrong = false;
     let mut text = String::new();
+    let notes = notes(&args.dir, sessions.iter().map(|session| session.dir.clone()).collect());
     for mut session in sessions {
         if session.problems.is_empty() && session.spans > 0 {
             match check_table(&session) {
@@ -47,9 +57,29 @@ pub(crate) fn run(args: &DirArgs) -> Result<ExitCode> {
         for what in session.unchecked {
             text += &format!("{name}: not checked: {}\n", printable(&what));
         }
+        if let Some(note) = notes.get(&session.dir) {
+            text += &format!("{name}: note: {note}\n");
+        }
     }
     tell(&mut std::io::stdout(), &text).context("cannot write to standard output")?;
     Ok(if wrong { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// What is to be said of the parents of sessions. That one is elsewhere is nothing wrong.
+fn notes(dir: &Path, sessions: Vec<PathBuf>) -> HashMap<PathBuf, String> {
+    let family = match &*sessions {
+        [session] if session == dir => Family::beside(session).0,
+        _ => Family::of(sessions),
+    };
+    let note = |member: &Member| {
+        let parent = member.birth?.parent;
+        match member.parent {
+            Parent::Missing => Some(format!("its parent, session {parent}, is not here")),
+            Parent::Circular => Some(format!("its parent, session {parent}, is itself, or came from it")),
+            Parent::None | Parent::Known(_) => None,
+        }
+    };
+    family.members.iter().filter_map(|member| Some((member.dir.clone(), note(member)?))).collect()
 }
 
 const TABLE: &str = "spans.parquet";

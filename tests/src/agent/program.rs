@@ -67,6 +67,8 @@ impl Made {
 pub struct Program {
     first_position: u64,
     detail_every: u64,
+    /// When it began, in nanoseconds since the session's zero.
+    start_ns: u64,
     streams: Vec<Stream>,
 }
 
@@ -81,7 +83,12 @@ impl Program {
     /// A program that has done nothing yet. The first event of every stream has this position, and one of so many has
     /// registers and stack.
     pub fn new(streams: u32, first_position: u64, detail_every: u64) -> Self {
-        Self { first_position, detail_every, streams: vec![Stream::default(); streams as usize] }
+        Self { first_position, detail_every, start_ns: 0, streams: vec![Stream::default(); streams as usize] }
+    }
+
+    /// The same, which begins at this time.
+    pub fn starting_at(self, start_ns: u64) -> Self {
+        Self { start_ns, ..self }
     }
 
     /// The position of the first event of every stream.
@@ -120,7 +127,7 @@ impl Program {
     /// Enters a function.
     pub fn call(&mut self, stream: u32, function: u32, detailed: bool) -> (u64, Made) {
         let Stream { made, open } = &mut self.streams[stream as usize];
-        let time_ns = (made.len() as u64 + 1) * EVENT_NS;
+        let time_ns = self.start_ns + (made.len() as u64 + 1) * EVENT_NS;
         let (function, depth) = (FunctionId::new(ModuleId(MODULE), function), open.len() as u32);
         let call = Made { kind: EventKind::Call, function, depth, start_ns: time_ns, time_ns, detailed, dropped: None };
         open.push(call);
@@ -131,7 +138,7 @@ impl Program {
     /// Leaves the function that was entered last, if there is one.
     fn return_(&mut self, stream: u32, detailed: bool) -> Option<(u64, Made)> {
         let Stream { made, open } = &mut self.streams[stream as usize];
-        let time_ns = (made.len() as u64 + 1) * EVENT_NS;
+        let time_ns = self.start_ns + (made.len() as u64 + 1) * EVENT_NS;
         let returned = Made { kind: EventKind::Return, time_ns, detailed, ..open.pop()? };
         made.push(returned);
         Some((self.last_position(stream), returned))

@@ -5,6 +5,7 @@
 mod after;
 mod chrome;
 mod damage;
+mod family;
 mod folded;
 mod offline;
 mod parquet;

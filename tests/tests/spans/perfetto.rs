@@ -9,7 +9,7 @@ use tests::{Folder, python::python_with};
 use crate::picture::{self, ZERO_NS};
 
 /// What a trace has by the schema, or nothing where there is no Python with it.
-fn checked(file: &Path) -> Option<Value> {
+pub(crate) fn checked(file: &Path) -> Option<Value> {
     let python = python_with(&["perfetto", "protobuf"])?;
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/check_perfetto.py");
     let output = Command::new(python).arg(script).arg(file).output().expect("Python starts");

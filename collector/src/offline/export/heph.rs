@@ -143,6 +143,7 @@ impl<W: Write + Send> Replay<'_, W> {
             }
         }
         end(trace, &self.session, &mut self.sink)?;
+        self.sink.close()?;
         Ok(self.events)
     }
 }
