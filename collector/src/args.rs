@@ -53,6 +53,8 @@ pub(crate) enum Command {
     /// Read Heph packets from a file or standard input, as if they came over the network
     Ingest(IngestArgs),
     /// Print what a session directory, or a directory of sessions, holds
+    ///
+    /// Where sessions of a directory came from one another, prints a line for each, below the one that made it.
     Info(InfoArgs),
     /// Print the events of a session
     Events(EventsArgs),
@@ -70,11 +72,14 @@ pub(crate) enum Command {
     ///
     /// Without --thread and --task, prints the whole session by cause: threads, blocks, tasks and callbacks appear below the
     /// span that created them, marked with their kind, with the calls that were made in them. The frame of the code of such
-    /// a span is not shown separately.
+    /// a span is not shown separately. Processes that the session made, and that are in the same directory, appear below the
+    /// calls that made them.
     Tree(TreeArgs),
     /// Print statistics of spans by runtime: how many matched, why others did not, durations and latencies
     Stats(StatsArgs),
     /// Write a session as a file for other tools
+    ///
+    /// With --format perfetto and chrome, the processes that came from it are in the file, too.
     Export(ExportArgs),
     /// Check checksums, counts, links, order and spans; exit with 1 if anything is wrong, and list what was not checked
     Verify(DirArgs),

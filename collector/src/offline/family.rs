@@ -225,12 +225,11 @@ impl Chosen {
     fn announce(&self, root: usize) {
         let name = self.family.members.get(root).and_then(|member| member.dir.file_name()).unwrap_or_default();
         let (name, all, count) = (name.to_string_lossy(), self.all().len(), self.family.members.len());
-        match all {
-            1 => eprintln!("{}: session {name}, the latest of {count}", self.dir.display()),
-            _ => {
-                eprintln!("{}: session {name}, the first of {all} of the latest family, of {count}", self.dir.display())
-            }
-        }
+        let which = match all {
+            1 => format!("the latest of {count}"),
+            _ => format!("the first of the latest family, which are {all} of {count}"),
+        };
+        eprintln!("{}: session {name}, {which}", self.dir.display());
     }
 }
 

@@ -106,9 +106,9 @@ fn json(trace: &Trace, family: &Family, place: usize) -> Result<String> {
         if let Some(Parent::Known(parent)) = member.map(|member| member.parent) {
             object.insert("parent_directory".into(), directory(parent).into());
         }
-        let children: Vec<_> = member.map_or(&[][..], |member| &member.children).iter().copied().collect();
+        let children = member.map_or(&[][..], |member| &member.children);
         if !children.is_empty() {
-            object.insert("children".into(), children.into_iter().filter_map(directory).collect());
+            object.insert("children".into(), children.iter().copied().filter_map(directory).collect());
         }
     }
     Ok(format!("{}\n", printable_json(&value.to_string())))

@@ -11,7 +11,12 @@ use codec::{
     profile::{Birth, BirthKind, EndReason},
 };
 use serde_json::Value;
-use tests::{Agent, Collector, Folder, Settings, Trace, agent::CLOCK_ZERO_NS, collector::run_on, wait::LONG};
+use tests::{
+    Agent, Collector, Folder, Settings, Trace,
+    agent::CLOCK_ZERO_NS,
+    collector::run_on,
+    wait::{LONG, eventually},
+};
 
 use crate::perfetto::checked;
 
@@ -173,8 +178,11 @@ fn a_tree_has_each_process_below_the_call_that_made_it() {
     assert!(!shallow.contains("function_1"), "{shallow}");
 }
 
+/// One end of an arrow: its phase and id, process, thread and time.
+type ArrowEnd = (String, u64, u64, u64);
+
 /// The processes of a Chrome trace by name, and the ends of its arrows from process to process.
-fn read_chrome(file: &Path) -> (BTreeMap<String, u64>, Vec<(String, u64, u64, u64)>) {
+fn read_chrome(file: &Path) -> (BTreeMap<String, u64>, Vec<ArrowEnd>) {
     let events: Vec<Value> = serde_json::from_slice(&fs::read(file).expect("it is there")).expect("JSON");
     let number = |event: &Value, key: &str| event[key].as_u64().expect("a number");
     let named = events.iter().filter(|event| event["name"] == "process_name");
@@ -295,6 +303,22 @@ fn a_birth_whose_call_was_lost_or_whose_thread_is_not_known_says_so() {
     let make = Trace::of(folder.path(), parent).folder;
     let info = text("info", &make, &[]);
     assert!(info.contains("forked in a call that is missing by thread 1000"), "{info}");
+    text("verify", folder.path(), &[]);
+}
+
+#[test]
+fn a_family_is_one_while_it_is_written() {
+    let (folder, collector) = Collector::in_folder("family-live", &[]);
+    let mut make = start(&collector, 1, 4_711, "/usr/bin/make", None, 20);
+    let mut child = start(&collector, 2, 4_712, "/usr/bin/sh", Some(birth(make.session(), BirthKind::Forked, 0)), 20);
+    [&mut make, &mut child].into_iter().for_each(|agent| agent.settle(LONG).expect("it is taken"));
+    eventually("the child is below its parent", || {
+        let listing = run_on("info", folder.path(), &[]).text().to_owned();
+        listing.lines().any(|line| line.starts_with("  sh (4712)") && line.contains("forked by thread 1000"))
+    });
+    finish(child, EndReason::Exited(0));
+    finish(make, EndReason::Exited(0));
+    collector.stop().success();
     text("verify", folder.path(), &[]);
 }
 

@@ -9,11 +9,14 @@ use codec::atf::{Manifest, ProcessEntry};
 
 use super::*;
 
-/// A directory with a session for each of these: its id, its parent, and from when on it has events.
+/// A session: its id, its parent with the time of its birth, and from when on it has events.
+type Session = (u8, Option<(u8, u64)>, u64);
+
+/// A directory with sessions.
 struct Scene(PathBuf);
 
 impl Scene {
-    fn new(sessions: &[(u8, Option<(u8, u64)>, u64)]) -> Self {
+    fn new(sessions: &[Session]) -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let dir = std::env::temp_dir().join(format!("spoor-family-{}-{number}", std::process::id()));
