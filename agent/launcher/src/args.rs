@@ -1,10 +1,13 @@
 //! What can be said on the command line.
 
+mod destination;
+mod variable;
+
 use std::{ffi::OsString, path::PathBuf, str::FromStr, time::Duration};
 
-use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum, error::ErrorKind};
-use codec::access::Pin;
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum, error::ErrorKind};
 
+pub(crate) use self::destination::{AccessArgs, DestinationArgs, Transport, Wire};
 use crate::quantity::{Period, Size};
 
 const EXAMPLES: &str = "\
@@ -65,6 +68,8 @@ pub(crate) enum Command {
 #[derive(Debug, Args)]
 pub(crate) struct RunArgs {
     #[command(flatten)]
+    pub(crate) destination: DestinationArgs,
+    #[command(flatten)]
     pub(crate) trace: TraceArgs,
     /// The program, looked for in PATH as a shell does, and its arguments
     #[arg(value_name = "PROGRAM", required = true, trailing_var_arg = true)]
@@ -74,25 +79,17 @@ pub(crate) struct RunArgs {
 #[derive(Debug, Args)]
 pub(crate) struct AttachArgs {
     #[command(flatten)]
+    pub(crate) destination: DestinationArgs,
+    #[command(flatten)]
     pub(crate) trace: TraceArgs,
     /// The process
     #[arg(value_name = "PID", value_parser = clap::value_parser!(i32).range(1..))]
     pub(crate) pid: i32,
 }
 
+/// What to trace, and how.
 #[derive(Debug, Args)]
 pub(crate) struct TraceArgs {
-    /// Where the collector is: a name or an address, and a port
-    #[arg(long, value_name = "HOST:PORT", default_value = DEFAULT_COLLECTOR)]
-    pub(crate) to: String,
-    /// How to send
-    #[arg(long, value_enum, value_name = "HOW", default_value_t = Transport::Udp)]
-    pub(crate) transport: Transport,
-    /// How to pack calls and returns: many in a packet, or each in its own for collectors that know nothing else
-    #[arg(long, value_enum, value_name = "FORM", default_value_t = Wire::Runs)]
-    pub(crate) wire: Wire,
-    #[command(flatten)]
-    pub(crate) access: AccessArgs,
     #[command(flatten)]
     pub(crate) exclude: ExcludeArgs,
     #[command(flatten)]
@@ -119,9 +116,6 @@ pub(crate) struct TraceArgs {
     /// What to keep of what was sent until the collector has confirmed it
     #[arg(long, value_name = "SIZE", default_value = "64MiB", value_parser = replay_bytes, help_heading = "Limits")]
     pub(crate) replay_bytes: Size,
-    /// The largest datagram to send: 512 to 65507; by default 1400, and more to this machine itself
-    #[arg(long, value_name = "N", help_heading = "Limits", value_parser = clap::value_parser!(u16).range(512..=65_507))]
-    pub(crate) datagram_bytes: Option<u16>,
     /// How long hooking everything may take; by default as long as the number of functions calls for
     #[arg(long, value_name = "TIME", help_heading = "Limits")]
     pub(crate) startup_timeout: Option<Period>,
@@ -148,30 +142,6 @@ pub(crate) enum Engine {
     Frida,
     /// Nothing but this command: also into programs that are linked statically
     Native,
-}
-
-/// How the collector is known, and how the agent is.
-#[derive(Debug, Args)]
-#[command(next_help_heading = "Encryption")]
-pub(crate) struct AccessArgs {
-    /// Encrypt, and trust the collector with this certificate only: its SHA-256, as the collector prints it
-    #[arg(long, value_name = "FINGERPRINT", conflicts_with = "tls_ca")]
-    pub(crate) tls_pin: Option<Pin>,
-    /// Encrypt, and trust collectors with a certificate that was issued by one in this file, in PEM
-    #[arg(long, value_name = "FILE")]
-    pub(crate) tls_ca: Option<PathBuf>,
-    /// The name in the collector's certificate; by default the host of --to
-    #[arg(long, value_name = "NAME", requires = "tls_ca")]
-    pub(crate) tls_name: Option<String>,
-    /// A certificate to show to the collector, in PEM
-    #[arg(long, value_name = "FILE", requires = "tls_key")]
-    pub(crate) tls_cert: Option<PathBuf>,
-    /// The key of that certificate, in PEM
-    #[arg(long, value_name = "FILE", requires = "tls_cert")]
-    pub(crate) tls_key: Option<PathBuf>,
-    /// A file with the token that the collector wants to see, which nobody else may read
-    #[arg(long, value_name = "FILE")]
-    pub(crate) token_file: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]
@@ -222,33 +192,10 @@ pub(crate) struct ListArgs {
 #[derive(Debug, Args)]
 pub(crate) struct DoctorArgs {
     /// Where the collector is, to check that it can be reached
-    #[arg(long, value_name = "HOST:PORT")]
+    #[arg(long, value_name = "HOST:PORT", env = "SPOOR_TO", value_parser = destination::host_and_port)]
     pub(crate) to: Option<String>,
     #[command(flatten)]
     pub(crate) frida: FridaArgs,
-}
-
-/// Where a collector is looked for.
-pub(crate) const DEFAULT_COLLECTOR: &str = "127.0.0.1:7000";
-
-/// How to send.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Transport {
-    /// Datagrams, repeated until they have arrived
-    Udp,
-    /// One connection; encrypted with --tls-pin or --tls-ca
-    Tcp,
-    /// One connection over UDP, always encrypted: it outlasts a change of the address
-    Quic,
-}
-
-/// How to pack calls and returns.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Wire {
-    /// Many consecutive ones of a thread in a packet, about 8 bytes each
-    Runs,
-    /// Each in a packet of its own
-    Plain,
 }
 
 /// What to do when a ring is full.
@@ -271,6 +218,30 @@ impl FromStr for Stall {
         match text {
             "never" => Ok(Self(None)),
             _ => text.parse().map(|Period(time)| Self(Some(time))).map_err(|error| format!("{error}, or never")),
+        }
+    }
+}
+
+/// Reads the command line, and what the environment says where that is silent. Ends where one of them is wrong, and for
+/// `--help` and the like.
+pub(crate) fn parse() -> Cli {
+    let mut command = Cli::command();
+    let parsed = command.try_get_matches_from_mut(std::env::args_os()).and_then(|matches| {
+        let mut cli = Cli::from_arg_matches(&matches)?;
+        if let (Some((_, matches)), Some(destination)) = (matches.subcommand(), cli.destination()) {
+            destination.access.prefer_command_line(matches)?;
+        }
+        Ok(cli)
+    });
+    parsed.unwrap_or_else(|error| variable::name_in(error, &command).exit())
+}
+
+impl Cli {
+    fn destination(&mut self) -> Option<&mut DestinationArgs> {
+        match &mut self.command {
+            Command::Run(args) => Some(&mut args.destination),
+            Command::Attach(args) => Some(&mut args.destination),
+            _ => None,
         }
     }
 }

@@ -44,21 +44,20 @@ mod trace;
 
 use std::process::ExitCode;
 
-use clap::Parser;
 use codec::quantity;
 
 use self::{
-    args::{Cli, Command, TraceArgs},
+    args::{Command, DestinationArgs, TraceArgs},
     executable::Unrunnable,
     settings::Settings,
     signals::Interrupted,
 };
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = args::parse();
     let result = match &cli.command {
-        Command::Run(args) => trace::run(&settings(&args.trace), &args.program),
-        Command::Attach(args) => trace::attach(&settings(&args.trace), args.pid),
+        Command::Run(args) => trace::run(&settings(&args.destination, &args.trace), &args.program),
+        Command::Attach(args) => trace::attach(&settings(&args.destination, &args.trace), args.pid),
         Command::List(args) => list::run(args),
         Command::Doctor(args) => doctor::run(args),
         Command::Setup { quiet } => frida::python::set_up(*quiet).map(|()| ExitCode::SUCCESS).map_err(Into::into),
@@ -76,6 +75,6 @@ fn main() -> ExitCode {
     })
 }
 
-fn settings(args: &TraceArgs) -> Settings {
-    Settings::new(args).unwrap_or_else(|message| args::wrong_usage(&message))
+fn settings(to: &DestinationArgs, args: &TraceArgs) -> Settings {
+    Settings::new(to, args).unwrap_or_else(|message| args::wrong_usage(&message))
 }

@@ -56,6 +56,8 @@ fn the_environment_is_as_it_was() {
     };
     for preload in [None, Some("libm.so.6")] {
         let mut traced = agent_run(&["env", "-0"]);
+        // What is for the agent is the program's all the same.
+        traced.env("SPOOR_TO", "127.0.0.1:1").env("SPOOR_TRANSPORT", "udp");
         let mut plain = Command::new("env");
         plain.arg("-0").envs(traced.get_envs().filter_map(|(name, value)| Some((name, value?))));
         if let Some(preload) = preload {
