@@ -23,8 +23,8 @@ Examples:
   agent list ./server
       Say what would be hooked, and what not and why.
 
-Exit codes: 0 done, 1 failed, 2 wrong usage. `agent run` exits as the program did, or as a shell would with 126 or 127
-when it cannot be run or found.";
+Exit codes: 0 done, 1 failed, 2 wrong usage. `agent run` exits as the program did, or with 125 when this command failed
+before the program began (no collector, no permission), 126 when the program cannot be run, and 127 when there is none.";
 
 /// Traces every function call of a program and sends it to a collector
 #[derive(Debug, Parser)]

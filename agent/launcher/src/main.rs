@@ -44,20 +44,28 @@ mod trace;
 
 use std::process::ExitCode;
 
+use anyhow::Result;
 use codec::quantity;
 
 use self::{
     args::{Command, DestinationArgs, TraceArgs},
     executable::Unrunnable,
-    settings::Settings,
+    settings::{Settings, SettingsError},
     signals::Interrupted,
 };
+
+/// The exit code where the program has not begun because of this command, as `env` and `timeout` have it.
+const NOT_BEGUN: u8 = 125;
 
 fn main() -> ExitCode {
     let cli = args::parse();
     let result = match &cli.command {
-        Command::Run(args) => trace::run(&settings(&args.destination, &args.trace), &args.program),
-        Command::Attach(args) => trace::attach(&settings(&args.destination, &args.trace), args.pid),
+        Command::Run(args) => {
+            settings(&args.destination, &args.trace).and_then(|settings| trace::run(&settings, &args.program))
+        }
+        Command::Attach(args) => {
+            settings(&args.destination, &args.trace).and_then(|settings| trace::attach(&settings, args.pid))
+        }
         Command::List(args) => list::run(args),
         Command::Doctor(args) => doctor::run(args),
         Command::Setup { quiet } => frida::python::set_up(*quiet).map(|()| ExitCode::SUCCESS).map_err(Into::into),
@@ -71,10 +79,17 @@ fn main() -> ExitCode {
             return end_state::die_of(*signal);
         }
         say!("{error:#}");
-        error.downcast_ref::<Unrunnable>().map_or(ExitCode::FAILURE, |unrunnable| ExitCode::from(unrunnable.code))
+        match (error.downcast_ref::<Unrunnable>(), &cli.command) {
+            (Some(unrunnable), _) => ExitCode::from(unrunnable.code),
+            (None, Command::Run(_)) => ExitCode::from(NOT_BEGUN),
+            (None, _) => ExitCode::FAILURE,
+        }
     })
 }
 
-fn settings(to: &DestinationArgs, args: &TraceArgs) -> Settings {
-    Settings::new(to, args).unwrap_or_else(|message| args::wrong_usage(&message))
+fn settings(to: &DestinationArgs, args: &TraceArgs) -> Result<Settings> {
+    match Settings::new(to, args) {
+        Err(SettingsError::Usage(message)) => args::wrong_usage(&message),
+        settings => Ok(settings?),
+    }
 }

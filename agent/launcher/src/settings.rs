@@ -45,6 +45,16 @@ pub(crate) struct Settings {
     pub(crate) verbose: bool,
 }
 
+/// Why there can be no settings.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+#[error("{0}")]
+pub(crate) enum SettingsError {
+    /// The arguments do not fit together.
+    Usage(String),
+    /// They may be right, but this machine does not have what they name: a host, a file.
+    Machine(String),
+}
+
 /// Where a collector is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Collector {
@@ -56,8 +66,8 @@ pub(crate) struct Collector {
 
 impl Settings {
     /// Checks the arguments; what is wrong with them otherwise.
-    pub(crate) fn new(to: &DestinationArgs, args: &TraceArgs) -> Result<Self, String> {
-        let collector = Collector::resolve(&to.to)?;
+    pub(crate) fn new(to: &DestinationArgs, args: &TraceArgs) -> Result<Self, SettingsError> {
+        let collector = Collector::resolve(&to.to).map_err(SettingsError::Machine)?;
         let host = to.to.rsplit_once(':').map_or("", |(host, _)| host);
         let frida = frida_options(&args.frida, args.verbose);
         let (transport, tunnel) = access::way(&to.access, to.transport, host)?;
@@ -67,7 +77,7 @@ impl Settings {
             tunnel,
             wire: to.wire,
             exclude: args.exclude.exclude.clone(),
-            symbols: Arc::new(symbol_finder(&args.symbols)?),
+            symbols: Arc::new(symbol_finder(&args.symbols).map_err(SettingsError::Usage)?),
             stack_bytes: if args.no_detail { 0 } else { args.stack_bytes },
             detail: !args.no_detail,
             max_depth: args.max_depth,

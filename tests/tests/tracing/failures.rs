@@ -28,7 +28,7 @@ fn without_a_collector_the_program_is_not_started() {
         let mut command = agent_command::run_to(address, transport, &[]);
         command.arg("touch").arg(&marker);
         let (exit, line) = refused(command);
-        assert_eq!(exit.code, Some(1));
+        assert_eq!(exit.code, Some(125));
         assert!(line.contains(&address.to_string()), "{transport:?}: it says where it looked: {line}");
         assert!(!marker.exists(), "{transport:?}: the program was started");
     }
@@ -63,7 +63,7 @@ fn where_few_files_may_be_open_it_works_or_is_refused_at_once() {
             .args(["sh", "-c", "ulimit -S -n"])
             .envs(agent.get_envs().filter_map(|(name, value)| Some((name, value?))));
         let exit = Process::start(command, Stdout::Collect).exit(Duration::from_secs(15));
-        if may_fail && exit.code == Some(1) {
+        if may_fail && exit.code == Some(125) {
             assert!(exit.stderr.lines().count() == 1 && exit.stderr.contains("ulimit -n"), "{}", exit.stderr);
         } else {
             assert_eq!((exit.code, exit.text()), (Some(0), "20\n"), "{}", exit.stderr);

@@ -40,7 +40,7 @@ fn without(modules: &str) -> String {
 fn nothing_is_installed_unasked() {
     let folder = Folder::new();
     let ended = run(&mut at_home(&folder, &without("frida*"), running(&["--engine", "frida"])));
-    assert_eq!(ended.code(), Some(1), "{ended:?}");
+    assert_eq!(ended.code(), Some(125), "{ended:?}");
     assert!(ended.error().contains("`agent setup` installs it") && ended.error().contains("native"), "{ended:?}");
     // Nobody has said what to use.
     let ended = run(&mut at_home(&folder, &without("frida*"), running(&[])));
@@ -78,7 +78,7 @@ fn without_venv_pip_alone_will_do() {
     // Broken, that is told.
     fs::remove_dir_all(environment.join("packages/frida")).expect("removed");
     let ended = run(&mut at_home(&folder, &python, running(&["--quiet"])));
-    assert!(ended.code() == Some(1) && ended.error().contains("cannot load Frida"), "{ended:?}");
+    assert!(ended.code() == Some(125) && ended.error().contains("cannot load Frida"), "{ended:?}");
 }
 
 #[test]
@@ -86,8 +86,8 @@ fn a_python_that_is_named_is_the_one_that_is_used() {
     let folder = Folder::new();
     let python = folder.executable("python", "#!/bin/sh\necho '{\"frida\":\"16.1.0\"}'; cat >/dev/null\n");
     let ended = run(&mut sending(&["run", "--frida-python", &python, "--", "true"]));
-    assert_eq!(ended.code(), Some(1), "{ended:?}");
+    assert_eq!(ended.code(), Some(125), "{ended:?}");
     assert!(ended.error().contains("has Frida 16.1.0, and version 17 is needed"), "{ended:?}");
     let ended = run(&mut sending(&["run", "--frida-python", "/no/such/python", "--", "true"]));
-    assert!(ended.code() == Some(1) && ended.error().contains("cannot start /no/such/python"), "{ended:?}");
+    assert!(ended.code() == Some(125) && ended.error().contains("cannot start /no/such/python"), "{ended:?}");
 }

@@ -4,7 +4,7 @@ use std::{fs, os::unix::fs::PermissionsExt, process::Command};
 
 use crate::{
     program::{compile, compile_static},
-    support::{Folder, agent_run, run, sending},
+    support::{Folder, agent, agent_run, run, sending},
 };
 
 fn check(program: &str, code: i32, said: &str) {
@@ -65,9 +65,30 @@ fn what_is_not_ready_in_time() {
     let folder = Folder::new();
     let sign = folder.path("it ran");
     let ended = run(&mut sending(&["run", "--quiet", "--startup-timeout", "1ms", "--", "touch", &sign]));
-    assert_eq!(ended.code(), Some(1), "{ended:?}");
+    assert_eq!(ended.code(), Some(125), "{ended:?}");
     assert!(ended.error().contains("--startup-timeout"), "{ended:?}");
     assert!(!fs::exists(&sign).expect("a folder"), "the program must not run");
+}
+
+#[test]
+fn what_this_command_fails_at_before_the_program_begins() {
+    let folder = Folder::new();
+    let (sign, pin) = (folder.path("it ran"), format!("sha256:{}", "ab".repeat(32)));
+    for (options, said) in [
+        (&["--to", "127.0.0.1:1", "--transport", "tcp"][..], "nobody listens at 127.0.0.1:1"),
+        (&["--to", "no-such-host.invalid:7000"], "cannot find the address of no-such-host.invalid"),
+        (&["--transport", "tcp", "--tls-pin", &pin, "--token-file", "/no/token"], "/no/token"),
+        (&["--transport", "tcp", "--tls-ca", "/no/authority"], "/no/authority"),
+    ] {
+        let ended =
+            run(&mut agent(&[&["run", "--quiet", "--engine", "native"], options, &["--", "touch", &sign]].concat()));
+        assert_eq!(ended.code(), Some(125), "{ended:?}");
+        assert!(ended.error().contains(said), "{ended:?}");
+        assert!(!fs::exists(&sign).expect("a folder"), "the program must not run");
+    }
+    // Where there is no program to tell from, a failure is a failure.
+    let ended = run(&mut agent(&["attach", "--to", "no-such-host.invalid:7000", "1"]));
+    assert_eq!(ended.code(), Some(1), "{ended:?}");
 }
 
 #[test]
