@@ -43,14 +43,17 @@ fn main() {
     println!("cargo:rustc-env=SPOOR_LIBRARY_HASH={:016x}", fnv(&bytes));
 }
 
-/// The folder for the library: beside those of the profiles, of which `OUT_DIR` is `PROFILE/build/PACKAGE/out`.
+/// The folder for the library: beside those of the profiles, of which `OUT_DIR` is `PROFILE/build/PACKAGE/out`. Those of
+/// another target have a folder of their own around them.
 fn shared(out: &Path) -> PathBuf {
-    let folder = out.ancestors().nth(4).unwrap_or_else(|| fail(&format!("{}: too short a path", out.display())));
-    folder.join("agent-library")
+    let target = variable("TARGET");
+    let mut folders = out.ancestors().skip(4).skip_while(|folder| folder.ends_with(&target));
+    folders.next().unwrap_or_else(|| fail(&format!("{}: too short a path", out.display()))).join("agent-library")
 }
 
 fn build(workspace: &Path, folder: &Path) -> PathBuf {
-    let target = variable("TARGET");
+    // Not the command's target, which may be another C library's: this one uses none, and is the same for all.
+    let target = variable("HOST");
     let mut cargo = Command::new(variable("CARGO"));
     // The cargo outside has fetched all that this one needs, and locked it.
     cargo.args([

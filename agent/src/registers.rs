@@ -3,8 +3,14 @@
 
 use std::io;
 
+/// What ptrace is asked for, as C libraries have it.
+#[cfg(not(target_env = "musl"))]
+type Request = libc::c_uint;
+#[cfg(target_env = "musl")]
+type Request = libc::c_int;
+
 /// The set of all of them, to the system.
-const NT_X86_XSTATE: libc::c_int = 0x202;
+const NT_X86_XSTATE: usize = 0x202;
 
 /// More than any processor has.
 const MOST_BYTES: usize = 64 << 10;
@@ -42,7 +48,7 @@ pub struct SignalMask(pub u64);
 impl SignalMask {
     /// Those of a thread that the caller has stopped with ptrace.
     pub fn read(thread: i32) -> io::Result<Self> {
-        const GET_MASK: libc::c_uint = 0x420A;
+        const GET_MASK: Request = 0x420A;
         let mut mask = 0_u64;
         // SAFETY: the system writes eight bytes.
         let result = unsafe { libc::ptrace(GET_MASK, thread, size_of::<u64>(), &raw mut mask) };
@@ -51,7 +57,7 @@ impl SignalMask {
 
     /// Sets those of such a thread.
     pub fn write(self, thread: i32) -> io::Result<()> {
-        const SET_MASK: libc::c_uint = 0x420B;
+        const SET_MASK: Request = 0x420B;
         // SAFETY: the system reads eight bytes.
         let result = unsafe { libc::ptrace(SET_MASK, thread, size_of::<u64>(), &raw const self.0) };
         if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
@@ -59,7 +65,7 @@ impl SignalMask {
 }
 
 /// Moves the registers from or to these bytes, and tells how many those are.
-fn exchange(request: libc::c_uint, thread: i32, bytes: &mut [u8]) -> io::Result<usize> {
+fn exchange(request: Request, thread: i32, bytes: &mut [u8]) -> io::Result<usize> {
     let mut place = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
     // SAFETY: the system reads or writes no more than the bytes, and says in `place` how many.
     let result = unsafe { libc::ptrace(request, thread, NT_X86_XSTATE, &raw mut place) };

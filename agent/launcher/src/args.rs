@@ -194,6 +194,9 @@ pub(crate) struct DoctorArgs {
     /// Where the collector is, to check that it can be reached
     #[arg(long, value_name = "HOST:PORT", env = "SPOOR_TO", value_parser = destination::host_and_port)]
     pub(crate) to: Option<String>,
+    /// What gets into programs: with `native`, Frida is not looked for
+    #[arg(long, value_enum, value_name = "ENGINE", env = "SPOOR_ENGINE")]
+    pub(crate) engine: Option<Engine>,
     #[command(flatten)]
     pub(crate) frida: FridaArgs,
 }

@@ -3,8 +3,7 @@
 use std::{
     collections::BTreeMap,
     fmt::Display,
-    fs::{self, File},
-    io::Read,
+    fs,
     sync::{
         Arc,
         mpsc::{self, Receiver, Sender},
@@ -24,6 +23,7 @@ use codec::{
     Arch, ModuleId, Os, SessionNs, access,
     profile::{EndReason, FunctionName, Limit, Module, SourceLine},
 };
+use ring::rand::{SecureRandom, SystemRandom};
 
 use crate::{
     args::Wire,
@@ -423,8 +423,7 @@ fn ship_settings(settings: &Settings) -> ship::Settings {
 /// What is known of a process.
 fn who(pid: i32, clock: &Clock) -> Result<Who> {
     let mut secret = [0; 32];
-    let random = File::open("/dev/urandom").and_then(|mut file| file.read_exact(&mut secret));
-    random.context("cannot read /dev/urandom")?;
+    SystemRandom::new().fill(&mut secret).ok().context("the system has no random numbers")?;
     let executable = fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default();
     let arguments = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
     let arguments = arguments.strip_suffix(b"\0").unwrap_or(&arguments);

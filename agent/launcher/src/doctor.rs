@@ -18,9 +18,9 @@ use rustix::{
 };
 
 use crate::{
-    args::DoctorArgs,
+    args::{DoctorArgs, Engine},
     frida::{self, python},
-    library::{self, Reader},
+    process,
     quantity::Size,
     settings::{Collector, frida_options},
 };
@@ -56,17 +56,20 @@ pub(crate) fn run(args: &DoctorArgs) -> Result<ExitCode> {
     tell("system", &system());
     tell("clock", &clock());
     tell("memory", &memory());
-    let python = frida(&options);
-    tell("Frida", &python);
-    match library::place(Reader::Own) {
-        Ok(path) => {
-            tell("library", &Good(path.display().to_string()));
-            let is_usable = matches!(python, Good(_));
-            for (what, finding) in practice::run(&path, is_usable.then_some(&options)) {
-                tell(what, &finding);
+    if let Err(error) = process::require_proc() {
+        // Nothing can be practised without.
+        tell("proc", &Bad(error.to_string()));
+    } else {
+        practice::natively().iter().for_each(|(what, finding)| tell(what, finding));
+        if args.engine == Some(Engine::Native) {
+            tell("Frida", &Fair("not asked for: the native engine does without".into()));
+        } else {
+            let python = frida(&options);
+            tell("Frida", &python);
+            if let Good(_) = python {
+                practice::with_frida(&options).iter().for_each(|(what, finding)| tell(what, finding));
             }
         }
-        Err(error) => tell("library", &Bad(error.to_string())),
     }
     match &args.to {
         Some(name) => tell("collector", &collector(name)),

@@ -88,6 +88,7 @@ fn main() -> ExitCode {
 }
 
 fn settings(to: &DestinationArgs, args: &TraceArgs) -> Result<Settings> {
+    process::require_proc()?;
     match Settings::new(to, args) {
         Err(SettingsError::Usage(message)) => args::wrong_usage(&message),
         settings => Ok(settings?),

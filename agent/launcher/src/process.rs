@@ -10,7 +10,7 @@ use agent::{
     plan::Image,
     shared::{Control, MAGIC},
 };
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     process::{Pid, PidfdFlags, pidfd_open},
@@ -221,6 +221,14 @@ pub(crate) fn ptrace_remedy() -> &'static str {
         1 => "only its own children may be traced: run this as root, or `sysctl kernel.yama.ptrace_scope=0`",
         2 => "only root may trace: run this as root, or `sysctl kernel.yama.ptrace_scope=0`",
         _ => "tracing is off until the machine is restarted with kernel.yama.ptrace_scope below 3, even for root",
+    }
+}
+
+/// Fails where the system does not tell of processes.
+pub(crate) fn require_proc() -> Result<()> {
+    match fs::exists("/proc/self/maps") {
+        Ok(true) => Ok(()),
+        _ => Err(anyhow!("/proc is not there, and nothing can be traced without (`mount -t proc proc /proc`)")),
     }
 }
 

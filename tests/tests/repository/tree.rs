@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, fs, path::Path, process::Command};
 use crate::{root, text};
 
 /// What may lie at the top. Names with a dot in front are for tools.
-const TOP: [&str; 14] = [
+const TOP: [&str; 15] = [
     "CHANGELOG.md",
     "CONTRIBUTING.md",
     "Cargo.lock",
@@ -18,6 +18,7 @@ const TOP: [&str; 14] = [
     "collector",
     "docs",
     "fixtures",
+    "packaging",
     "sinks",
     "tests",
 ];

@@ -1,5 +1,4 @@
-//! Doing to a program of our own what tracing does: holding it at the gate, stopping it, writing to its memory, and
-//! letting Frida in.
+//! Doing to a program of our own what tracing does: stopping it, writing to its memory, entering it, and letting Frida in.
 
 use std::{
     ffi::OsString,
@@ -9,15 +8,6 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::{Context, Result, anyhow};
-use nix::{
-    sys::{
-        ptrace,
-        wait::{WaitPidFlag, WaitStatus, waitpid},
-    },
-    unistd::Pid,
-};
-
 use super::{
     Finding::{self, Bad, Fair, Good},
     own_path,
@@ -25,74 +15,62 @@ use super::{
 use crate::{
     args::Engine,
     executable::Executable,
-    frida::{Host, Options},
+    frida::{Host, Options, python},
+    library::{self, Reader},
     native::{Borrowed, Library},
     process::{ptrace_remedy, ptrace_scope},
     program::Gated,
     signals::Signals,
 };
+use anyhow::{Result, anyhow};
 
 /// How long each step may take.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Each step, and how it went. The first that fails is the last.
-pub(super) fn run(library: &Path, frida: Option<&Options>) -> Vec<(&'static str, Finding)> {
-    let mut findings = Vec::new();
-    let gated = match start(library) {
+/// What practice is for, and how it went.
+type Findings = Vec<(&'static str, Finding)>;
+
+/// Each step without Frida, and how it went. The first that fails is the last.
+pub(super) fn natively() -> Findings {
+    let gated = match start() {
         Ok(gated) => gated,
-        Err(error) => return vec![("start", Bad(format!("{error:#}")))],
+        Err(error) => return vec![("start", Bad(format!("{error:#} ({})", ptrace_remedy())))],
     };
-    findings.push(("start", Good("a program can be held before its first instruction".into())));
-    let memory = match stopped(gated.pid(), write_memory) {
-        Ok(memory) => memory,
-        Err(error) => {
-            findings.push(("ptrace", Bad(format!("{error:#} ({})", ptrace_remedy()))));
-            return findings;
-        }
-    };
-    findings.push(("ptrace", permission()));
-    findings.push(match memory {
-        Ok(()) => ("code", Good("the code of a stopped program can be changed".into())),
-        Err(error) => {
-            let remedy = "the kernel may forbid it: look for proc_mem.force_override on its command line";
-            ("code", Bad(format!("the code of a stopped program cannot be changed: {error:#} ({remedy})")))
-        }
-    });
-    findings.push(match enter_natively() {
+    let mut findings =
+        vec![("start", Good("a program can be stopped before its first instruction".into())), ("ptrace", permission())];
+    if let Err(error) = write_memory(gated.pid()) {
+        let remedy = "the kernel may forbid it: look for proc_mem.force_override on its command line";
+        findings.push(("code", Bad(format!("the code of a stopped program cannot be changed: {error:#} ({remedy})"))));
+        return findings;
+    }
+    findings.push(("code", Good("the code of a stopped program can be changed".into())));
+    findings.push(match enter_natively(gated.pid()) {
         Ok(()) => ("native", Good("a program can be entered without Frida".into())),
         Err(error) => ("native", Bad(format!("{error:#}"))),
     });
-    if let Some(options) = frida {
-        let begun = Instant::now();
-        findings.push(match enter(options, gated.pid(), library) {
-            Ok(()) => ("injection", Good(format!("Frida loads the library in {:.1} s", begun.elapsed().as_secs_f64()))),
-            Err(error) => ("injection", Bad(format!("{error:#}"))),
-        });
-    }
     findings
 }
 
-fn start(library: &Path) -> Result<Gated> {
+/// Each step with Frida, and how it went.
+pub(super) fn with_frida(options: &Options) -> Findings {
+    const OTHERWISE: &str = "--engine native needs no file";
+    let library = match library::place(Reader::Own) {
+        Ok(library) => library,
+        Err(error) => return vec![("library", Bad(format!("{error}; {OTHERWISE}")))],
+    };
+    let begun = Instant::now();
+    let injection = match enter_with_frida(options, &library) {
+        Ok(()) => Good(format!("Frida loads the library in {:.1} s", begun.elapsed().as_secs_f64())),
+        Err(error) => Bad(format!("{error:#}")),
+    };
+    vec![("library", Good(library.display().to_string())), ("injection", injection)]
+}
+
+/// Starts this command itself, and stops it at its first instruction. It never begins.
+fn start() -> Result<Gated> {
     let own = own_path().ok_or_else(|| anyhow!("this command does not know where it is"))?;
-    let executable = Executable::find(own.as_os_str(), Engine::Frida)?;
-    let _signals = Signals::watch()?;
-    Gated::start(&executable, own.as_os_str(), &[OsString::from("idle")], library, Instant::now() + PATIENCE)
-}
-
-/// Stops a process, does something to it, and lets it go on.
-fn stopped<T>(pid: i32, act: impl FnOnce(i32) -> T) -> Result<T> {
-    let id = Pid::from_raw(pid);
-    ptrace::seize(id, ptrace::Options::empty()).context("a program of this user cannot be stopped")?;
-    let acted = ptrace::interrupt(id).and_then(|()| wait_stopped(id)).map(|()| act(pid));
-    ptrace::detach(id, None).context("a stopped program cannot be let go")?;
-    acted.context("a program of this user cannot be stopped")
-}
-
-fn wait_stopped(id: Pid) -> nix::Result<()> {
-    match waitpid(id, Some(WaitPidFlag::__WALL))? {
-        WaitStatus::Exited(..) | WaitStatus::Signaled(..) => Err(nix::errno::Errno::ESRCH),
-        _ => Ok(()),
-    }
+    let executable = Executable::find(own.as_os_str(), Engine::Native)?;
+    Gated::stopped(&executable, own.as_os_str(), &[OsString::from("idle")])
 }
 
 /// Writes what is there already over the first byte of code, which takes the same permission as anything else.
@@ -118,17 +96,22 @@ fn permission() -> Finding {
     }
 }
 
-/// Maps the library into a program that is stopped at its first instruction, which never begins.
-fn enter_natively() -> Result<()> {
-    let own = own_path().ok_or_else(|| anyhow!("this command does not know where it is"))?;
-    let executable = Executable::find(own.as_os_str(), Engine::Native)?;
-    let gated = Gated::stopped(&executable, own.as_os_str(), &[OsString::from("idle")])?;
-    let mut thread = Borrowed::of_stopped(gated.pid(), gated.pid())?;
-    Library::enter(&mut thread, gated.pid(), Instant::now() + PATIENCE)?;
+/// Maps the library into a program that is stopped.
+fn enter_natively(pid: i32) -> Result<()> {
+    let mut thread = Borrowed::of_stopped(pid, pid)?;
+    Library::enter(&mut thread, pid, Instant::now() + PATIENCE)?;
     thread.give_back()
 }
 
-fn enter(options: &Options, pid: i32, library: &Path) -> Result<()> {
-    Host::start(options, pid, library, Instant::now() + PATIENCE)?;
+/// Has Frida load the library into a program that waits for its beginning: this command itself, or where that is linked
+/// statically the Python that Frida is driven with.
+fn enter_with_frida(options: &Options, library: &Path) -> Result<()> {
+    let own = own_path().ok_or_else(|| anyhow!("this command does not know where it is"))?;
+    let python = || python::present(options).map(|python| python.command);
+    let find = |path: &Path| Executable::find(path.as_os_str(), Engine::Frida);
+    let executable = find(&own).or_else(|error| python().map_or(Err(error), |python| find(&python)))?;
+    let (deadline, _signals) = (Instant::now() + PATIENCE, Signals::watch()?);
+    let gated = Gated::start(&executable, executable.path.as_os_str(), &[OsString::from("idle")], library, deadline)?;
+    Host::start(options, gated.pid(), library, deadline)?;
     Ok(())
 }

@@ -34,6 +34,28 @@ fn without_frida_it_says_what_is_used_instead() {
     command.env("XDG_DATA_HOME", "/no/such/folder").env("PATH", "/no/such/folder");
     let ended = run(&mut command);
     assert_eq!(ended.code(), Some(0), "{ended:?}");
-    let line = ended.stdout.lines().find(|line| line.contains("Frida")).expect("a line");
+    let line = ended.stdout.lines().find(|line| line.split_whitespace().nth(1) == Some("Frida")).expect("a line");
     assert!(line.starts_with("note") && line.contains("`agent setup` installs it"), "{line}");
+}
+
+#[test]
+fn only_frida_needs_a_file() {
+    let nowhere = |args: &[&str]| {
+        let mut command = agent(args);
+        command.env("XDG_CACHE_HOME", "/proc/nowhere").env("TMPDIR", "/proc/nowhere");
+        command
+    };
+    let ended = run(&mut nowhere(&["doctor"]));
+    let line = ended.stdout.lines().find(|line| line.contains("library")).expect("a line");
+    assert!(line.starts_with("FAILED") && line.contains("--engine native"), "{line}");
+    assert_eq!(ended.code(), Some(1), "{ended:?}");
+    for (args, frida) in [(&["doctor"][..], "/no/such/folder"), (&["doctor", "--engine", "native"], "")] {
+        let mut command = nowhere(args);
+        if !frida.is_empty() {
+            command.env("XDG_DATA_HOME", frida).env("PATH", frida);
+        }
+        let ended = run(&mut command);
+        assert_eq!(ended.code(), Some(0), "{ended:?}");
+        assert!(ended.stdout.lines().any(|line| line.starts_with("ok      native")), "{ended:?}");
+    }
 }
