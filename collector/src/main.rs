@@ -25,6 +25,7 @@ mod service;
 mod settings;
 mod sink_spec;
 mod status;
+mod stdin;
 mod summary;
 mod tables;
 mod tcp;

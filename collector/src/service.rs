@@ -2,6 +2,7 @@
 
 use std::{
     net::SocketAddr,
+    os::unix::net::UnixStream,
     path::Path,
     process::ExitCode,
     sync::{
@@ -40,7 +41,7 @@ use crate::{
     recorder::Recorders,
     settings::{self, Shares},
     sink_spec::Target,
-    status,
+    status, stdin,
     tables::Making,
     tcp, udp,
 };
@@ -67,7 +68,8 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode> {
     let result = runtime.block_on(async {
         // Everything that can fail is opened before anything is told to be ready.
         let door = Arc::new(Door::new(&args.access)?);
-        let listening = open(args)?;
+        let socket = args.stdin.then(stdin::open).transpose()?;
+        let listening = if args.stdin { Vec::new() } else { open(args)? };
         let metrics = match args.metrics {
             Some(address) => Some(TcpListener::bind(address).await.with_context(|| {
                 format!("cannot serve metrics on {address} (is the port taken? try --metrics {}:0)", address.ip())
@@ -91,7 +93,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode> {
         let earlier = EarlierSessions::find(directories);
         let limits = settings::catalog_limits(&args.limits);
         let receiver = Arc::new(Receiver::new(config, limits, recorders, earlier, notices));
-        serve(args, &receiver, tables, listening, door, metrics).await
+        serve(args, &receiver, tables, listening, socket, door, metrics).await
     });
     // A sink that hangs has been given up by now, and is not to be waited for again.
     runtime.shutdown_background();
@@ -139,6 +141,7 @@ async fn serve(
     receiver: &Arc<Receiver>,
     tables: Making,
     listening: Vec<Listening>,
+    socket: Option<UnixStream>,
     door: Arc<Door>,
     metrics: Option<TcpListener>,
 ) -> Result<ExitCode> {
@@ -182,6 +185,7 @@ async fn serve(
             accepting.push(tokio::spawn(accept));
         }
     }
+    let over = socket.map(|socket| stdin::serve(receiver, &connections, socket)).transpose()?;
     receiver.post.set_sockets(sockets);
     if let Some(pin) = door.pin() {
         info!("certificate {pin}");
@@ -202,6 +206,7 @@ async fn serve(
         _ = interrupts.recv() => {}
         _ = terminations.recv() => {}
         () = one_session(receiver), if args.once => {}
+        () = ended(over.as_ref()) => {}
         () = failed.notified() => good = false,
     }
     // What the system has received is received, and nobody else is let in. Whoever does not want to wait says so again.
@@ -253,6 +258,14 @@ async fn serve(
     receiver.notices.finish();
     let whole = finished && good && receiver.ledger.lost_by_disks() == 0;
     Ok(if whole { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Returns when the connection that is standard input has ended, if there is one.
+async fn ended(over: Option<&CancellationToken>) {
+    match over {
+        Some(over) => over.cancelled().await,
+        None => std::future::pending().await,
+    }
 }
 
 /// Says so where anybody on the network can send.

@@ -3,6 +3,7 @@
 mod connections;
 
 use std::{
+    fmt::Display,
     net::SocketAddr,
     sync::{
         Arc,
@@ -76,6 +77,7 @@ pub(crate) enum Carrier {
     Tcp,
     Tls,
     Quic,
+    Stdin,
 }
 
 impl Carrier {
@@ -84,13 +86,15 @@ impl Carrier {
             Self::Tcp => "tcp",
             Self::Tls => "tls",
             Self::Quic => "quic",
+            Self::Stdin => "socket",
         }
     }
 
     /// Where its bytes are counted.
     fn bytes(self, ledger: &Ledger) -> &AtomicU64 {
         match self {
-            Self::Tcp => &ledger.tcp_bytes,
+            // The same bytes as over TCP.
+            Self::Tcp | Self::Stdin => &ledger.tcp_bytes,
             Self::Tls => &ledger.tls_bytes,
             Self::Quic => &ledger.quic_bytes,
         }
@@ -183,7 +187,7 @@ impl Connection {
         writer: impl AsyncWrite + Unpin + Send + 'static,
         first: Vec<u8>,
         carrier: Carrier,
-        address: SocketAddr,
+        address: impl Display,
     ) {
         debug!(peer = %address, "connection from {address}");
         let (replies, outgoing) = mpsc::channel(REPLIES);

@@ -81,6 +81,7 @@ fn destination(collector: SocketAddr, transport: Transport) -> [String; 4] {
         Transport::Udp => "udp",
         Transport::Tcp | Transport::Tls => "tcp",
         Transport::Quic => "quic",
+        Transport::Socket => unreachable!("`agent record` alone has one"),
     };
     ["--to".into(), collector.to_string(), "--transport".into(), transport.into()]
 }

@@ -77,7 +77,7 @@ impl Collector {
     pub fn address(&self, transport: Transport) -> SocketAddr {
         match transport {
             Transport::Udp | Transport::Quic => self.udp(),
-            Transport::Tcp | Transport::Tls => self.tcp(),
+            Transport::Tcp | Transport::Tls | Transport::Socket => self.tcp(),
         }
     }
 

@@ -12,6 +12,8 @@ use crate::quantity::{Period, Size};
 
 const EXAMPLES: &str = "\
 Examples:
+  agent record -o traces -- ls -l
+      Run a program and write every call it makes to a directory; `collector top traces` shows them.
   agent run -- ls -l
       Run a program and send every call it makes to a collector on this machine.
   agent run --to workstation:7000 --transport tcp --exclude 'libcrypto.so*' -- ./server --port 80
@@ -23,7 +25,7 @@ Examples:
   agent list ./server
       Say what would be hooked, and what not and why.
 
-Exit codes: 0 done, 1 failed, 2 wrong usage. `agent run` exits as the program did, or with 125 when this command failed
+Exit codes: 0 done, 1 failed, 2 wrong usage. `agent run` and `agent record` exit as the program did, or with 125 when this command failed
 before the program began (no collector, no permission), 126 when the program cannot be run, and 127 when there is none.";
 
 /// Traces every function call of a program and sends it to a collector
@@ -38,6 +40,8 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Run a program and trace it from its first instruction to its end
     Run(RunArgs),
+    /// Run a program, trace it as `run` does, and write the trace to a directory on this machine
+    Record(RecordArgs),
     /// Trace a program that runs already, until it ends or this command is stopped
     Attach(AttachArgs),
     /// Say which functions of a program would be hooked, and which not and why
@@ -69,6 +73,21 @@ pub(crate) enum Command {
 pub(crate) struct RunArgs {
     #[command(flatten)]
     pub(crate) destination: DestinationArgs,
+    #[command(flatten)]
+    pub(crate) trace: TraceArgs,
+    /// The program, looked for in PATH as a shell does, and its arguments
+    #[arg(value_name = "PROGRAM", required = true, trailing_var_arg = true)]
+    pub(crate) program: Vec<OsString>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RecordArgs {
+    /// Where to write: a session directory is made in this one
+    #[arg(long, short, value_name = "DIR", default_value = "traces")]
+    pub(crate) output: PathBuf,
+    /// The collector to write with; by default the one beside this command, else the one in PATH
+    #[arg(long, value_name = "PATH")]
+    pub(crate) collector: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) trace: TraceArgs,
     /// The program, looked for in PATH as a shell does, and its arguments

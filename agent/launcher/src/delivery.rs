@@ -413,7 +413,7 @@ fn ship_settings(settings: &Settings) -> ship::Settings {
     };
     ship::Settings {
         wire,
-        tunnel: settings.tunnel.clone().map(|tunnel| Arc::new(tunnel) as _),
+        tunnel: settings.tunnel.clone(),
         datagram_bytes: settings.datagram_bytes.map_or(usual.datagram_bytes, usize::from),
         replay_bytes: usize::try_from(settings.replay_bytes).unwrap_or(usize::MAX),
         ..usual

@@ -37,6 +37,7 @@ mod notices;
 mod parked;
 mod process;
 mod program;
+mod record;
 mod settings;
 mod signals;
 mod symbols;
@@ -49,6 +50,7 @@ use codec::quantity;
 
 use self::{
     args::{Command, DestinationArgs, TraceArgs},
+    end_state::EndState,
     executable::Unrunnable,
     settings::{Settings, SettingsError},
     signals::Interrupted,
@@ -61,8 +63,10 @@ fn main() -> ExitCode {
     let cli = args::parse();
     let result = match &cli.command {
         Command::Run(args) => {
-            settings(&args.destination, &args.trace).and_then(|settings| trace::run(&settings, &args.program))
+            let settings = settings(&args.destination, &args.trace);
+            settings.and_then(|settings| trace::run(&settings, &args.program)).map(EndState::pass_on)
         }
+        Command::Record(args) => record::run(args).map(EndState::pass_on),
         Command::Attach(args) => {
             settings(&args.destination, &args.trace).and_then(|settings| trace::attach(&settings, args.pid))
         }
@@ -81,7 +85,7 @@ fn main() -> ExitCode {
         say!("{error:#}");
         match (error.downcast_ref::<Unrunnable>(), &cli.command) {
             (Some(unrunnable), _) => ExitCode::from(unrunnable.code),
-            (None, Command::Run(_)) => ExitCode::from(NOT_BEGUN),
+            (None, Command::Run(_) | Command::Record(_)) => ExitCode::from(NOT_BEGUN),
             (None, _) => ExitCode::FAILURE,
         }
     })
@@ -89,8 +93,5 @@ fn main() -> ExitCode {
 
 fn settings(to: &DestinationArgs, args: &TraceArgs) -> Result<Settings> {
     process::require_proc()?;
-    match Settings::new(to, args) {
-        Err(SettingsError::Usage(message)) => args::wrong_usage(&message),
-        settings => Ok(settings?),
-    }
+    Ok(Settings::new(to, args).map_err(SettingsError::or_wrong_usage)?)
 }

@@ -7,12 +7,11 @@ use std::{
     time::Duration,
 };
 
-use agent::ship;
-use tunnel::Encrypted;
+use agent::ship::{self, Tunnel};
 
 use crate::{
     access,
-    args::{DestinationArgs, Engine, FridaArgs, OnFull, SymbolArgs, TraceArgs, Wire},
+    args::{self, DestinationArgs, Engine, FridaArgs, OnFull, SymbolArgs, TraceArgs, Wire},
     frida,
     symbols::SymbolFinder,
 };
@@ -22,7 +21,7 @@ use crate::{
 pub(crate) struct Settings {
     pub(crate) collector: Collector,
     pub(crate) transport: ship::Transport,
-    pub(crate) tunnel: Option<Encrypted>,
+    pub(crate) tunnel: Option<Arc<dyn Tunnel>>,
     pub(crate) wire: Wire,
     pub(crate) exclude: Vec<String>,
     pub(crate) symbols: Arc<SymbolFinder>,
@@ -55,6 +54,16 @@ pub(crate) enum SettingsError {
     Machine(String),
 }
 
+impl SettingsError {
+    /// Ends as clap does where the arguments are wrong.
+    pub(crate) fn or_wrong_usage(self) -> Self {
+        match self {
+            Self::Usage(message) => args::wrong_usage(&message),
+            Self::Machine(_) => self,
+        }
+    }
+}
+
 /// Where a collector is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Collector {
@@ -69,13 +78,31 @@ impl Settings {
     pub(crate) fn new(to: &DestinationArgs, args: &TraceArgs) -> Result<Self, SettingsError> {
         let collector = Collector::resolve(&to.to).map_err(SettingsError::Machine)?;
         let host = to.to.rsplit_once(':').map_or("", |(host, _)| host);
-        let frida = frida_options(&args.frida, args.verbose);
         let (transport, tunnel) = access::way(&to.access, to.transport, host)?;
+        let tunnel = tunnel.map(|tunnel| Arc::new(tunnel) as _);
+        let settings = Self::with(args, collector, transport, tunnel)?;
+        Ok(Self { wire: to.wire, datagram_bytes: to.datagram_bytes, ..settings })
+    }
+
+    /// The same for a collector at the other end of a socket, by whatever name.
+    pub(crate) fn local(args: &TraceArgs, name: String, socket: Arc<dyn Tunnel>) -> Result<Self, SettingsError> {
+        // Nobody asks where that is.
+        let collector = Collector { name, addresses: vec![SocketAddr::from(([127, 0, 0, 1], 0))] };
+        Self::with(args, collector, ship::Transport::Socket, Some(socket))
+    }
+
+    fn with(
+        args: &TraceArgs,
+        collector: Collector,
+        transport: ship::Transport,
+        tunnel: Option<Arc<dyn Tunnel>>,
+    ) -> Result<Self, SettingsError> {
+        let frida = frida_options(&args.frida, args.verbose);
         Ok(Self {
             collector,
             transport,
             tunnel,
-            wire: to.wire,
+            wire: Wire::Runs,
             exclude: args.exclude.exclude.clone(),
             symbols: Arc::new(symbol_finder(&args.symbols).map_err(SettingsError::Usage)?),
             stack_bytes: if args.no_detail { 0 } else { args.stack_bytes },
@@ -85,7 +112,7 @@ impl Settings {
             stall: args.stall.0,
             ring_bytes: args.ring_bytes.0,
             replay_bytes: args.replay_bytes.0,
-            datagram_bytes: to.datagram_bytes,
+            datagram_bytes: None,
             startup_timeout: args.startup_timeout.map(|period| period.0),
             linger: args.linger.0,
             engine: args.engine.unwrap_or_else(|| usual_engine(&frida, args.quiet)),

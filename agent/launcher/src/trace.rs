@@ -56,7 +56,7 @@ const LEAVING: Duration = Duration::from_secs(10);
 const GLANCE: Duration = Duration::from_millis(20);
 
 /// Starts a program and traces it until it ends.
-pub(crate) fn run(settings: &Settings, command: &[OsString]) -> Result<ExitCode> {
+pub(crate) fn run(settings: &Settings, command: &[OsString]) -> Result<EndState> {
     let [name, args @ ..] = command else { unreachable!("clap wants a program") };
     let executable = Executable::find(name, settings.engine)?;
     let signals = Signals::watch()?;
@@ -75,7 +75,7 @@ pub(crate) fn run(settings: &Settings, command: &[OsString]) -> Result<ExitCode>
     };
     signals.stop_forwarding();
     trace.ended(ending, settings, &signals);
-    Ok(ending.pass_on())
+    Ok(ending)
 }
 
 fn run_with_frida(

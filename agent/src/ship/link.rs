@@ -40,8 +40,10 @@ impl Link {
         Ok(match (transport, tunnel) {
             (Transport::Udp, _) => Self::Udp(Udp::open(to)?),
             (Transport::Tcp, _) => Self::Tcp(Tcp::open(to)?),
-            (Transport::Tls | Transport::Quic, Some(tunnel)) => Self::Tcp(Tcp::through(tunnel.open(to)?)?),
-            (Transport::Tls | Transport::Quic, None) => return Err(ErrorKind::Unsupported.into()),
+            (Transport::Tls | Transport::Quic | Transport::Socket, Some(tunnel)) => {
+                Self::Tcp(Tcp::through(tunnel.open(to)?)?)
+            }
+            (Transport::Tls | Transport::Quic | Transport::Socket, None) => return Err(ErrorKind::Unsupported.into()),
         })
     }
 

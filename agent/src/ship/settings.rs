@@ -32,6 +32,8 @@ pub enum Transport {
     Tls,
     /// In a stream through a tunnel, over UDP.
     Quic,
+    /// In a stream through a tunnel that leads to a collector on the same machine.
+    Socket,
 }
 
 impl fmt::Display for Transport {
@@ -41,6 +43,7 @@ impl fmt::Display for Transport {
             Self::Tcp => "TCP",
             Self::Tls => "TLS",
             Self::Quic => "QUIC",
+            Self::Socket => "a socket",
         })
     }
 }
@@ -63,7 +66,7 @@ pub struct Settings {
     pub transport: Transport,
     /// How function events are packed.
     pub wire: Wire,
-    /// What makes encrypted connections.
+    /// What makes connections that are more than TCP.
     pub tunnel: Option<Arc<dyn Tunnel>>,
     /// How large a datagram may get; in a stream, how much is written at once.
     pub datagram_bytes: usize,
@@ -91,7 +94,7 @@ impl Settings {
     /// How large datagrams to these addresses should be where the user has not said.
     pub fn usual_datagram_bytes(to: &[SocketAddr], transport: Transport) -> usize {
         match transport {
-            Transport::Tcp | Transport::Tls | Transport::Quic => WRITE_BYTES,
+            Transport::Tcp | Transport::Tls | Transport::Quic | Transport::Socket => WRITE_BYTES,
             Transport::Udp if !to.is_empty() && to.iter().all(|to| to.ip().is_loopback()) => LOOPBACK_DATAGRAM_BYTES,
             Transport::Udp => COMMON_DATAGRAM_BYTES,
         }

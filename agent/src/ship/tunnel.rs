@@ -1,4 +1,4 @@
-//! A connection that somebody else makes and encrypts, on a thread of its own.
+//! A connection that somebody else makes, and perhaps encrypts on a thread of its own.
 
 use std::{
     fmt, io,

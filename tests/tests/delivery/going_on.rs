@@ -69,7 +69,7 @@ impl Road {
         match way.transport {
             _ if !moves => Self::Direct(to),
             Transport::Udp | Transport::Quic => Self::Relay(Relay::start(to, 1, Faults::NONE).expect("a socket")),
-            Transport::Tcp | Transport::Tls => Self::Cable(Cable::start(to).expect("a socket")),
+            Transport::Tcp | Transport::Tls | Transport::Socket => Self::Cable(Cable::start(to).expect("a socket")),
         }
     }
 

@@ -17,6 +17,7 @@ mod lossy;
 mod names;
 mod programs;
 mod reader;
+mod record;
 mod redis;
 mod spans;
 mod stall;

@@ -1,0 +1,152 @@
+//! `agent record`: a trace on this machine, with one command.
+
+use std::{
+    fs,
+    path::Path,
+    process::{Command, Stdio},
+    time::Duration,
+};
+
+use tests::{
+    Exit, Folder, Process, Target, Trace, agent_command,
+    agent_command::PATIENCE,
+    collector::{run_on, verified},
+    process::{Stdout, build},
+    small_disk::SmallDisk,
+    wait::eventually,
+};
+
+use crate::kill;
+
+/// `agent record`, up to the program's name and arguments. The collector is built, and so lies beside the agent.
+fn record_to(dir: &Path, options: &[&str]) -> Command {
+    build("collector");
+    let mut command = agent_command::command(&["record", "--engine", "native", "-o"]);
+    command.arg(dir).args(options).arg("--");
+    command
+}
+
+fn record(dir: &Path, options: &[&str], program: &[&str]) -> Exit {
+    let mut command = record_to(dir, options);
+    command.args(program);
+    Process::start(command, Stdout::Collect).exit(PATIENCE)
+}
+
+/// The collector that an agent has started.
+fn collector_of(agent: u32) -> Option<u32> {
+    let children = fs::read_to_string(format!("/proc/{agent}/task/{agent}/children")).ok()?;
+    let is_collector =
+        |pid: &u32| fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name == "collector\n");
+    children.split_whitespace().filter_map(|pid| pid.parse().ok()).find(is_collector)
+}
+
+fn is_there(pid: u32) -> bool {
+    let status = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    !status.is_empty() && !status.contains(") Z ")
+}
+
+#[test]
+fn one_command_makes_a_trace() {
+    let folder = Folder::new("record");
+    let dir = folder.join("new/traces");
+    let mut command = record_to(&dir, &[]);
+    command.arg(Target::named("plain").program());
+    let exit = Process::start(command, Stdout::Collect).exit(PATIENCE);
+    assert_eq!(exit.code, Some(3), "{}", exit.stderr);
+    assert!(exit.stderr.contains("nothing lost"), "{}", exit.stderr);
+    let next = exit.stderr.lines().last().expect("lines");
+    assert!(next.contains(&format!("collector top {}", dir.display())), "{next}");
+    let trace = Trace::only(&dir);
+    assert!(trace.len() > 100 && trace.manifest.gaps.is_empty(), "{} events", trace.len());
+    verified(&trace.folder);
+    run_on("top", &dir, &[]).success();
+
+    // The next one lies beside it, and quietly.
+    let exit = record(&dir, &["--quiet"], &["sh", "-c", "kill -TERM $$"]);
+    assert_eq!((exit.code, exit.stderr.as_str()), (None, ""), "it died as the program did");
+    assert_eq!(Trace::all(&dir).len(), 2);
+}
+
+#[test]
+fn what_cannot_be_written_to_is_told_before_the_program_begins() {
+    let folder = Folder::new("record-nowhere");
+    let (file, sign) = (folder.join("file"), folder.join("it ran"));
+    fs::write(&file, "").expect("written");
+    let sign = sign.to_str().expect("text");
+    for (dir, options, code, said) in [
+        (file.as_path(), &[][..], 125, "the collector did not start: cannot open sink disk:"),
+        (Path::new("/proc/nowhere"), &[], 125, "the collector did not start: cannot open sink disk:/proc/nowhere"),
+        (folder.path(), &["--collector", "/no/such/collector"], 125, "cannot start /no/such/collector"),
+        (folder.path(), &["--collector", "true"], 125, "the collector did not start: it ended without a word"),
+    ] {
+        let exit = record(dir, options, &["touch", sign]);
+        assert_eq!(exit.code, Some(code), "{}", exit.stderr);
+        assert!(exit.stderr.lines().count() == 1 && exit.stderr.contains(said), "{}", exit.stderr);
+        assert!(!Path::new(sign).exists(), "the program must not run");
+    }
+    let dir = folder.join("new");
+    let exit = record(&dir, &[], &["/no/such/program"]);
+    assert!(exit.code == Some(127) && !dir.exists(), "{}", exit.stderr);
+}
+
+#[test]
+fn a_disk_that_is_full_is_told() {
+    let Some(disk) = SmallDisk::new(256) else { return };
+    let exit = record(&disk.path().join("traces"), &["--linger", "1s"], &["ls", "/usr/bin"]);
+    assert_eq!(exit.code, Some(0), "{}", exit.stderr);
+    for said in ["No space left on device", "has not confirmed", "the collector failed"] {
+        assert!(exit.stderr.contains(said), "{said}: {}", exit.stderr);
+    }
+    assert!(!exit.stderr.contains("nothing lost"), "{}", exit.stderr);
+}
+
+#[test]
+fn the_collector_ends_with_an_agent_that_is_killed() {
+    let folder = Folder::new("record-killed");
+    let dir = folder.join("traces");
+    let mut command = record_to(&dir, &[]);
+    command.args(["sh", "-c", "echo $$ >&2; read line"]);
+    let mut agent = Process::start(command, Stdout::Collect);
+    let _input = agent.take_stdin();
+    let begun = |lines: &[String]| lines.iter().find_map(|line| line.parse::<u32>().ok());
+    let program = agent.find(Duration::from_secs(20), begun).expect("it begins");
+    let collector = collector_of(agent.pid()).expect("a collector");
+    kill("KILL", agent.pid());
+    eventually("the collector ends", || !is_there(collector));
+    let trace = Trace::only(&dir);
+    assert!(!trace.is_empty(), "what came is kept");
+    kill("KILL", program);
+}
+
+#[test]
+fn an_interrupt_is_for_the_program() {
+    let folder = Folder::new("record-interrupted");
+    let dir = folder.join("traces");
+    let mut command = record_to(&dir, &[]);
+    command.args(["sh", "-c", "trap 'exit 5' INT; echo ready >&2; while :; do sleep 0.05; done"]);
+    // As a terminal does it: to all of the group.
+    std::os::unix::process::CommandExt::process_group(&mut command, 0);
+    let mut agent = Process::start(command, Stdout::Collect);
+    agent.find(Duration::from_secs(20), |lines| lines.iter().any(|line| line == "ready").then_some(())).expect("ready");
+    let collector = collector_of(agent.pid()).expect("a collector");
+    let group = |pid: u32| {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).expect("a process");
+        stat.rsplit_once(") ").and_then(|(_, rest)| rest.split(' ').nth(2).map(String::from)).expect("a group")
+    };
+    assert_ne!(group(collector), group(agent.pid()), "the terminal does not interrupt the collector");
+    agent.signal("INT");
+    let exit = agent.exit(PATIENCE);
+    assert_eq!(exit.code, Some(5), "{}", exit.stderr);
+    assert!(exit.stderr.contains("nothing lost"), "{}", exit.stderr);
+    verified(&Trace::only(&dir).folder);
+}
+
+#[test]
+fn only_a_socket_can_be_listened_to_as_standard_input() {
+    let output = Command::new(build("collector")).arg("--stdin").stdin(Stdio::null()).output().expect("it starts");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.code() == Some(1) && said.contains("standard input is no stream socket"), "{said}");
+    let mut command = Command::new(build("collector"));
+    let output = command.args(["--stdin", "--listen", "127.0.0.1:0"]).stdin(Stdio::null()).output().expect("it starts");
+    assert_eq!(output.status.code(), Some(2), "there is nobody else to listen to");
+}
