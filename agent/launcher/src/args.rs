@@ -146,6 +146,9 @@ pub(crate) struct TraceArgs {
     pub(crate) engine: Option<Engine>,
     #[command(flatten)]
     pub(crate) frida: FridaArgs,
+    /// Write at the end what came of the trace to this file, as a JSON object; - is standard error
+    #[arg(long, value_name = "FILE|-")]
+    pub(crate) summary: Option<PathBuf>,
     /// Say nothing but what went wrong
     #[arg(long, short, conflicts_with = "verbose")]
     pub(crate) quiet: bool,

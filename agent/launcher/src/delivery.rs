@@ -31,6 +31,7 @@ use crate::{
     notices::Notices,
     settings::Settings,
     signals::Signals,
+    summary::{Summary, Traced},
     symbols::{FileLines, LineReader},
 };
 
@@ -56,7 +57,7 @@ pub(crate) struct Delivery {
     orders: Sender<Order>,
     lines: LineReader,
     /// What the thread will work with, until it does.
-    work: Option<(Shipper, Clock, Receiver<Order>, String)>,
+    work: Option<(Shipper, Clock, Receiver<Order>, Traced)>,
     thread: Option<JoinHandle<Outcome>>,
     pid: i32,
     stall: Option<Duration>,
@@ -83,6 +84,8 @@ struct Outcome {
     /// Whether the program ran another one in its place.
     is_replaced: bool,
     own: Own,
+    traced: Traced,
+    end: EndReason,
 }
 
 /// How much of the program itself could be hooked: not of its libraries.
@@ -113,7 +116,7 @@ impl Delivery {
         let who = who(pid, &clock)?;
         let shipper = Shipper::connect(ship_settings(settings), &who)?;
         let (orders, received) = mpsc::channel();
-        let work = Some((shipper, clock, received, who.executable));
+        let work = Some((shipper, clock, received, Traced::from(&who)));
         let found = orders.clone();
         // Once the session is over nobody listens.
         let lines = LineReader::start(move |module, lines| drop(found.send(Order::Lines(module, lines))));
@@ -130,12 +133,12 @@ impl Delivery {
 
     /// Begins to empty the rings.
     pub(crate) fn begin(&mut self, arena: Arc<Arena>) -> Result<()> {
-        let Some((shipper, clock, orders, executable)) = self.work.take() else { return Ok(()) };
+        let Some((shipper, clock, orders, traced)) = self.work.take() else { return Ok(()) };
         let tied = Arc::clone(&arena);
         let drain = Drain::new(arena, clock, Arc::clone(&self.functions), ProcTasks::new(self.pid));
         let drain = drain.with_stall(self.stall);
         let (linger, notices) = (self.linger, self.notices.clone());
-        let worker = Worker { shipper, drain, orders, modules: Vec::new(), unread: 0, notices, linger, executable };
+        let worker = Worker { shipper, drain, orders, modules: Vec::new(), unread: 0, notices, linger, traced };
         let thread = thread::Builder::new().name("delivery".into()).spawn(|| {
             let _lifeline = Lifeline::tie(tied);
             worker.work()
@@ -217,16 +220,30 @@ impl Delivery {
             thread::sleep(GLANCE);
         }
         match thread.join() {
-            Ok(outcome) if !settings.quiet || !outcome.report.complete => outcome.print(settings),
-            Ok(_) => {}
+            Ok(outcome) => {
+                if !settings.quiet || !outcome.report.complete {
+                    outcome.print(settings);
+                }
+                settings.summary.iter().for_each(|output| output.write(&outcome.summary()));
+            }
             Err(_) => say!("delivery failed: the trace is incomplete (this is a bug)"),
         }
     }
 }
 
 impl Outcome {
+    fn summary(&self) -> Summary<'_> {
+        let Self { counts, report, hooked, traced, end, .. } = self;
+        Summary::new(traced, *end, report, counts.threads, *hooked, self.passed())
+    }
+
+    /// How many calls were passed through.
+    fn passed(&self) -> u64 {
+        self.counts.too_deep + self.counts.interrupted + self.counts.unplaced
+    }
+
     fn print(&self, settings: &Settings) {
-        let Self { counts, report, hooked, is_replaced, own } = self;
+        let Self { counts, report, hooked, is_replaced, own, .. } = self;
         let to = &settings.collector.name;
         let dropped = report.dropped_in_all();
         let lost: u64 = report.lost.values().sum();
@@ -238,7 +255,7 @@ impl Outcome {
         if lost > 0 {
             line += &format!(", {lost} lost by the collector ({})", list(&report.lost));
         }
-        let passed = counts.too_deep + counts.interrupted + counts.unplaced;
+        let passed = self.passed();
         if passed > 0 {
             line += &format!(", {passed} calls not recorded (`collector info` says why)");
         }
@@ -298,8 +315,7 @@ struct Worker {
     unread: u64,
     notices: Notices,
     linger: Duration,
-    /// The path of the program.
-    executable: String,
+    traced: Traced,
 }
 
 impl Worker {
@@ -398,10 +414,10 @@ impl Worker {
         self.finish_lines(Instant::now() + READING);
         let report = self.drain.finish(&mut self.shipper, reason, self.linger);
         let hooked = self.modules.iter().map(|(module, _)| module.hooked + module.probed.len()).sum();
-        let own = self.modules.iter().find(|(module, _)| module.path == self.executable);
+        let own = self.modules.iter().find(|(module, _)| module.path == self.traced.program);
         let own = own.map(|(module, _)| Own::of(module));
         let (is_replaced, own) = (reason == EndReason::Replaced, own.unwrap_or_default());
-        Outcome { counts: self.drain.counts(), report, hooked, is_replaced, own }
+        Outcome { counts: self.drain.counts(), report, hooked, is_replaced, own, traced: self.traced, end: reason }
     }
 }
 

@@ -40,6 +40,7 @@ mod program;
 mod record;
 mod settings;
 mod signals;
+mod summary;
 mod symbols;
 mod trace;
 

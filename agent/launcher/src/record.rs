@@ -32,6 +32,7 @@ use crate::{
     process,
     settings::{Settings, SettingsError},
     signals::{Asked, Signals},
+    summary::SummaryOutput,
     trace,
 };
 
@@ -69,7 +70,7 @@ pub(crate) fn run(args: &RecordArgs) -> Result<EndState> {
     let name = command.display();
     if !status.success() {
         say!("the collector failed ({status}): {dir} has not everything; `{name} verify {dir}` tells what it has");
-    } else if !settings.quiet {
+    } else if !settings.quiet && !matches!(settings.summary, Some(SummaryOutput::Stderr)) {
         say!("look at it with `{name} top {dir}` or `{name} tree {dir}`");
     }
     Ok(ending)

@@ -13,6 +13,7 @@ use crate::{
     access,
     args::{self, DestinationArgs, Engine, FridaArgs, OnFull, SymbolArgs, TraceArgs, Wire},
     frida,
+    summary::SummaryOutput,
     symbols::SymbolFinder,
 };
 
@@ -40,6 +41,7 @@ pub(crate) struct Settings {
     pub(crate) linger: Duration,
     pub(crate) engine: Engine,
     pub(crate) frida: frida::Options,
+    pub(crate) summary: Option<SummaryOutput>,
     pub(crate) quiet: bool,
     pub(crate) verbose: bool,
 }
@@ -117,6 +119,7 @@ impl Settings {
             linger: args.linger.0,
             engine: args.engine.unwrap_or_else(|| usual_engine(&frida, args.quiet)),
             frida,
+            summary: args.summary.as_deref().map(SummaryOutput::open).transpose().map_err(SettingsError::Machine)?,
             quiet: args.quiet,
             verbose: args.verbose,
         })

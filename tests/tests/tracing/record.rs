@@ -7,6 +7,7 @@ use std::{
     time::Duration,
 };
 
+use serde_json::Value;
 use tests::{
     Exit, Folder, Process, Target, Trace, agent_command,
     agent_command::PATIENCE,
@@ -65,6 +66,43 @@ fn one_command_makes_a_trace() {
     let exit = record(&dir, &["--quiet"], &["sh", "-c", "kill -TERM $$"]);
     assert_eq!((exit.code, exit.stderr.as_str()), (None, ""), "it died as the program did");
     assert_eq!(Trace::all(&dir).len(), 2);
+}
+
+/// What `--summary` has written.
+fn summary(text: &str) -> Value {
+    let lines: Vec<_> = text.lines().filter(|line| line.starts_with('{')).collect();
+    assert_eq!(lines.len(), 1, "one object: {text}");
+    serde_json::from_str(lines[0]).expect("JSON")
+}
+
+#[test]
+fn a_summary_tells_scripts_what_came_of_it() {
+    let folder = Folder::new("record-summary");
+    let (dir, file) = (folder.join("traces"), folder.join("summary.json"));
+    let name = file.to_str().expect("text");
+    let exit = record(&dir, &["--quiet", "--summary", name], &["sh", "-c", "exit 9"]);
+    assert_eq!((exit.code, exit.stderr.as_str()), (Some(9), ""));
+    let told = summary(&fs::read_to_string(&file).expect("written"));
+    let trace = Trace::only(&dir);
+    assert_eq!(told["session"].as_str(), trace.manifest.session.as_deref());
+    assert_eq!(told["events"].as_u64(), Some(trace.len() as u64), "{told}");
+    assert_eq!((told["end"].as_str(), told["exit_code"].as_i64()), (Some("exited"), Some(9)), "{told}");
+    assert!(told["program"].as_str().is_some_and(|program| program.starts_with('/')), "{told}");
+    assert!(told["pid"].as_u64().is_some() && told["functions"].as_u64() > Some(100), "{told}");
+    assert_eq!((&told["threads"], &told["unconfirmed"], &told["not_recorded"]), (&1.into(), &0.into(), &0.into()));
+    assert_eq!((&told["complete"], &told["signal"]), (&true.into(), &Value::Null));
+    assert!(told["dropped"].as_object().is_some_and(|dropped| dropped.is_empty()), "{told}");
+
+    // What is lost is there, too, and by a signal. Standard error is as good as a file.
+    let spin = "i=0; while [ $i -lt 3000 ]; do i=$((i + 1)); done; kill -KILL $$";
+    let options = ["--summary", "-", "--ring-bytes", "64KiB"];
+    let exit = record(&dir, &options, &["sh", "-c", spin]);
+    let told = summary(&exit.stderr);
+    assert_eq!((exit.signal, told["signal"].as_i64()), (Some(9), Some(9)), "{told}");
+    assert!(told["dropped"]["ring-full"].as_u64() > Some(0), "{told}");
+
+    let exit = record(&dir, &["--summary", "/no/such/folder/file"], &["true"]);
+    assert!(exit.code == Some(125) && exit.stderr.contains("--summary /no/such/folder/file"), "{}", exit.stderr);
 }
 
 #[test]
