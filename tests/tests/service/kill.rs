@@ -129,7 +129,9 @@ fn has_end(session: &Path) -> bool {
         .any(|message| matches!(message, Message::Option(Known { option: ProfileOption::End(_), .. })))
 }
 
+/// The folder of the one session, which is made a moment after its first packet has come.
 fn only_folder(folder: &Folder) -> PathBuf {
+    eventually("there is a session", || !trace::folders(folder.path()).is_empty());
     let folders = trace::folders(folder.path());
     assert_eq!(folders.len(), 1, "there is one session");
     folders[0].clone()
