@@ -288,6 +288,11 @@ impl Functions {
         first
     }
 
+    /// A copy, for a child that has inherited what is hooked.
+    pub fn inherit(&self) -> Self {
+        Self(RwLock::new(self.0.read().unwrap_or_else(PoisonError::into_inner).clone()))
+    }
+
     /// How many there are.
     pub fn len(&self) -> usize {
         self.0.read().unwrap_or_else(PoisonError::into_inner).len()

@@ -25,13 +25,16 @@ pub mod tsc;
 
 #[cfg(feature = "outside")]
 pub use arena::{Arena, ArenaError};
-pub use control::{Control, FLAG_BLOCK, FLAG_DETAIL, FLAG_WRITE_GS, MAGIC, ReaderState, VERSION};
+pub use control::{
+    Control, FLAG_BLOCK, FLAG_DETAIL, FLAG_FOLLOW_FORKS, FLAG_FOLLOW_PROGRAMS, FLAG_WRITE_GS, MAGIC, ReaderState,
+    VERSION,
+};
 #[cfg(feature = "outside")]
 pub use lifeline::Lifeline;
-pub use mailbox::{Command, Mailbox, Turn};
+pub use mailbox::{Command, Mailbox, Subject, Turn};
 pub use record::{Kind, MAX_DEPTH, MAX_FUNCTION, MAX_KEYS, MAX_RECORD_WORDS, Record, RecordError, header, parse};
 #[cfg(feature = "outside")]
-pub use request::MailboxRequest;
+pub use request::{ChildBirth, MailboxRequest};
 pub use ring::{MappedRing, Ring, RingHead, RingState, SKIP, WritingEnd};
 pub use runtime::{Family, Landmark, RUNTIME_FUNCTIONS, Watched};
 pub use shape::{

@@ -23,6 +23,7 @@
 //! | [`writer`] | the writing end of a ring |
 //! | [`watch`] | functions of runtimes whose arguments are told |
 //! | [`gum`] | the functions that Frida's own hooks take |
+//! | [`follow`] | children that are followed |
 //! | [`gate`] | holding the program until it is hooked |
 //! | [`mailbox`] | waiting for the outside |
 //! | [`patience`] | how long to wait for the outside |
@@ -32,6 +33,7 @@
 //! | [`sys`] | system calls |
 
 mod borrowed;
+mod follow;
 #[cfg(not(feature = "outside"))]
 mod freestanding;
 mod gate;

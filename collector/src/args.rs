@@ -105,7 +105,7 @@ pub(crate) struct RunArgs {
     /// Accept only TCP, or with TLS only that
     #[arg(long)]
     pub(crate) tcp: bool,
-    /// Receive over the socket that is standard input, and from nobody else; stop when that is closed
+    /// Receive over the sockets that come over standard input, which is one, and from nobody else; stop when that is closed
     #[arg(long, conflicts_with_all = ["listen", "udp", "tcp", "once", "tls", "tls_cert", "tls_ca", "token_file"])]
     pub(crate) stdin: bool,
     /// Exit after the first session

@@ -1,15 +1,17 @@
-//! A connection that is standard input: whoever starts a collector like this is the only one who sends to it, and takes it
+//! Connections that come over standard input: whoever starts a collector like this is the only one who sends to it, and takes it
 //! along when it ends.
 
 use std::{
-    io,
+    io::{self, IoSliceMut},
+    mem::MaybeUninit,
     os::fd::{AsFd, OwnedFd},
     os::unix::net::UnixStream,
     sync::{Arc, atomic::Ordering::Relaxed},
 };
 
 use anyhow::{Context, Result, bail};
-use rustix::net::{SocketType, sockopt::socket_type};
+use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SocketType, recvmsg, sockopt::socket_type};
+use tokio::io::Interest;
 use tokio_util::sync::CancellationToken;
 use tracing::info;
 
@@ -27,7 +29,7 @@ pub(crate) fn open() -> Result<UnixStream> {
     Ok(stdin.into())
 }
 
-/// Serves it. What is returned is canceled when it has ended.
+/// Serves the connections that come over it, each a socket. What is returned is canceled when it has ended, and they have.
 pub(crate) fn serve(
     receiver: &Arc<Receiver>,
     connections: &Arc<Connections>,
@@ -36,13 +38,46 @@ pub(crate) fn serve(
     socket.set_nonblocking(true)?;
     let socket = tokio::net::UnixStream::from_std(socket)?;
     info!("listening to standard input");
-    receiver.ledger.connections.fetch_add(1, Relaxed);
     let over = CancellationToken::new();
-    let ended = over.clone().drop_guard();
-    connections.start(receiver, |connection| async move {
-        let (reader, writer) = socket.into_split();
-        connection.serve(reader, writer, Vec::new(), Carrier::Stdin, "stdin").await;
-        drop(ended);
+    let ended = Arc::new(over.clone().drop_guard());
+    let (receiver, connections) = (receiver.clone(), connections.clone());
+    tokio::spawn(async move {
+        while let Some(connection) = next(&socket).await {
+            receiver.ledger.connections.fetch_add(1, Relaxed);
+            let ended = Arc::clone(&ended);
+            connections.start(&receiver, |serving| async move {
+                let (reader, writer) = connection.into_split();
+                serving.serve(reader, writer, Vec::new(), Carrier::Stdin, "stdin").await;
+                drop(ended);
+            });
+        }
     });
     Ok(over)
+}
+
+/// The next connection that comes over a socket, until that is closed.
+async fn next(socket: &tokio::net::UnixStream) -> Option<tokio::net::UnixStream> {
+    loop {
+        socket.readable().await.ok()?;
+        match socket.try_io(Interest::READABLE, || Ok(receive(socket)?)) {
+            Ok(Some(connection)) => return tokio::net::UnixStream::from_std(connection).ok(),
+            Ok(None) => return None,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(_) => return None,
+        }
+    }
+}
+
+fn receive(socket: &tokio::net::UnixStream) -> io::Result<Option<UnixStream>> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut received = RecvAncillaryBuffer::new(&mut space);
+    let mut byte = [0];
+    recvmsg(socket, &mut [IoSliceMut::new(&mut byte)], &mut received, RecvFlags::CMSG_CLOEXEC)?;
+    let descriptors = received.drain().filter_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(descriptors) => Some(descriptors),
+        _ => None,
+    });
+    let Some(connection) = descriptors.flatten().next().map(UnixStream::from) else { return Ok(None) };
+    connection.set_nonblocking(true)?;
+    Ok(Some(connection))
 }

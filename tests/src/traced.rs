@@ -116,10 +116,12 @@ impl Run {
         command.arg(&self.program);
         let (traced, counts) = self.run(&folder, command);
         collector.stop().success();
-        let sessions = crate::trace::folders(&folder.join("traces"));
-        assert_eq!(sessions.len(), 1, "there is one session; the agent said:\n{}", traced.stderr);
-        let trace = Trace::only(&folder.join("traces"));
-        Traced { untraced, traced, trace, counts, program: self.program, folder }
+        let (mut first, family) = Trace::all(&folder.join("traces"))
+            .into_iter()
+            .partition::<Vec<_>, _>(|trace| trace.manifest.birth.is_none());
+        assert_eq!(first.len(), 1, "one session comes from no other; the agent said:\n{}", traced.stderr);
+        let trace = first.remove(0);
+        Traced { untraced, traced, trace, family, counts, program: self.program, folder }
     }
 
     /// Runs it once, in a folder that is always the same and always new, and reads what it counted.
@@ -153,6 +155,8 @@ pub struct Traced {
     pub traced: Exit,
     /// The trace.
     pub trace: Trace,
+    /// Those of the processes that have come from it.
+    pub family: Vec<Trace>,
     /// What the traced program counted, by the names of functions.
     pub counts: BTreeMap<String, Count>,
     /// The program.
@@ -166,8 +170,13 @@ impl Traced {
     #[track_caller]
     pub fn sound(&self) -> &Self {
         self.same_behaviour().nothing_lost().times_rise();
-        verified(&self.trace.folder);
+        self.all().for_each(|trace| verified(&trace.folder));
         self
+    }
+
+    /// The traces of all processes.
+    pub fn all(&self) -> impl Iterator<Item = &Trace> {
+        [&self.trace].into_iter().chain(&self.family)
     }
 
     /// Fails the test unless the program did the same traced as by itself, to all who see it from outside.
@@ -215,10 +224,11 @@ impl Traced {
     /// Fails the test unless the trace holds all that the program did.
     #[track_caller]
     pub fn nothing_lost(&self) -> &Self {
-        let manifest = &self.trace.manifest;
-        assert!(manifest.gaps.is_empty() && manifest.drops.is_empty(), "{:?} {:?}", manifest.gaps, manifest.drops);
-        for thread in &manifest.threads {
-            assert_eq!(thread.produced, thread.written, "thread {}", thread.id);
+        for Trace { manifest, .. } in self.all() {
+            assert!(manifest.gaps.is_empty() && manifest.drops.is_empty(), "{:?} {:?}", manifest.gaps, manifest.drops);
+            for thread in &manifest.threads {
+                assert_eq!(thread.produced, thread.written, "thread {}", thread.id);
+            }
         }
         assert!(!self.trace.is_empty(), "something was traced");
         self
@@ -227,9 +237,11 @@ impl Traced {
     /// Fails the test unless no event of a thread is before the one that came first.
     #[track_caller]
     pub fn times_rise(&self) -> &Self {
-        for (thread, events) in &self.trace.threads {
-            let sorted = events.is_sorted_by_key(|event| event.time_ns);
-            assert!(sorted, "{}: the times of thread {thread}", self.trace.folder.display());
+        for Trace { folder, threads, .. } in self.all() {
+            for (thread, events) in threads {
+                let sorted = events.is_sorted_by_key(|event| event.time_ns);
+                assert!(sorted, "{}: the times of thread {thread}", folder.display());
+            }
         }
         self
     }

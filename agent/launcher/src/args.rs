@@ -75,6 +75,9 @@ pub(crate) struct RunArgs {
     pub(crate) destination: DestinationArgs,
     #[command(flatten)]
     pub(crate) trace: TraceArgs,
+    /// What the program starts that is traced, too: nothing, the children that it forks, or also other programs
+    #[arg(long, value_enum, value_name = "WHAT", default_value_t = Follow::All, help_heading = "What to record")]
+    pub(crate) follow: Follow,
     /// The program, looked for in PATH as a shell does, and its arguments
     #[arg(value_name = "PROGRAM", required = true, trailing_var_arg = true)]
     pub(crate) program: Vec<OsString>,
@@ -90,6 +93,9 @@ pub(crate) struct RecordArgs {
     pub(crate) collector: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) trace: TraceArgs,
+    /// What the program starts that is traced, too: nothing, the children that it forks, or also other programs
+    #[arg(long, value_enum, value_name = "WHAT", default_value_t = Follow::All, help_heading = "What to record")]
+    pub(crate) follow: Follow,
     /// The program, looked for in PATH as a shell does, and its arguments
     #[arg(value_name = "PROGRAM", required = true, trailing_var_arg = true)]
     pub(crate) program: Vec<OsString>,
@@ -101,6 +107,9 @@ pub(crate) struct AttachArgs {
     pub(crate) destination: DestinationArgs,
     #[command(flatten)]
     pub(crate) trace: TraceArgs,
+    /// What the program starts from now on that is traced, too: nothing, the children that it forks, or also other programs
+    #[arg(long, value_enum, value_name = "WHAT", default_value_t = Follow::None, help_heading = "What to record")]
+    pub(crate) follow: Follow,
     /// The process
     #[arg(value_name = "PID", value_parser = clap::value_parser!(i32).range(1..))]
     pub(crate) pid: i32,
@@ -141,6 +150,10 @@ pub(crate) struct TraceArgs {
     /// How long to wait at the end for the collector to confirm everything
     #[arg(long, value_name = "TIME", default_value = "10s", help_heading = "Limits")]
     pub(crate) linger: Period,
+    /// How many processes are traced at once; what is started beyond that runs untraced
+    #[arg(long, value_name = "N", default_value_t = 256, help_heading = "Limits",
+        value_parser = clap::value_parser!(u32).range(1..=4096))]
+    pub(crate) max_processes: u32,
     /// What gets into the program: by default Frida where it is installed, else this command itself
     #[arg(long, value_enum, value_name = "ENGINE", env = "SPOOR_ENGINE")]
     pub(crate) engine: Option<Engine>,
@@ -155,6 +168,17 @@ pub(crate) struct TraceArgs {
     /// Say more
     #[arg(long, short)]
     pub(crate) verbose: bool,
+}
+
+/// What of that which a program starts is traced, too.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
+pub(crate) enum Follow {
+    /// Nothing
+    None,
+    /// The children that it forks
+    Fork,
+    /// Also the programs that they run, and those that it starts
+    All,
 }
 
 /// What gets into a program.

@@ -1,8 +1,8 @@
 //! Delivering what the rings hold, on a thread of its own, from the first event to the end of the session.
 
+mod outcome;
+
 use std::{
-    collections::BTreeMap,
-    fmt::Display,
     fs,
     sync::{
         Arc,
@@ -13,25 +13,26 @@ use std::{
 };
 
 use agent::{
-    drain::{Clock, Counts, Drain, Functions, ProcTasks},
-    plan::Reason,
+    drain::{Clock, Drain, Functions, ProcTasks},
     shared::{Arena, Lifeline},
-    ship::{self, Shipper, Who},
+    ship::{self, Birth, Shipper, Who},
 };
 use anyhow::{Context, Result};
 use codec::{
-    Arch, ModuleId, Os, SessionNs, access,
+    Arch, ModuleId, Os, SessionId, SessionNs, access,
     profile::{EndReason, FunctionName, Limit, Module, SourceLine},
 };
 use ring::rand::{SecureRandom, SystemRandom};
 
+pub(crate) use self::outcome::Outcome;
+use self::outcome::OwnCode;
 use crate::{
     args::Wire,
+    family::Family,
     install::{Hooked, Report},
     notices::Notices,
     settings::Settings,
-    signals::Signals,
-    summary::{Summary, Traced},
+    summary::Traced,
     symbols::{FileLines, LineReader},
 };
 
@@ -53,6 +54,7 @@ const GIVING_UP: Duration = Duration::from_secs(1);
 /// A session that is being delivered.
 #[derive(Debug)]
 pub(crate) struct Delivery {
+    session: SessionId,
     functions: Arc<Functions>,
     orders: Sender<Order>,
     lines: LineReader,
@@ -68,52 +70,18 @@ pub(crate) struct Delivery {
 /// What the thread is told.
 #[derive(Debug)]
 enum Order {
-    Hooked(Box<Hooked>),
+    Hooked(Arc<Hooked>),
     Unloaded(u32),
     Lines(u32, FileLines),
     Limit { reason: String, count: u64, detail: String },
     End(EndReason),
 }
 
-/// What was delivered.
-#[derive(Debug)]
-struct Outcome {
-    counts: Counts,
-    report: ship::Report,
-    hooked: usize,
-    /// Whether the program ran another one in its place.
-    is_replaced: bool,
-    own: Own,
-    traced: Traced,
-    end: EndReason,
-}
-
-/// How much of the program itself could be hooked: not of its libraries.
-#[derive(Debug, Default)]
-struct Own {
-    path: String,
-    hooked: usize,
-    /// How many of its functions no unwind entry describes: those of languages that have their own ways to unwind.
-    undescribed: usize,
-}
-
-impl Own {
-    fn of(module: &Hooked) -> Self {
-        let undescribed = module.left.get(Reason::NoUnwindEntry.as_str()).map_or(0, |left| left.count);
-        Self { path: module.path.clone(), hooked: module.hooked + module.probed.len(), undescribed }
-    }
-
-    /// Whether next to nothing of it is followed. Of a few functions that says nothing.
-    fn is_hardly_followed(&self) -> bool {
-        self.undescribed >= 20 && self.undescribed > 9 * self.hooked
-    }
-}
-
 impl Delivery {
     /// Makes contact with the collector, on behalf of a process.
-    pub(crate) fn start(settings: &Settings, pid: i32) -> Result<Self> {
-        let clock = Clock::start();
-        let who = who(pid, &clock)?;
+    pub(crate) fn start(settings: &Settings, pid: i32, clock: Clock, birth: Option<Birth>) -> Result<Self> {
+        let who = who(pid, &clock, birth)?;
+        let session = who.session;
         let shipper = Shipper::connect(ship_settings(settings), &who)?;
         let (orders, received) = mpsc::channel();
         let work = Some((shipper, clock, received, Traced::from(&who)));
@@ -123,12 +91,23 @@ impl Delivery {
         let lines = lines.context("cannot start a thread")?;
         let notices = Notices::new(&settings.collector.name, settings.stall);
         let Settings { stall, linger, .. } = *settings;
-        Ok(Self { functions: Arc::default(), orders, lines, work, thread: None, pid, stall, notices, linger })
+        let functions = Arc::default();
+        Ok(Self { session, functions, orders, lines, work, thread: None, pid, stall, notices, linger })
+    }
+
+    /// The session, by its id.
+    pub(crate) fn session(&self) -> SessionId {
+        self.session
     }
 
     /// The numbers of functions.
     pub(crate) fn functions(&self) -> Arc<Functions> {
         Arc::clone(&self.functions)
+    }
+
+    /// Has functions be known by these numbers. To be said before it begins.
+    pub(crate) fn number_by(&mut self, functions: &Arc<Functions>) {
+        self.functions = Arc::clone(functions);
     }
 
     /// Begins to empty the rings.
@@ -157,7 +136,7 @@ impl Delivery {
             for runtime in &module.linked {
                 say!("{} has {runtime} linked into it: its calls are traced, but not what it runs", module.path);
             }
-            self.order(Order::Hooked(Box::new(module.clone())));
+            self.order(Order::Hooked(Arc::clone(module)));
             if let Some(file) = &module.lines {
                 let addresses = module.functions.iter().map(|(offset, _)| offset.wrapping_add(module.link_base));
                 self.lines.read(module.id, Arc::clone(file), addresses.collect());
@@ -200,108 +179,29 @@ impl Delivery {
         }
     }
 
-    /// Waits until everything is delivered, or that is given up, and says what came of it.
-    pub(crate) fn finish(self, settings: &Settings, signals: &Signals) {
-        let Some(thread) = self.thread else { return };
+    /// Waits until everything is delivered, or that is given up. What came of it, if that is known.
+    pub(crate) fn finish(self, family: &Family) -> Option<Outcome> {
+        let Family { settings, signals, .. } = family;
+        let thread = self.thread?;
         let (asked, begun) = (signals.asked(), Instant::now());
         let mut has_told = settings.quiet;
         while !thread.is_finished() {
             if signals.asked() != asked {
                 say!("stopped before everything was delivered");
-                return;
+                return None;
             }
             if !has_told && begun.elapsed() >= SILENCE {
                 has_told = true;
-                say!(
-                    "waiting for the collector at {} to confirm that it has everything (--linger); Ctrl-C ends that",
-                    settings.collector.name
-                );
+                family.tell_waiting();
             }
             thread::sleep(GLANCE);
         }
-        match thread.join() {
-            Ok(outcome) => {
-                if !settings.quiet || !outcome.report.complete {
-                    outcome.print(settings);
-                }
-                settings.summary.iter().for_each(|output| output.write(&outcome.summary()));
-            }
-            Err(_) => say!("delivery failed: the trace is incomplete (this is a bug)"),
+        let outcome = thread.join();
+        if outcome.is_err() {
+            say!("delivery failed: the trace is incomplete (this is a bug)");
         }
+        outcome.ok()
     }
-}
-
-impl Outcome {
-    fn summary(&self) -> Summary<'_> {
-        let Self { counts, report, hooked, traced, end, .. } = self;
-        Summary::new(traced, *end, report, counts.threads, *hooked, self.passed())
-    }
-
-    /// How many calls were passed through.
-    fn passed(&self) -> u64 {
-        self.counts.too_deep + self.counts.interrupted + self.counts.unplaced
-    }
-
-    fn print(&self, settings: &Settings) {
-        let Self { counts, report, hooked, is_replaced, own, .. } = self;
-        let to = &settings.collector.name;
-        let dropped = report.dropped_in_all();
-        let lost: u64 = report.lost.values().sum();
-        let threads = if counts.threads == 1 { "1 thread".into() } else { format!("{} threads", counts.threads) };
-        let mut line = format!("{} events of {threads} and {hooked} functions sent to {to}", report.events);
-        if dropped > 0 {
-            line += &format!(", {dropped} dropped ({})", list(&report.dropped));
-        }
-        if lost > 0 {
-            line += &format!(", {lost} lost by the collector ({})", list(&report.lost));
-        }
-        let passed = self.passed();
-        if passed > 0 {
-            line += &format!(", {passed} calls not recorded (`collector info` says why)");
-        }
-        if dropped == 0
-            && lost == 0
-            && report.unsettled == 0
-            && passed == 0
-            && !is_replaced
-            && !own.is_hardly_followed()
-        {
-            line += ", nothing lost";
-        }
-        if *is_replaced {
-            line += "; then the program ran another one in its place (exec), which is not traced";
-        }
-        if own.is_hardly_followed() {
-            let Own { path, hooked, undescribed } = own;
-            let all = hooked + undescribed;
-            line += &format!(
-                "; only {hooked} of {all} functions of {path} could be hooked: {}",
-                Reason::NoUnwindEntry.explain()
-            );
-        }
-        if report.unsettled > 0 {
-            let waited = settings.linger.as_secs_f64();
-            line += &format!(
-                "; the collector has not confirmed that it keeps {} of them within {waited} s (--linger waits longer)",
-                report.unsettled
-            );
-        } else if !report.complete {
-            line += "; the collector has all events, but went away before it confirmed the rest";
-        }
-        say!("{line}");
-        if report.dropped.contains_key("ring-full") {
-            let ways = match settings.detail {
-                true => "--on-full block, a larger --ring-bytes, --no-detail, or --exclude what is called most",
-                false => "--on-full block, a larger --ring-bytes, or --exclude what is called most",
-            };
-            say!("rings were full: to lose less, use {ways}");
-        }
-    }
-}
-
-fn list(counts: &BTreeMap<impl Display, u64>) -> String {
-    let each: Vec<_> = counts.iter().map(|(reason, count)| format!("{reason} {count}")).collect();
-    each.join(", ")
 }
 
 /// What runs on the thread.
@@ -310,7 +210,7 @@ struct Worker {
     drain: Drain,
     orders: Receiver<Order>,
     /// The modules that were told of, and when they were loaded.
-    modules: Vec<(Hooked, SessionNs)>,
+    modules: Vec<(Arc<Hooked>, SessionNs)>,
     /// Of how many modules the source lines are still being read.
     unread: u64,
     notices: Notices,
@@ -336,11 +236,10 @@ impl Worker {
     fn execute(&mut self, order: Order) -> Option<EndReason> {
         let now = self.drain.now();
         match order {
-            Order::Hooked(mut module) => {
+            Order::Hooked(module) => {
                 self.report(&module, now, None);
-                // Whoever reads it has it open, and there may be many.
-                self.unread += u64::from(module.lines.take().is_some());
-                self.modules.push((*module, now));
+                self.unread += u64::from(module.lines.is_some());
+                self.modules.push((module, now));
             }
             Order::Unloaded(id) => {
                 if let Some(at) = self.modules.iter().position(|(module, _)| module.id == id) {
@@ -415,9 +314,17 @@ impl Worker {
         let report = self.drain.finish(&mut self.shipper, reason, self.linger);
         let hooked = self.modules.iter().map(|(module, _)| module.hooked + module.probed.len()).sum();
         let own = self.modules.iter().find(|(module, _)| module.path == self.traced.program);
-        let own = own.map(|(module, _)| Own::of(module));
-        let (is_replaced, own) = (reason == EndReason::Replaced, own.unwrap_or_default());
-        Outcome { counts: self.drain.counts(), report, hooked, is_replaced, own, traced: self.traced, end: reason }
+        let own = own.map(|(module, _)| OwnCode::of(module)).unwrap_or_default();
+        Outcome {
+            sessions: 1,
+            counts: self.drain.counts(),
+            report,
+            hooked,
+            unfollowed: 0,
+            own,
+            traced: self.traced,
+            end: reason,
+        }
     }
 }
 
@@ -437,7 +344,7 @@ fn ship_settings(settings: &Settings) -> ship::Settings {
 }
 
 /// What is known of a process.
-fn who(pid: i32, clock: &Clock) -> Result<Who> {
+fn who(pid: i32, clock: &Clock, birth: Option<Birth>) -> Result<Who> {
     let mut secret = [0; 32];
     SystemRandom::new().fill(&mut secret).ok().context("the system has no random numbers")?;
     let executable = fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default();
@@ -456,6 +363,6 @@ fn who(pid: i32, clock: &Clock) -> Result<Who> {
         arguments: arguments.split(|byte| *byte == 0).map(text).collect(),
         epoch_unix_ns: clock.epoch_unix_ns(),
         clock_zero_ns: clock.zero_ns(),
-        birth: None,
+        birth,
     })
 }

@@ -150,7 +150,7 @@ fn interpreter(path: &Path) -> Option<PathBuf> {
 }
 
 /// Whether a program would get rights that this process does not have; the loader then trusts nobody.
-fn raises_rights(path: &Path, metadata: &Metadata) -> Option<&'static str> {
+pub(crate) fn raises_rights(path: &Path, metadata: &Metadata) -> Option<&'static str> {
     let (user, group) = (rustix::process::getuid(), rustix::process::getgid());
     if metadata.mode() & 0o4000 != 0 && metadata.uid() != user.as_raw() {
         return Some("is setuid");

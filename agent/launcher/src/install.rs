@@ -5,34 +5,34 @@
 //! that is just being loaded it is enough that the thread that loads it does.
 
 mod entry_only;
+mod inherited;
 mod inside;
 mod maps;
 mod module;
+mod plans;
 mod stop;
 
 use std::{
     io,
     path::Path,
-    sync::{
-        Arc, Mutex, PoisonError,
-        atomic::{AtomicUsize, Ordering},
-    },
+    sync::{Arc, atomic::Ordering},
     thread,
     time::{Duration, Instant},
 };
 
 use agent::{
     drain::Functions,
-    plan::{Image, Reason},
+    plan::Reason,
     shared::{Arena, Command},
     stub::{Block, Patch, Routines, Stub},
 };
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use codec::{FunctionId, ModuleId};
 
 pub(crate) use inside::LibraryPlace;
 pub(crate) use maps::{Maps, TargetMemory};
 pub(crate) use module::{Hooked, Unreadable, file_name};
+pub(crate) use plans::Plans;
 
 use crate::{exclude::Exclude, frida::GumHook, symbols::SymbolFinder};
 use maps::Mapped;
@@ -58,6 +58,8 @@ pub(crate) struct Installer {
     unreadable: Vec<u64>,
     /// The number of the module that comes next. 0 stands for what is no module's.
     next_module: u32,
+    /// Plans for files that other processes run, too.
+    plans: Option<Arc<Plans>>,
     /// Whether something is loaded that needs return addresses to be what they are, everywhere.
     needs_returns: bool,
 }
@@ -65,15 +67,14 @@ pub(crate) struct Installer {
 /// A module that is hooked.
 #[derive(Debug)]
 struct Installed {
-    id: u32,
-    base: u64,
-    patches: Vec<Patch>,
+    hooked: Arc<Hooked>,
+    patches: Arc<[Patch]>,
 }
 
 /// What came of installing hooks.
 #[derive(Debug, Default)]
 pub(crate) struct Report {
-    pub(crate) modules: Vec<Hooked>,
+    pub(crate) modules: Vec<Arc<Hooked>>,
     /// Modules whose files could not be read, or for which there was no memory.
     pub(crate) unreadable: Vec<Unreadable>,
     /// Functions that Frida has patched for itself: only its own hooks can go there.
@@ -107,6 +108,7 @@ impl Installer {
             modules: Vec::new(),
             unreadable: Vec::new(),
             next_module: 1,
+            plans: None,
             needs_returns: false,
         })
     }
@@ -170,7 +172,7 @@ impl Installer {
         // ORDERING: it waits in the mailbox.
         let loading = self.arena.control().mailbox.owner.load(Ordering::Relaxed) as i32;
         let new = self.modules.split_off(first_new);
-        let before = self.modules.iter().map(|module| module.id).collect();
+        let before = self.modules.iter().map(|module| module.hooked.id).collect();
         self.remove(&[foreign, &[loading]].concat(), deadline)?;
         self.modules = new;
         self.install(deadline, tell)?;
@@ -203,21 +205,21 @@ impl Installer {
             }
         }
         tell(&report);
-        Ok((report, self.modules[first_new..].iter().flat_map(|module| &module.patches).cloned().collect()))
+        Ok((report, self.modules[first_new..].iter().flat_map(|module| module.patches.iter()).cloned().collect()))
     }
 
     /// Forgets a module that is about to be unloaded, and returns its id. Its stubs stay: somebody may still return
     /// through one.
     pub(crate) fn unloaded(&mut self, base: u64) -> Option<u32> {
         self.unreadable.retain(|left| *left != base);
-        let place = self.modules.iter().position(|module| module.base == base)?;
-        Some(self.modules.swap_remove(place).id)
+        let place = self.modules.iter().position(|module| module.hooked.base == base)?;
+        Some(self.modules.swap_remove(place).hooked.id)
     }
 
     /// Makes every function what it was, and puts the return addresses of those back that are being executed. A thread of
     /// the target, one of `but`, must be waiting in the mailbox.
     pub(crate) fn remove(&mut self, but: &[i32], deadline: Instant) -> Result<()> {
-        let patches: Vec<_> = self.modules.drain(..).flat_map(|module| module.patches).collect();
+        let patches: Vec<_> = self.modules.drain(..).flat_map(|module| module.patches.to_vec()).collect();
         let (last, first): (Vec<_>, Vec<_>) = patches.into_iter().partition(|patch| patch.unwinds);
         self.unpatch(&first, deadline)?;
         {
@@ -281,9 +283,9 @@ impl Installer {
         let there = Maps::read(self.pid).context("the program is gone")?.modules();
         let gone = |base: u64| !there.iter().any(|mapped| mapped.base == base);
         self.unreadable.retain(|base| !gone(*base));
-        let (gone, left) = self.modules.drain(..).partition::<Vec<_>, _>(|module| gone(module.base));
+        let (gone, left) = self.modules.drain(..).partition::<Vec<_>, _>(|module| gone(module.hooked.base));
         self.modules = left;
-        Ok(gone.iter().map(|module| module.id).collect())
+        Ok(gone.iter().map(|module| module.hooked.id).collect())
     }
 
     /// Says which patterns have excluded nothing so far.
@@ -313,48 +315,11 @@ impl Installer {
         let ours = |mapped: &Mapped| {
             is_library(mapped)
                 || is_frida(mapped)
-                || self.modules.iter().any(|module| module.base == mapped.base)
+                || self.modules.iter().any(|module| module.hooked.base == mapped.base)
                 || self.unreadable.contains(&mapped.base)
         };
         let unhooked = maps.modules().into_iter().filter(|mapped| !ours(mapped)).collect();
         Ok((maps, unhooked))
-    }
-
-    /// Plans modules, on all processors.
-    fn plan(&self, maps: &Maps, modules: &[Mapped], deadline: Instant) -> Result<Vec<Result<Planned, Unreadable>>> {
-        // What is loaded later is waited for by the program.
-        let symbols = |image: &mut Image, mapped: &Mapped| {
-            let path = Path::new(&mapped.path);
-            self.symbols.complete(image, &maps.root(), path, self.modules.is_empty())
-        };
-        let workers = thread::available_parallelism().map_or(1, usize::from).min(modules.len());
-        let (next, plans) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
-        thread::scope(|scope| {
-            for _ in 0..workers {
-                scope.spawn(|| {
-                    // ORDERING: it gives each number out once, and nothing else depends on it.
-                    while let Some(mapped) = modules.get(next.fetch_add(1, Ordering::Relaxed)) {
-                        if Instant::now() > deadline {
-                            return;
-                        }
-                        let planned = Planned::plan(&self.memory, maps, mapped, &self.exclude, &symbols);
-                        plans.lock().unwrap_or_else(PoisonError::into_inner).push((mapped.base, planned));
-                    }
-                });
-            }
-        });
-        let mut plans = plans.into_inner().unwrap_or_else(PoisonError::into_inner);
-        if plans.len() < modules.len() {
-            let functions: usize =
-                plans.iter().filter_map(|(_, plan)| Some(plan.as_ref().ok()?.function_count())).sum();
-            bail!(
-                "not ready in time: {} of {} modules were planned, with {functions} functions (--startup-timeout gives it longer)",
-                plans.len(),
-                modules.len()
-            );
-        }
-        plans.sort_by_key(|(base, _)| *base);
-        Ok(plans.into_iter().map(|(_, plan)| plan).collect())
     }
 
     /// Writes the stubs of a module, to which nothing jumps yet.
@@ -385,9 +350,9 @@ impl Installer {
         if stubs > 0 {
             self.memory.write(at, block.bytes()).context("cannot write to the memory of the program")?;
         }
-        let base = planned.mapped().base;
-        report.modules.push(planned.hooked(id));
-        self.modules.push(Installed { id, base, patches: block.patches().to_vec() });
+        let hooked = Arc::new(planned.hooked(id));
+        report.modules.push(Arc::clone(&hooked));
+        self.modules.push(Installed { hooked, patches: block.patches().into() });
         Ok(())
     }
 
@@ -434,6 +399,8 @@ fn write_jumps(
 #[cfg(test)]
 mod tests {
     use std::cell::RefCell;
+
+    use anyhow::bail;
 
     use super::*;
 

@@ -27,6 +27,7 @@ mod doctor;
 mod end_state;
 mod exclude;
 mod executable;
+mod family;
 mod frida;
 mod install;
 mod library;
@@ -50,7 +51,7 @@ use anyhow::Result;
 use codec::quantity;
 
 use self::{
-    args::{Command, DestinationArgs, TraceArgs},
+    args::{Command, DestinationArgs, Follow, TraceArgs},
     end_state::EndState,
     executable::Unrunnable,
     settings::{Settings, SettingsError},
@@ -64,12 +65,12 @@ fn main() -> ExitCode {
     let cli = args::parse();
     let result = match &cli.command {
         Command::Run(args) => {
-            let settings = settings(&args.destination, &args.trace);
-            settings.and_then(|settings| trace::run(&settings, &args.program)).map(EndState::pass_on)
+            let settings = settings(&args.destination, &args.trace, args.follow);
+            settings.and_then(|settings| trace::run(settings, &args.program)).map(EndState::pass_on)
         }
         Command::Record(args) => record::run(args).map(EndState::pass_on),
         Command::Attach(args) => {
-            settings(&args.destination, &args.trace).and_then(|settings| trace::attach(&settings, args.pid))
+            settings(&args.destination, &args.trace, args.follow).and_then(|settings| trace::attach(settings, args.pid))
         }
         Command::List(args) => list::run(args),
         Command::Doctor(args) => doctor::run(args),
@@ -92,7 +93,7 @@ fn main() -> ExitCode {
     })
 }
 
-fn settings(to: &DestinationArgs, args: &TraceArgs) -> Result<Settings> {
+fn settings(to: &DestinationArgs, args: &TraceArgs, follow: Follow) -> Result<Settings> {
     process::require_proc()?;
-    Ok(Settings::new(to, args).map_err(SettingsError::or_wrong_usage)?)
+    Ok(Settings::new(to, args, follow).map_err(SettingsError::or_wrong_usage)?)
 }

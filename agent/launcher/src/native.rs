@@ -1,6 +1,7 @@
 //! Getting into a process without anybody's help: threads are stopped and borrowed, and the library is mapped by hand.
 
 mod borrowed;
+mod execution;
 mod system_call;
 
 use std::{ffi::CString, io, time::Instant};
@@ -20,7 +21,10 @@ use nix::{
     unistd::Pid,
 };
 
-pub(crate) use self::borrowed::{Borrowed, Lent, entry_point, interrupt};
+pub(crate) use self::{
+    borrowed::{Borrowed, Lent, entry_point, interrupt},
+    execution::{Executed, Execution},
+};
 use crate::{
     install::{Maps, TargetMemory, file_name},
     library,
@@ -59,13 +63,23 @@ impl Library {
             Some(base) => base,
             None => thread.map(mapped.size(), READ_WRITE_EXECUTE, deadline)?,
         };
-        let symbols: Result<_, MapError> =
-            SYMBOLS.iter().map(|name| Ok((*name, base + mapped.symbol(name)?))).collect();
-        let library = Self { base, end: base + mapped.size(), symbols: symbols? };
+        let library = Self::at(base, &mapped)?;
         if found.is_none() {
             library.fill(&mapped, thread, pid, deadline)?;
         }
         Ok(library)
+    }
+
+    /// The library in a process that has it.
+    pub(crate) fn of(pid: i32) -> Result<Self> {
+        let base = Self::find(pid)?.context("the library is not in the program")?;
+        Ok(Self::at(base, &MappedLibrary::parse(library::BYTES)?)?)
+    }
+
+    fn at(base: u64, mapped: &MappedLibrary<'_>) -> Result<Self, MapError> {
+        let symbols: Result<_, MapError> =
+            SYMBOLS.iter().map(|name| Ok((*name, base + mapped.symbol(name)?))).collect();
+        Ok(Self { base, end: base + mapped.size(), symbols: symbols? })
     }
 
     /// Where it is in a process, if it is: mapped by hand, or loaded by Frida.
@@ -153,16 +167,12 @@ pub(crate) fn start(path: &std::ffi::CStr, arguments: &[CString], environment: &
     let thread = Pid::from_raw(waiting.pid);
     ptrace::seize(thread, Options::PTRACE_O_TRACEEXEC | Options::PTRACE_O_EXITKILL)?;
     waiting.go()?;
-    let mut is_replaced = false;
     loop {
         match waitpid(thread, Some(WaitPidFlag::__WALL))? {
-            // It is still on its way out of that call, which will change its registers.
             WaitStatus::PtraceEvent(_, _, PTRACE_EVENT_EXEC) => {
-                ptrace::interrupt(thread)?;
-                ptrace::cont(thread, None)?;
-                is_replaced = true;
+                execution::leave_call(thread)?;
+                return Ok(waiting.pid);
             }
-            WaitStatus::PtraceEvent(..) if is_replaced => return Ok(waiting.pid),
             WaitStatus::PtraceEvent(..) => ptrace::cont(thread, None)?,
             WaitStatus::Stopped(_, signal) => ptrace::cont(thread, signal)?,
             WaitStatus::Exited(..) | WaitStatus::Signaled(..) => return Err(waiting.failure()),

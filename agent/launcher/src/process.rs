@@ -115,6 +115,11 @@ impl Process {
         Ok(Self { pid, descriptor, is_foreign })
     }
 
+    /// A process that is traced already.
+    pub(crate) fn traced(pid: i32) -> Result<Self> {
+        Ok(Self { pid, descriptor: open(pid)?, is_foreign: false })
+    }
+
     /// Waits for the process to end, for at most so long. Only its parent is sure to learn how it did.
     pub(crate) fn wait(&self, timeout: Duration) -> io::Result<Option<EndState>> {
         Ok(ended(&self.descriptor, timeout)?.then(|| exit_status(self.pid)))
@@ -138,6 +143,44 @@ fn has_leftover_hooks(pid: i32) -> bool {
 pub(crate) fn threads(pid: i32) -> Result<Vec<i32>> {
     let tasks = fs::read_dir(format!("/proc/{pid}/task")).context("the program is gone")?;
     Ok(tasks.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect())
+}
+
+/// The process that says its id is this one, where it is, and that has mapped the file with this number.
+pub(crate) fn outside(id: u32, inode: u64) -> Result<i32> {
+    let has_mapped = |pid: i32| {
+        let maps = fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
+        maps.lines().any(|line| {
+            line.contains("/memfd:spoor")
+                && line.split_whitespace().nth(4).is_some_and(|number| number.parse() == Ok(inode))
+        })
+    };
+    let id = id as i32;
+    // In a namespace of its own a process is known by another id here.
+    let is_it = |pid: &i32| innermost_id(&format!("/proc/{pid}")) == Some(id) && has_mapped(*pid);
+    if is_it(&id) {
+        return Ok(id);
+    }
+    let all = fs::read_dir("/proc").context("cannot read /proc")?;
+    let mut ids = all.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<i32>().ok());
+    ids.find(is_it).context("a process that the program has made cannot be found")
+}
+
+/// The thread of a process that says its id is this one, where it is.
+pub(crate) fn thread_outside(pid: i32, id: u32) -> Result<i32> {
+    let is_it = |tid: &i32| innermost_id(&format!("/proc/{pid}/task/{tid}")) == Some(id as i32);
+    threads(pid)?.into_iter().find(is_it).context("a thread of the program cannot be found")
+}
+
+/// The id that a process or a thread has for itself.
+fn innermost_id(folder: &str) -> Option<i32> {
+    let status = fs::read_to_string(format!("{folder}/status")).ok()?;
+    let ids = status.lines().find_map(|line| line.strip_prefix("NSpid:"))?;
+    ids.split_whitespace().last()?.parse().ok()
+}
+
+/// How many filters of system calls confine a process.
+pub(crate) fn filters(pid: i32) -> u32 {
+    status(pid, "Seccomp_filters:").and_then(|count| count.parse().ok()).unwrap_or(0)
 }
 
 /// A descriptor that stands for a process.

@@ -191,6 +191,11 @@ impl Program {
         Ok(self.ending)
     }
 
+    /// Its end was seen elsewhere.
+    pub(crate) fn has_ended(&mut self, ending: EndState) {
+        self.ending = Some(ending);
+    }
+
     /// Waits for its end, for at most so long.
     pub(crate) fn wait(&mut self, timeout: Duration) -> io::Result<Option<EndState>> {
         let deadline = Instant::now() + timeout;

@@ -4,15 +4,16 @@ use std::{
     env,
     ffi::OsString,
     fs,
-    io::{self, BufRead, BufReader, ErrorKind},
+    io::{self, BufRead, BufReader, ErrorKind, IoSlice},
+    mem::MaybeUninit,
     net::{Shutdown, SocketAddr},
     os::{
-        fd::OwnedFd,
+        fd::{AsFd, OwnedFd},
         unix::{net::UnixStream, process::CommandExt},
     },
     path::{Path, PathBuf},
     process::{Child, ChildStderr, Command, ExitStatus, Stdio},
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
     thread::{self, JoinHandle},
     time::{Duration, Instant},
 };
@@ -23,6 +24,7 @@ use nix::{
     sys::signal::{Signal, kill},
     unistd::Pid,
 };
+use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 use serde_json::Value;
 
 use crate::{
@@ -42,7 +44,7 @@ const GLANCE: Duration = Duration::from_millis(5);
 /// After how long it is said that the collector is waited for.
 const SILENCE: Duration = Duration::from_secs(1);
 
-/// The collector ends with the connection, however long nothing comes over it.
+/// The collector ends with this command, however long nothing comes over it.
 const SESSION_TIMEOUT: &str = "1000000s";
 
 /// Runs a program and traces it, into a directory.
@@ -51,8 +53,9 @@ pub(crate) fn run(args: &RecordArgs) -> Result<EndState> {
     let dir = args.output.display().to_string();
     let (socket, theirs) = UnixStream::pair().context("cannot make a socket")?;
     let closing = socket.try_clone().context("cannot make a socket")?;
-    let only = Arc::new(OnlySocket(Mutex::new(Some(socket))));
-    let settings = Settings::local(&args.trace, dir.clone(), only).map_err(SettingsError::or_wrong_usage)?;
+    let sockets = Arc::new(SocketsOver(socket));
+    let settings =
+        Settings::local(&args.trace, args.follow, dir.clone(), sockets).map_err(SettingsError::or_wrong_usage)?;
     if let Some(name) = args.program.first() {
         // Nothing is to be made for a program that cannot be run.
         Executable::find(name, settings.engine)?;
@@ -60,7 +63,7 @@ pub(crate) fn run(args: &RecordArgs) -> Result<EndState> {
     let is_new = !args.output.exists();
     let command = find_collector(args.collector.as_deref())?;
     let collector = RecordingCollector::start(&command, &args.output, theirs, closing)?;
-    let traced = trace::run(&settings, &args.program);
+    let traced = trace::run(settings.clone(), &args.program);
     let status = collector.finish(&dir)?;
     if traced.is_err() && is_new {
         // Not where there is something in it.
@@ -201,14 +204,19 @@ fn wait_ready(lines: &mut BufReader<ChildStderr>) -> Result<()> {
     bail!("the collector did not start: {}", why.trim_start_matches("collector: ").trim_start_matches("error: "))
 }
 
-/// A connection that is there already, once.
+/// Connections to a collector that receives them over a socket.
 #[derive(Debug)]
-struct OnlySocket(Mutex<Option<UnixStream>>);
+struct SocketsOver(UnixStream);
 
-impl Tunnel for OnlySocket {
+impl Tunnel for SocketsOver {
     fn open(&self, _: SocketAddr) -> io::Result<Tunnelled> {
-        let socket = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let socket = socket.ok_or_else(|| io::Error::new(ErrorKind::NotConnected, "the collector has ended"))?;
+        let (socket, theirs) = UnixStream::pair()?;
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut sent = SendAncillaryBuffer::new(&mut space);
+        let descriptors = [theirs.as_fd()];
+        sent.push(SendAncillaryMessage::ScmRights(&descriptors));
+        sendmsg(&self.0, &[IoSlice::new(&[0])], &mut sent, SendFlags::NOSIGNAL)
+            .map_err(|_| io::Error::new(ErrorKind::NotConnected, "the collector has ended"))?;
         let state = Arc::new(TunnelState::default());
         state.opened();
         Ok(Tunnelled { socket, state })

@@ -11,7 +11,7 @@ use agent::ship::{self, Tunnel};
 
 use crate::{
     access,
-    args::{self, DestinationArgs, Engine, FridaArgs, OnFull, SymbolArgs, TraceArgs, Wire},
+    args::{self, DestinationArgs, Engine, Follow, FridaArgs, OnFull, SymbolArgs, TraceArgs, Wire},
     frida,
     summary::SummaryOutput,
     symbols::SymbolFinder,
@@ -39,6 +39,8 @@ pub(crate) struct Settings {
     /// None: as the number of functions calls for.
     pub(crate) startup_timeout: Option<Duration>,
     pub(crate) linger: Duration,
+    pub(crate) follow: Follow,
+    pub(crate) max_processes: usize,
     pub(crate) engine: Engine,
     pub(crate) frida: frida::Options,
     pub(crate) summary: Option<SummaryOutput>,
@@ -77,24 +79,30 @@ pub(crate) struct Collector {
 
 impl Settings {
     /// Checks the arguments; what is wrong with them otherwise.
-    pub(crate) fn new(to: &DestinationArgs, args: &TraceArgs) -> Result<Self, SettingsError> {
+    pub(crate) fn new(to: &DestinationArgs, args: &TraceArgs, follow: Follow) -> Result<Self, SettingsError> {
         let collector = Collector::resolve(&to.to).map_err(SettingsError::Machine)?;
         let host = to.to.rsplit_once(':').map_or("", |(host, _)| host);
         let (transport, tunnel) = access::way(&to.access, to.transport, host)?;
         let tunnel = tunnel.map(|tunnel| Arc::new(tunnel) as _);
-        let settings = Self::with(args, collector, transport, tunnel)?;
+        let settings = Self::with(args, follow, collector, transport, tunnel)?;
         Ok(Self { wire: to.wire, datagram_bytes: to.datagram_bytes, ..settings })
     }
 
     /// The same for a collector at the other end of a socket, by whatever name.
-    pub(crate) fn local(args: &TraceArgs, name: String, socket: Arc<dyn Tunnel>) -> Result<Self, SettingsError> {
+    pub(crate) fn local(
+        args: &TraceArgs,
+        follow: Follow,
+        name: String,
+        socket: Arc<dyn Tunnel>,
+    ) -> Result<Self, SettingsError> {
         // Nobody asks where that is.
         let collector = Collector { name, addresses: vec![SocketAddr::from(([127, 0, 0, 1], 0))] };
-        Self::with(args, collector, ship::Transport::Socket, Some(socket))
+        Self::with(args, follow, collector, ship::Transport::Socket, Some(socket))
     }
 
     fn with(
         args: &TraceArgs,
+        follow: Follow,
         collector: Collector,
         transport: ship::Transport,
         tunnel: Option<Arc<dyn Tunnel>>,
@@ -117,6 +125,8 @@ impl Settings {
             datagram_bytes: None,
             startup_timeout: args.startup_timeout.map(|period| period.0),
             linger: args.linger.0,
+            follow,
+            max_processes: args.max_processes as usize,
             engine: args.engine.unwrap_or_else(|| usual_engine(&frida, args.quiet)),
             frida,
             summary: args.summary.as_deref().map(SummaryOutput::open).transpose().map_err(SettingsError::Machine)?,

@@ -64,6 +64,9 @@ pub(crate) struct Summary<'a> {
     end: &'static str,
     exit_code: Option<i32>,
     signal: Option<i32>,
+    /// How many sessions the numbers are of, and how much of that which came from the program is not traced.
+    pub(crate) sessions: usize,
+    pub(crate) not_followed: u64,
     events: u64,
     threads: u64,
     functions: usize,
@@ -96,6 +99,8 @@ impl<'a> Summary<'a> {
             end: name,
             exit_code,
             signal,
+            sessions: 1,
+            not_followed: 0,
             events: report.events,
             threads,
             functions,

@@ -1,16 +1,13 @@
 //! A trace from its start to its end.
 
+mod children;
 mod entered;
+mod member;
+mod start;
 mod timing;
 
 use std::{
-    ffi::{OsStr, OsString},
-    os::{
-        linux::net::SocketAddrExt,
-        unix::net::{SocketAddr, UnixListener},
-    },
     path::Path,
-    process::ExitCode,
     sync::{Arc, atomic::Ordering},
     time::{Duration, Instant},
 };
@@ -22,25 +19,22 @@ use agent::{
 use anyhow::{Context, Result, anyhow, bail};
 use codec::profile::EndReason;
 
+pub(crate) use self::start::{attach, run};
 use self::{
+    children::Replacement,
     entered::{Entered, threads_since},
     timing::timing,
 };
 use crate::{
-    args::Engine,
     delivery::Delivery,
     descriptors::DescriptorRoom,
     end_state::EndState,
     exclude::Exclude,
-    executable::Executable,
+    family::{Family, Seat},
     frida::{Event, Failure, Host, Starting},
     install::{Installer, Report},
-    library::{self, Reader},
-    native::Borrowed,
-    process::{self, Process},
-    program::Gated,
-    settings::Settings,
-    signals::{self, Asked, Interrupted, Signals},
+    process,
+    signals::Interrupted,
 };
 
 /// How long getting into the program may take, besides what the number of functions calls for.
@@ -52,123 +46,15 @@ const LOADING: Duration = Duration::from_secs(10);
 /// How long taking all hooks out may take.
 const LEAVING: Duration = Duration::from_secs(10);
 
-/// How long one look at everything that may happen lasts.
+/// How long one look at everything that may happen lasts, and how long where something is about to.
 const GLANCE: Duration = Duration::from_millis(20);
-
-/// Starts a program and traces it until it ends.
-pub(crate) fn run(settings: &Settings, command: &[OsString]) -> Result<EndState> {
-    let [name, args @ ..] = command else { unreachable!("clap wants a program") };
-    let executable = Executable::find(name, settings.engine)?;
-    let signals = Signals::watch()?;
-    let (mut trace, gated, _own_room) = match settings.engine {
-        Engine::Frida => run_with_frida(settings, &executable, name, args)?,
-        Engine::Native => run_natively(settings, &executable, name, args)?,
-    };
-    signals::check()?;
-    signals.forward_to(gated.pid())?;
-    let mut program = gated.open()?;
-    let ending = loop {
-        if let Some(ending) = program.try_wait()? {
-            break ending;
-        }
-        trace.poll();
-    };
-    signals.stop_forwarding();
-    trace.ended(ending, settings, &signals);
-    Ok(ending)
-}
-
-fn run_with_frida(
-    settings: &Settings,
-    executable: &Executable,
-    name: &OsStr,
-    args: &[OsString],
-) -> Result<(Trace, Gated, DescriptorRoom)> {
-    let library = library::place(Reader::Own)?;
-    let own_room = DescriptorRoom::make_own()?;
-    let starting = Starting::launch(&settings.frida)?;
-    let started = Instant::now();
-    let gated = Gated::start(executable, name, args, &library, started + ENTERING)?;
-    let _room = own_room.of(gated.pid());
-    let delivery = Delivery::start(settings, gated.pid())?;
-    let trace = Trace::begin(settings, starting, gated.pid(), &library, delivery, started, &[gated.pid()])?;
-    Ok((trace, gated, own_room))
-}
-
-fn run_natively(
-    settings: &Settings,
-    executable: &Executable,
-    name: &OsStr,
-    args: &[OsString],
-) -> Result<(Trace, Gated, DescriptorRoom)> {
-    let started = Instant::now();
-    let mut gated = Gated::stopped(executable, name, args)?;
-    let own_room = DescriptorRoom::make_own()?;
-    let pid = gated.pid();
-    let delivery = Delivery::start(settings, pid)?;
-    let deadline = started + settings.startup_timeout.unwrap_or(ENTERING);
-    let mut thread = Borrowed::of_stopped(pid, pid)?;
-    let mut entered = Entered::natively(settings, pid, &mut thread, deadline)?;
-    gated.lend(thread, &entered.library)?;
-    entered.is_serving = true;
-    let trace = Trace::install(settings, entered, delivery, started).map_err(|error| or_ended(pid, error))?;
-    Ok((trace, gated, own_room))
-}
-
-/// Traces a process that is there already, until it ends or somebody asks to stop.
-pub(crate) fn attach(settings: &Settings, pid: i32) -> Result<ExitCode> {
-    // Held to the end: two that attach at once would take each other's hooks for the program's.
-    let name = SocketAddr::from_abstract_name(format!("spoor-attach-{pid}"))?;
-    let _alone = UnixListener::bind_addr(&name)
-        .map_err(|_| anyhow!("cannot attach to process {pid}: another agent is tracing it (end that first)"))?;
-    let process = Process::find(pid, settings.engine)?;
-    let signals = Signals::watch()?;
-    let _own_room = DescriptorRoom::make_own()?;
-    let mut trace = match settings.engine {
-        Engine::Frida => attach_with_frida(settings, pid, process.is_foreign)?,
-        Engine::Native => attach_natively(settings, pid)?,
-    };
-    loop {
-        if let Some(ending) = process.wait(Duration::ZERO)? {
-            let ending = trace.ending_told().filter(|_| ending == EndState::Unknown).unwrap_or(ending);
-            trace.ended(ending, settings, &signals);
-            if let EndState::Signaled(_) = ending {
-                say!("process {pid} {ending}");
-            }
-            return Ok(ExitCode::SUCCESS);
-        }
-        if signals.asked() != Asked::Nothing {
-            return trace.detach(settings, &signals);
-        }
-        trace.poll();
-    }
-}
-
-fn attach_with_frida(settings: &Settings, pid: i32, is_foreign: bool) -> Result<Trace> {
-    let library = library::place(if is_foreign { Reader::Other } else { Reader::Own })?;
-    let starting = Starting::launch(&settings.frida)?;
-    let started = Instant::now();
-    let delivery = Delivery::start(settings, pid)?;
-    let _room = DescriptorRoom::make(pid)?;
-    let before = process::threads(pid)?;
-    Trace::begin(settings, starting, pid, &library, delivery, started, &before)
-}
-
-fn attach_natively(settings: &Settings, pid: i32) -> Result<Trace> {
-    let started = Instant::now();
-    let delivery = Delivery::start(settings, pid)?;
-    let deadline = started + settings.startup_timeout.unwrap_or(ENTERING);
-    let entered = Borrowed::take(pid, deadline).and_then(|mut thread| {
-        let entered = Entered::natively(settings, pid, &mut thread, deadline)?;
-        thread.give_back()?;
-        Ok(entered)
-    });
-    let trace = entered.and_then(|entered| Trace::install(settings, entered, delivery, started));
-    trace.map_err(|error| or_ended(pid, error))
-}
+const MOMENT: Duration = Duration::from_micros(100);
 
 /// A target with hooks in it.
 struct Trace {
+    family: Arc<Family>,
+    /// Its place among those that are traced at once.
+    seat: Option<Seat>,
     pid: i32,
     /// Frida in it, unless it had to leave, or was not needed.
     host: Option<Host>,
@@ -179,12 +65,18 @@ struct Trace {
     foreign: Vec<i32>,
     /// Whether the loader has yet to load what the program is linked to.
     is_loading: bool,
+    /// How many forked children were heard of.
+    forked: u32,
+    /// The program that it is about to run in its place.
+    replacement: Option<Replacement>,
+    /// Whether the process runs another program, which is not traced.
+    is_over: bool,
 }
 
 impl Trace {
     /// Lets Frida in, and hooks everything that is loaded.
     fn begin(
-        settings: &Settings,
+        family: &Arc<Family>,
         starting: Starting,
         pid: i32,
         library: &Path,
@@ -192,15 +84,16 @@ impl Trace {
         started: Instant,
         before: &[i32],
     ) -> Result<Self> {
-        let deadline = started + settings.startup_timeout.unwrap_or(ENTERING);
+        let deadline = started + family.settings.startup_timeout.unwrap_or(ENTERING);
         let host = starting.attach(pid, library, deadline).map_err(Into::into);
-        let entered = host.and_then(|host| Entered::with_frida(settings, host, pid, library, before));
-        let trace = entered.and_then(|entered| Self::install(settings, entered, delivery, started));
+        let entered = host.and_then(|host| Entered::with_frida(&family.settings, host, pid, library, before));
+        let trace = entered.and_then(|entered| Self::install(family, entered, delivery, started));
         trace.map_err(|error| or_ended(pid, error))
     }
 
     /// Hooks everything that is loaded, for all threads but the foreign ones. On failure everything is undone.
-    fn install(settings: &Settings, entered: Entered, mut delivery: Delivery, started: Instant) -> Result<Self> {
+    fn install(family: &Arc<Family>, entered: Entered, mut delivery: Delivery, started: Instant) -> Result<Self> {
+        let settings = &family.settings;
         let Entered { pid, host, foreign, library, is_serving, arena, routines } = entered;
         if let Some(depth) = settings.max_depth {
             // ORDERING: before anything is hooked.
@@ -211,27 +104,31 @@ impl Trace {
         let exclude = Exclude::new(&settings.exclude);
         let names = delivery.functions();
         let symbols = Arc::clone(&settings.symbols);
-        let installer = Installer::new(pid, library, Arc::clone(&arena), routines, exclude, symbols, names)?;
+        let mut installer = Installer::new(pid, library, Arc::clone(&arena), routines, exclude, symbols, names)?;
+        if is_serving && host.is_none() {
+            installer.share(&family.plans);
+        }
         let needed = installer.time_needed()?;
         let deadline = started + settings.startup_timeout.unwrap_or(ENTERING + needed);
         // ORDERING: nothing is hooked yet.
         arena.control().recording.store(1, Ordering::Relaxed);
         delivery.begin(Arc::clone(&arena))?;
-        let engine = settings.engine;
-        let mut trace = Self { pid, host, arena, installer, delivery, foreign, is_loading: false };
+        let with_frida = host.is_some();
+        let mut trace = Self::new(family, pid, arena, installer, delivery);
+        (trace.host, trace.foreign) = (host, foreign);
         let entered = started.elapsed();
-        let hooked = match engine {
-            Engine::Frida => trace.hook(deadline),
-            Engine::Native => trace.hook_natively(is_serving, deadline),
+        let hooked = match with_frida {
+            true => trace.hook(deadline),
+            false => trace.hook_natively(is_serving, deadline),
         };
         match hooked {
             Ok(report) => {
-                trace.is_loading = is_serving && engine == Engine::Native && report.modules.len() > 1;
+                trace.is_loading = is_serving && !with_frida && report.modules.len() > 1;
                 if !trace.is_loading {
-                    trace.installer.warn_of_unmatched();
+                    family.warn_once(|| trace.installer.warn_of_unmatched());
                 }
                 if settings.verbose {
-                    say!("{}", timing(engine, &report, entered, started.elapsed()));
+                    say!("{}", timing(with_frida, &report, entered, started.elapsed()));
                 }
                 Ok(trace)
             }
@@ -243,6 +140,13 @@ impl Trace {
                 Err(error)
             }
         }
+    }
+
+    fn new(family: &Arc<Family>, pid: i32, arena: Arc<Arena>, installer: Installer, delivery: Delivery) -> Self {
+        let family = Arc::clone(family);
+        let (seat, host, foreign, is_loading, forked) = (None, None, Vec::new(), false, 0);
+        let (replacement, is_over) = (None, false);
+        Self { family, seat, pid, host, arena, installer, delivery, foreign, is_loading, forked, replacement, is_over }
     }
 
     fn hook(&mut self, deadline: Instant) -> Result<Report> {
@@ -305,7 +209,8 @@ impl Trace {
 
     /// Handles what has happened, and waits for it for a moment.
     fn poll(&mut self) {
-        match self.arena.wait_request(Instant::now() + GLANCE) {
+        let glance = if self.replacement.is_some() { MOMENT } else { GLANCE };
+        match self.arena.wait_request(Instant::now() + glance) {
             Some(MailboxRequest::Loaded(base)) => {
                 self.loaded(Some(base));
             }
@@ -325,14 +230,20 @@ impl Trace {
                 self.leave_alone(Instant::now() + LOADING);
                 let _ = self.arena.go_on(Instant::now() + LOADING);
             }
+            Some(MailboxRequest::Forked(told)) => self.forked(&told),
+            Some(MailboxRequest::Executes(told)) => self.executes(&told),
             Some(MailboxRequest::Ready) | None => {}
         }
-        if self.installer.is_replaced() {
-            self.replaced();
+        if self.replacement.is_none() && self.installer.is_replaced() {
+            self.replaced_untraced();
         }
         while let Some(event) = self.host.as_ref().and_then(|host| host.next_event(Duration::ZERO)) {
             match event {
-                Event::Detached(reason) if reason == "process-replaced" => self.replaced(),
+                Event::Detached(reason) if reason == "process-replaced" => {
+                    if self.replacement.is_none() {
+                        self.replaced_untraced();
+                    }
+                }
                 // That is seen where the program is waited for.
                 Event::Detached(reason) if reason == "process-terminated" => {}
                 Event::Detached(reason) => {
@@ -355,7 +266,7 @@ impl Trace {
     fn warn_once(&mut self, is_loaded: bool) {
         if self.is_loading && is_loaded {
             self.is_loading = false;
-            self.installer.warn_of_unmatched();
+            self.family.warn_once(|| self.installer.warn_of_unmatched());
         }
     }
 
@@ -403,10 +314,14 @@ impl Trace {
         self.arena.control().executing.load(Ordering::Relaxed) != 0
     }
 
-    /// The process runs another program now.
-    fn replaced(&self) {
-        self.host.as_ref().inspect(|host| host.target_is_gone());
-        self.delivery.end(EndReason::Replaced);
+    /// The process runs another program now, of which nothing is known. That is told once.
+    fn replaced_untraced(&mut self) {
+        self.host.take().inspect(|host| host.target_is_gone());
+        if !self.is_over {
+            self.is_over = true;
+            self.unfollowed("the program ran another one in its place");
+            self.delivery.end(EndReason::Replaced);
+        }
     }
 
     /// How the program said it would end.
@@ -417,19 +332,26 @@ impl Trace {
     }
 
     /// The program has ended: ships what is left.
-    fn ended(mut self, ending: EndState, settings: &Settings, signals: &Signals) {
+    fn ended(mut self, ending: EndState) {
         self.warn_once(true);
         self.host.as_ref().inspect(|host| host.target_is_gone());
+        self.await_forked();
         if self.is_executing() {
-            self.replaced();
+            self.replaced_untraced();
         }
-        self.delivery.end(ending.into());
-        self.delivery.finish(settings, signals);
+        self.close(ending.into());
+    }
+
+    /// Ends the session, and waits until everything is delivered.
+    fn close(self, reason: EndReason) {
+        self.delivery.end(reason);
+        let outcome = self.delivery.finish(&self.family);
+        self.family.add(self.pid, outcome);
     }
 
     /// Has Frida enter a program again that it had to leave.
-    fn come_back(&mut self, settings: &Settings, library: &Path, deadline: Instant) -> Result<Host> {
-        let starting = Starting::launch(&settings.frida)?;
+    fn come_back(&mut self, library: &Path, deadline: Instant) -> Result<Host> {
+        let starting = Starting::launch(&self.family.settings.frida)?;
         let _room = DescriptorRoom::make(self.pid)?;
         let before = process::threads(self.pid)?;
         let host = starting.attach(self.pid, library, deadline)?;
@@ -438,10 +360,10 @@ impl Trace {
     }
 
     /// Takes everything out of the program, which goes on.
-    fn detach(mut self, settings: &Settings, signals: &Signals) -> Result<ExitCode> {
-        signals.acknowledge();
+    fn detach(mut self) -> Result<()> {
+        self.replacement = None;
         let removed = match self.installer.library_file() {
-            Some(library) => self.leave_with_frida(settings, &library)?,
+            Some(library) => self.leave_with_frida(&library)?,
             None => {
                 // A thread may just be loading something, and waits for us.
                 while self.arena.request().is_some() {
@@ -450,23 +372,24 @@ impl Trace {
                 self.installer.remove(&[], Instant::now() + LEAVING)
             }
         };
-        self.delivery.end(EndReason::Detached);
-        self.delivery.finish(settings, signals);
+        self.await_forked();
+        let (pid, arena) = (self.pid, Arc::clone(&self.arena));
+        self.close(EndReason::Detached);
         if let Err(error) = removed {
             // The hooks find out that nobody reads the rings. Whoever attaches next finds out that they are there.
-            return Err(or_ended(self.pid, error.context("cannot take all hooks out of the program")));
+            return Err(or_ended(pid, error.context("cannot take all hooks out of the program")));
         }
         // ORDERING: whoever still waits for room in a ring sees it sooner or later.
-        self.arena.control().recording.store(0, Ordering::Relaxed);
-        self.arena.release();
-        Ok(ExitCode::SUCCESS)
+        arena.control().recording.store(0, Ordering::Relaxed);
+        arena.release();
+        Ok(())
     }
 
     /// Takes all hooks out, and has Frida leave. An error in the result if only a part of that could be done.
-    fn leave_with_frida(&mut self, settings: &Settings, library: &Path) -> Result<Result<()>> {
+    fn leave_with_frida(&mut self, library: &Path) -> Result<Result<()>> {
         let host = match self.host.take() {
             Some(host) => host,
-            None => self.come_back(settings, library, Instant::now() + ENTERING)?,
+            None => self.come_back(library, Instant::now() + ENTERING)?,
         };
         let deadline = Instant::now() + LEAVING;
         // A thread may just be loading something, and waits for us.

@@ -3,7 +3,10 @@
 use std::{
     fs::File,
     io,
-    os::{fd::OwnedFd, unix::fs::FileExt},
+    os::{
+        fd::OwnedFd,
+        unix::fs::{FileExt, MetadataExt},
+    },
     ptr::{self, NonNull},
     sync::{OnceLock, atomic::Ordering},
 };
@@ -68,6 +71,11 @@ impl Arena {
         let base = base.map_err(|error| ArenaError::Map(error.into()))?;
         let base = NonNull::new(base.cast()).ok_or(ArenaError::Layout)?;
         Ok(Self { file, base, bytes, shape, target: OnceLock::new() })
+    }
+
+    /// The file's number, by which it is known in the maps of whoever has mapped it.
+    pub fn inode(&self) -> u64 {
+        self.file.metadata().map_or(0, |metadata| metadata.ino())
     }
 
     /// Says which process the target is: nobody waits for one that has ended.

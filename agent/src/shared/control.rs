@@ -8,7 +8,7 @@ use super::Mailbox;
 pub const MAGIC: u64 = u64::from_le_bytes(*b"spoor\0\0\x01");
 
 /// The version of everything in [`shared`](super).
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 
 /// In [`Control::flags`]: a thread that finds its ring full waits instead of dropping the event.
 pub const FLAG_BLOCK: u32 = 1;
@@ -18,6 +18,12 @@ pub const FLAG_DETAIL: u32 = 2;
 
 /// In [`Control::flags`]: the processor and the system let programs write `gs`.
 pub const FLAG_WRITE_GS: u32 = 4;
+
+/// In [`Control::flags`]: forked children are followed.
+pub const FLAG_FOLLOW_FORKS: u32 = 8;
+
+/// In [`Control::flags`]: programs that the process runs in its place, or has a child run, are followed.
+pub const FLAG_FOLLOW_PROGRAMS: u32 = 16;
 
 /// What both halves know of the whole.
 #[derive(Debug, Default)]
@@ -60,6 +66,12 @@ pub struct Control {
     pub reader: AtomicU32,
     /// Modules that were loaded or unloaded while nobody answered, and of which the outside does not know.
     pub unserved: AtomicU32,
+    /// How many children the program has begun to fork, and how many of them have come to the mailbox.
+    pub forks: AtomicU32,
+    /// See [`forks`](Self::forks).
+    pub born: AtomicU32,
+    /// Children that could not be followed, since another thread was just changing what they inherited.
+    pub torn: AtomicU32,
     /// Where a thread of the target waits for the outside.
     pub mailbox: Mailbox,
 }

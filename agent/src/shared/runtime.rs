@@ -59,6 +59,7 @@ watched! {
         SigAltStack = "sigaltstack",
         Exit = "exit",
         ExitAtOnce = "_exit",
+        Fork = "fork",
         Execute = "execve",
         ExecuteAt = "execveat",
         ExecuteFile = "fexecve",

@@ -2,15 +2,15 @@
 
 use core::sync::atomic::Ordering;
 
-use super::{patience::Patience, stacks, sys, thread, watch::landmark};
-use crate::shared::{Command, Control, Mailbox, ReaderState, Turn};
+use super::{open, patience::Patience, stacks, sys, thread, watch::landmark};
+use crate::shared::{Command, Control, Mailbox, ReaderState, Subject, Turn};
 
 /// How long one wait lasts before the thread looks whether anybody is there.
 const GLANCE_MILLISECONDS: u64 = 100;
 
 /// Tells the outside something and does what it says until it says to go on. A program is not held up by an outside that
-/// is gone.
-pub(super) fn serve(control: &'static Control, subject: u32, module: u64) {
+/// is gone. Whether the outside said what it says to a child that is followed.
+pub(super) fn serve(control: &'static Control, subject: Subject, module: u64, birth: [u64; 4]) -> bool {
     let mailbox = &control.mailbox;
     let tid = sys::gettid();
     let mut patience = Patience::new(control);
@@ -18,13 +18,14 @@ pub(super) fn serve(control: &'static Control, subject: u32, module: u64) {
     while mailbox.owner.compare_exchange(0, tid, Ordering::Acquire, Ordering::Relaxed).is_err() {
         if !patience.lasts() {
             control.unserved.fetch_add(1, Ordering::Relaxed);
-            return;
+            return false;
         }
-        sys::sleep_microseconds(1000);
+        sys::sleep_microseconds(100);
     }
-    mailbox.subject.store(subject, Ordering::Relaxed);
+    mailbox.subject.store(subject as u32, Ordering::Relaxed);
     mailbox.module.store(module, Ordering::Relaxed);
-    loop {
+    mailbox.birth.iter().zip(birth).for_each(|(place, word)| place.store(word, Ordering::Relaxed));
+    let is_followed = loop {
         hand_over(mailbox, Turn::Outside);
         // ORDERING: pairs with the release of the outside: the command is there.
         while mailbox.turn.load(Ordering::Acquire) != Turn::Target as u32 {
@@ -32,47 +33,49 @@ pub(super) fn serve(control: &'static Control, subject: u32, module: u64) {
             // While hooks are installed, there is nothing better to do than to wait; only an outside that was killed does not
             // end that.
             let is_over = match subject {
-                0 => ReaderState::of(&control.reader) == ReaderState::Dead,
+                Subject::Ready => ReaderState::of(&control.reader) == ReaderState::Dead,
                 _ => !patience.lasts(),
             };
             if is_over {
                 control.unserved.fetch_add(1, Ordering::Relaxed);
                 hand_over(mailbox, Turn::Nobody);
                 mailbox.owner.store(0, Ordering::Release);
-                return;
+                return false;
             }
         }
-        let [first, second, third, _] =
-            [0, 1, 2, 3].map(|at: usize| mailbox.arguments[at].load(Ordering::Relaxed) as usize);
+        let arguments = [0, 1, 2, 3].map(|at: usize| mailbox.arguments[at].load(Ordering::Relaxed) as usize);
         match Command::from_number(mailbox.command.load(Ordering::Relaxed)) {
-            Some(Command::GoOn) | None => break,
+            Some(Command::GoOn) | None => break arguments[0] == 1,
             Some(command) => {
-                mailbox.answer.store(execute(command, first, second, third) as u64, Ordering::Relaxed);
+                mailbox.answer.store(execute(command, arguments) as u64, Ordering::Relaxed);
             }
         }
-    }
+    };
     hand_over(mailbox, Turn::Nobody);
     // ORDERING: the next owner finds the mailbox empty.
     mailbox.owner.store(0, Ordering::Release);
+    is_followed
 }
 
 /// Tells the outside that modules have come or gone. The thread must not be traced meanwhile: what it would be
 /// recorded in may be what is waited for.
 pub(super) fn modules_changed() {
-    const CHANGED: u32 = 4;
     if let Some(control) = thread::control() {
-        thread::untraced(|| serve(control, CHANGED, 0));
+        thread::untraced(|| serve(control, Subject::Changed, 0, [0; 4]));
     }
 }
 
 /// Does what the outside says.
-pub(super) fn execute(command: Command, first: usize, second: usize, third: usize) -> usize {
+pub(super) fn execute(command: Command, arguments: [usize; 4]) -> usize {
+    let [first, second, third, fourth] = arguments;
     match command {
         Command::GoOn => {}
         Command::Map => return map_code(first, second),
         Command::Ignore => thread::ignore(first as u32),
         Command::Landmark => landmark::learn(first, second, third),
         Command::Restore => stacks::restore_all(),
+        Command::Open => return open::open(first, second, third as u32, fourth as u32) as usize,
+        Command::Close => open::spoor_close(first as i64),
     }
     0
 }

@@ -6,16 +6,23 @@ use core::{
 };
 
 use super::{gum, local, mailbox, routines, sys, thread};
-use crate::shared::{Command, Control, FLAG_WRITE_GS, HEAD_BYTES, MAGIC, Shape, VERSION};
+use crate::shared::{
+    CONTROL_BYTES, Command, Control, FLAG_FOLLOW_FORKS, FLAG_WRITE_GS, HEAD_BYTES, MAGIC, Shape, Subject, VERSION,
+};
 
 /// Makes the memory that is shared with the outside: this many rings of this size, for calls with this much stack.
 /// Returns its descriptor, which the outside opens for itself and then has closed, or an error's number, negated.
 #[unsafe(no_mangle)]
 pub(super) extern "C" fn spoor_open(ring_bytes: u64, rings: u64, stack_bytes: u32, flags: u32) -> i64 {
-    thread::untraced(|| open(ring_bytes as usize, rings as usize, stack_bytes, flags).unwrap_or_else(|error| error))
+    thread::untraced(|| open(ring_bytes as usize, rings as usize, stack_bytes, flags))
 }
 
-fn open(ring_bytes: usize, rings: usize, stack_bytes: u32, flags: u32) -> Result<i64, i64> {
+/// The same for a thread that is not traced.
+pub(super) fn open(ring_bytes: usize, rings: usize, stack_bytes: u32, flags: u32) -> i64 {
+    make(ring_bytes, rings, stack_bytes, flags).unwrap_or_else(|error| error)
+}
+
+fn make(ring_bytes: usize, rings: usize, stack_bytes: u32, flags: u32) -> Result<i64, i64> {
     const INVALID: i64 = -22;
     const CLOSE_ON_EXEC: usize = 1;
     let shape = Shape { ring_bytes, rings: rings.min(thread::MOST_THREADS) };
@@ -25,7 +32,8 @@ fn open(ring_bytes: usize, rings: usize, stack_bytes: u32, flags: u32) -> Result
     let name = c"spoor".as_ptr() as usize;
     // SAFETY: it makes a file that only exists in memory.
     let file = checked(unsafe { sys::call(sys::MEMFD_CREATE, [name, CLOSE_ON_EXEC, 0, 0, 0, 0]) })?;
-    match map(file, bytes) {
+    let inherited = if flags & FLAG_FOLLOW_FORKS != 0 { CONTROL_BYTES } else { 0 };
+    match map(file, bytes, inherited) {
         Ok(at) => {
             let control = at.cast::<Control>().cast_const();
             // SAFETY: it is mapped for good, aligned to a page, and zeros are valid.
@@ -42,13 +50,21 @@ fn open(ring_bytes: usize, rings: usize, stack_bytes: u32, flags: u32) -> Result
     }
 }
 
-fn map(file: usize, bytes: usize) -> Result<*mut u8, i64> {
+/// Where the memory of an earlier time is, whose outside has left, and how much. A thread that still writes to it,
+/// which it began before that, finds memory there for good.
+static EARLIER: [AtomicUsize; 2] = [AtomicUsize::new(0), AtomicUsize::new(0)];
+
+/// In a forked child: what its parent shares with the outside is not there, but for its beginning, which is still needed.
+pub(super) fn forget_earlier() {
+    // ORDERING: there is one thread.
+    EARLIER.iter().for_each(|word| word.store(0, Ordering::Relaxed));
+}
+
+/// Maps the memory, the beginning of which forked children inherit.
+fn map(file: usize, bytes: usize, inherited: usize) -> Result<*mut u8, i64> {
     const READ_WRITE: usize = 3;
     const SHARED_NORESERVE: usize = 0x4001;
     const IN_THIS_PLACE: usize = 0x10;
-    /// Where the memory of an earlier time is, whose outside has left, and how much. A thread that still writes to it,
-    /// which it began before that, finds memory there for good.
-    static EARLIER: [AtomicUsize; 2] = [AtomicUsize::new(0), AtomicUsize::new(0)];
     // SAFETY: a file of our own.
     checked(unsafe { sys::call(sys::FTRUNCATE, [file, bytes, 0, 0, 0, 0]) })?;
     // ORDERING: only Frida's one thread of scripts comes here.
@@ -62,7 +78,7 @@ fn map(file: usize, bytes: usize) -> Result<*mut u8, i64> {
     EARLIER[0].store(at, Ordering::Relaxed);
     EARLIER[1].store(bytes.max(if at == earlier { earlier_bytes } else { 0 }), Ordering::Relaxed);
     // SAFETY: what was mapped just now. A forked child must not write to the rings of its parent.
-    unsafe { sys::keep_here(at as *mut u8, bytes) };
+    unsafe { sys::keep_here((at + inherited) as *mut u8, bytes - inherited) };
     Ok(at as *mut u8)
 }
 
@@ -89,12 +105,11 @@ pub(super) extern "C" fn spoor_close(descriptor: i64) {
     }
 }
 
-/// Tells the outside something (0 that it may install hooks, 1 that a module was loaded, 2 unloaded, 3 that Frida has to
-/// leave), and does what it says until it says to go on.
+/// Tells the outside something, a [`Subject`] by its number, and does what it says until it says to go on.
 #[unsafe(no_mangle)]
 pub(super) extern "C" fn spoor_serve(subject: u32, module: u64) {
-    if let Some(control) = thread::control() {
-        thread::untraced(|| mailbox::serve(control, subject, module));
+    if let (Some(control), Some(subject)) = (thread::control(), Subject::from_number(subject)) {
+        thread::untraced(|| mailbox::serve(control, subject, module, [0; 4]));
     }
 }
 
@@ -112,7 +127,7 @@ pub(super) unsafe extern "C" fn spoor_system_call(number: usize, first: usize, s
 /// Executes one command, for an outside that has borrowed a thread. No other is being executed.
 #[unsafe(no_mangle)]
 pub(super) extern "C" fn spoor_command(command: u32, first: usize, second: usize, third: usize) -> u64 {
-    Command::from_number(command).map_or(0, |command| mailbox::execute(command, first, second, third) as u64)
+    Command::from_number(command).map_or(0, |command| mailbox::execute(command, [first, second, third, 0]) as u64)
 }
 
 /// Where a stub finds its routines, in this order behind their count: enter, probe, unwinder, watched, leave; first

@@ -6,7 +6,7 @@ use core::{
 };
 
 use super::{
-    mailbox,
+    follow, mailbox,
     shadow::{Entry, Header},
     stacks::{self, Suspended},
     sys,
@@ -71,6 +71,11 @@ pub(super) extern "C" fn enter(entered: &mut Entered, kind: u32, r13: u64) {
         return;
     }
     let hooked = Thread::current().is_some_and(|thread| enter_on(thread, entered, kind, r13));
+    if kind == WATCHED
+        && let Some(program) = follow::program(entered.stub, [entered.rdi, entered.rsi])
+    {
+        follow::before_program(program);
+    }
     if !hooked {
         // Other threads may not have seen yet that they are deserted, and this one unwinds what they have left.
         if kind == UNWINDER && Thread::is_deserted() {

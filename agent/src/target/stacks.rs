@@ -82,6 +82,12 @@ fn with<T>(act: impl FnOnce(&mut Stacks) -> T) -> T {
     result
 }
 
+/// Whether a forked child has found the table as nobody was changing it.
+pub(super) fn are_whole() -> bool {
+    // ORDERING: there is one thread.
+    LOCK.load(Ordering::Relaxed) == 0
+}
+
 /// Has a thread run on the stack that holds this slot. Whether that could be done.
 pub(super) fn claim(thread: &mut Thread, slot: usize) -> bool {
     slot.is_multiple_of(8) && !is_unknown(thread, slot) && with(|stacks| stacks.claim(thread, slot))

@@ -3,16 +3,17 @@
 use core::{
     ops::Range,
     ptr,
-    sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering, compiler_fence},
+    sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicUsize, Ordering, compiler_fence},
 };
 
 use super::{
+    follow,
     local::{self, IGNORED, Local, thread_pointer},
     shadow::{self, Entry, Place, Shadow},
     stacks, sys,
     writer::Writer,
 };
-use crate::shared::{Control, HEAD_BYTES, RingHead, Shape, tsc};
+use crate::shared::{Control, FLAG_FOLLOW_FORKS, HEAD_BYTES, RingHead, Shape, tsc};
 
 /// How many threads can be traced at once.
 pub(super) const MOST_THREADS: usize = 4096;
@@ -61,6 +62,9 @@ const _: () = assert!(size_of::<Thread>() <= WRITER_AT && size_of::<Writer>() <=
 
 /// The rings, once there are any.
 static CONTROL: AtomicPtr<Control> = AtomicPtr::new(ptr::null_mut());
+
+/// Whether forked children are to be followed, and so have its beginning.
+static FOLLOWS_FORKS: AtomicBool = AtomicBool::new(false);
 
 /// A word that is 1 here and 0 in every forked child.
 static HERE: AtomicPtr<AtomicU32> = AtomicPtr::new(ptr::null_mut());
@@ -115,6 +119,8 @@ pub(super) fn prepare(control: &'static Control) -> Option<()> {
     unsafe { (*here).store(1, Ordering::Relaxed) };
     PROCESS.store(sys::getpid(), Ordering::Relaxed);
     HERE.store(here, Ordering::Relaxed);
+    let follows = control.flags.load(Ordering::Relaxed) & FLAG_FOLLOW_FORKS != 0;
+    FOLLOWS_FORKS.store(follows, Ordering::Relaxed);
     CONTROL.store(ptr::from_ref(control).cast_mut(), Ordering::Release);
     Some(())
 }
@@ -151,6 +157,27 @@ pub(super) fn control() -> Option<&'static Control> {
     unsafe { if !here.is_null() && (*here).load(Ordering::Relaxed) == 1 { control.as_ref() } else { None } }
 }
 
+/// What a forked child that is to be followed has of the memory that its parent shares with the outside.
+pub(super) fn inherited() -> Option<&'static Control> {
+    // ORDERING: as in `prepare`.
+    if control().is_some() || !FOLLOWS_FORKS.load(Ordering::Relaxed) {
+        return None;
+    }
+    // SAFETY: where forks are followed it is inherited, and mapped until it is forgotten.
+    unsafe { CONTROL.load(Ordering::Acquire).as_ref() }
+}
+
+/// Has nobody look for memory that is shared with the outside: a forked child has none that is read.
+pub(super) fn forget_control() {
+    // ORDERING: there is one thread.
+    CONTROL.store(ptr::null_mut(), Ordering::Relaxed);
+}
+
+/// The thread that a state is of, by its id with the system.
+pub(super) fn id_of(thread: &Thread) -> u32 {
+    thread.local.tid
+}
+
 /// Runs `f` as a thread that is not traced.
 pub(super) fn untraced<T>(f: impl FnOnce() -> T) -> T {
     local::enter();
@@ -167,7 +194,7 @@ pub(super) fn untraced<T>(f: impl FnOnce() -> T) -> T {
 impl Thread {
     /// The calling thread's state, made if it is new. `None` if it is not traced.
     ///
-    /// In a forked child it is not traced any more; its state is kept to find the return addresses in.
+    /// In a forked child that is not followed it is not traced any more; its state is kept to find the return addresses in.
     pub(super) fn current() -> Option<&'static mut Self> {
         match Local::find().map_or(0, |local| local.state) {
             IGNORED => None,
@@ -179,7 +206,7 @@ impl Thread {
                     // A forked child. It walks its own way from here on, and may unwind what it has inherited.
                     thread.stop_tracing();
                     super::unwind::restore(thread, 0);
-                    return None;
+                    return (follow::begin(thread) && thread.take_up()).then_some(thread);
                 }
                 if thread.writer().is_deserted() {
                     // Nobody will ever read what it records. It goes on as if it had never been hooked.
@@ -194,6 +221,16 @@ impl Thread {
                 Some(thread)
             }
         }
+    }
+
+    /// The thread of a forked child is traced on behalf of the child from here on.
+    fn take_up(&mut self) -> bool {
+        (self.local.former, self.local.tid) = (0, sys::gettid());
+        let is_traced = self.begin_again();
+        if is_traced {
+            self.local.state = ptr::from_mut(self) as usize;
+        }
+        is_traced
     }
 
     fn stop_tracing(&mut self) {

@@ -70,18 +70,25 @@ impl Foreign {
         let traced = self.once(&folder, page, command).map_err(|why| format!("traced: {why}"));
         let ended = collector.stop();
         let traced = traced?;
-        let sessions = trace::folders(&traces);
-        let [session] = &sessions[..] else {
-            return Err(format!("{} sessions; the agent said: {}", sessions.len(), traced.stderr));
-        };
         if ended.code != Some(0) {
             return Err(format!("the collector failed: {}", ended.stderr));
         }
-        let bytes = fs::read(session.join("manifest.json")).map_err(|error| error.to_string())?;
-        let manifest = Manifest::parse(&bytes).map_err(|error| error.to_string())?;
-        let checked = collector::run_on("verify", session, &[]);
-        let unsound = (checked.code != Some(0)).then(|| format!("verify: {}{}", checked.text(), checked.stderr));
-        let harm = self.harm(&untraced, &traced).or(unsound).or_else(|| uncounted(&manifest));
+        let (mut first, mut unsound) = (Vec::new(), None);
+        for session in trace::folders(&traces) {
+            let bytes = fs::read(session.join("manifest.json")).map_err(|error| error.to_string())?;
+            let manifest = Manifest::parse(&bytes).map_err(|error| error.to_string())?;
+            let checked = collector::run_on("verify", &session, &[]);
+            let is_sound = checked.code == Some(0);
+            unsound = unsound.or_else(|| (!is_sound).then(|| format!("verify: {}{}", checked.text(), checked.stderr)));
+            unsound = unsound.or_else(|| uncounted(&manifest));
+            if manifest.birth.is_none() {
+                first.push(manifest);
+            }
+        }
+        // The others have come from it.
+        let [manifest] = <[Manifest; 1]>::try_from(first)
+            .map_err(|first| format!("{} sessions; the agent said: {}", first.len(), traced.stderr))?;
+        let harm = self.harm(&untraced, &traced).or(unsound);
         Ok(Beside { untraced: untraced.took, traced: traced.took, manifest, harm })
     }
 

@@ -28,6 +28,7 @@ pub const TARGETS: &[Target] = &[
     c("vfork_exec", "vfork_exec.c"),
     c("spawn", "spawn.c"),
     c("exec", "exec.c"),
+    c("family", "family.c"),
     c("ends", "ends.c"),
     flags("tail_calls", "tail_calls.c", &["-O2"]),
     flags("arguments", "arguments.c", &["-O2"]),

@@ -10,6 +10,7 @@ mod detail;
 mod encrypted;
 mod endings;
 mod failures;
+mod family;
 mod fibers;
 mod killed;
 mod libraries;

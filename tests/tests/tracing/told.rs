@@ -45,9 +45,11 @@ fn a_pattern_that_excludes_nothing_is_told() {
 
 #[test]
 fn a_program_that_is_replaced_is_said_to_be() {
-    let traced = Run::of("sh").arguments(&["-c", "exec ls /"]).trace();
+    let traced = Run::of("sh").arguments(&["-c", "exec ls /"]).with(&["--follow", "none"]).trace();
     let line = last_line(&traced.traced.stderr);
-    assert!(line.contains("ran another one in its place (exec)") && !line.contains("nothing lost"), "{line}");
+    assert!(line.contains("that came from it is not traced") && !line.contains("nothing lost"), "{line}");
+    let limits = &traced.trace.manifest.limits;
+    assert!(limits.iter().any(|limit| limit.detail.contains("ran another one in its place")), "{limits:?}");
 }
 
 #[test]

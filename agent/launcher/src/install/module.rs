@@ -17,7 +17,7 @@ use crate::{exclude::Exclude, symbols::FoundLines};
 const LOADERS: &str = "_dl_debug_state";
 
 /// A module and the plan for it.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Planned {
     mapped: Mapped,
     size: u64,
@@ -29,7 +29,7 @@ pub(super) struct Planned {
     /// Whether return addresses have to be left alone.
     entries_only: bool,
     needs_returns: bool,
-    plan: ModulePlan,
+    plan: Arc<ModulePlan>,
 }
 
 /// A function that gets a stub.
@@ -117,8 +117,13 @@ impl Planned {
             unread_lines: unread,
             entries_only: walks_stacks(&plan),
             needs_returns: needs_returns(&plan),
-            plan,
+            plan: Arc::new(plan),
         })
+    }
+
+    /// The same for the same file, where it is mapped elsewhere.
+    pub(super) fn moved_to(&self, mapped: &Mapped) -> Self {
+        Self { mapped: mapped.clone(), bias: mapped.base.wrapping_sub(self.link_base), ..self.clone() }
     }
 
     /// Whether it needs all return addresses of the program to be what they are.
@@ -193,7 +198,7 @@ impl Planned {
     /// Notes that functions could not be hooked after all.
     pub(super) fn refuse(&mut self, refused: &[(u32, Reason)]) {
         for (index, reason) in refused {
-            if let Some(function) = self.plan.functions.get_mut(*index as usize) {
+            if let Some(function) = Arc::make_mut(&mut self.plan).functions.get_mut(*index as usize) {
                 function.action = Action::Leave(*reason);
             }
         }
@@ -246,14 +251,14 @@ impl Planned {
         }
         let (missing, linked) = (self.missing(), self.linked());
         let bias_from_base = self.bias.wrapping_sub(self.mapped.base);
-        let named = |function: Function| (function.address.wrapping_add(bias_from_base), function.name);
+        let named = |function: &Function| (function.address.wrapping_add(bias_from_base), function.name.clone());
         Hooked {
             id,
             base: self.mapped.base,
             size: self.size,
             build_id: self.build_id,
             path: self.mapped.path,
-            functions: self.plan.functions.into_iter().map(named).collect(),
+            functions: self.plan.functions.iter().map(named).collect(),
             link_base: self.link_base,
             lines: self.lines,
             unread_lines: self.unread_lines,

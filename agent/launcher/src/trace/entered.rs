@@ -2,11 +2,11 @@
 
 use std::{fs::OpenOptions, io, path::Path, sync::Arc, time::Instant};
 
-use agent::shared::{Arena, FLAG_BLOCK, FLAG_DETAIL, FLAG_WRITE_GS};
+use agent::shared::{Arena, FLAG_BLOCK, FLAG_DETAIL, FLAG_FOLLOW_FORKS, FLAG_FOLLOW_PROGRAMS, FLAG_WRITE_GS};
 use anyhow::{Context, Result};
 
 use crate::{
-    args::OnFull,
+    args::{Follow, OnFull},
     frida::{Failure, Host},
     install::LibraryPlace,
     native::{Borrowed, Library},
@@ -78,7 +78,7 @@ impl Entered {
 }
 
 /// The memory behind a descriptor of the target's.
-fn shared_memory(pid: i32, descriptor: i32) -> Result<Arc<Arena>> {
+pub(super) fn shared_memory(pid: i32, descriptor: i32) -> Result<Arc<Arena>> {
     let file = OpenOptions::new().read(true).write(true).open(format!("/proc/{pid}/fd/{descriptor}"));
     let arena = Arc::new(Arena::map(file.context("cannot open the memory that is shared with the program")?)?);
     arena.is_of(process::open(pid)?);
@@ -87,10 +87,15 @@ fn shared_memory(pid: i32, descriptor: i32) -> Result<Arc<Arena>> {
 
 /// Has the rings made, as many as the program's limits allow. `open` is given their size, how many there are, how much stack
 /// is recorded, and flags.
-fn open_rings(settings: &Settings, mut open: impl FnMut(u64, u64, u32, u32) -> Result<i32>) -> Result<i32> {
+pub(super) fn open_rings(settings: &Settings, mut open: impl FnMut(u64, u64, u32, u32) -> Result<i32>) -> Result<i32> {
     let detail = if settings.detail { FLAG_DETAIL } else { 0 };
     let block = if settings.on_full == OnFull::Block { FLAG_BLOCK } else { 0 };
-    let flags = detail | block | gs_flag();
+    let follow = match settings.follow {
+        Follow::None => 0,
+        Follow::Fork => FLAG_FOLLOW_FORKS,
+        Follow::All => FLAG_FOLLOW_FORKS | FLAG_FOLLOW_PROGRAMS,
+    };
+    let flags = detail | block | follow | gs_flag();
     let mut rings = (MOST_RING_BYTES / settings.ring_bytes).clamp(LEAST_RINGS, MOST_RINGS);
     loop {
         match open(settings.ring_bytes, rings, settings.stack_bytes, flags) {

@@ -6,7 +6,7 @@ use codec::{EventKind, Key};
 
 use super::{mark, tell};
 use crate::{
-    shared::{Kind, Watched, header, tsc},
+    shared::{Kind, Subject, Watched, header, tsc},
     target::{
         local::thread_pointer,
         open,
@@ -207,18 +207,21 @@ pub(super) fn entered(thread: &mut Thread, watched: Watched, arguments: [u64; 6]
                 control.exit_code.store((first & 0xFF) + 1, Ordering::Relaxed);
             }
         }
+        Watched::Fork => {
+            if let Some(control) = thread::control() {
+                // ORDERING: a count.
+                control.forks.fetch_add(1, Ordering::Relaxed);
+            }
+        }
         Watched::Execute | Watched::ExecuteAt | Watched::ExecuteFile => executing(1),
         Watched::Unshare | Watched::SetNamespace | Watched::SetCapabilities | Watched::ProcessControl
             if needs_to_be_alone(watched, first) && thread::is_traced_process() =>
         {
-            open::spoor_serve(ALONE, 0);
+            open::spoor_serve(Subject::Alone as u32, 0);
         }
         _ => {}
     }
 }
-
-/// In the mailbox: Frida has to leave.
-const ALONE: u32 = 3;
 
 /// Whether a call is about to change what threads of one process must have in common, or what only a process with one
 /// thread may change.
@@ -274,6 +277,12 @@ pub(super) fn left(thread: &mut Thread, watched: Watched, arguments: [u64; 6], r
             tell(&[(Key::Result, result), (Key::Pthread, first)]);
         }
         Watched::Execute | Watched::ExecuteAt | Watched::ExecuteFile => executing(0),
+        Watched::Fork if (result as i32) < 0 => {
+            if let Some(control) = thread::control() {
+                // ORDERING: a count.
+                control.forks.fetch_sub(1, Ordering::Relaxed);
+            }
+        }
         Watched::PthreadSetName => {
             let [low, high] = sys::thread_name();
             thread.writer().put(&[tsc::now(), header(Kind::Name, 4, 0, 0), low, high]);

@@ -1,0 +1,158 @@
+//! What was delivered, of one session or of all sessions of a program and what it has started.
+
+use std::{collections::BTreeMap, fmt::Display};
+
+use agent::{drain::Counts, plan::Reason, ship};
+use codec::profile::EndReason;
+
+use crate::{
+    install::Hooked,
+    settings::Settings,
+    summary::{Summary, Traced},
+};
+
+/// What was delivered.
+#[derive(Debug)]
+pub(crate) struct Outcome {
+    pub(super) sessions: usize,
+    pub(super) counts: Counts,
+    pub(super) report: ship::Report,
+    pub(super) hooked: usize,
+    /// How many programs and processes came from it that are not traced.
+    pub(crate) unfollowed: u64,
+    pub(super) own: OwnCode,
+    /// Who was traced, and how that ended: of several, the first.
+    pub(super) traced: Traced,
+    pub(super) end: EndReason,
+}
+
+/// How much of the program itself could be hooked: not of its libraries.
+#[derive(Debug, Default)]
+pub(super) struct OwnCode {
+    path: String,
+    hooked: usize,
+    /// How many of its functions no unwind entry describes: those of languages that have their own ways to unwind.
+    undescribed: usize,
+}
+
+impl OwnCode {
+    pub(super) fn of(module: &Hooked) -> Self {
+        let undescribed = module.left.get(Reason::NoUnwindEntry.as_str()).map_or(0, |left| left.count);
+        Self { path: module.path.clone(), hooked: module.hooked + module.probed.len(), undescribed }
+    }
+
+    /// Whether next to nothing of it is followed. Of a few functions that says nothing.
+    fn is_hardly_followed(&self) -> bool {
+        self.undescribed >= 20 && self.undescribed > 9 * self.hooked
+    }
+}
+
+impl Outcome {
+    /// Whether the collector has confirmed everything.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.report.complete
+    }
+
+    /// The same for scripts.
+    pub(crate) fn summary(&self) -> Summary<'_> {
+        let Self { sessions, counts, report, hooked, unfollowed, traced, end, .. } = self;
+        let mut summary = Summary::new(traced, *end, report, counts.threads, *hooked, self.passed());
+        (summary.sessions, summary.not_followed) = (*sessions, *unfollowed);
+        summary
+    }
+
+    /// How many calls were passed through.
+    fn passed(&self) -> u64 {
+        self.counts.too_deep + self.counts.interrupted + self.counts.unplaced
+    }
+
+    /// Adds that of another session.
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.sessions += other.sessions;
+        self.hooked += other.hooked;
+        self.unfollowed += other.unfollowed;
+        let (counts, more) = (&mut self.counts, &other.counts);
+        counts.threads += more.threads;
+        counts.too_deep += more.too_deep;
+        counts.interrupted += more.interrupted;
+        counts.unplaced += more.unplaced;
+        let (report, more) = (&mut self.report, &other.report);
+        report.events += more.events;
+        report.unsettled += more.unsettled;
+        report.complete &= more.complete;
+        more.dropped.iter().for_each(|(reason, count)| *report.dropped.entry(reason).or_default() += count);
+        more.lost.iter().for_each(|(cause, count)| *report.lost.entry(cause.clone()).or_default() += count);
+        if !self.own.is_hardly_followed() && other.own.is_hardly_followed() {
+            self.own = OwnCode { path: other.own.path.clone(), ..other.own };
+        }
+    }
+
+    /// Says what came of it.
+    pub(crate) fn print(&self, settings: &Settings) {
+        let Self { sessions, counts, report, hooked, unfollowed, own, .. } = self;
+        let to = &settings.collector.name;
+        let dropped = report.dropped_in_all();
+        let lost: u64 = report.lost.values().sum();
+        let threads = if counts.threads == 1 { "1 thread".into() } else { format!("{} threads", counts.threads) };
+        let sessions = if *sessions == 1 { String::new() } else { format!("{sessions} sessions, ") };
+        let mut line = format!("{} events of {sessions}{threads} and {hooked} functions sent to {to}", report.events);
+        if dropped > 0 {
+            line += &format!(", {dropped} dropped ({})", list(&report.dropped));
+        }
+        if lost > 0 {
+            line += &format!(", {lost} lost by the collector ({})", list(&report.lost));
+        }
+        let passed = self.passed();
+        if passed > 0 {
+            line += &format!(", {passed} calls not recorded (`collector info` says why)");
+        }
+        if dropped == 0
+            && lost == 0
+            && report.unsettled == 0
+            && passed == 0
+            && *unfollowed == 0
+            && !own.is_hardly_followed()
+        {
+            line += ", nothing lost";
+        }
+        match unfollowed {
+            0 => {}
+            1 => line += "; 1 program or process that came from it is not traced (`collector info` says why)",
+            _ => {
+                line += &format!(
+                    "; {unfollowed} programs or processes that came from it are not traced (`collector info` says why)"
+                )
+            }
+        }
+        if own.is_hardly_followed() {
+            let OwnCode { path, hooked, undescribed } = own;
+            let all = hooked + undescribed;
+            line += &format!(
+                "; only {hooked} of {all} functions of {path} could be hooked: {}",
+                Reason::NoUnwindEntry.explain()
+            );
+        }
+        if report.unsettled > 0 {
+            let waited = settings.linger.as_secs_f64();
+            line += &format!(
+                "; the collector has not confirmed that it keeps {} of them within {waited} s (--linger waits longer)",
+                report.unsettled
+            );
+        } else if !report.complete {
+            line += "; the collector has all events, but went away before it confirmed the rest";
+        }
+        say!("{line}");
+        if report.dropped.contains_key("ring-full") {
+            let ways = match settings.detail {
+                true => "--on-full block, a larger --ring-bytes, --no-detail, or --exclude what is called most",
+                false => "--on-full block, a larger --ring-bytes, or --exclude what is called most",
+            };
+            say!("rings were full: to lose less, use {ways}");
+        }
+    }
+}
+
+fn list(counts: &BTreeMap<impl Display, u64>) -> String {
+    let each: Vec<_> = counts.iter().map(|(reason, count)| format!("{reason} {count}")).collect();
+    each.join(", ")
+}
