@@ -59,7 +59,7 @@ pub(crate) fn serve(
 async fn next(socket: &tokio::net::UnixStream) -> Option<tokio::net::UnixStream> {
     loop {
         socket.readable().await.ok()?;
-        match socket.try_io(Interest::READABLE, || Ok(receive(socket)?)) {
+        match socket.try_io(Interest::READABLE, || receive(socket)) {
             Ok(Some(connection)) => return tokio::net::UnixStream::from_std(connection).ok(),
             Ok(None) => return None,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
