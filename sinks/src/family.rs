@@ -2,7 +2,7 @@
 
 use std::{io::Write, sync::Arc};
 
-use codec::{BirthKind, SessionId, SessionNs, StreamId};
+use codec::{BirthKind, SessionId, SessionNs, StreamId, profile::Fingerprint};
 
 use crate::{
     Session, Sink, SinkError,
@@ -47,9 +47,7 @@ impl BirthPoint {
 
     /// The number of the arrow, which both ends have.
     pub(crate) fn arrow(&self) -> u64 {
-        let id = u128::from_be_bytes(self.child.0);
-        // Ids of agents begin alike. The constant keeps it apart from arrows within sessions, which have small numbers.
-        ((id >> 64) as u64 ^ id as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1 << 63
+        Fingerprint::of(&self.child.0).0
     }
 }
 
@@ -73,5 +71,22 @@ impl<E: Encoder, W: Write + Send> FamilySink for ViewSink<E, W> {
 
     fn birth(&mut self, session: &Arc<Session>, point: &BirthPoint) -> Result<(), SinkError> {
         self.with_encoder(session, |encoder, out| encoder.birth(session, point, out))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_ends_of_an_arrow_have_its_number_and_no_other_arrow_does() {
+        let point = |child, is_parent, how| BirthPoint { child, how, is_parent, stream: None, at: SessionNs(1) };
+        let ids: Vec<_> = (0..=u8::MAX).map(|byte| SessionId([byte; 16])).collect();
+        let arrows: std::collections::HashSet<_> =
+            ids.iter().map(|id| point(*id, true, BirthKind::Forked).arrow()).collect();
+        assert_eq!(arrows.len(), ids.len());
+        for id in ids {
+            assert_eq!(point(id, true, BirthKind::Spawned).arrow(), point(id, false, BirthKind::Spawned).arrow());
+        }
     }
 }

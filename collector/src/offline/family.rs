@@ -87,8 +87,9 @@ impl Family {
         let beside = full.parent().and_then(|folder| sinks::disk::sessions_in(folder).ok()).unwrap_or_default();
         match beside.iter().position(|dir| *dir == full) {
             Some(place) => {
-                // As the user wrote it, where that is a name.
+                // As the user wrote it, and others in the same way where that ends with a name.
                 let written = |dir: PathBuf| match (session.file_name(), dir.file_name()) {
+                    _ if dir == full => session.into(),
                     (Some(_), Some(name)) => session.with_file_name(name),
                     _ => dir,
                 };
