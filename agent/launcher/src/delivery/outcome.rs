@@ -115,14 +115,13 @@ impl Outcome {
         {
             line += ", nothing lost";
         }
-        match unfollowed {
-            0 => {}
-            1 => line += "; 1 program or process that came from it is not traced (`collector info` says why)",
-            _ => {
-                line += &format!(
-                    "; {unfollowed} programs or processes that came from it are not traced (`collector info` says why)"
-                )
-            }
+        if *unfollowed > 0 {
+            let what = if *unfollowed == 1 {
+                "1 process or program that came from it is"
+            } else {
+                &format!("{unfollowed} processes or programs that came from it are")
+            };
+            line += &format!("; {what} not traced (`collector info` says why)");
         }
         if own.is_hardly_followed() {
             let OwnCode { path, hooked, undescribed } = own;
