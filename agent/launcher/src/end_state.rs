@@ -65,8 +65,7 @@ impl From<EndState> for EndReason {
         match state {
             EndState::Exited(code) => Self::Exited(code),
             EndState::Signaled(signal) => Self::Signaled(signal),
-            // Nobody can say. It is gone, at any rate.
-            EndState::Unknown => Self::Exited(0),
+            EndState::Unknown => Self::UNKNOWN,
         }
     }
 }

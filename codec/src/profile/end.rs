@@ -41,6 +41,9 @@ pub enum EndReason {
 }
 
 impl EndReason {
+    /// The process has ended, and nobody can say how: its parent has taken notice before it could be asked.
+    pub const UNKNOWN: Self = Self::Other(5, 0);
+
     fn numbers(self) -> (u8, i32) {
         match self {
             Self::Exited(code) => (1, code),

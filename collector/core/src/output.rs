@@ -131,6 +131,7 @@ impl How {
             Self::Told(EndReason::Signaled(signal)) => ("signaled", Some(signal)),
             Self::Told(EndReason::Detached) => ("detached", None),
             Self::Told(EndReason::Replaced) => ("replaced", None),
+            Self::Told(EndReason::UNKNOWN) => ("ended", None),
             Self::Told(EndReason::Other(_, number)) => ("ended", Some(number)),
             Self::Closed => ("closed", None),
             Self::LostContact => ("lost contact", None),

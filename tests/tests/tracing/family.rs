@@ -44,6 +44,12 @@ fn every_process_is_a_session_and_exact() {
         let all: Vec<_> = traced.all().map(worked).collect();
         let worked: BTreeSet<_> = all.iter().copied().filter(|(_, times)| *times > 0).collect();
         assert_eq!(worked, told, "{engine}: {}", traced.traced.stderr);
+        let codes = [(100, 0), (101, 1), (103, 3), (300, 5), (45, 4), (200, 6), (500, 6), (600, 6), (1000, 7)];
+        for (trace, (pid, times)) in traced.all().zip(&all) {
+            let expected = codes.iter().find(|(worked, _)| worked == times).map(|(_, code)| Some(*code));
+            let end = trace.manifest.end.as_ref().expect("it has ended");
+            assert!(expected.is_none_or(|code| end.code == code), "{engine}: {pid}, {times}: {end:?}");
+        }
         // Of each one, and no more: others are shells, and those that become another program at once.
         assert_eq!(all.iter().filter(|(_, times)| *times > 0).count(), told.len(), "{engine}");
         // What a child calls on the memory of its parent, until it is another program, may be told to be missing.

@@ -81,7 +81,10 @@ impl Trace {
     /// Traces a process that the program has made until it ends, or is let go of since the program has ended.
     pub(super) fn attend(mut self) {
         let pid = self.pid;
-        let Ok(process) = Process::traced(pid) else { return self.ended(EndState::Unknown) };
+        let Ok(process) = Process::traced(pid) else {
+            let ending = self.ending_told().unwrap_or(EndState::Unknown);
+            return self.ended(ending);
+        };
         loop {
             if self.replacement.is_none()
                 && let Some(ending) = process.wait(Duration::ZERO).unwrap_or(Some(EndState::Unknown))
