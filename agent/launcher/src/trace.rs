@@ -69,8 +69,9 @@ struct Trace {
     forked: u32,
     /// The program that it is about to run in its place.
     replacement: Option<Replacement>,
-    /// Whether the process runs another program, which is not traced.
+    /// Whether the process runs another program, which is not traced, and whether that was told before it did.
     is_over: bool,
+    is_told: bool,
 }
 
 impl Trace {
@@ -143,10 +144,21 @@ impl Trace {
     }
 
     fn new(family: &Arc<Family>, pid: i32, arena: Arc<Arena>, installer: Installer, delivery: Delivery) -> Self {
-        let family = Arc::clone(family);
-        let (seat, host, foreign, is_loading, forked) = (None, None, Vec::new(), false, 0);
-        let (replacement, is_over) = (None, false);
-        Self { family, seat, pid, host, arena, installer, delivery, foreign, is_loading, forked, replacement, is_over }
+        Self {
+            family: Arc::clone(family),
+            seat: None,
+            pid,
+            host: None,
+            arena,
+            installer,
+            delivery,
+            foreign: Vec::new(),
+            is_loading: false,
+            forked: 0,
+            replacement: None,
+            is_over: false,
+            is_told: false,
+        }
     }
 
     fn hook(&mut self, deadline: Instant) -> Result<Report> {
@@ -319,7 +331,9 @@ impl Trace {
         self.host.take().inspect(|host| host.target_is_gone());
         if !self.is_over {
             self.is_over = true;
-            self.unfollowed("the program ran another one in its place");
+            if !self.is_told {
+                self.unfollowed("the program ran another one in its place");
+            }
             self.delivery.end(EndReason::Replaced);
         }
     }

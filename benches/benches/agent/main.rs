@@ -1,8 +1,9 @@
 //! The agent: `cargo bench -p benches --bench agent -- [WORDS] [rounds=N]`. The whole way is in `pipeline`.
 //!
-//! `hooking`, `cost`, `programs`, `names` and `startup` measure only that. Every figure stands beside what the same program
+//! `hooking`, `cost`, `programs`, `names`, `startup` and `children` measure only that. Every figure stands beside what the same program
 //! does untraced and what a peer makes of it, all in turn in one run.
 
+mod children;
 mod cost;
 mod hooking;
 mod names;
@@ -42,6 +43,7 @@ fn main() {
     measured("programs", programs::measure);
     measured("names", names::measure);
     measured("startup", startup::measure);
+    measured("children", children::measure);
     _ = fs::remove_dir_all(&settings.folder);
 }
 

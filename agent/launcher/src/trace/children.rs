@@ -118,6 +118,8 @@ impl Trace {
     pub(super) fn executes(&mut self, told: &ChildBirth) {
         if let Err(error) = self.hold(told) {
             self.unfollowed(&format!("{error:#}"));
+            // What becomes of the process itself has been told with that.
+            self.is_told = process::outside(told.pid, self.arena.inode()).is_ok_and(|pid| pid == self.pid);
         }
         // A thread that is not there any more has not waited.
         let _ = self.arena.go_on(Instant::now() + LOADING);
