@@ -36,6 +36,8 @@ impl Case {
         let index_only = self.large && transport == Transport::Tcp;
         let options: &[&str] = if index_only { &["--no-detail"] } else { &[] };
         let run = Run::target(self.target).arguments(self.arguments).stdin(self.stdin);
+        // The search for leaks runs in a process that has the program's memory and its thread pointer.
+        let run = run.variable("ASAN_OPTIONS", "detect_leaks=0");
         let traced = run.over(transport).with(options).with(&["--engine", engine]).trace();
         traced.sound().exact_counts().depths(self.stacks);
         // As text, a million spans are hundreds of megabytes.

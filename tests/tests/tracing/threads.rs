@@ -128,7 +128,8 @@ fn threads_that_find_no_ring_are_counted_once() {
     let without = limit.expect("it says that there were too many").count;
     assert_eq!(traced.trace.manifest.threads.len() as u64 + without, 1 + 300 + 200);
     let recorded = traced.recorded("start");
-    assert!((1..100).contains(&recorded.calls) && recorded.calls == recorded.returns, "{recorded:?}");
+    // None has one where all others are slow to end.
+    assert!(recorded.calls < 100 && recorded.calls == recorded.returns, "{recorded:?}");
     assert_eq!(traced.recorded("touch").calls, 100 * recorded.calls);
 }
 
