@@ -33,7 +33,7 @@ use crate::{
     notices::Notices,
     settings::Settings,
     summary::Traced,
-    symbols::{FileLines, LineReader},
+    symbols::FileLines,
 };
 
 /// How long to wait for the collector's answers while there is nothing to send.
@@ -54,10 +54,10 @@ const GIVING_UP: Duration = Duration::from_secs(1);
 /// A session that is being delivered.
 #[derive(Debug)]
 pub(crate) struct Delivery {
+    family: Arc<Family>,
     session: SessionId,
     functions: Arc<Functions>,
     orders: Sender<Order>,
-    lines: LineReader,
     /// What the thread will work with, until it does.
     work: Option<(Shipper, Clock, Receiver<Order>, Traced)>,
     thread: Option<JoinHandle<Outcome>>,
@@ -72,27 +72,35 @@ pub(crate) struct Delivery {
 enum Order {
     Hooked(Arc<Hooked>),
     Unloaded(u32),
-    Lines(u32, FileLines),
+    Lines(u32, Arc<FileLines>),
     Limit { reason: String, count: u64, detail: String },
     End(EndReason),
 }
 
 impl Delivery {
     /// Makes contact with the collector, on behalf of a process.
-    pub(crate) fn start(settings: &Settings, pid: i32, clock: Clock, birth: Option<Birth>) -> Result<Self> {
+    pub(crate) fn start(family: &Arc<Family>, pid: i32, birth: Option<Birth>) -> Result<Self> {
+        let (settings, clock) = (&family.settings, family.clock());
         let who = who(pid, &clock, birth)?;
         let session = who.session;
         let shipper = Shipper::connect(ship_settings(settings), &who)?;
         let (orders, received) = mpsc::channel();
         let work = Some((shipper, clock, received, Traced::from(&who)));
-        let found = orders.clone();
-        // Once the session is over nobody listens.
-        let lines = LineReader::start(move |module, lines| drop(found.send(Order::Lines(module, lines))));
-        let lines = lines.context("cannot start a thread")?;
         let notices = Notices::new(&settings.collector.name, settings.stall);
         let Settings { stall, linger, .. } = *settings;
         let functions = Arc::default();
-        Ok(Self { session, functions, orders, lines, work, thread: None, pid, stall, notices, linger })
+        Ok(Self {
+            family: Arc::clone(family),
+            session,
+            functions,
+            orders,
+            work,
+            thread: None,
+            pid,
+            stall,
+            notices,
+            linger,
+        })
     }
 
     /// The session, by its id.
@@ -139,7 +147,10 @@ impl Delivery {
             self.order(Order::Hooked(Arc::clone(module)));
             if let Some(file) = &module.lines {
                 let addresses = module.functions.iter().map(|(offset, _)| offset.wrapping_add(module.link_base));
-                self.lines.read(module.id, Arc::clone(file), addresses.collect());
+                let (id, orders) = (module.id, self.orders.clone());
+                // Once the session is over nobody listens.
+                let tell = move |lines| drop(orders.send(Order::Lines(id, lines)));
+                self.family.lines.read(Arc::clone(file), addresses.collect(), tell);
             }
         }
         for module in &report.unreadable {
@@ -180,9 +191,9 @@ impl Delivery {
     }
 
     /// Waits until everything is delivered, or that is given up. What came of it, if that is known.
-    pub(crate) fn finish(self, family: &Family) -> Option<Outcome> {
-        let Family { settings, signals, .. } = family;
-        let thread = self.thread?;
+    pub(crate) fn finish(self) -> Option<Outcome> {
+        let (family, thread) = (self.family, self.thread?);
+        let Family { settings, signals, .. } = &*family;
         let (asked, begun) = (signals.asked(), Instant::now());
         let mut has_told = settings.quiet;
         while !thread.is_finished() {
@@ -249,9 +260,9 @@ impl Worker {
             }
             Order::Lines(module, files) => {
                 self.unread = self.unread.saturating_sub(1);
-                for (file, lines) in files {
+                for (file, lines) in files.iter() {
                     let lines: Vec<_> = lines.iter().map(|&(index, line)| SourceLine { index, line }).collect();
-                    self.shipper.sources(ModuleId(module), &file, &lines);
+                    self.shipper.sources(ModuleId(module), file, &lines);
                 }
             }
             Order::Limit { reason, count, detail } => {

@@ -17,7 +17,7 @@ use agent::{
 use anyhow::{Context, Result, bail};
 use codec::{SessionId, SessionNs};
 
-use crate::{delivery::Outcome, install::Plans, process, settings::Settings, signals::Signals};
+use crate::{delivery::Outcome, install::Plans, process, settings::Settings, signals::Signals, symbols::LineReader};
 
 /// How long after its entry a call that makes a process is sure not to have returned.
 const WITHIN_CALL_NS: u64 = 1000;
@@ -29,6 +29,7 @@ pub(crate) struct Family {
     pub(crate) signals: Signals,
     /// Plans of files that are run by processes which are followed from their first instruction.
     pub(crate) plans: Arc<Plans>,
+    pub(crate) lines: LineReader,
     /// All sessions have the same zero.
     clock: Mutex<Clock>,
     state: Mutex<State>,
@@ -62,11 +63,12 @@ pub(crate) struct Seat(Arc<Family>);
 pub(crate) struct Held(Arc<Family>, i32);
 
 impl Family {
-    pub(crate) fn new(settings: Settings, signals: Signals) -> Arc<Self> {
-        Arc::new(Self {
+    pub(crate) fn new(settings: Settings, signals: Signals) -> Result<Arc<Self>> {
+        Ok(Arc::new(Self {
             settings,
             signals,
             plans: Arc::default(),
+            lines: LineReader::start().context("cannot start a thread")?,
             clock: Mutex::new(Clock::start()),
             state: Mutex::default(),
             unfollowed: AtomicU64::new(0),
@@ -74,7 +76,7 @@ impl Family {
             is_over: AtomicBool::new(false),
             warned: Once::new(),
             waits: Once::new(),
-        })
+        }))
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

@@ -359,7 +359,7 @@ impl Trace {
     /// Ends the session, and waits until everything is delivered.
     fn close(self, reason: EndReason) {
         self.delivery.end(reason);
-        let outcome = self.delivery.finish(&self.family);
+        let outcome = self.delivery.finish();
         self.family.add(self.pid, outcome);
     }
 

@@ -1,7 +1,7 @@
 //! Where functions are in their sources, read from debug files beside everything else.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, HashMap},
     fs::File,
     io,
     os::fd::AsRawFd,
@@ -22,39 +22,49 @@ pub(crate) type FileLines = BTreeMap<String, Vec<(u32, u32)>>;
 /// How far behind the program and delivery the reader stands.
 const NICENESS: i32 = 10;
 
-/// A thread that reads debug files.
+/// A thread that reads debug files, each once: many processes may have the same.
 #[derive(Debug)]
 pub(crate) struct LineReader {
     jobs: Sender<Job>,
 }
 
-#[derive(Debug)]
 struct Job {
-    module: u32,
     file: Arc<File>,
     /// The link-time addresses of the functions.
     addresses: Vec<u64>,
+    /// Takes what was found.
+    tell: Box<dyn FnOnce(Arc<FileLines>) + Send>,
 }
 
 impl LineReader {
-    /// Starts it. It tells what it has found of each module, until nobody has more for it.
-    pub(crate) fn start(tell: impl Fn(u32, FileLines) + Send + 'static) -> io::Result<Self> {
+    /// Starts it. It ends when nobody has more for it.
+    pub(crate) fn start() -> io::Result<Self> {
         let (jobs, received) = mpsc::channel::<Job>();
         thread::Builder::new().name("lines".into()).spawn(move || {
             let _ = rustix::process::setpriority_process(Some(rustix::thread::gettid()), NICENESS);
-            for job in received {
-                // The file comes from outside, and is read by code of others. What is wrong with it costs its lines.
-                let found = catch_unwind(AssertUnwindSafe(|| find(&job.file, &job.addresses)));
-                tell(job.module, found.unwrap_or_default());
+            // Whoever has the same file has the same functions of it.
+            let mut known = HashMap::<*const File, (Arc<File>, Arc<FileLines>)>::new();
+            for Job { file, addresses, tell } in received {
+                let (_, lines) = known.entry(Arc::as_ptr(&file)).or_insert_with(|| {
+                    // The file comes from outside, and is read by code of others. What is wrong with it costs its lines.
+                    let found = catch_unwind(AssertUnwindSafe(|| find(&file, &addresses)));
+                    (file, Arc::new(found.unwrap_or_default()))
+                });
+                tell(Arc::clone(lines));
             }
         })?;
         Ok(Self { jobs })
     }
 
     /// Has the lines of a module's functions read.
-    pub(crate) fn read(&self, module: u32, file: Arc<File>, addresses: Vec<u64>) {
+    pub(crate) fn read(
+        &self,
+        file: Arc<File>,
+        addresses: Vec<u64>,
+        tell: impl FnOnce(Arc<FileLines>) + Send + 'static,
+    ) {
         // It ends when this does.
-        let _ = self.jobs.send(Job { module, file, addresses });
+        let _ = self.jobs.send(Job { file, addresses, tell: Box::new(tell) });
     }
 }
 

@@ -206,7 +206,7 @@ impl Trace {
         let what = || format!("process {pid}, {}", path.display());
         Image::open(&link).map_err(|error| anyhow!("{} is {error}", what()))?;
         family.refuse_confined(pid)?;
-        let delivery = Delivery::start(&family.settings, pid, family.clock(), Some(birth)).with_context(what)?;
+        let delivery = Delivery::start(family, pid, Some(birth)).with_context(what)?;
         let mut thread = Borrowed::of_stopped(pid, pid).with_context(what)?;
         let mut entered = Entered::natively(&family.settings, pid, &mut thread, deadline).with_context(what)?;
         let LibraryPlace::Native(library) = &entered.library else { bail!("the library was not mapped by hand") };

@@ -50,7 +50,7 @@ impl Forked {
     fn begin(self, family: &Arc<Family>) -> Result<Trace> {
         let Self { seat, pid, birth, arena, installer, functions } = self;
         let deadline = Instant::now() + LOADING;
-        let mut delivery = Delivery::start(&family.settings, pid, family.clock(), Some(birth))?;
+        let mut delivery = Delivery::start(family, pid, Some(birth))?;
         delivery.number_by(&functions);
         let control = arena.control();
         if let Some(depth) = family.settings.max_depth {

@@ -34,7 +34,7 @@ use crate::{
 pub(crate) fn run(settings: Settings, command: &[OsString]) -> Result<EndState> {
     let [name, args @ ..] = command else { unreachable!("clap wants a program") };
     let executable = Executable::find(name, settings.engine)?;
-    let family = Family::new(settings, Signals::watch()?);
+    let family = Family::new(settings, Signals::watch()?)?;
     let (mut trace, gated, _own_room) = match family.settings.engine {
         Engine::Frida => run_with_frida(&family, &executable, name, args)?,
         Engine::Native => run_natively(&family, &executable, name, args)?,
@@ -73,7 +73,7 @@ fn run_with_frida(
     let started = Instant::now();
     let gated = Gated::start(executable, name, args, &library, started + ENTERING)?;
     let _room = own_room.of(gated.pid());
-    let delivery = Delivery::start(&family.settings, gated.pid(), family.clock(), None)?;
+    let delivery = Delivery::start(family, gated.pid(), None)?;
     let trace = Trace::begin(family, starting, gated.pid(), &library, delivery, started, &[gated.pid()])?;
     Ok((trace, gated, own_room))
 }
@@ -88,7 +88,7 @@ fn run_natively(
     let mut gated = Gated::stopped(executable, name, args)?;
     let own_room = DescriptorRoom::make_own()?;
     let pid = gated.pid();
-    let delivery = Delivery::start(&family.settings, pid, family.clock(), None)?;
+    let delivery = Delivery::start(family, pid, None)?;
     let deadline = started + family.settings.startup_timeout.unwrap_or(ENTERING);
     let mut thread = Borrowed::of_stopped(pid, pid)?;
     let mut entered = Entered::natively(&family.settings, pid, &mut thread, deadline)?;
@@ -105,7 +105,7 @@ pub(crate) fn attach(settings: Settings, pid: i32) -> Result<ExitCode> {
     let _alone = UnixListener::bind_addr(&name)
         .map_err(|_| anyhow!("cannot attach to process {pid}: another agent is tracing it (end that first)"))?;
     let process = Process::find(pid, settings.engine)?;
-    let family = Family::new(settings, Signals::watch()?);
+    let family = Family::new(settings, Signals::watch()?)?;
     let _own_room = DescriptorRoom::make_own()?;
     let mut trace = match family.settings.engine {
         Engine::Frida => attach_with_frida(&family, pid, process.is_foreign)?,
@@ -140,7 +140,7 @@ fn attach_with_frida(family: &Arc<Family>, pid: i32, is_foreign: bool) -> Result
     let library = library::place(if is_foreign { Reader::Other } else { Reader::Own })?;
     let starting = Starting::launch(&family.settings.frida)?;
     let started = Instant::now();
-    let delivery = Delivery::start(&family.settings, pid, family.clock(), None)?;
+    let delivery = Delivery::start(family, pid, None)?;
     let _room = DescriptorRoom::make(pid)?;
     let before = process::threads(pid)?;
     Trace::begin(family, starting, pid, &library, delivery, started, &before)
@@ -148,7 +148,7 @@ fn attach_with_frida(family: &Arc<Family>, pid: i32, is_foreign: bool) -> Result
 
 fn attach_natively(family: &Arc<Family>, pid: i32) -> Result<Trace> {
     let started = Instant::now();
-    let delivery = Delivery::start(&family.settings, pid, family.clock(), None)?;
+    let delivery = Delivery::start(family, pid, None)?;
     let deadline = started + family.settings.startup_timeout.unwrap_or(ENTERING);
     let entered = Borrowed::take(pid, deadline).and_then(|mut thread| {
         let entered = Entered::natively(&family.settings, pid, &mut thread, deadline)?;
