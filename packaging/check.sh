@@ -54,13 +54,17 @@ said 'FAILED  proc '
 mount -t proc proc "$root/proc"
 # glibc that is linked statically reads random numbers from there.
 if grep -qa 'GNU C Library' "$root/$bin/collector"; then
-    mkdir -p "$root/dev" && touch "$root/dev/urandom"
-    mount --bind /dev/urandom "$root/dev/urandom"
+    mkdir -p "$root/dev"
+    for file in /dev/random /dev/urandom; do
+        touch "$root$file"
+        mount --bind "$file" "$root$file"
+    done
 fi
 expect 0 "$bin/agent" doctor
 said 'ok      native '
 ! grep -q FAILED "$root/log.out" || fail 'something is wrong'
 
+: >"$root/log.collector"
 env -i "$(command -v chroot)" "$root" "$bin/collector" --listen 127.0.0.1:0 --once --sink disk:/traces 2>"$root/log.collector" &
 for _ in $(seq 100); do
     port=$(sed -n 's/^listening tcp 127.0.0.1:\([0-9]*\)$/\1/p' "$root/log.collector")

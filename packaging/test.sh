@@ -42,6 +42,7 @@ mkdir -p "$root$to" "$root$(sed -n 's/^VOLUME //p' packaging/Containerfile)"
 for file in "${copied[@]}"; do cp "$built/$file" "$root$to"; done
 # On a port that is free here.
 mapfile -t words < <(sed -n 's/^\(ENTRYPOINT\|CMD\) //p' packaging/Containerfile | tr -d '[]",' | tr ' ' '\n' | sed 's/:7000$/:0/')
+: >"$roots/container.log"
 chroot "$root" "${words[@]}" 2>"$roots/container.log" &
 for _ in $(seq 100); do
     ! grep -q '^writing to disk:/traces$' "$roots/container.log" || break
