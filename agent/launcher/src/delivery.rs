@@ -48,6 +48,9 @@ const READING: Duration = Duration::from_secs(5);
 /// After how long it is said that the collector is waited for.
 const SILENCE: Duration = Duration::from_secs(1);
 
+/// How long a collector that this command has started may take to answer.
+const OWN_COLLECTOR: Duration = Duration::from_secs(60);
+
 /// How long a session that could not start takes at most to end.
 const GIVING_UP: Duration = Duration::from_secs(1);
 
@@ -345,8 +348,11 @@ fn ship_settings(settings: &Settings) -> ship::Settings {
         Wire::Runs => ship::Wire::Runs,
         Wire::Plain => ship::Wire::Plain,
     };
+    // The collector at the other end of a socket of ours is there, however busy it is.
+    let is_own = settings.transport == ship::Transport::Socket;
     ship::Settings {
         wire,
+        patience: if is_own { OWN_COLLECTOR } else { usual.patience },
         tunnel: settings.tunnel.clone(),
         datagram_bytes: settings.datagram_bytes.map_or(usual.datagram_bytes, usize::from),
         replay_bytes: usize::try_from(settings.replay_bytes).unwrap_or(usize::MAX),

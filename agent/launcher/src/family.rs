@@ -208,11 +208,13 @@ impl Family {
             if !self.settings.quiet || !outcome.is_complete() {
                 outcome.print(&self.settings);
             }
-            self.settings.summary.iter().for_each(|output| output.write(&outcome.summary()));
+            self.settings.summary.iter().for_each(|output| output.write(&outcome.summary(let_go)));
         }
         if let_go > 0 && !self.settings.quiet {
-            let processes = if let_go == 1 { "1 process".into() } else { format!("{let_go} processes") };
-            say!("{processes} that it has started go on untraced");
+            match let_go {
+                1 => say!("1 process that it has started goes on untraced"),
+                _ => say!("{let_go} processes that it has started go on untraced"),
+            }
         }
     }
 }

@@ -2,6 +2,7 @@
 
 mod borrowed;
 mod execution;
+mod left;
 mod system_call;
 
 use std::{ffi::CString, io, time::Instant};
@@ -24,6 +25,7 @@ use nix::{
 pub(crate) use self::{
     borrowed::{Borrowed, Lent, entry_point, interrupt},
     execution::{Executed, Execution},
+    left::{let_go, let_go_of_left, stopped},
 };
 use crate::{
     install::{Maps, TargetMemory, file_name},

@@ -207,6 +207,11 @@ pub(crate) fn state(pid: i32) -> Option<char> {
     stat(pid)?.first()?.chars().next()
 }
 
+/// Whether a thread waits in the system for something that nothing interrupts, such as for its child to be another program.
+pub(crate) fn is_unstoppable(tid: i32) -> bool {
+    state(tid) == Some('D')
+}
+
 /// The process that traces the main thread of a process, if any.
 fn tracer(pid: i32) -> Option<i32> {
     status(pid, "TracerPid:")?.parse().ok().filter(|tracer| *tracer != 0)

@@ -186,7 +186,14 @@ impl Program {
         if self.ending.is_none() {
             let pid = rustix::process::Pid::from_raw(self.pid);
             let waited = rustix::process::waitpid(pid, rustix::process::WaitOptions::NOHANG)?;
-            self.ending = waited.map(|(_, status)| EndState::from_raw(status.as_raw()));
+            match waited.map(|(_, status)| status) {
+                // Its main thread was to be let go of.
+                Some(status) if status.stopped() => {
+                    let signal = status.stopping_signal().filter(|_| status.as_raw() >> 16 == 0);
+                    native::stopped(Pid::from_raw(self.pid), signal.and_then(|signal| Signal::try_from(signal).ok()));
+                }
+                status => self.ending = status.map(|status| EndState::from_raw(status.as_raw())),
+            }
         }
         Ok(self.ending)
     }

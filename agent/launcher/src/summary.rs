@@ -67,6 +67,7 @@ pub(crate) struct Summary<'a> {
     /// How many sessions the numbers are of, and how much of that which came from the program is not traced.
     pub(crate) sessions: usize,
     pub(crate) not_followed: u64,
+    pub(crate) let_go: usize,
     events: u64,
     threads: u64,
     functions: usize,
@@ -101,6 +102,7 @@ impl<'a> Summary<'a> {
             signal,
             sessions: 1,
             not_followed: 0,
+            let_go: 0,
             events: report.events,
             threads,
             functions,

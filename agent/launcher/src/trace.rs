@@ -33,7 +33,7 @@ use crate::{
     family::{Family, Seat},
     frida::{Event, Failure, Host, Starting},
     install::{Installer, Report},
-    process,
+    native, process,
     signals::Interrupted,
 };
 
@@ -221,6 +221,7 @@ impl Trace {
 
     /// Handles what has happened, and waits for it for a moment.
     fn poll(&mut self) {
+        native::let_go_of_left(Duration::ZERO);
         let glance = if self.replacement.is_some() { MOMENT } else { GLANCE };
         match self.arena.wait_request(Instant::now() + glance) {
             Some(MailboxRequest::Loaded(base)) => {

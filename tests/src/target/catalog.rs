@@ -29,6 +29,7 @@ pub const TARGETS: &[Target] = &[
     c("spawn", "spawn.c"),
     c("exec", "exec.c"),
     c("family", "family.c"),
+    c("spawn_races", "spawn_races.c"),
     c("ends", "ends.c"),
     flags("tail_calls", "tail_calls.c", &["-O2"]),
     flags("arguments", "arguments.c", &["-O2"]),

@@ -123,3 +123,13 @@ fn no_more_are_followed_than_may_be() {
     let why: Vec<_> = limits.filter(|limit| limit.reason == "process-not-followed").collect();
     assert!(why.iter().any(|limit| limit.detail.contains("--max-processes")), "{why:?}");
 }
+
+/// A thread that starts a program cannot be stopped until it runs, and that waits for the agent.
+#[test]
+fn nobody_waits_for_a_thread_that_waits_for_its_child() {
+    for engine in ENGINES {
+        let traced = Run::target("spawn_races").over(BOTH[1]).with(&["--no-detail", "--engine", engine]).trace();
+        traced.sound().ended("exited", Some(0));
+        assert_eq!(traced.family.len(), 25, "{engine}: {}", traced.traced.stderr);
+    }
+}

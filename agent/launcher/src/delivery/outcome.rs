@@ -54,10 +54,10 @@ impl Outcome {
     }
 
     /// The same for scripts.
-    pub(crate) fn summary(&self) -> Summary<'_> {
+    pub(crate) fn summary(&self, let_go: usize) -> Summary<'_> {
         let Self { sessions, counts, report, hooked, unfollowed, traced, end, .. } = self;
         let mut summary = Summary::new(traced, *end, report, counts.threads, *hooked, self.passed());
-        (summary.sessions, summary.not_followed) = (*sessions, *unfollowed);
+        (summary.sessions, summary.not_followed, summary.let_go) = (*sessions, *unfollowed, let_go);
         summary
     }
 

@@ -1,6 +1,10 @@
 //! What has to be done inside the target, by one of its threads, and where its stubs can be.
 
-use std::{path::PathBuf, sync::atomic::Ordering, time::Instant};
+use std::{
+    path::PathBuf,
+    sync::atomic::Ordering,
+    time::{Duration, Instant},
+};
 
 use agent::{shared::Command, stub::Block};
 use anyhow::Result;
@@ -12,6 +16,9 @@ use super::{
     stop::Stopped,
 };
 use crate::native::{Borrowed, Library};
+
+/// How long threads may take to stop where that is not needed.
+const STOPPING: Duration = Duration::from_millis(50);
 
 /// Where the library is in a target.
 #[derive(Debug)]
@@ -76,7 +83,10 @@ impl Installer {
         if left.is_empty() {
             return Ok(None);
         }
-        let stopped = Stopped::stop(self.pid, &[], deadline)?;
+        // A thread may wait for a child that waits for us. Then there is other memory.
+        let Ok(stopped) = Stopped::stop(self.pid, &[], deadline.min(Instant::now() + STOPPING)) else {
+            return Ok(None);
+        };
         Ok(left.into_iter().find(|block| !stopped.is_any_in(|at| (*block..block + bytes as u64).contains(&at))))
     }
 

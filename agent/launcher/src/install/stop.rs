@@ -19,7 +19,10 @@ use nix::{
 };
 
 use super::maps::TargetMemory;
-use crate::{native::Borrowed, process};
+use crate::{
+    native::{self, Borrowed},
+    process,
+};
 
 /// How long a thread may take to end.
 const EXITING: Duration = Duration::from_millis(300);
@@ -61,6 +64,12 @@ impl Stopped {
     fn add(&mut self, tid: i32, deadline: Instant) -> Result<()> {
         let thread = Pid::from_raw(tid);
         let patience = deadline.min(Instant::now() + EXITING);
+        while process::is_unstoppable(tid) {
+            if Instant::now() >= deadline {
+                bail!("thread {tid} of the program waits in the system, and cannot be stopped");
+            }
+            std::thread::sleep(Duration::from_micros(200));
+        }
         loop {
             match ptrace::seize(thread, Options::empty()) {
                 Ok(()) => break,
@@ -93,7 +102,10 @@ impl Stopped {
                 Ok(WaitStatus::StillAlive) if Instant::now() < deadline => {
                     std::thread::sleep(Duration::from_micros(50));
                 }
-                Ok(WaitStatus::StillAlive) => bail!("thread {tid} of the program does not stop"),
+                Ok(WaitStatus::StillAlive) => {
+                    native::let_go(thread);
+                    bail!("thread {tid} of the program does not stop")
+                }
                 Ok(WaitStatus::Exited(..) | WaitStatus::Signaled(..)) | Err(Errno::ECHILD | Errno::ESRCH) => {
                     return Ok(());
                 }

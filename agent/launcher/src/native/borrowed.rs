@@ -78,6 +78,9 @@ impl Borrowed {
 
     fn seize(pid: i32, tid: i32, deadline: Instant) -> Result<Self> {
         let thread = Pid::from_raw(tid);
+        if process::is_unstoppable(tid) {
+            bail!("thread {tid} of the program waits in the system");
+        }
         ptrace::seize(thread, Options::empty())
             .map_err(|error| anyhow::anyhow!("cannot stop thread {tid} of the program: {error}"))?;
         let borrowed = interrupt(thread, deadline).and_then(|()| Self::of_stopped(pid, tid));
@@ -87,8 +90,7 @@ impl Borrowed {
                 Ok(borrowed)
             }
             Err(error) => {
-                // It may be stopped, or gone.
-                let _ = ptrace::detach(thread, None);
+                super::let_go(thread);
                 Err(error)
             }
         }

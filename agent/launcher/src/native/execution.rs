@@ -1,6 +1,6 @@
 //! A thread that is about to run another program: it is stopped at the first instruction of that.
 
-use std::io;
+use std::{io, time::Duration};
 
 use anyhow::{Result, anyhow};
 use nix::{
@@ -15,6 +15,9 @@ use nix::{
 };
 
 use crate::end_state::EndState;
+
+/// How long a thread that waits for us may take to stop.
+const STOPPING: Duration = Duration::from_millis(100);
 
 /// A thread that is held until its process runs another program. Dropped, it is let go of.
 #[derive(Debug)]
@@ -39,6 +42,8 @@ impl Execution {
     /// Holds a thread, which waits for us.
     pub(crate) fn of(pid: i32, tid: i32) -> Result<Self> {
         let (process, thread) = (Pid::from_raw(pid), Pid::from_raw(tid));
+        // It may have been held before. It waits for us, so that it stops.
+        super::let_go_of_left(STOPPING);
         ptrace::seize(thread, Options::PTRACE_O_TRACEEXEC)
             .map_err(|error| anyhow!("thread {tid} of process {pid} cannot be held: {error}"))?;
         Ok(Self { process, thread, is_held: true })
@@ -88,17 +93,7 @@ impl Execution {
 
     fn let_go(&mut self) {
         self.is_held = false;
-        // It is stopped, or has to be.
-        if ptrace::detach(self.thread, None).is_err()
-            && ptrace::interrupt(self.thread).is_ok()
-            && let Ok(stopped) = waitpid(self.thread, Some(WaitPidFlag::__WALL | WaitPidFlag::__WNOTHREAD))
-        {
-            let signal = match stopped {
-                WaitStatus::Stopped(_, signal) => Some(signal),
-                _ => None,
-            };
-            let _ = ptrace::detach(self.thread, signal);
-        }
+        super::let_go(self.thread);
     }
 }
 

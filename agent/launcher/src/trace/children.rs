@@ -204,7 +204,7 @@ impl Trace {
         let link = format!("/proc/{pid}/exe");
         let path = std::fs::read_link(&link).unwrap_or_default();
         let what = || format!("process {pid}, {}", path.display());
-        Image::open(&link).map_err(|error| anyhow!("{} is {error}", what()))?;
+        Image::open(&link).map_err(|error| anyhow!("{}: {error}", what()))?;
         family.refuse_confined(pid)?;
         let delivery = Delivery::start(family, pid, Some(birth)).with_context(what)?;
         let mut thread = Borrowed::of_stopped(pid, pid).with_context(what)?;
@@ -262,7 +262,12 @@ fn refuse_more_rights(pid: i32, told: &ChildBirth) -> Result<()> {
     let Some(path) = program(pid, told) else { return Ok(()) };
     let metadata = std::fs::metadata(&path)?;
     match raises_rights(&path, &metadata) {
-        Some(what) => bail!("{} {what}, and would lose that", path.display()),
+        Some(what) => {
+            // As the program knows it.
+            let text = path.display().to_string();
+            let name = ["root", "cwd/"].iter().find_map(|link| text.strip_prefix(&format!("/proc/{pid}/{link}")));
+            bail!("{} {what}, and would lose that", name.unwrap_or(&text))
+        }
         None => Ok(()),
     }
 }

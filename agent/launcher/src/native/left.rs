@@ -1,0 +1,63 @@
+//! Threads that could not be let go of when that was due: one that waits in the system for its child to be another program does
+//! not stop before that, and only a thread that is stopped can be let go of.
+
+use std::{
+    cell::RefCell,
+    thread,
+    time::{Duration, Instant},
+};
+
+use nix::{
+    sys::{
+        ptrace,
+        signal::Signal,
+        wait::{WaitPidFlag, WaitStatus, waitpid},
+    },
+    unistd::Pid,
+};
+
+thread_local! {
+    /// Those of the calling thread, which alone can let go of them.
+    static LEFT: RefCell<Vec<Pid>> = const { RefCell::new(Vec::new()) };
+}
+
+/// How long a thread is waited for that is to be let go of, before something else is done.
+const PATIENCE: Duration = Duration::from_millis(5);
+
+/// Lets go of a thread now, or as soon as it stops.
+pub(crate) fn let_go(thread: Pid) {
+    if ptrace::detach(thread, None).is_ok() || ptrace::interrupt(thread).is_err() {
+        return;
+    }
+    LEFT.with_borrow_mut(|left| left.push(thread));
+    let_go_of_left(PATIENCE);
+}
+
+/// Lets go of those that have stopped since, and waits for that for at most so long.
+pub(crate) fn let_go_of_left(patience: Duration) {
+    let deadline = Instant::now() + patience;
+    LEFT.with_borrow_mut(|left| {
+        loop {
+            left.retain(|thread| !is_let_go(*thread));
+            if left.is_empty() || Instant::now() >= deadline {
+                return;
+            }
+            thread::sleep(Duration::from_micros(50));
+        }
+    });
+}
+
+/// Lets go of a thread that was seen to stop.
+pub(crate) fn stopped(thread: Pid, signal: Option<Signal>) {
+    let _ = ptrace::detach(thread, signal);
+    LEFT.with_borrow_mut(|left| left.retain(|other| *other != thread));
+}
+
+fn is_let_go(thread: Pid) -> bool {
+    match waitpid(thread, Some(WaitPidFlag::__WALL | WaitPidFlag::__WNOTHREAD | WaitPidFlag::WNOHANG)) {
+        Ok(WaitStatus::StillAlive) => false,
+        Ok(WaitStatus::Stopped(_, signal)) => ptrace::detach(thread, signal).is_ok(),
+        Ok(WaitStatus::PtraceEvent(..)) => ptrace::detach(thread, None).is_ok(),
+        Ok(_) | Err(_) => true,
+    }
+}
