@@ -46,6 +46,9 @@ const LOADING: Duration = Duration::from_secs(10);
 /// How long taking all hooks out may take.
 const LEAVING: Duration = Duration::from_secs(10);
 
+/// How long a program that seems to be gone may take to end.
+const ENDING: Duration = Duration::from_millis(100);
+
 /// How long one look at everything that may happen lasts, and how long where something is about to.
 const GLANCE: Duration = Duration::from_millis(20);
 const MOMENT: Duration = Duration::from_micros(100);
@@ -428,5 +431,7 @@ impl Trace {
 /// Why a program could not be prepared: if it has ended, that is why, whatever failed for it.
 fn or_ended(pid: i32, error: anyhow::Error) -> anyhow::Error {
     let is_asked_to_stop = error.chain().any(|cause| cause.is::<Interrupted>());
-    if !is_asked_to_stop && process::has_ended(pid) { Failure::TargetEnded.into() } else { error }
+    // Its memory is gone a moment before it has ended.
+    let has_ended = || process::wait_for_end(pid, ENDING).unwrap_or(false);
+    if !is_asked_to_stop && has_ended() { Failure::TargetEnded.into() } else { error }
 }
