@@ -78,8 +78,12 @@ impl Borrowed {
 
     fn seize(pid: i32, tid: i32, deadline: Instant) -> Result<Self> {
         let thread = Pid::from_raw(tid);
-        if process::is_unstoppable(tid) {
-            bail!("thread {tid} of the program waits in the system");
+        // Most do so only for a moment.
+        while process::is_unstoppable(tid) {
+            if Instant::now() >= deadline {
+                bail!("thread {tid} of the program waits in the system");
+            }
+            thread::sleep(GLANCE);
         }
         ptrace::seize(thread, Options::empty())
             .map_err(|error| anyhow::anyhow!("cannot stop thread {tid} of the program: {error}"))?;
