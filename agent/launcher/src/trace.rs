@@ -99,10 +99,6 @@ impl Trace {
     fn install(family: &Arc<Family>, entered: Entered, mut delivery: Delivery, started: Instant) -> Result<Self> {
         let settings = &family.settings;
         let Entered { pid, host, foreign, library, is_serving, arena, routines } = entered;
-        if let Some(depth) = settings.max_depth {
-            // ORDERING: before anything is hooked.
-            arena.control().max_depth.store(depth.into(), Ordering::Relaxed);
-        }
         let routines = Routines::new(&routines, settings.detail)
             .ok_or_else(|| anyhow!("the library in the program is another than this command's"))?;
         let exclude = Exclude::new(&settings.exclude);
@@ -114,9 +110,7 @@ impl Trace {
         }
         let needed = installer.time_needed()?;
         let deadline = started + settings.startup_timeout.unwrap_or(ENTERING + needed);
-        // ORDERING: nothing is hooked yet.
-        arena.control().recording.store(1, Ordering::Relaxed);
-        delivery.begin(Arc::clone(&arena))?;
+        Self::record(family, &arena, &mut delivery)?;
         let with_frida = host.is_some();
         let mut trace = Self::new(family, pid, arena, installer, delivery);
         (trace.host, trace.foreign) = (host, foreign);
@@ -144,6 +138,18 @@ impl Trace {
                 Err(error)
             }
         }
+    }
+
+    /// Has events recorded and delivered, of a target that makes none yet.
+    fn record(family: &Family, arena: &Arc<Arena>, delivery: &mut Delivery) -> Result<()> {
+        let control = arena.control();
+        if let Some(depth) = family.settings.max_depth {
+            // ORDERING: before anything is recorded.
+            control.max_depth.store(depth.into(), Ordering::Relaxed);
+        }
+        // ORDERING: as above.
+        control.recording.store(1, Ordering::Relaxed);
+        delivery.begin(Arc::clone(arena))
     }
 
     fn new(family: &Arc<Family>, pid: i32, arena: Arc<Arena>, installer: Installer, delivery: Delivery) -> Self {
@@ -342,11 +348,14 @@ impl Trace {
         }
     }
 
-    /// How the program said it would end.
-    fn ending_told(&self) -> Option<EndState> {
+    /// How the program ended: as it was seen to, else as it said it would.
+    fn ending(&self, seen: EndState) -> EndState {
         // ORDERING: the process is gone.
         let told = self.arena.control().exit_code.load(Ordering::Relaxed);
-        told.checked_sub(1).map(|code| EndState::Exited(code as i32 & 0xFF))
+        match (seen, told.checked_sub(1)) {
+            (EndState::Unknown, Some(code)) => EndState::Exited(code as i32 & 0xFF),
+            _ => seen,
+        }
     }
 
     /// The program has ended: ships what is left.

@@ -66,10 +66,8 @@ pub struct Control {
     pub reader: AtomicU32,
     /// Modules that were loaded or unloaded while nobody answered, and of which the outside does not know.
     pub unserved: AtomicU32,
-    /// How many children the program has begun to fork, and how many of them have come to the mailbox.
+    /// How many children the program has begun to fork.
     pub forks: AtomicU32,
-    /// See [`forks`](Self::forks).
-    pub born: AtomicU32,
     /// Children that could not be followed, since another thread was just changing what they inherited.
     pub torn: AtomicU32,
     /// Where a thread of the target waits for the outside.

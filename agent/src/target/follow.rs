@@ -17,11 +17,10 @@ pub(super) fn begin(thread: &mut Thread) -> bool {
     let Some(parent) = thread::inherited() else { return false };
     // What a handler calls meanwhile would be missed.
     let signals = sys::block_signals();
-    // ORDERING: counts.
-    parent.born.fetch_add(1, Ordering::Relaxed);
     let is_followed = match stacks::are_whole() {
         true => ask(parent, thread),
         false => {
+            // ORDERING: a count.
             parent.torn.fetch_add(1, Ordering::Relaxed);
             thread::forget_control();
             false

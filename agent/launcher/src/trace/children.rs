@@ -17,7 +17,7 @@ use codec::profile::EndReason;
 
 use super::{
     ENTERING, LOADING, MOMENT, Trace,
-    entered::{Entered, open_rings, shared_memory},
+    entered::{Entered, open_rings, opened, shared_memory},
     member::Forked,
 };
 use crate::{
@@ -27,7 +27,6 @@ use crate::{
     exclude::Exclude,
     executable::raises_rights,
     family::{Family, Seat},
-    frida::Failure,
     install::{LibraryPlace, TargetMemory},
     native::{Borrowed, Executed, Execution},
     process,
@@ -75,11 +74,7 @@ impl Trace {
         let birth = family.birth(self.delivery.session(), BirthKind::Forked, told);
         let descriptor = open_rings(&family.settings, |bytes, rings, stack, flags| {
             let arguments = [bytes, rings, u64::from(stack), u64::from(flags)];
-            let opened = self.arena.ask_while(Command::Open, &arguments, deadline, is_there)? as i64 as i32;
-            if opened < 0 {
-                return Err(Failure::Memory(std::io::Error::from_raw_os_error(-opened)).into());
-            }
-            Ok(opened)
+            opened(self.arena.ask_while(Command::Open, &arguments, deadline, is_there)?)
         })?;
         let arena = shared_memory(pid, descriptor);
         self.arena.ask_while(Command::Close, &[descriptor as u64], deadline, is_there)?;
@@ -116,17 +111,18 @@ impl Trace {
 
     /// Has a program followed that a thread is about to run, which waits in the mailbox.
     pub(super) fn executes(&mut self, told: &ChildBirth) {
-        if let Err(error) = self.hold(told) {
+        let pid = process::outside(told.pid, self.arena.inode());
+        // What becomes of the process itself is told with that, if anything is.
+        let is_own = pid.as_ref().is_ok_and(|pid| *pid == self.pid);
+        if let Err(error) = pid.and_then(|pid| self.hold(told, pid)) {
             self.unfollowed(&format!("{error:#}"));
-            // What becomes of the process itself has been told with that.
-            self.is_told = process::outside(told.pid, self.arena.inode()).is_ok_and(|pid| pid == self.pid);
+            self.is_told = is_own;
         }
         // A thread that is not there any more has not waited.
         let _ = self.arena.go_on(Instant::now() + LOADING);
     }
 
-    fn hold(&mut self, told: &ChildBirth) -> Result<()> {
-        let pid = process::outside(told.pid, self.arena.inode())?;
+    fn hold(&mut self, told: &ChildBirth, pid: i32) -> Result<()> {
         let tid = process::thread_outside(pid, told.tid)?;
         let session = self.delivery.session();
         refuse_more_rights(pid, told)?;

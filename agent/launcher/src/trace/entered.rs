@@ -63,11 +63,7 @@ impl Entered {
         let library = Library::enter(thread, pid, deadline)?;
         let descriptor = open_rings(settings, |bytes, rings, stack, flags| {
             let arguments = [bytes, rings, u64::from(stack), u64::from(flags)];
-            let opened = thread.call(&library, "spoor_open", &arguments, deadline)? as i64 as i32;
-            if opened < 0 {
-                return Err(Failure::Memory(io::Error::from_raw_os_error(-opened)).into());
-            }
-            Ok(opened)
+            opened(thread.call(&library, "spoor_open", &arguments, deadline)?)
         })?;
         let arena = shared_memory(pid, descriptor)?;
         thread.call(&library, "spoor_close", &[descriptor as u64], deadline)?;
@@ -104,6 +100,14 @@ pub(super) fn open_rings(settings: &Settings, mut open: impl FnMut(u64, u64, u32
             }
             opened => return opened,
         }
+    }
+}
+
+/// The descriptor that the library answers with, or why it could not make the rings.
+pub(super) fn opened(answer: u64) -> Result<i32> {
+    match answer as i64 as i32 {
+        error @ ..0 => Err(Failure::Memory(io::Error::from_raw_os_error(-error)).into()),
+        descriptor => Ok(descriptor),
     }
 }
 

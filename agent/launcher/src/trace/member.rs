@@ -1,7 +1,7 @@
 //! A process that the program has made, on a thread of ours.
 
 use std::{
-    sync::{Arc, atomic::Ordering},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -52,14 +52,7 @@ impl Forked {
         let deadline = Instant::now() + LOADING;
         let mut delivery = Delivery::start(family, pid, Some(birth))?;
         delivery.number_by(&functions);
-        let control = arena.control();
-        if let Some(depth) = family.settings.max_depth {
-            // ORDERING: before it is traced.
-            control.max_depth.store(depth.into(), Ordering::Relaxed);
-        }
-        // ORDERING: as above.
-        control.recording.store(1, Ordering::Relaxed);
-        delivery.begin(Arc::clone(&arena))?;
+        Trace::record(family, &arena, &mut delivery)?;
         let mut trace = Trace::new(family, pid, Arc::clone(&arena), installer, delivery);
         trace.seat = Some(seat);
         let is_waiting = matches!(arena.wait_request(deadline), Some(MailboxRequest::Forked(_)));
@@ -82,14 +75,14 @@ impl Trace {
     pub(super) fn attend(mut self) {
         let pid = self.pid;
         let Ok(process) = Process::traced(pid) else {
-            let ending = self.ending_told().unwrap_or(EndState::Unknown);
+            let ending = self.ending(EndState::Unknown);
             return self.ended(ending);
         };
         loop {
             if self.replacement.is_none()
                 && let Some(ending) = process.wait(Duration::ZERO).unwrap_or(Some(EndState::Unknown))
             {
-                let ending = self.ending_told().filter(|_| ending == EndState::Unknown).unwrap_or(ending);
+                let ending = self.ending(ending);
                 return self.ended(ending);
             }
             if self.family.is_over() {

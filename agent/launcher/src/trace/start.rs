@@ -116,7 +116,7 @@ pub(crate) fn attach(settings: Settings, pid: i32) -> Result<ExitCode> {
             && let Some(ending) = process.wait(Duration::ZERO)?
         {
             family.has_ended();
-            let ending = trace.ending_told().filter(|_| ending == EndState::Unknown).unwrap_or(ending);
+            let ending = trace.ending(ending);
             trace.ended(ending);
             family.end();
             if let EndState::Signaled(_) = ending {
