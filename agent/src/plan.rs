@@ -28,6 +28,8 @@
 //!    functions, which are known by the objects that it makes for them, the entry is recorded: they are entered by a call
 //!    or a jump like others, and their return address is left alone. Tasks are named by them.
 //!
+//!    Go's compiler makes none at all; the module `go` says what is done there.
+//!
 //! 3. **Lets its return address be.** A function that reads or writes the slot itself (an operand at CFA−8, or a `pop`
 //!    while the slot is on top) would see our address there: `setjmp` saves it, `vfork` carries it across two
 //!    processes, `dlopen` looks up who has called. Of such a function only the entry is recorded ([`Kind::Probe`]).
@@ -66,6 +68,7 @@ mod code;
 mod debug;
 mod differences;
 mod frames;
+mod go;
 mod image;
 mod prologue;
 mod row;
@@ -85,6 +88,8 @@ use std::{collections::HashSet, ops::Range};
 use code::{Marks, Section};
 use differences::differences;
 use frames::{Frame, Frames};
+use go::GoFunction;
+use iced_x86::{Decoder, DecoderOptions};
 use row::Entry;
 use sweep::{Body, Sweep};
 use symbols::{Symbol, asynchronous, symbols};
@@ -102,6 +107,14 @@ pub type Memory<'a> = &'a dyn Fn(u64, &mut [u8]) -> bool;
 pub struct ModulePlan {
     /// All functions by address, one for each address, also those that are left alone.
     pub functions: Vec<Function>,
+}
+
+impl ModulePlan {
+    /// Leaves all functions alone that would be hooked like this.
+    pub fn leave(&mut self, kind: Kind, reason: Reason) {
+        let hooked = self.functions.iter_mut().filter(|function| function.hook().is_some_and(|hook| hook.kind == kind));
+        hooked.for_each(|function| function.action = Action::Leave(reason));
+    }
 }
 
 /// A function, and what to do with it.
@@ -132,14 +145,15 @@ impl Function {
 pub fn plan(image: &Image, memory: Option<Memory<'_>>, exclude: &dyn Fn(&[&str]) -> bool) -> ModulePlan {
     let code = image.code();
     let frames = Frames::of(image);
-    let symbols = symbols(image);
+    let go = go::functions(image);
+    let symbols = symbols(image, &go);
     let mut starts = Marks::new(code);
     for address in symbols.iter().map(|symbol| symbol.address).chain(frames.list().iter().map(|frame| frame.start)) {
         starts.set(address);
     }
     let sweep = Sweep::of(image, &frames, &starts);
     let patched = memory.map(|memory| differences(image, memory));
-    let planner = Planner { image, frames: &frames, starts, sweep, patched, asynchronous: asynchronous(image) };
+    let planner = Planner { image, frames: &frames, starts, sweep, patched, asynchronous: asynchronous(image), go };
 
     // Symbols may share names, but no more than this: what is kept is bounded by the size of the file.
     let mut budget = image.symbol_bytes() * 2;
@@ -181,6 +195,7 @@ struct Planner<'a> {
     sweep: Sweep<'a>,
     patched: Option<Marks<'a>>,
     asynchronous: HashSet<&'a [u8]>,
+    go: Vec<GoFunction<'a>>,
 }
 
 impl Planner<'_> {
@@ -225,6 +240,9 @@ impl Planner<'_> {
         if !unwinds && exclude(names) {
             return Err(Reason::Excluded);
         }
+        if let Ok(index) = self.go.binary_search_by_key(&address, |function| function.address) {
+            return self.go(section, &self.go[index]);
+        }
         if frame.is_none() && names.iter().any(|name| self.asynchronous.contains(name.as_bytes())) {
             return Ok(Hook { kind: Kind::Probe, prologue: self.prologue(section, &symbol)? });
         }
@@ -257,6 +275,14 @@ impl Planner<'_> {
             _ => Kind::Frame,
         };
         Ok(Hook { kind, prologue })
+    }
+
+    fn go(&self, section: &Section, function: &GoFunction<'_>) -> Result<Hook, Reason> {
+        let body = function.body(section, &self.image.data()[section.file.clone()])?;
+        let prologue = self.prologue(section, &(body..function.address + function.size))?;
+        let mut covered = Decoder::new(64, prologue.bytes(), DecoderOptions::NONE);
+        let may_fault = covered.iter().any(|instruction| go::may_fault(&instruction));
+        if may_fault { Err(Reason::MayFault) } else { Ok(Hook { kind: Kind::Go, prologue }) }
     }
 
     fn prologue(&self, section: &Section, function: &Range<u64>) -> Result<Prologue, Reason> {

@@ -14,6 +14,13 @@
 //! | 43 | 5 | `call` the copy below, with a return address of our own in the same place |
 //! | 48 | 6 | `jmp [leave]`, which puts the kept return address back and returns to it |
 //! | 54 | … | the copy of the function's first instructions, and a jump back behind them |
+//!
+//! That of a function of Go, which must use nothing of the stack and may use r12 and r13, has instead:
+//!
+//! | offset | bytes | what |
+//! |---:|---:|---|
+//! | 32 | 7 | `lea r12` the place behind the first six bytes: which stub it is |
+//! | 39 | 6 | `jmp` the routine, which goes on sixteen bytes behind that place |
 
 use std::ops::Range;
 
@@ -29,6 +36,12 @@ const BLOCK_HEAD: usize = 64;
 const ENTER: usize = 16;
 const COPY: usize = 54;
 
+/// The code of a stub of a function of Go, up to the copy.
+const GO_CODE: [u8; COPY - CODE] = [
+    0x4C, 0x8D, 0x25, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0x25, 0xE3, 0xFF, 0xFF, 0xFF, 0xCC, 0xCC, 0xCC, 0xCC, 0xCC, 0xCC,
+    0xCC, 0xCC, 0xCC,
+];
+
 const _: () = assert!(CODE + 6 - ENTER == 0x16 && CODE + CODE_START.len() + 4 == COPY);
 
 /// The most bytes that a stub takes.
@@ -38,8 +51,9 @@ const ALIGN: usize = 16;
 /// The routines of the library in the target, by their addresses there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Routines {
-    /// Enter for a function whose return is hooked, for a probe, for an unwinder, for a watched function; and leave.
-    addresses: [u64; 5],
+    /// Enter for a function whose return is hooked, for a probe, for an unwinder, for a watched function, for one of Go; and
+    /// leave.
+    addresses: [u64; 6],
     detail: bool,
     /// Where `gs` of a thread must point before it enters one of them.
     pub gs: u64,
@@ -48,8 +62,8 @@ pub struct Routines {
 impl Routines {
     /// Those to use with or without registers and stack, of the addresses that the library tells.
     pub fn new(told: &[u64], detail: bool) -> Option<Self> {
-        let addresses = told.get(if detail { 5..10 } else { 0..5 })?.try_into().ok()?;
-        Some(Self { addresses, detail, gs: *told.get(10)? })
+        let addresses = told.get(if detail { 6..12 } else { 0..6 })?.try_into().ok()?;
+        Some(Self { addresses, detail, gs: *told.get(12)? })
     }
 }
 
@@ -129,13 +143,16 @@ impl Block {
             (Some(Kind::Probe) | None, _) => 1,
             (Some(Kind::Unwinder), _) => 2,
             (Some(Kind::Frame), Some(_)) => 3,
+            (Some(Kind::Go), _) => 4,
         };
         for word in [stub.address, watch, self.routines.addresses[routine], record] {
             bytes.extend_from_slice(&word.to_le_bytes());
         }
         if let Some(hook) = stub.hook {
-            bytes.extend_from_slice(&CODE_START);
-            bytes.extend_from_slice(&self.to_leave(at + COPY as u64));
+            match hook.kind {
+                Kind::Go => bytes.extend_from_slice(&GO_CODE),
+                _ => bytes.extend([CODE_START.as_slice(), &self.to_leave(at + COPY as u64)].concat()),
+            }
             debug_assert_eq!(bytes.len(), COPY);
             let copy = hook.prologue.relocate(self.bias, at + COPY as u64)?;
             bytes.extend_from_slice(&copy.bytes);
@@ -185,7 +202,8 @@ impl Block {
     /// How far above its link address the module of a block was, if these are the bytes of one.
     pub fn bias_of(bytes: &[u8]) -> Option<u64> {
         let bias = bytes.get(8..)?.first_chunk().map(|bias| u64::from_le_bytes(*bias));
-        bias.filter(|_| bytes.get(BLOCK_HEAD + CODE..).is_some_and(|code| code.starts_with(&CODE_START)))
+        let is_stub = |code: &[u8]| code.starts_with(&CODE_START) || code.starts_with(&GO_CODE);
+        bias.filter(|_| bytes.get(BLOCK_HEAD + CODE..).is_some_and(is_stub))
     }
 
     /// Where it lies.

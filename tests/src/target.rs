@@ -75,7 +75,7 @@ impl Target {
         }
         let mut command = compiler(self.source);
         command.args(self.flags).arg("-o").arg(draft.join(self.name)).arg(sources().join(self.source));
-        if !self.source.ends_with(".rs") {
+        if ![".rs", ".go"].iter().any(|extension| self.source.ends_with(extension)) {
             command.arg("-lm");
         }
         if !self.libraries.is_empty() {
@@ -133,11 +133,17 @@ fn compiler(source: &str) -> Command {
     let extension = source.rsplit('.').next();
     let mut command = match extension {
         Some("rs") => Command::new(named("RUSTC", "rustc")),
+        Some("go") => Command::new("go"),
         Some("cpp") => Command::new(named("CXX", "g++")),
         _ => Command::new(named("CC", "gcc")),
     };
     match extension {
         Some("rs") => command.args(["--edition", "2024"]),
+        // Nothing from the network, nothing of the user's, and no C.
+        Some("go") => command
+            .envs([("GO111MODULE", "off"), ("GOTOOLCHAIN", "local"), ("GOFLAGS", ""), ("CGO_ENABLED", "0")])
+            .env("GOCACHE", target_folder().join("targets/go"))
+            .arg("build"),
         _ => command.args(FLAGS),
     };
     command

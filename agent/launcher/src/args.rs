@@ -8,7 +8,10 @@ use std::{ffi::OsString, path::PathBuf, str::FromStr, time::Duration};
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum, error::ErrorKind};
 
 pub(crate) use self::destination::{AccessArgs, DestinationArgs, Transport, Wire};
-use crate::quantity::{Period, Size};
+use crate::{
+    engine::Engine,
+    quantity::{Period, Size},
+};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -179,15 +182,6 @@ pub(crate) enum Follow {
     Fork,
     /// Also the programs that they run, and those that it starts
     All,
-}
-
-/// What gets into a program.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Engine {
-    /// Frida's package for Python, which `agent setup` installs
-    Frida,
-    /// Nothing but this command: also into programs that are linked statically
-    Native,
 }
 
 #[derive(Debug, Args)]

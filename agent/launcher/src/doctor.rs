@@ -18,7 +18,8 @@ use rustix::{
 };
 
 use crate::{
-    args::{DoctorArgs, Engine},
+    args::DoctorArgs,
+    engine::Engine,
     frida::{self, python},
     process,
     quantity::Size,

@@ -15,7 +15,7 @@ use std::{
 use agent::plan::Image;
 use rustix::fs::{Access, access};
 
-use crate::args::Engine;
+use crate::engine::{Choice, Engine};
 
 /// A program that can be traced.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -50,8 +50,8 @@ impl Unrunnable {
 }
 
 impl Executable {
-    /// Finds a program, in the search path if its name has no slash, and checks that it can be traced.
-    pub(crate) fn find(program: &OsStr, engine: Engine) -> Result<Self, Unrunnable> {
+    /// Finds a program, in the search path if its name has no slash, and what can trace it.
+    pub(crate) fn find(program: &OsStr, engine: Choice) -> Result<(Self, Engine), Unrunnable> {
         let Self { path, image } = Self::locate(program)?;
         runnable(&path)?;
         let metadata = runnable(&image)?;
@@ -64,14 +64,10 @@ impl Executable {
         }
         let parsed = Image::open(&image)
             .map_err(|error| Unrunnable::new(format!("cannot trace {}: {error}", image.display())))?;
-        if parsed.is_static() && engine == Engine::Frida {
-            return Err(Unrunnable::new(format!(
-                "cannot trace {}: it is linked statically, and Frida cannot be loaded into such a program (try \
-                 --engine native)",
-                image.display()
-            )));
-        }
-        Ok(Self { path, image })
+        let engine = engine
+            .suited_to(&parsed)
+            .map_err(|why| Unrunnable::new(format!("cannot trace {}: {why} (try --engine native)", image.display())))?;
+        Ok((Self { path, image }, engine))
     }
 
     /// Only finds a program.
@@ -169,18 +165,21 @@ mod tests {
 
     #[test]
     fn programs_are_found_as_a_shell_finds_them() {
-        let sh = Executable::find(OsStr::new("sh"), Engine::Frida).expect("found");
+        let (sh, _) = Executable::find(OsStr::new("sh"), Choice::only(Engine::Frida)).expect("found");
         assert!(sh.path.is_absolute() && sh.path.ends_with("sh"), "{sh:?}");
-        let missing = Executable::find(OsStr::new("no-such-program-here"), Engine::Frida).expect_err("missing");
+        let missing =
+            Executable::find(OsStr::new("no-such-program-here"), Choice::only(Engine::Frida)).expect_err("missing");
         assert_eq!(
             (missing.code, missing.message.as_str()),
             (127, "cannot run no-such-program-here: not found in PATH")
         );
-        let missing = Executable::find(OsStr::new("/no/such/program"), Engine::Frida).expect_err("missing");
+        let missing =
+            Executable::find(OsStr::new("/no/such/program"), Choice::only(Engine::Frida)).expect_err("missing");
         assert_eq!(missing.code, 127);
-        let folder = Executable::find(OsStr::new("/etc"), Engine::Frida).expect_err("a directory");
+        let folder = Executable::find(OsStr::new("/etc"), Choice::only(Engine::Frida)).expect_err("a directory");
         assert_eq!((folder.code, folder.message.as_str()), (126, "cannot run /etc: it is a directory"));
-        let text = Executable::find(OsStr::new("/etc/passwd"), Engine::Frida).expect_err("not executable");
+        let text =
+            Executable::find(OsStr::new("/etc/passwd"), Choice::only(Engine::Frida)).expect_err("not executable");
         assert!(text.code == 126 && text.message.contains("not executable"), "{text}");
     }
 }

@@ -47,7 +47,7 @@ pub(crate) fn run(args: &ListArgs) -> Result<ExitCode> {
         }
         table(&listings, &mut out)?;
         if image.is_static() {
-            writeln!(out, "\nIt is linked statically, so nothing can be loaded into it: it cannot be traced.")?;
+            writeln!(out, "\nIt is linked statically: --engine native traces it, Frida cannot.")?;
         }
     }
     print(out.as_bytes())
@@ -77,7 +77,7 @@ impl Counts {
             match &function.action {
                 Action::Hook(hook) => match hook.kind {
                     Kind::Frame => counts.hooked += 1,
-                    Kind::Probe => counts.probed += 1,
+                    Kind::Probe | Kind::Go => counts.probed += 1,
                     Kind::Unwinder => counts.unwinders += 1,
                 },
                 Action::Leave(reason) => *counts.left.entry(*reason).or_default() += 1,

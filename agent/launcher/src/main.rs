@@ -25,6 +25,7 @@ mod delivery;
 mod descriptors;
 mod doctor;
 mod end_state;
+mod engine;
 mod exclude;
 mod executable;
 mod family;

@@ -17,8 +17,8 @@ use rustix::{
 };
 
 use crate::{
-    args::Engine,
     end_state::EndState,
+    engine::{Choice, Engine},
     install::{Maps, TargetMemory},
     native::Library,
 };
@@ -37,7 +37,7 @@ pub(crate) struct Process {
 
 impl Process {
     /// Looks at a process before attaching to it, and says in one line why that would not work.
-    pub(crate) fn find(pid: i32, engine: Engine) -> Result<Self> {
+    pub(crate) fn find(pid: i32, engine: Choice) -> Result<(Self, Engine)> {
         let cannot = format!("cannot attach to process {pid}");
         if pid <= 0 {
             bail!("{cannot}: expected a number above 0");
@@ -85,16 +85,12 @@ impl Process {
             }
             std::thread::sleep(Duration::from_millis(20));
         }
-        match Image::open(&link) {
-            Err(error) => bail!("{cannot}: {} is {error}", executable.display()),
-            Ok(image) if image.is_static() && engine == Engine::Frida => {
-                bail!(
-                    "{cannot}: {} is linked statically, and Frida cannot be loaded into it (try --engine native)",
-                    executable.display()
-                );
-            }
-            Ok(_) => {}
-        }
+        let image = Image::open(&link).map_err(|error| anyhow!("{cannot}: {} is {error}", executable.display()))?;
+        let suited = match Library::is_mapped_by_hand(pid) {
+            true => engine.without_frida("it was traced without Frida before, and can only be so again"),
+            false => engine.suited_to(&image),
+        };
+        let engine = suited.map_err(|why| anyhow!("{cannot}: {why} (try --engine native)"))?;
         // Its agent is in memory only, under this name, and is gone a moment after it leaves.
         let deadline = Instant::now() + FRIDA_LEAVING;
         while fs::read_to_string(format!("/proc/{pid}/maps")).is_ok_and(|maps| maps.contains("frida-agent")) {
@@ -106,13 +102,10 @@ impl Process {
         if number("Seccomp").is_some_and(|mode| mode != 0) {
             say!("process {pid} is confined by seccomp: a filter that kills for what tracing needs kills it");
         }
-        if engine == Engine::Frida && Library::is_mapped_by_hand(pid) {
-            bail!("{cannot}: it was traced without Frida before, and can only be so again (--engine native)");
-        }
         if has_leftover_hooks(pid) {
             bail!("{cannot}: an agent that was tracing it was killed, and its hooks are still in it (start it anew)");
         }
-        Ok(Self { pid, descriptor, is_foreign })
+        Ok((Self { pid, descriptor, is_foreign }, engine))
     }
 
     /// A process that is traced already.
@@ -280,13 +273,20 @@ pub(crate) fn require_proc() -> Result<()> {
     }
 }
 
+/// Whether the system lets programs read and write what `fs` and `gs` are relative to.
+pub(crate) fn may_use_bases() -> bool {
+    const BASES: usize = 2;
+    let (_, told) = rustix::param::linux_hwcap();
+    told & BASES != 0
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn what_cannot_be_attached_to_is_told() {
-        let why = |pid| Process::find(pid, Engine::Frida).expect_err("not to be attached to").to_string();
+        let why = |pid| Process::find(pid, Choice::only(Engine::Frida)).expect_err("not to be attached to").to_string();
         let own = i32::try_from(std::process::id()).expect("an id");
         assert!(why(own).ends_with("it is this command itself"), "{}", why(own));
         assert!(why(0).ends_with("expected a number above 0"));
@@ -298,7 +298,8 @@ mod tests {
         let mut command = std::process::Command::new("sh");
         let mut child =
             command.args(["-c", "read x; exit 5"]).stdin(std::process::Stdio::piped()).spawn().expect("started");
-        let process = Process::find(i32::try_from(child.id()).expect("an id"), Engine::Frida).expect("found");
+        let pid = i32::try_from(child.id()).expect("an id");
+        let (process, _) = Process::find(pid, Choice::only(Engine::Frida)).expect("found");
         assert_eq!(process.wait(Duration::from_millis(1)).expect("waited"), None);
         assert!(!process.is_foreign);
         drop(child.stdin.take());

@@ -58,7 +58,7 @@ pub(crate) fn run(args: &RecordArgs) -> Result<EndState> {
         Settings::local(&args.trace, args.follow, dir.clone(), sockets).map_err(SettingsError::or_wrong_usage)?;
     if let Some(name) = args.program.first() {
         // Nothing is to be made for a program that cannot be run.
-        Executable::find(name, settings.engine)?;
+        Executable::find(name, settings.engine.quietly())?;
     }
     let is_new = !args.output.exists();
     let command = find_collector(args.collector.as_deref())?;

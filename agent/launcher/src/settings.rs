@@ -11,7 +11,8 @@ use agent::ship::{self, Tunnel};
 
 use crate::{
     access,
-    args::{self, DestinationArgs, Engine, Follow, FridaArgs, OnFull, SymbolArgs, TraceArgs, Wire},
+    args::{self, DestinationArgs, Follow, FridaArgs, OnFull, SymbolArgs, TraceArgs, Wire},
+    engine::Choice,
     frida,
     summary::SummaryOutput,
     symbols::SymbolFinder,
@@ -41,7 +42,7 @@ pub(crate) struct Settings {
     pub(crate) linger: Duration,
     pub(crate) follow: Follow,
     pub(crate) max_processes: usize,
-    pub(crate) engine: Engine,
+    pub(crate) engine: Choice,
     pub(crate) frida: frida::Options,
     pub(crate) summary: Option<SummaryOutput>,
     pub(crate) quiet: bool,
@@ -127,7 +128,7 @@ impl Settings {
             linger: args.linger.0,
             follow,
             max_processes: args.max_processes as usize,
-            engine: args.engine.unwrap_or_else(|| usual_engine(&frida, args.quiet)),
+            engine: Choice::new(args.engine, &frida, args.quiet),
             frida,
             summary: args.summary.as_deref().map(SummaryOutput::open).transpose().map_err(SettingsError::Machine)?,
             quiet: args.quiet,
@@ -144,17 +145,6 @@ pub(crate) fn symbol_finder(args: &SymbolArgs) -> Result<SymbolFinder, String> {
 /// What may be used to get at Frida.
 pub(crate) fn frida_options(args: &FridaArgs, verbose: bool) -> frida::Options {
     frida::Options { python: args.frida_python.clone(), verbose }
-}
-
-/// What gets into programs where nobody has said what.
-fn usual_engine(frida: &frida::Options, quiet: bool) -> Engine {
-    if frida.is_there() {
-        return Engine::Frida;
-    }
-    if !quiet {
-        say!("using the native engine, since Frida is not installed (`agent setup` installs it)");
-    }
-    Engine::Native
 }
 
 impl Collector {

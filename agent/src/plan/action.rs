@@ -29,6 +29,8 @@ pub enum Kind {
     Frame,
     /// Records the entry and leaves the return address alone.
     Probe,
+    /// Records the entry of a function of Go, on a stack of our own: goroutines have little.
+    Go,
     /// Puts all return addresses of the thread back before the function looks at them.
     Unwinder,
 }
@@ -39,6 +41,7 @@ impl Kind {
         match self {
             Self::Frame => "frame",
             Self::Probe => "probe",
+            Self::Go => "go",
             Self::Unwinder => "unwinder",
         }
     }
@@ -102,6 +105,12 @@ reasons! {
     CallInStart = "call-in-start", "a call in its first bytes would return into the middle of the hook";
     /// A branch would land in the overwritten bytes.
     BranchIntoStart = "branch-into-start", "something jumps into the middle of the bytes that the hook needs";
+    /// A function of Go that keeps to no convention.
+    GoAssembly = "go-assembly", "written in Go's assembly, so that nobody knows which registers it needs";
+    /// A function of Go whose first instructions may make it panic.
+    MayFault = "may-fault", "its first instructions may fail, and Go has to find them where they are";
+    /// Programs cannot read their thread pointer.
+    NoThreadPointer = "no-thread-pointer", "a function of Go, on a system that lets no program read its thread pointer (fsgsbase)";
     /// An instruction works only where it stands.
     CannotRelocate = "cannot-relocate", "one of its first instructions cannot be moved";
 }

@@ -40,6 +40,7 @@ pub struct Image {
     debug_link: Option<Range<usize>>,
     embedded: Option<Range<usize>>,
     eh_frame: Option<(u64, Range<usize>)>,
+    go_table: Option<Range<usize>>,
 }
 
 /// Where in the file a table of symbols and its strings are.
@@ -113,7 +114,7 @@ impl Image {
         let mut tables = Vec::new();
         let (mut has_all_symbols, mut line_bytes) = (false, 0);
         let (mut debug_link, mut embedded) = (None, None);
-        let mut eh_frame = None;
+        let (mut eh_frame, mut go_table) = (None, None);
         for section in table.iter() {
             let Some(file) = file_range(section, bytes.len()) else { continue };
             let name = table.section_name(E, section).unwrap_or_default();
@@ -137,6 +138,7 @@ impl Image {
                 match name {
                     b".gnu_debuglink" => debug_link = Some(file),
                     b".gnu_debugdata" => embedded = Some(file),
+                    b".gopclntab" | b".data.rel.ro.gopclntab" => go_table = Some(file),
                     _ => line_bytes = super::debug::line_bytes(name, section, bytes).unwrap_or(line_bytes),
                 }
             }
@@ -163,6 +165,7 @@ impl Image {
             debug_link,
             embedded,
             eh_frame,
+            go_table,
             data,
         })
     }
@@ -190,6 +193,11 @@ impl Image {
     /// Whether it is a program that nothing loads, so that nothing can be loaded into it.
     pub fn is_static(&self) -> bool {
         self.is_static
+    }
+
+    /// Whether it is a program of Go.
+    pub fn is_go(&self) -> bool {
+        self.go_table.is_some()
     }
 
     /// Whether it has a symbol for every function, not only for those that others may call.
@@ -247,6 +255,11 @@ impl Image {
     /// About how many bytes its symbols have.
     pub(super) fn symbol_bytes(&self) -> usize {
         self.data.len() + self.debug.as_ref().map_or(0, |debug| debug.symbols.len() + debug.strings.len())
+    }
+
+    /// The table of functions that Go's linker makes.
+    pub(super) fn go_table(&self) -> Option<&[u8]> {
+        self.go_table.clone().map(|file| &self.data[file])
     }
 
     /// The address and the bytes of the unwind entries.

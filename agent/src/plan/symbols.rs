@@ -4,12 +4,12 @@ use std::collections::HashSet;
 
 use object::{LittleEndian, elf, pod};
 
-use super::image::Image;
+use super::{go::GoFunction, image::Image};
 
 const E: LittleEndian = LittleEndian;
 
 /// Names are cut here, so that a table whose every symbol names one endless string takes no endless time.
-const MAX_NAME: usize = 16 * 1024;
+pub(super) const MAX_NAME: usize = 16 * 1024;
 
 /// A function symbol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,12 +21,13 @@ pub(super) struct Symbol<'a> {
     /// Its name without a version.
     pub(super) name: &'a [u8],
     /// Whether only its own module knows it.
-    is_local: bool,
+    pub(super) is_local: bool,
 }
 
-/// All function symbols by address; those of one address are different names, the best first.
-pub(super) fn symbols(image: &Image) -> Vec<Symbol<'_>> {
-    let mut all: Vec<_> = entries(image).filter_map(|(entry, strings)| symbol(entry, strings)).collect();
+/// All function symbols by address, with those of Go's own table; those of one address are different names, the best first.
+pub(super) fn symbols<'a>(image: &'a Image, go: &[GoFunction<'a>]) -> Vec<Symbol<'a>> {
+    let listed = entries(image).filter_map(|(entry, strings)| symbol(entry, strings));
+    let mut all: Vec<_> = listed.chain(go.iter().map(GoFunction::symbol)).collect();
     all.sort_unstable_by_key(|symbol| symbol.address);
     let mut best = Vec::with_capacity(all.len());
     for aliases in all.chunk_by_mut(|a, b| a.address == b.address) {

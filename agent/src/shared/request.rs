@@ -41,7 +41,7 @@ pub struct ChildBirth {
     /// What the counter showed when that thread was in the call that makes it.
     pub counter: u64,
     /// The program that it is about to run: a directory's descriptor, and where the path from there is; 0 where the
-    /// descriptor is the program's.
+    /// descriptor is the program's. That is −1 where nobody knows.
     pub program: (i32, u64),
 }
 

@@ -63,6 +63,12 @@ watched! {
         Execute = "execve",
         ExecuteAt = "execveat",
         ExecuteFile = "fexecve",
+        // Go makes system calls itself. Before it forks a child to run a program in, with the path; in that child; before it
+        // runs one in its own place; and after that has failed.
+        GoFork = "syscall.forkAndExecInChild1",
+        GoForked = "syscall.runtime_AfterForkInChild",
+        GoExecute = "syscall.runtime_BeforeExec",
+        GoNotExecuted = "syscall.runtime_AfterExec",
         // What a process with several threads cannot do, or only if all of them can: Frida leaves before.
         Unshare = "unshare",
         SetNamespace = "setns",

@@ -8,6 +8,7 @@ use super::{
     shadow::Header,
     stacks, sys,
     thread::{self, Thread},
+    watch,
 };
 use crate::shared::{CONTROL_BYTES, Control, FLAG_FOLLOW_PROGRAMS, Subject, Watched, tsc};
 
@@ -48,10 +49,30 @@ fn ask(parent: &'static Control, thread: &mut Thread) -> bool {
     is_followed
 }
 
+const HERE: u64 = -100_i64 as u64;
+
+/// Where nobody knows which program is about to run.
+const NOWHERE: u64 = -1_i64 as u64;
+
+/// What a function of Go says of a program that is about to run. Its first argument may be the path.
+pub(super) fn go(thread: &mut Thread, header: &Header, argument: u64) {
+    let is = |watched: Watched| header.watch() == watched as u64 + 1;
+    match () {
+        () if header.watch() == 0 => {}
+        () if is(Watched::GoFork) => thread.notes.program = argument,
+        () if is(Watched::GoForked) => before_program([HERE, thread.notes.program]),
+        () if is(Watched::GoExecute) => {
+            watch::executing(true);
+            before_program([NOWHERE, 0]);
+        }
+        () if is(Watched::GoNotExecuted) => watch::executing(false),
+        () => {}
+    }
+}
+
 /// The program that a function is about to run, if its stub is one of those that do: a directory's descriptor, and the path
 /// from there. Without a path, the descriptor is the program's.
 pub(super) fn program(stub: usize, arguments: [u64; 2]) -> Option<[u64; 2]> {
-    const HERE: u64 = -100_i64 as u64;
     let is = |watched: Watched| Header::of(stub).watch() == watched as u64 + 1;
     let [first, second] = arguments;
     match () {

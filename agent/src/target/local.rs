@@ -125,6 +125,12 @@ pub(super) fn nobody() -> usize {
 /// The thread pointer, which is also the handle that pthread functions know the calling thread by.
 pub(super) fn thread_pointer() -> usize {
     let own;
+    // ORDERING: set before hooks were in place.
+    if IS_WRITABLE.load(Ordering::Relaxed) {
+        // SAFETY: the system has said that it may be read. In Go's threads it is not also where it points to.
+        unsafe { asm!("rdfsbase {}", out(reg) own, options(nostack, nomem, preserves_flags)) };
+        return own;
+    }
     // SAFETY: the system's calling convention has the thread pointer's own value there.
     unsafe { asm!("mov {}, fs:[0]", out(reg) own, options(nostack, readonly, preserves_flags)) };
     own

@@ -130,7 +130,7 @@ pub(super) extern "C" fn spoor_command(command: u32, first: usize, second: usize
     Command::from_number(command).map_or(0, |command| mailbox::execute(command, [first, second, third, 0]) as u64)
 }
 
-/// Where a stub finds its routines, in this order behind their count: enter, probe, unwinder, watched, leave; first
+/// Where a stub finds its routines, in this order behind their count: enter, probe, unwinder, watched, Go's, leave; first
 /// without registers and stack, then with. Behind them, where `gs` of a thread must point before it enters one.
 #[unsafe(no_mangle)]
 pub(super) extern "C" fn spoor_routines() -> *const u64 {
@@ -140,11 +140,13 @@ pub(super) extern "C" fn spoor_routines() -> *const u64 {
         routines::spoor_enter_probe,
         routines::spoor_enter_unwinder,
         routines::spoor_enter_watched,
+        routines::spoor_enter_go_index,
         routines::spoor_leave_index,
         routines::spoor_enter_detail,
         routines::spoor_enter_probe,
         routines::spoor_enter_unwinder,
         routines::spoor_enter_watched,
+        routines::spoor_enter_go_detail,
         routines::spoor_leave_detail,
     ];
     let table = TABLE.0.get();
@@ -160,7 +162,7 @@ pub(super) extern "C" fn spoor_routines() -> *const u64 {
 }
 
 /// How many routines [`spoor_routines`] tells.
-pub(super) const ROUTINES: usize = 11;
+pub(super) const ROUTINES: usize = 13;
 
 struct Table(core::cell::UnsafeCell<[u64; ROUTINES + 1]>);
 

@@ -9,14 +9,14 @@
 //! last time, frames that were unwound, no room in the ring, a handler that interrupted one of these routines. All
 //! registers that a caller or a callee may rely on are saved, flags and vector registers included.
 //!
-//! There are two of each: with registers and stack, and without.
+//! There are two of each: with registers and stack, and without. Functions of Go have routines of their own.
 
 use core::{arch::global_asm, mem::offset_of};
 
 use super::{
     local::Local,
     shadow::{Entry, Header},
-    thread::{Thread, WRITER_AT},
+    thread::{STACK_END, Thread, WRITER_AT},
     writer::Writer,
 };
 use crate::shared::{Kind, header};
@@ -428,9 +428,12 @@ spoor_leave_index:
 spoor_leave_detail:
     SPOOR_LEAVE 1
 "#,
+    include_str!("routines/go.s"),
     pointer = const offset_of!(Local, pointer),
     state = const offset_of!(Local, state),
     busy = const offset_of!(Thread, busy),
+    away = const offset_of!(Thread, away),
+    stack_end = const STACK_END,
     top = const offset_of!(Thread, top),
     base = const offset_of!(Thread, base),
     limit = const offset_of!(Thread, limit),
@@ -444,12 +447,15 @@ spoor_leave_detail:
     largest = const WRITER_AT + offset_of!(Writer, largest),
     untold = const WRITER_AT + offset_of!(Writer, place.untold),
     dropped = const WRITER_AT + offset_of!(Writer, dropped),
+    interrupted = const WRITER_AT + offset_of!(Writer, interrupted),
     unlooked = const WRITER_AT + offset_of!(Writer, unlooked),
     real = const offset_of!(Entry, real),
     stub = const offset_of!(Entry, stub),
     entered = const offset_of!(Entry, entered),
     record = const RECORD,
+    watch = const super::shadow::FROM_HEADER - offset_of!(Header, watch),
     slow_enter = sym super::slow::enter,
+    slow_enter_go = sym super::slow::enter_go,
     slow_leave = sym super::slow::leave,
 );
 
@@ -464,6 +470,8 @@ unsafe extern "C" {
     pub(super) fn spoor_enter_probe();
     pub(super) fn spoor_enter_unwinder();
     pub(super) fn spoor_enter_watched();
+    pub(super) fn spoor_enter_go_index();
+    pub(super) fn spoor_enter_go_detail();
     pub(super) fn spoor_leave_index();
     pub(super) fn spoor_leave_detail();
 }

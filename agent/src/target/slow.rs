@@ -127,6 +127,24 @@ fn enter_on(thread: &mut Thread, entered: &mut Entered, kind: u32, r13: u64) -> 
     hooked
 }
 
+/// Called by enter for a function of Go, with what it saved, and with the place of its return address. That is not looked at
+/// again: goroutines change stacks and threads.
+pub(super) extern "C" fn enter_go(entered: &Entered, slot: usize) {
+    let Some(thread) = Thread::current() else { return };
+    if !begin(thread, slot) {
+        // ORDERING: a count.
+        thread.writer().head().interrupted.fetch_add(1, Ordering::Relaxed);
+        return;
+    }
+    // SAFETY: every function has a return address on top of the stack at its entry.
+    let real = unsafe { *(slot as *const usize) };
+    let entry = Entry::new(slot, real, entered.stub, tsc::now(), false);
+    let arguments = [entered.rdi, entered.rsi, entered.rdx, entered.rcx, entered.r8, entered.r9];
+    call(thread, &entry, arguments, entered.rbp, thread.entry_count());
+    set_busy(thread, 0);
+    follow::go(thread, entry.header(), entered.rax);
+}
+
 /// Says that a call or return is being recorded. Not where it is made in the middle of the recording of another.
 fn begin(thread: &mut Thread, slot: usize) -> bool {
     // SAFETY: a field of the thread's own, which a handler may change at any moment.
@@ -205,7 +223,9 @@ pub(super) fn call(thread: &mut Thread, entry: &Entry, arguments: [u64; 6], fram
 /// Copies the stack from an entry's slot upward, with the return addresses that the program would read.
 fn window(thread: &mut Thread, entry: &Entry, into: &mut [u64]) -> usize {
     let slot = entry.slot();
-    let words = (thread.writer().window.min((thread.low + thread.size).saturating_sub(slot)) / 8).min(into.len());
+    // Of a goroutine's stack nobody knows the end.
+    let left = (thread.low + thread.size).checked_sub(slot).filter(|left| *left <= thread.size).unwrap_or_default();
+    let words = (thread.writer().window.min(left) / 8).min(into.len());
     for (place, word) in into.iter_mut().take(words).enumerate() {
         // SAFETY: from a slot that is in use up to the end of its stack at most.
         *word = unsafe { *(slot as *const u64).add(place) };

@@ -34,6 +34,8 @@ pub(super) struct Thread {
     pub(super) busy: usize,
     pub(super) low: usize,
     pub(super) size: usize,
+    /// While it is on the stack of its own that functions of Go are recorded on: where it was before. Otherwise 0.
+    pub(super) away: usize,
     pub(super) base: *mut Entry,
     pub(super) limit: *mut Entry,
     /// Whether the return addresses on the current stack are the real ones, because somebody unwinds it.
@@ -56,7 +58,11 @@ pub(super) struct Thread {
 pub(super) const WRITER_AT: usize = 4096;
 const SCRATCH_AT: usize = 8192;
 const SCRATCH_BYTES: usize = 4096;
-const STATE_BYTES: usize = SCRATCH_AT + SCRATCH_BYTES;
+const STACK_BYTES: usize = 32 << 10;
+const STATE_BYTES: usize = SCRATCH_AT + SCRATCH_BYTES + STACK_BYTES;
+
+/// Where the stack of its own ends.
+pub(super) const STACK_END: usize = STATE_BYTES;
 
 const _: () = assert!(size_of::<Thread>() <= WRITER_AT && size_of::<Writer>() <= 4096);
 
@@ -284,6 +290,7 @@ impl Thread {
         let thread = unsafe { &mut *state.cast::<Self>() };
         stacks::let_go(thread, true);
         thread.reset();
+        thread.away = 0;
         stacks::clear(&raw const ring as usize, thread_pointer());
         thread.local.become_own();
         thread.open(control, head, start, name);

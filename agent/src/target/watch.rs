@@ -23,6 +23,7 @@ use crate::shared::{Family, Kind, MAX_KEYS, Watched, header, tsc};
 use codec::{EventKind, Key};
 use notes::Note;
 pub(super) use notes::Notes;
+pub(super) use pthread::executing;
 
 /// For how many calls a new thread looks for the routine that it was started with. Before it come only the few
 /// functions of the thread library that call it.

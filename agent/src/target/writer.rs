@@ -33,6 +33,8 @@ pub(super) struct Writer {
     pub(super) unlooked: i64,
     /// The ring's `dropped`.
     pub(super) dropped: *const AtomicU64,
+    /// The ring's `interrupted`.
+    pub(super) interrupted: *const AtomicU64,
     ring: MappedRing,
     control: *const Control,
     /// The heartbeat that the outside stopped at.
@@ -58,6 +60,7 @@ impl Writer {
             largest: 88 + window as usize,
             unlooked: 0,
             dropped: &raw const head.dropped,
+            interrupted: &raw const head.interrupted,
             ring,
             control,
             stopped_at: 0,

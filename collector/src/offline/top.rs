@@ -99,7 +99,8 @@ fn rows(args: &TopArgs, catalog: &Catalog, ranking: Ranking) -> Vec<Row> {
         }
     }
     rows.sort_by(|(first, a), (second, b)| {
-        second.cmp(first).then_with(|| (&a.name, &a.module).cmp(&(&b.name, &b.module)))
+        let by_count = || b.function.count.cmp(&a.function.count);
+        second.cmp(first).then_with(by_count).then_with(|| (&a.name, &a.module).cmp(&(&b.name, &b.module)))
     });
     rows.truncate(args.limit);
     rows.into_iter().map(|(_, row)| row).collect()
@@ -179,13 +180,15 @@ fn cell(row: &Row, column: &str) -> String {
     match column {
         "count" => count(function.count),
         "about" => format!("~{}", count(function.estimate.round() as u64)),
+        MODULE => row.file_name(),
+        // Of none of its calls the return was seen.
+        _ if function.untimed == function.count => "-".into(),
         "total" => duration(function.total_ns),
         "self" => duration(function.self_ns),
         "unsure" => duration(function.unsure_ns),
         "p50" => duration(calls.percentile(500)),
         "p95" => duration(calls.percentile(950)),
         "p99" => duration(calls.percentile(990)),
-        MODULE => row.file_name(),
         _ => duration(calls.max()),
     }
 }

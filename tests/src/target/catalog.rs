@@ -65,6 +65,11 @@ pub const TARGETS: &[Target] = &[
     flags("threads_static", "threads64.c", &["-O1", "-static"]),
     flags("exceptions_static", "uncaught.cpp", &["-O1", "-static"]),
     flags("plain_sanitized", "plain.c", &["-O1", "-fsanitize=address,undefined"]),
+    // Go, also without symbols, and where it is loaded anywhere.
+    flags("goroutines", "goroutines.go", &[]),
+    flags("goroutines_stripped", "goroutines.go", &["-ldflags=-s -w"]),
+    flags("goroutines_pie", "goroutines.go", &["-buildmode=pie"]),
+    flags("goroutines_steady", "goroutines.go", &["-ldflags=-X main.mode=steady"]),
     // Runtimes that look up return addresses, by a function that each has.
     flags("reads_returns_ocaml", "reads_returns.c", &["-O1", "-DMARKER=caml_call_gc"]),
     flags("reads_returns_plugin", "reads_returns.c", &["-O1", "-DMARKER=camlUnit__entry"]),

@@ -19,7 +19,7 @@ use tests::{
     traced::LOSSLESS,
 };
 
-use crate::{BOTH, LONG, answer, eventually, kill};
+use crate::{BOTH, LONG, answer, eventually, kill, programs::installed};
 
 /// What gets into a program.
 const ENGINES: [&str; 2] = ["frida", "native"];
@@ -175,6 +175,22 @@ fn an_attached_program_goes_on_unharmed_when_it_is_left() {
         let counted = steady.finish();
         assert!(counted["round_of"].returns >= 4 * 200);
     }
+}
+
+/// Its runtime moves stacks and goroutines about meanwhile, and interrupts its threads.
+#[test]
+fn a_program_of_go_goes_on_unharmed_each_time() {
+    if installed("go", "golang-go").is_none() {
+        return;
+    }
+    let steady = Steady::of("goroutines_steady");
+    for transport in BOTH.into_iter().cycle().take(5) {
+        let (_folder, trace) = watch(steady.process.pid(), transport, "native");
+        for name in ["main.leaf", "main.dive", "main.tree", "main.work"] {
+            assert!(counts::of_functions(&trace, name).calls > 0, "{name} was called");
+        }
+    }
+    steady.finish();
 }
 
 /// Frida leaves before the program changes who it is; hooks stay until the agent leaves, too.
@@ -414,7 +430,7 @@ fn a_program_can_be_attached_to_again_and_again() {
             assert_eq!((left[0].threads, left[0].descriptors), (before.threads, before.descriptors));
             let refused = agent_command::command(&["attach", "--engine", "frida", &pid.to_string()]).output();
             let text = String::from_utf8_lossy(&refused.expect("it runs").stderr).into_owned();
-            assert!(text.contains("can only be so again (--engine native)"), "{text}");
+            assert!(text.contains("can only be so again (try --engine native)"), "{text}");
         }
         steady.finish();
     }

@@ -12,6 +12,7 @@ mod endings;
 mod failures;
 mod family;
 mod fibers;
+mod go;
 mod killed;
 mod libraries;
 mod lossy;

@@ -13,7 +13,7 @@ use super::{
     own_path,
 };
 use crate::{
-    args::Engine,
+    engine::{Choice, Engine},
     executable::Executable,
     frida::{Host, Options, python},
     library::{self, Reader},
@@ -69,7 +69,7 @@ pub(super) fn with_frida(options: &Options) -> Findings {
 /// Starts this command itself, and stops it at its first instruction. It never begins.
 fn start() -> Result<Gated> {
     let own = own_path().ok_or_else(|| anyhow!("this command does not know where it is"))?;
-    let executable = Executable::find(own.as_os_str(), Engine::Native)?;
+    let (executable, _) = Executable::find(own.as_os_str(), Choice::only(Engine::Native))?;
     Gated::stopped(&executable, own.as_os_str(), &[OsString::from("idle")])
 }
 
@@ -108,8 +108,8 @@ fn enter_natively(pid: i32) -> Result<()> {
 fn enter_with_frida(options: &Options, library: &Path) -> Result<()> {
     let own = own_path().ok_or_else(|| anyhow!("this command does not know where it is"))?;
     let python = || python::present(options).map(|python| python.command);
-    let find = |path: &Path| Executable::find(path.as_os_str(), Engine::Frida);
-    let executable = find(&own).or_else(|error| python().map_or(Err(error), |python| find(&python)))?;
+    let find = |path: &Path| Executable::find(path.as_os_str(), Choice::only(Engine::Frida));
+    let (executable, _) = find(&own).or_else(|error| python().map_or(Err(error), |python| find(&python)))?;
     let (deadline, _signals) = (Instant::now() + PATIENCE, Signals::watch()?);
     let gated = Gated::start(&executable, executable.path.as_os_str(), &[OsString::from("idle")], library, deadline)?;
     Host::start(options, gated.pid(), library, deadline)?;

@@ -12,8 +12,9 @@ pub(crate) struct EntryOnly {
 }
 
 impl EntryOnly {
-    pub(super) fn new(all: bool) -> Self {
-        Self { indices: Vec::new(), all }
+    /// Says whether these are all that are hooked at all.
+    pub(super) fn are_all(&mut self, all: bool) {
+        self.all = all;
     }
 
     /// One more. They come in order.

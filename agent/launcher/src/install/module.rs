@@ -11,7 +11,7 @@ use super::{
     entry_only::EntryOnly,
     maps::{Mapped, Maps, TargetMemory},
 };
-use crate::{exclude::Exclude, symbols::FoundLines};
+use crate::{exclude::Exclude, process, symbols::FoundLines};
 
 /// What the loader calls when modules have come or gone.
 const LOADERS: &str = "_dl_debug_state";
@@ -106,7 +106,10 @@ impl Planned {
         // It is not recorded in any case, and without it nothing is known of modules that are loaded later.
         let is_needed = |names: &[&str]| names.contains(&LOADERS);
         let excluded = |names: &[&str]| (exclude.function(names) || whole) && !is_needed(names);
-        let plan = plan(&image, Some(&loaded), &excluded);
+        let mut plan = plan(&image, Some(&loaded), &excluded);
+        if !process::may_use_bases() {
+            plan.leave(Kind::Go, Reason::NoThreadPointer);
+        }
         Ok(Self {
             mapped: mapped.clone(),
             size: image.size(),
@@ -166,7 +169,8 @@ impl Planned {
                 Action::Leave(_) => return None,
             };
             let names = [&function.name].into_iter().chain(&function.aliases);
-            let watched = names.into_iter().find_map(|name| match is_runtime {
+            let is_go = hook.is_some_and(|hook| hook.kind == Kind::Go);
+            let watched = names.into_iter().find_map(|name| match is_runtime || is_go {
                 true => Watched::by_name(name),
                 false => match name.as_str() {
                     // Boost's, which may be in any module.
@@ -237,7 +241,7 @@ impl Planned {
     }
 
     pub(super) fn hooked(self, id: u32) -> Hooked {
-        let (mut hooked, mut probed, mut left) = (0, EntryOnly::new(self.entries_only), BTreeMap::<_, Left>::new());
+        let (mut hooked, mut probed, mut left) = (0, EntryOnly::default(), BTreeMap::<_, Left>::new());
         for (index, function) in (0..).zip(&self.plan.functions) {
             match &function.action {
                 Action::Hook(hook) if hook.kind == Kind::Frame && !self.entries_only => hooked += 1,
@@ -249,6 +253,7 @@ impl Planned {
                 }
             }
         }
+        probed.are_all(hooked == 0);
         let (missing, linked) = (self.missing(), self.linked());
         let bias_from_base = self.bias.wrapping_sub(self.mapped.base);
         let named = |function: &Function| (function.address.wrapping_add(bias_from_base), function.name.clone());

@@ -255,6 +255,10 @@ fn refuse_more_rights(pid: i32, told: &ChildBirth) -> Result<()> {
     if rustix::process::geteuid().is_root() {
         return Ok(());
     }
+    const NOWHERE: i32 = -1;
+    if told.program.0 == NOWHERE {
+        bail!("it is not known which program it is, which might have rights of its own");
+    }
     let Some(path) = program(pid, told) else { return Ok(()) };
     let metadata = std::fs::metadata(&path)?;
     match raises_rights(&path, &metadata) {

@@ -113,9 +113,7 @@ pub(super) fn opened(answer: u64) -> Result<i32> {
 
 /// Whether programs may write `gs` on this machine.
 fn gs_flag() -> u32 {
-    const WRITABLE: usize = 2;
-    let (_, told) = rustix::param::linux_hwcap();
-    if told & WRITABLE != 0 { FLAG_WRITE_GS } else { 0 }
+    if process::may_use_bases() { FLAG_WRITE_GS } else { 0 }
 }
 
 /// The threads that a process has and had not before.

@@ -15,10 +15,10 @@ use anyhow::{Result, anyhow};
 
 use super::{ENTERING, Trace, entered::Entered, or_ended};
 use crate::{
-    args::Engine,
     delivery::Delivery,
     descriptors::DescriptorRoom,
     end_state::EndState,
+    engine::Engine,
     executable::Executable,
     family::Family,
     frida::Starting,
@@ -33,9 +33,9 @@ use crate::{
 /// Starts a program and traces it, and what it starts, until it ends.
 pub(crate) fn run(settings: Settings, command: &[OsString]) -> Result<EndState> {
     let [name, args @ ..] = command else { unreachable!("clap wants a program") };
-    let executable = Executable::find(name, settings.engine)?;
+    let (executable, engine) = Executable::find(name, settings.engine)?;
     let family = Family::new(settings, Signals::watch()?)?;
-    let (mut trace, gated, _own_room) = match family.settings.engine {
+    let (mut trace, gated, _own_room) = match engine {
         Engine::Frida => run_with_frida(&family, &executable, name, args)?,
         Engine::Native => run_natively(&family, &executable, name, args)?,
     };
@@ -104,10 +104,10 @@ pub(crate) fn attach(settings: Settings, pid: i32) -> Result<ExitCode> {
     let name = SocketAddr::from_abstract_name(format!("spoor-attach-{pid}"))?;
     let _alone = UnixListener::bind_addr(&name)
         .map_err(|_| anyhow!("cannot attach to process {pid}: another agent is tracing it (end that first)"))?;
-    let process = Process::find(pid, settings.engine)?;
+    let (process, engine) = Process::find(pid, settings.engine)?;
     let family = Family::new(settings, Signals::watch()?)?;
     let _own_room = DescriptorRoom::make_own()?;
-    let mut trace = match family.settings.engine {
+    let mut trace = match engine {
         Engine::Frida => attach_with_frida(&family, pid, process.is_foreign)?,
         Engine::Native => attach_natively(&family, pid)?,
     };

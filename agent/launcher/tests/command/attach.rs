@@ -24,7 +24,8 @@ fn what_cannot_be_attached_to_is_told() {
     let source = "void _start(void) { for (;;) __asm__ volatile (\"syscall\" :: \"a\"(34)); }\n";
     let program = compile(&folder, "pausing", source, &["-static", "-nostdlib"]);
     let running = Running::start(&mut Command::new(program));
-    refused(running.pid(), "is linked statically");
+    let ended = run(&mut agent(&["attach", "--engine", "frida", &running.pid().to_string()]));
+    assert!(ended.error().contains("it is linked statically, and Frida cannot be loaded into it"), "{ended:?}");
 }
 
 #[test]

@@ -63,7 +63,7 @@ fn modules_can_be_excluded() {
 fn what_cannot_be_listed_is_told() {
     let folder = Folder::new();
     let ended = run(&mut agent(&["list", &compile_static(&folder)]));
-    assert!(ended.code() == Some(0) && ended.stdout.contains("it cannot be traced"), "{ended:?}");
+    assert!(ended.code() == Some(0) && ended.stdout.contains("--engine native traces it"), "{ended:?}");
     for program in ["no-such-program-anywhere", "/etc/passwd", "/etc"] {
         let ended = run(&mut agent(&["list", program]));
         assert_eq!(ended.code(), Some(1), "{ended:?}");

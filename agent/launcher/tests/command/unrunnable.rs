@@ -45,7 +45,10 @@ fn what_is_for_another_processor() {
 #[test]
 fn what_nothing_can_be_loaded_into() {
     let folder = Folder::new();
-    check(&compile_static(&folder), 126, "it is linked statically");
+    let program = compile_static(&folder);
+    let ended = run(&mut sending(&["run", "--engine", "frida", "--", &program]));
+    assert_eq!(ended.code(), Some(126), "{ended:?}");
+    assert!(ended.error().contains("it is linked statically, and Frida cannot be loaded into it"), "{ended:?}");
 }
 
 #[test]

@@ -23,6 +23,8 @@ pub(in crate::target) struct Notes {
     pub(super) sought_by: usize,
     /// What r13 held at the last entry that took the slow way: Swift passes errors in it.
     pub(in crate::target) error: u64,
+    /// The path of the program that a child is being forked for, by Go.
+    pub(in crate::target) program: u64,
 }
 
 /// A watched call.

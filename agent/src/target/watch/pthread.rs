@@ -213,7 +213,7 @@ pub(super) fn entered(thread: &mut Thread, watched: Watched, arguments: [u64; 6]
                 control.forks.fetch_add(1, Ordering::Relaxed);
             }
         }
-        Watched::Execute | Watched::ExecuteAt | Watched::ExecuteFile => executing(1),
+        Watched::Execute | Watched::ExecuteAt | Watched::ExecuteFile => executing(true),
         Watched::Unshare | Watched::SetNamespace | Watched::SetCapabilities | Watched::ProcessControl
             if needs_to_be_alone(watched, first) && thread::is_traced_process() =>
         {
@@ -242,10 +242,10 @@ fn needs_to_be_alone(watched: Watched, argument: u64) -> bool {
 }
 
 /// Notes that this process is about to become another program, or that nothing came of that.
-fn executing(now: u64) {
+pub(in crate::target) fn executing(now: bool) {
     if let Some(control) = thread::control().filter(|_| thread::is_traced_process()) {
         // ORDERING: read once the program is gone.
-        control.executing.store(now, Ordering::Relaxed);
+        control.executing.store(now.into(), Ordering::Relaxed);
     }
 }
 
@@ -276,7 +276,7 @@ pub(super) fn left(thread: &mut Thread, watched: Watched, arguments: [u64; 6], r
         _ if joins(watched) => {
             tell(&[(Key::Result, result), (Key::Pthread, first)]);
         }
-        Watched::Execute | Watched::ExecuteAt | Watched::ExecuteFile => executing(0),
+        Watched::Execute | Watched::ExecuteAt | Watched::ExecuteFile => executing(false),
         Watched::Fork if (result as i32) < 0 => {
             if let Some(control) = thread::control() {
                 // ORDERING: a count.

@@ -5,7 +5,7 @@ use std::{collections::HashMap, mem};
 use ahash::RandomState;
 use codec::{
     SessionNs,
-    span::{Span, SpanFlags, SpanId, What},
+    span::{Reason, Span, SpanFlags, SpanId, What},
 };
 
 use super::times::Times;
@@ -29,7 +29,7 @@ pub(super) struct Function {
     pub(super) count: u64,
     /// How many there were, if what is missing was like what is there.
     pub(super) estimate: f64,
-    /// Of how many of them nobody knows how long they took, since events are missing.
+    /// Of how many of them nobody knows how long they took, since events are missing or their returns are not recorded.
     pub(super) untimed: u64,
     /// How long each of the others took.
     pub(super) calls: Histogram,
@@ -92,7 +92,7 @@ impl Ranking {
             function.last_start = span.start;
             // Of those that are known only from their end, nobody knows how many others are not known at all.
             function.estimate += if has_no_call { 0.0 } else { weight };
-            if is_lost || has_no_call {
+            if is_lost || has_no_call || span.reason == Some(Reason::EntryOnly) {
                 function.untimed = function.untimed.saturating_add(1);
             } else {
                 function.calls.add(took);
