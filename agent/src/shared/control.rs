@@ -8,7 +8,7 @@ use super::Mailbox;
 pub const MAGIC: u64 = u64::from_le_bytes(*b"spoor\0\0\x01");
 
 /// The version of everything in [`shared`](super).
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;
 
 /// In [`Control::flags`]: a thread that finds its ring full waits instead of dropping the event.
 pub const FLAG_BLOCK: u32 = 1;
@@ -43,7 +43,11 @@ pub struct Control {
     pub stack_bytes: AtomicU64,
     /// The longest a thread's shadow stack may get.
     pub max_depth: AtomicU64,
-    _pad: [u64; 2],
+    /// Where the slots of functions are in the target a second time, below 2 GiB; 0 where there was no room: then all
+    /// functions are full.
+    pub slots: AtomicU64,
+    /// From outside: how many slots are in use.
+    pub slots_used: AtomicU64,
     /// From outside: 1 while events are wanted. What is called at other times is passed through.
     pub recording: AtomicU32,
     /// From outside: counts up as long as somebody empties the rings. Who waits for room watches it.

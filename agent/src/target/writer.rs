@@ -22,6 +22,8 @@ const UNLOOKED: i64 = 64;
 #[derive(Debug)]
 #[repr(C)]
 pub(super) struct Writer {
+    /// Where calls are counted that are not recorded. Stubs know that it comes first.
+    counters: usize,
     pub(super) place: WritingEnd,
     /// The ring's `written`.
     pub(super) written: *const AtomicU64,
@@ -52,6 +54,7 @@ impl Writer {
         // SAFETY: rings are never unmapped.
         let ring = unsafe { MappedRing::new(head, start, size) };
         *self = Self {
+            counters: start + size,
             place: WritingEnd::new(&ring),
             written: &raw const head.written,
             window: window as usize,
@@ -76,6 +79,7 @@ impl Writer {
         // SAFETY: promised by the caller; the thread sees each of these now or later.
         unsafe {
             (&raw mut (*writer).is_stale).write_volatile(true);
+            (&raw mut (*writer).counters).write_volatile(0);
             (&raw mut (*writer).unlooked).write_volatile(0);
             (&raw mut (*writer).place.end).write_volatile(0);
         }

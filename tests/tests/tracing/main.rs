@@ -13,6 +13,7 @@ mod failures;
 mod family;
 mod fibers;
 mod killed;
+mod levels;
 mod libraries;
 mod lossy;
 mod names;
