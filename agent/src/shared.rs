@@ -27,8 +27,8 @@ pub mod tsc;
 #[cfg(feature = "outside")]
 pub use arena::{Arena, ArenaError};
 pub use control::{
-    Control, FLAG_BLOCK, FLAG_DETAIL, FLAG_FOLLOW_FORKS, FLAG_FOLLOW_PROGRAMS, FLAG_WRITE_GS, MAGIC, ReaderState,
-    VERSION,
+    Control, FLAG_BLOCK, FLAG_DETAIL, FLAG_FOLLOW_FORKS, FLAG_FOLLOW_PROGRAMS, FLAG_TURN_DOWN, FLAG_WRITE_GS, MAGIC,
+    ReaderState, VERSION,
 };
 #[cfg(feature = "outside")]
 pub use level::set_slot;

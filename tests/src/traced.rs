@@ -22,7 +22,7 @@ use crate::{
 };
 
 /// What every run is traced with, unless it says otherwise: nothing is lost.
-pub const LOSSLESS: &[&str] = &["--on-full", "block"];
+pub const LOSSLESS: &[&str] = &["--complete"];
 
 /// What is to be run.
 #[derive(Debug)]

@@ -16,7 +16,7 @@ use std::{
 
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
-    fs::{FallocateFlags, fallocate},
+    fs::{FallocateFlags, SeekFrom, fallocate, seek},
     mm::{MapFlags, ProtFlags, mmap, munmap},
 };
 
@@ -148,6 +148,28 @@ impl Arena {
     pub fn counter(&self, ring: usize, function: u32) -> Option<&AtomicU64> {
         assert!(ring < self.shape.rings, "there is no ring {ring}");
         self.word(self.shape.counters_at(ring), function)
+    }
+
+    /// How many calls the thread of a ring has counted, by function. What nobody has written to is not touched: it would take up
+    /// memory then.
+    pub fn counted(&self, ring: usize, mut each: impl FnMut(u32, u64)) {
+        const WORDS: usize = 4096 / 8;
+        let start = self.shape.counters_at(ring);
+        let mut at = start;
+        while at < start + SLOT_BYTES
+            && let Ok(data) = seek(&self.file, SeekFrom::Data(at as u64))
+            && (data as usize) < start + SLOT_BYTES
+        {
+            let first = (data as usize - start) / 8;
+            for function in first..(first + WORDS).min(MOST_SLOTS) {
+                // ORDERING: a count.
+                let count = self.counter(ring, function as u32).map_or(0, |count| count.load(Ordering::Relaxed));
+                if count > 0 {
+                    each(function as u32, count);
+                }
+            }
+            at = start + 8 * (first + WORDS);
+        }
     }
 
     /// The word of a function among those that are there.

@@ -25,6 +25,9 @@ pub const FLAG_FOLLOW_FORKS: u32 = 8;
 /// In [`Control::flags`]: programs that the process runs in its place, or has a child run, are followed.
 pub const FLAG_FOLLOW_PROGRAMS: u32 = 16;
 
+/// In [`Control::flags`]: functions turn themselves down where a ring would overflow, or recording takes more than it may.
+pub const FLAG_TURN_DOWN: u32 = 32;
+
 /// What both halves know of the whole.
 #[derive(Debug, Default)]
 #[repr(C, align(64))]
@@ -74,6 +77,10 @@ pub struct Control {
     pub forks: AtomicU32,
     /// Children that could not be followed, since another thread was just changing what they inherited.
     pub torn: AtomicU32,
+    /// From outside: what part of a thread's processor time recording may take besides, in 65,536ths; 0 for any.
+    pub share: AtomicU64,
+    /// From outside: what a byte of records costs, in 256ths of a nanosecond.
+    pub cost: AtomicU64,
     /// Where a thread of the target waits for the outside.
     pub mailbox: Mailbox,
 }

@@ -17,8 +17,9 @@ use crate::{
 /// What does nothing, where nobody comes.
 const PAD: u8 = 0xCC;
 
-/// The bytes before a stub, where its function can be turned down and there are slots. What is watched stays full, and so do
-/// functions whose return is not hooked: they join others together, or put return addresses back.
+/// The bytes before a stub, where its function can be turned down and there are slots. What is watched stays full: it joins
+/// events together. So do functions whose return is not hooked: a hooked one may jump to them, as `_setjmp` does to
+/// `__sigsetjmp`, and then it is their entry that puts the real return address back, before they look at it.
 pub(super) fn of(stub: &Stub<'_>, slots: u64) -> Option<Vec<u8>> {
     let is_frame = stub.hook.is_some_and(|hook| hook.kind == Kind::Frame) && stub.watched.is_none();
     let place = 8 * stub.number as usize;

@@ -3,6 +3,7 @@
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use super::{
+    budget::Budget,
     patience::{Patience, heartbeat},
     sys,
 };
@@ -37,6 +38,7 @@ pub(super) struct Writer {
     pub(super) dropped: *const AtomicU64,
     ring: MappedRing,
     control: *const Control,
+    budget: Budget,
     /// The heartbeat that the outside stopped at.
     stopped_at: u32,
     blocks: bool,
@@ -63,6 +65,7 @@ impl Writer {
             dropped: &raw const head.dropped,
             ring,
             control,
+            budget: Budget::new(control, size),
             stopped_at: 0,
             blocks: flags & FLAG_BLOCK != 0,
             is_stale: false,
@@ -117,6 +120,7 @@ impl Writer {
     /// Writes a record, and waits for room if it was told to. Whether there was.
     pub(super) fn put(&mut self, record: &[u64]) -> bool {
         debug_assert!(record.len() <= MAX_RECORD_WORDS);
+        self.settle();
         let mut is_put = self.place.put(&self.ring, record);
         if !is_put && self.blocks {
             // ORDERING: a hint for the outside.
@@ -128,6 +132,20 @@ impl Writer {
             self.unlooked = 0;
         }
         is_put
+    }
+
+    /// Looks what recording has cost, if it is time to.
+    fn settle(&mut self) {
+        // ORDERING: a hint.
+        let read = self.head().read.load(Ordering::Relaxed) as usize;
+        let (written, size) = (self.place.written(), self.ring.size());
+        let free = size - written.wrapping_sub(read).min(size);
+        self.place.chunk = self.budget.settle(written, self.largest, free, size);
+    }
+
+    /// Whether the function whose call or return was just recorded is to be turned down.
+    pub(super) fn turns_down(&mut self) -> bool {
+        self.budget.take_over()
     }
 
     fn wait_for_room(&mut self, bytes: usize) -> bool {
