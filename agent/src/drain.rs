@@ -12,6 +12,7 @@ mod clock;
 mod creations;
 #[cfg(test)]
 pub(crate) mod fake;
+mod levels;
 mod queues;
 mod ring;
 mod stall;
@@ -28,6 +29,7 @@ use std::{
 use codec::{FunctionId, SessionNs, profile::EndReason};
 
 pub use clock::Clock;
+pub use levels::{Pace, TurnedDown};
 pub use stall::Waiting;
 pub use tasks::{ProcTasks, Tasks};
 
@@ -36,6 +38,7 @@ use crate::{
     ship::{Report, Shipper},
 };
 use creations::{Creation, Creations};
+use levels::Levels;
 use queues::Queues;
 use ring::{DrainContext, Ring, Taken};
 use stall::Stall;
@@ -66,6 +69,7 @@ pub struct Drain {
     ended: Vec<TracedThread>,
     counts: Counts,
     stall: Stall,
+    levels: Levels,
     words: Vec<u64>,
     ids: Vec<u32>,
     looked: Instant,
@@ -90,12 +94,19 @@ impl Drain {
             ended: Vec::new(),
             counts: Counts::default(),
             stall: Stall::new(),
+            levels: Levels::new(now),
             words: Vec::new(),
             ids: Vec::new(),
             looked: now,
             named: now,
             next_name: 0,
         }
+    }
+
+    /// Turns functions down and up, so that tracing costs no more than this.
+    pub fn at_pace(mut self, pace: Pace) -> Self {
+        self.levels.set_pace(pace);
+        self
     }
 
     /// Now, by the session's clock.
@@ -105,7 +116,8 @@ impl Drain {
 
     /// What has come out so far.
     pub fn counts(&self) -> Counts {
-        Counts { functions: self.functions.len() as u64, ..self.counts.clone() }
+        let turned_down = self.levels.turned_down();
+        Counts { functions: self.functions.len() as u64, turned_down, ..self.counts.clone() }
     }
 
     /// Takes what is in the rings, as far as the shipper has room, and sends it. How many records that were.
@@ -118,6 +130,7 @@ impl Drain {
         self.update_names(now, shipper);
         let records = (0..self.rings.len()).map(|ring| self.take(ring, WORDS_PER_TURN, shipper)).sum();
         self.find_stall(records, now);
+        self.set_levels(now);
         self.join_creators(shipper);
         shipper.flush();
         records
@@ -150,6 +163,12 @@ impl Drain {
         }
         self.report_limits(shipper);
         shipper.finish(reason, at, deadline.saturating_duration_since(Instant::now()))
+    }
+
+    fn set_levels(&mut self, now: Instant) {
+        let Self { levels, arena, tasks, rings, .. } = self;
+        let live: Vec<_> = (0..rings.len()).filter(|ring| rings[*ring].is_some()).collect();
+        levels.look(arena, &live, now, || tasks.processor_time());
     }
 
     fn is_empty(&self) -> bool {
@@ -231,6 +250,7 @@ impl Drain {
             counts: &mut self.counts,
             shipper,
             created: &mut self.created,
+            levels: &mut self.levels,
             now: tsc::now(),
         })
     }
@@ -261,6 +281,8 @@ pub struct Counts {
     pub interrupted: u64,
     /// Calls that were passed through because another thread seemed to run on the same stack.
     pub unplaced: u64,
+    /// Functions that were turned down.
+    pub turned_down: TurnedDown,
     /// How often a ring held something that is no record, and how many bytes were thrown away for it.
     pub damages: u64,
     /// See [`damages`](Self::damages).

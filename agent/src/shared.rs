@@ -1,9 +1,9 @@
 //! What the two halves share: a block of memory, made in the traced program and mapped by the `agent` command too.
 //!
 //! ```text
-//! ┌─────────┬──────┬───────────┬──────┬───────────┬ …
-//! │ control │ head │ ring      │ head │ ring      │      one head and ring per thread, at a fixed stride
-//! └─────────┴──────┴───────────┴──────┴───────────┴ …
+//! ┌─────────┬───────┬──────┬────────┬──────────┬──────┬────────┬──────────┬ …
+//! │ control │ slots │ head │ ring   │ counters │ head │ ring   │ counters │    one of each per thread, at a fixed stride
+//! └─────────┴───────┴──────┴────────┴──────────┴──────┴────────┴──────────┴ …
 //! ```
 //!
 //! It outlives the program: what a ring holds when the program is killed is shipped all the same. Pages that nobody
@@ -12,6 +12,7 @@
 #[cfg(feature = "outside")]
 mod arena;
 mod control;
+mod level;
 #[cfg(feature = "outside")]
 mod lifeline;
 mod mailbox;
@@ -26,8 +27,13 @@ pub mod tsc;
 #[cfg(feature = "outside")]
 pub use arena::{Arena, ArenaError};
 pub use control::{
-    Control, FLAG_BLOCK, FLAG_DETAIL, FLAG_FOLLOW_FORKS, FLAG_FOLLOW_PROGRAMS, FLAG_WRITE_GS, MAGIC, ReaderState,
-    VERSION,
+    Control, FLAG_BLOCK, FLAG_DETAIL, FLAG_FOLLOW_FORKS, FLAG_FOLLOW_PROGRAMS, FLAG_TURN_DOWN, FLAG_WRITE_GS, MAGIC,
+    ReaderState, VERSION,
+};
+#[cfg(feature = "outside")]
+pub use level::set_slot;
+pub use level::{
+    BEFORE_HEADER, COUNTED, GATE, GATE_START, Level, MOST_SLOTS, OFF, PINNED, SLOT_BYTES, pinned_slot, read_slot,
 };
 #[cfg(feature = "outside")]
 pub use lifeline::Lifeline;
@@ -39,5 +45,5 @@ pub use ring::{MappedRing, Ring, RingHead, RingState, SKIP, WritingEnd};
 pub use runtime::{Family, Landmark, RUNTIME_FUNCTIONS, Watched};
 pub use shape::{
     BEFORE_CODE, BORROWED_FRAME_BYTES, BORROWED_STACK_BYTES, CODE_START, CONTROL_BYTES, FRAME_EXTENDED,
-    FRAME_REGISTERS, HEAD_BYTES, LOCAL_THIS, Shape,
+    FRAME_REGISTERS, HEAD_BYTES, LOCAL_POINTER, LOCAL_STATE, LOCAL_THIS, STATE_COUNTERS, Shape,
 };

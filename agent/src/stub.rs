@@ -21,12 +21,16 @@
 //! |---:|---:|---|
 //! | 32 | 7 | `lea r12` the place behind the first six bytes: which stub it is |
 //! | 39 | 6 | `jmp` the routine, which goes on sixteen bytes behind that place |
+//!
+//! A function that can be turned down has more before that, and jumps to the gate there, see [`gate`].
+
+mod gate;
 
 use std::ops::Range;
 
 use crate::{
     plan::{Hook, Kind, Reason, Trampoline},
-    shared::{BEFORE_CODE as CODE, CODE_START, Kind as RecordKind, Watched, header},
+    shared::{BEFORE_CODE as CODE, BEFORE_HEADER, CODE_START, GATE, Kind as RecordKind, Level, OFF, Watched, header},
 };
 
 /// Bytes before the first stub: two words, and then up to where a stub is aligned well.
@@ -34,7 +38,7 @@ const BLOCK_HEAD: usize = 64;
 
 /// Where the parts of a stub are.
 const ENTER: usize = 16;
-const COPY: usize = 54;
+const COPY: usize = OFF;
 
 /// The code of a stub of a function of Go, up to the copy.
 const GO_CODE: [u8; COPY - CODE] = [
@@ -45,7 +49,7 @@ const GO_CODE: [u8; COPY - CODE] = [
 const _: () = assert!(CODE + 6 - ENTER == 0x16 && CODE + CODE_START.len() + 4 == COPY);
 
 /// The most bytes that a stub takes.
-const MOST: usize = (COPY + Trampoline::MAX_LEN).next_multiple_of(ALIGN);
+const MOST: usize = (BEFORE_HEADER + COPY + Trampoline::MAX_LEN).next_multiple_of(ALIGN);
 const ALIGN: usize = 16;
 
 /// The routines of the library in the target, by their addresses there.
@@ -93,15 +97,8 @@ pub struct Patch {
     pub unwinds: bool,
     /// For a thread that was stopped behind the first instruction: from where it is moved, and to where.
     pub moves: Vec<(u64, u64)>,
-}
-
-impl Patch {
     /// The code of its stub, before and behind the function.
-    pub fn stub(&self) -> Range<u64> {
-        let [_, distance @ ..] = self.jump;
-        let start = (self.address + 5).wrapping_add_signed(i32::from_le_bytes(distance).into());
-        start..start + (COPY - CODE) as u64
-    }
+    pub stub: Range<u64>,
 }
 
 /// A block of stubs, for one place in the target's memory.
@@ -110,10 +107,13 @@ pub struct Block {
     address: u64,
     bias: u64,
     routines: Routines,
+    /// Where the slots of functions are in the target; 0 where there are none.
+    slots: u64,
     bytes: Vec<u8>,
-    /// Where stubs start in it.
-    starts: Vec<usize>,
+    /// Where stubs start in it, and how much more is before each.
+    starts: Vec<(usize, usize)>,
     patches: Vec<Patch>,
+    gates: Vec<(u32, u64)>,
 }
 
 impl Block {
@@ -123,16 +123,19 @@ impl Block {
     }
 
     /// An empty block that will lie at `address`, for a module that was loaded `bias` above where it was linked to be.
-    pub fn new(address: u64, bias: u64, routines: Routines) -> Self {
+    /// With the address of the slots, functions in it can be turned down.
+    pub fn new(address: u64, bias: u64, routines: Routines, slots: u64) -> Self {
         let [.., leave] = routines.addresses;
         let mut bytes = [leave.to_le_bytes(), bias.to_le_bytes()].concat();
         bytes.resize(BLOCK_HEAD, 0);
-        Self { address, bias, routines, bytes, starts: Vec::new(), patches: Vec::new() }
+        Self { address, bias, routines, slots, bytes, starts: Vec::new(), patches: Vec::new(), gates: Vec::new() }
     }
 
     /// Adds a stub, and tells where it starts. On failure nothing is added.
     pub fn add(&mut self, stub: &Stub<'_>) -> Result<u64, Reason> {
-        let start = self.bytes.len();
+        let gate = gate::of(stub, self.slots);
+        let before = gate.as_ref().map_or(0, Vec::len);
+        let start = self.bytes.len() + before;
         let at = self.address + start as u64;
         let mut bytes = Vec::with_capacity(MOST);
         let watch = stub.watched.map_or(0, |watched| watched as u64 + 1);
@@ -156,17 +159,25 @@ impl Block {
             debug_assert_eq!(bytes.len(), COPY);
             let copy = hook.prologue.relocate(self.bias, at + COPY as u64)?;
             bytes.extend_from_slice(&copy.bytes);
-            self.patches.push(self.patch(hook, &copy, at)?);
+            self.patches.push(self.patch(hook, &copy, at, gate.is_some())?);
         }
-        self.starts.push(start);
+        self.starts.push((start, before));
+        if let Some(gate) = gate {
+            self.bytes.extend_from_slice(&gate);
+            self.gates.push((stub.number, Level::Full.slot(at)));
+        }
         self.bytes.extend_from_slice(&bytes);
         self.bytes.resize(self.bytes.len().next_multiple_of(ALIGN), 0xCC);
         Ok(at)
     }
 
-    fn patch(&self, hook: &Hook, copy: &Trampoline, stub: u64) -> Result<Patch, Reason> {
+    fn patch(&self, hook: &Hook, copy: &Trampoline, stub: u64, is_gated: bool) -> Result<Patch, Reason> {
         let address = hook.prologue.patch.wrapping_add(self.bias);
-        let distance = (stub + CODE as u64).wrapping_sub(address + 5) as i64;
+        let (start, entry) = match is_gated {
+            true => (stub - BEFORE_HEADER as u64, stub - GATE as u64),
+            false => (stub + CODE as u64, stub + CODE as u64),
+        };
+        let distance = entry.wrapping_sub(address + 5) as i64;
         let distance = i32::try_from(distance).map_err(|_| Reason::CannotRelocate)?.to_le_bytes();
         let [a, b, c, d] = distance;
         let moved = |(from, to): &(u8, u8)| (address + u64::from(*from), stub + COPY as u64 + u64::from(*to));
@@ -176,6 +187,7 @@ impl Block {
             jump: [0xE9, a, b, c, d],
             unwinds: hook.kind == Kind::Unwinder,
             moves: copy.steps.iter().filter(|(from, _)| *from > 0).map(moved).collect(),
+            stub: start..stub + COPY as u64,
         })
     }
 
@@ -186,15 +198,16 @@ impl Block {
     }
 
     /// Whether what lies there already is a block of the same stubs, so that who is in one of them can go on in this one's.
-    /// Numbers and routines may differ.
+    /// Numbers and routines may differ, and so what is before a stub: nobody stays there.
     pub fn can_replace(&self, there: &[u8]) -> bool {
         let (Some(own), Some(there)) = (self.bytes.get(BLOCK_HEAD..), there.get(BLOCK_HEAD..self.bytes.len())) else {
             return false;
         };
         let is_header = |at: usize| {
-            let before = self.starts.partition_point(|start| *start <= at + BLOCK_HEAD);
+            let at = at + BLOCK_HEAD;
+            let before = self.starts.partition_point(|(start, before)| start - before <= at);
             let start = before.checked_sub(1).and_then(|place| self.starts.get(place));
-            start.is_some_and(|start| (start + 8..start + CODE).contains(&(at + BLOCK_HEAD)))
+            start.is_some_and(|(start, _)| at < *start || (start + 8..start + CODE).contains(&at))
         };
         own.iter().zip(there).enumerate().all(|(at, (own, there))| own == there || is_header(at))
     }
@@ -202,8 +215,11 @@ impl Block {
     /// How far above its link address the module of a block was, if these are the bytes of one.
     pub fn bias_of(bytes: &[u8]) -> Option<u64> {
         let bias = bytes.get(8..)?.first_chunk().map(|bias| u64::from_le_bytes(*bias));
-        let is_stub = |code: &[u8]| code.starts_with(&CODE_START) || code.starts_with(&GO_CODE);
-        bias.filter(|_| bytes.get(BLOCK_HEAD + CODE..).is_some_and(is_stub))
+        let is_stub = |start: usize| {
+            let code = bytes.get(start + CODE..);
+            code.is_some_and(|code| code.starts_with(&CODE_START) || code.starts_with(&GO_CODE))
+        };
+        bias.filter(|_| is_stub(BLOCK_HEAD) || is_stub(BLOCK_HEAD + BEFORE_HEADER))
     }
 
     /// Where it lies.
@@ -214,6 +230,11 @@ impl Block {
     /// What it consists of.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
+    }
+
+    /// What the slots of functions hold that can be turned down, by their numbers. To be written before they jump.
+    pub fn gates(&self) -> &[(u32, u64)] {
+        &self.gates
     }
 
     /// What makes the functions jump to their stubs. Must not be written before the block is.

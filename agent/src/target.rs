@@ -21,6 +21,7 @@
 //! | [`stack`] | where the real stacks are |
 //! | [`unwind`] | staying out of the way of exceptions |
 //! | [`writer`] | the writing end of a ring |
+//! | [`budget`] | what recording may cost a thread |
 //! | [`watch`] | functions of runtimes whose arguments are told |
 //! | [`gum`] | the functions that Frida's own hooks take |
 //! | [`follow`] | children that are followed |
@@ -33,6 +34,7 @@
 //! | [`sys`] | system calls |
 
 mod borrowed;
+mod budget;
 mod follow;
 #[cfg(not(feature = "outside"))]
 mod freestanding;

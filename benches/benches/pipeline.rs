@@ -124,7 +124,7 @@ impl Bench {
     fn ours(&self, case: &Case) -> Captured {
         let traces = fresh(&self.folder).join("traces");
         let collector = Running::start_with(&["--sink", &format!("disk:{}", traces.display())]);
-        let options = [&["--on-full", "block", "--transport", case.transport], agent::options(case.carries)].concat();
+        let options = [&["--complete", "--transport", case.transport], agent::options(case.carries)].concat();
         let mut command = agent::run(collector.address, &options);
         let started = Instant::now();
         let ran = Ran::well(command.arg(&self.program).args([case.number.to_string(), THREADS.to_string()]));

@@ -13,7 +13,7 @@ use std::{
 use codec::FunctionId;
 
 use crate::{
-    Collector, Exit, Folder, Process, Target, Trace, Transport, agent_command,
+    Collector, Exit, Folder, Process, Shaker, Target, Trace, Transport, agent_command,
     agent_command::PATIENCE,
     collector::verified,
     counts::{self, Count},
@@ -22,7 +22,7 @@ use crate::{
 };
 
 /// What every run is traced with, unless it says otherwise: nothing is lost.
-pub const LOSSLESS: &[&str] = &["--on-full", "block"];
+pub const LOSSLESS: &[&str] = &["--complete"];
 
 /// What is to be run.
 #[derive(Debug)]
@@ -34,6 +34,7 @@ pub struct Run {
     transport: Transport,
     options: Vec<String>,
     prepare: fn(&Path),
+    shaken: Option<u64>,
 }
 
 impl Run {
@@ -47,6 +48,7 @@ impl Run {
             transport: Transport::Udp,
             options: LOSSLESS.iter().map(ToString::to_string).collect(),
             prepare: |_| {},
+            shaken: None,
         }
     }
 
@@ -104,17 +106,23 @@ impl Run {
         self
     }
 
+    /// With functions that go up and down at random while it is traced.
+    pub fn shaken(mut self, seed: u64) -> Self {
+        self.shaken = Some(seed);
+        self
+    }
+
     /// Runs it as it is and then traced.
     #[track_caller]
     pub fn trace(self) -> Traced {
         agent_command::prepare();
         let folder = Folder::new("traced");
-        let (untraced, _) = self.run(&folder, Command::new(&self.program));
+        let (untraced, _) = self.run(&folder, Command::new(&self.program), None);
         let collector = Collector::events_to_disk(&folder.join("traces"));
         let options: Vec<_> = self.options.iter().map(String::as_str).collect();
         let mut command = agent_command::run_to(collector.address(self.transport), self.transport, &options);
         command.arg(&self.program);
-        let (traced, counts) = self.run(&folder, command);
+        let (traced, counts) = self.run(&folder, command, self.shaken);
         collector.stop().success();
         let (mut first, family) = Trace::all(&folder.join("traces"))
             .into_iter()
@@ -126,7 +134,7 @@ impl Run {
 
     /// Runs it once, in a folder that is always the same and always new, and reads what it counted.
     #[track_caller]
-    fn run(&self, folder: &Folder, mut command: Command) -> (Exit, BTreeMap<String, Count>) {
+    fn run(&self, folder: &Folder, mut command: Command, shaken: Option<u64>) -> (Exit, BTreeMap<String, Count>) {
         let (work, counts) = (folder.join("work"), folder.join("counts"));
         let _ = fs::remove_dir_all(&work);
         fs::create_dir_all(&work).expect("a folder");
@@ -135,9 +143,11 @@ impl Run {
         command.args(&self.arguments).current_dir(&work).env("SPOOR_COUNTS", &counts);
         command.envs(self.variables.iter().map(|(name, value)| (name, value)));
         let mut process = Process::start(command, Stdout::Collect);
+        let shaker = shaken.map(|seed| Shaker::start(process.pid(), seed));
         let (mut pipe, bytes) = (process.take_stdin().expect("stdin is piped"), self.stdin.clone());
         let writer = thread::spawn(move || pipe.write_all(&bytes));
         let exit = process.exit(PATIENCE);
+        shaker.map(Shaker::stop);
         // A program need not read its input.
         let _ = writer.join();
         let counted = fs::read_to_string(&counts).unwrap_or_default();

@@ -134,10 +134,15 @@ pub(crate) struct TraceArgs {
     /// Record no calls that are nested deeper than this
     #[arg(long, value_name = "N", help_heading = "What to record", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) max_depth: Option<u32>,
-    /// What to do when a thread calls faster than can be sent: leave calls out and say so, or make the thread wait
-    #[arg(long, value_enum, value_name = "WHAT", default_value_t = OnFull::Drop, help_heading = "Limits")]
-    pub(crate) on_full: OnFull,
-    /// How long a thread may wait with `--on-full block` while the collector takes nothing; then the program goes on,
+    /// How much processor time tracing may take besides the program's own: 10%, 50%, or 2x for as much again. The functions that
+    /// are called most are counted and followed now and then only, so that it holds; without it they are where calls would be
+    /// lost, and with none nowhere: then calls are left out that do not fit
+    #[arg(long, value_name = "SHARE", conflicts_with = "complete", help_heading = "Limits")]
+    pub(crate) budget: Option<Budget>,
+    /// Follow every call: a thread that calls faster than can be sent waits
+    #[arg(long, help_heading = "Limits")]
+    pub(crate) complete: bool,
+    /// How long a thread may wait with --complete while the collector takes nothing; then the program goes on,
     /// and calls are left out until it takes something: a time, 0s to go on at once, or never
     #[arg(long, value_name = "TIME", default_value = "10s", help_heading = "Limits")]
     pub(crate) stall: Stall,
@@ -241,13 +246,26 @@ pub(crate) struct DoctorArgs {
     pub(crate) frida: FridaArgs,
 }
 
-/// What to do when a ring is full.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum OnFull {
-    /// Leave calls out, count them and say so
-    Drop,
-    /// Make the thread wait
-    Block,
+/// How much processor time tracing may take besides the program's own: a part of that, or any.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Budget(pub(crate) Option<f64>);
+
+impl FromStr for Budget {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let number = |text: &str| text.parse::<f64>().ok();
+        let share = match text {
+            "none" => return Ok(Self(None)),
+            _ => match (text.strip_suffix('%'), text.strip_suffix('x')) {
+                (Some(percent), _) => number(percent).map(|percent| percent / 100.0),
+                (_, Some(times)) => number(times).map(|times| times - 1.0),
+                _ => None,
+            },
+        };
+        let share = share.filter(|share| (0.001..=100.0).contains(share));
+        share.map(|share| Self(Some(share))).ok_or_else(|| "expected a share as 10%, a factor as 2x, or none".into())
+    }
 }
 
 /// How long a thread may wait for a collector that takes nothing.
@@ -310,4 +328,21 @@ fn ring_bytes(text: &str) -> Result<Size, String> {
 fn replay_bytes(text: &str) -> Result<Size, String> {
     let size: Size = text.parse()?;
     if (1 << 20..=64 << 30).contains(&size.0) { Ok(size) } else { Err("expected from 1MiB to 64GiB".into()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_budget_is_a_share_a_factor_or_none() {
+        let share =
+            |text: &str| text.parse::<Budget>().map(|Budget(share)| share.map(|share| (share * 1000.0).round()));
+        assert_eq!(share("10%"), Ok(Some(100.0)));
+        assert_eq!((share("2x"), share("1.5x")), (Ok(Some(1000.0)), Ok(Some(500.0))));
+        assert_eq!(share("none"), Ok(None));
+        for wrong in ["", "10", "%", "x", "0%", "-5%", "1x", "0.5x", "NaN%", "infx", "100000%"] {
+            assert!(share(wrong).is_err(), "{wrong}");
+        }
+    }
 }

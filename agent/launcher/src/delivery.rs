@@ -126,7 +126,7 @@ impl Delivery {
         let Some((shipper, clock, orders, traced)) = self.work.take() else { return Ok(()) };
         let tied = Arc::clone(&arena);
         let drain = Drain::new(arena, clock, Arc::clone(&self.functions), ProcTasks::new(self.pid));
-        let drain = drain.with_stall(self.stall);
+        let drain = drain.with_stall(self.stall).at_pace(self.family.settings.drain_pace());
         let (linger, notices) = (self.linger, self.notices.clone());
         let worker = Worker { shipper, drain, orders, modules: Vec::new(), unread: 0, notices, linger, traced };
         let thread = thread::Builder::new().name("delivery".into()).spawn(|| {

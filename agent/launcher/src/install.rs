@@ -241,7 +241,7 @@ impl Installer {
                 library.map_or(0..0, |library| library.base..library.end)
             }
         };
-        let mut stubs: Vec<_> = patches.iter().map(Patch::stub).collect();
+        let mut stubs: Vec<_> = patches.iter().map(|patch| patch.stub.clone()).collect();
         stubs.sort_unstable_by_key(|stub| stub.start);
         let is_ours = |address: u64| {
             let before = stubs.partition_point(|stub| stub.start <= address).checked_sub(1);
@@ -350,16 +350,31 @@ impl Installer {
         if stubs > 0 {
             self.memory.write(at, block.bytes()).context("cannot write to the memory of the program")?;
         }
+        self.open_gates(&block, first + count);
         let hooked = Arc::new(planned.hooked(id));
         report.modules.push(Arc::clone(&hooked));
         self.modules.push(Installed { hooked, patches: block.patches().into() });
         Ok(())
     }
 
+    /// Has functions that can be turned down be full, of which these are the last numbers that are given.
+    fn open_gates(&self, block: &Block, numbers: u32) {
+        for (number, full) in block.gates() {
+            if let Some(slot) = self.arena.slot(*number) {
+                // ORDERING: nobody jumps there yet.
+                slot.store(*full, Ordering::Relaxed);
+            }
+        }
+        // ORDERING: a child that is forked meanwhile has not these functions yet, or not their jumps.
+        self.arena.control().slots_used.store(numbers.into(), Ordering::Relaxed);
+    }
+
     /// The stubs of a module, for this place, with numbers from `first` on; functions for Gum's own hooks, and those that have
     /// no stub.
     fn block_of(&self, planned: &Planned, at: u64, first: u32) -> (Block, Vec<GumHook>, Vec<(u32, Reason)>) {
-        let mut block = Block::new(at, planned.bias(), self.routines);
+        // ORDERING: written before anything was hooked.
+        let slots = self.arena.control().slots.load(Ordering::Relaxed);
+        let mut block = Block::new(at, planned.bias(), self.routines, slots);
         let (mut for_gum, mut refused) = (Vec::new(), Vec::new());
         for (index, target) in planned.targets() {
             let number = first + index;
@@ -412,6 +427,7 @@ mod tests {
             jump: [0xE9; 5],
             unwinds: false,
             moves: Vec::new(),
+            stub: 0..0,
         };
         let patches: Vec<_> = (0..10).map(patch).collect();
         for (refused, fails_behind) in

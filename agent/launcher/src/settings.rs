@@ -7,11 +7,14 @@ use std::{
     time::Duration,
 };
 
-use agent::ship::{self, Tunnel};
+use agent::{
+    drain,
+    ship::{self, Tunnel},
+};
 
 use crate::{
     access,
-    args::{self, DestinationArgs, Follow, FridaArgs, OnFull, SymbolArgs, TraceArgs, Wire},
+    args::{self, Budget, DestinationArgs, Follow, FridaArgs, SymbolArgs, TraceArgs, Wire},
     engine::Choice,
     frida,
     summary::SummaryOutput,
@@ -30,7 +33,7 @@ pub(crate) struct Settings {
     pub(crate) stack_bytes: u32,
     pub(crate) detail: bool,
     pub(crate) max_depth: Option<u32>,
-    pub(crate) on_full: OnFull,
+    pub(crate) pace: Pace,
     /// How long threads may wait for a collector that takes nothing. None: for ever.
     pub(crate) stall: Option<Duration>,
     pub(crate) ring_bytes: u64,
@@ -47,6 +50,60 @@ pub(crate) struct Settings {
     pub(crate) summary: Option<SummaryOutput>,
     pub(crate) quiet: bool,
     pub(crate) verbose: bool,
+}
+
+/// What becomes of a program that calls more than can be followed.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Pace {
+    /// It waits.
+    Complete,
+    /// Calls are left out.
+    Lossy,
+    /// Functions are turned down where calls would be left out.
+    Rings,
+    /// Functions are turned down, so that tracing takes no more than this part of the program's own time.
+    Share(f64),
+}
+
+impl Pace {
+    fn of(args: &TraceArgs) -> Self {
+        match (args.complete, args.budget) {
+            (true, _) => Self::Complete,
+            (false, None) => Self::Rings,
+            (false, Some(Budget(None))) => Self::Lossy,
+            (false, Some(Budget(Some(share)))) => Self::Share(share),
+        }
+    }
+}
+
+impl Settings {
+    /// What a call costs that is followed, in nanoseconds: in the program, and in what competes with it for the machine. And how
+    /// many bytes its records have.
+    fn call_cost(&self) -> (f64, f64) {
+        match self.detail {
+            true => (200.0, 152.0 + f64::from(self.stack_bytes)),
+            false => (100.0, 40.0),
+        }
+    }
+
+    /// How much tracing may cost, for who empties the rings.
+    pub(crate) fn drain_pace(&self) -> drain::Pace {
+        match self.pace {
+            Pace::Complete | Pace::Lossy => drain::Pace::Any,
+            Pace::Rings => drain::Pace::Rings,
+            Pace::Share(share) => drain::Pace::Share { share, call_ns: self.call_cost().0 },
+        }
+    }
+
+    /// The same for threads of the program: which part of their time, in 65,536ths, and what a byte costs, in 256ths of a
+    /// nanosecond.
+    pub(crate) fn thread_pace(&self) -> (u64, u64) {
+        let (call_ns, call_bytes) = self.call_cost();
+        match self.pace {
+            Pace::Share(share) => ((share * 65_536.0) as u64, (call_ns / call_bytes * 256.0) as u64),
+            Pace::Complete | Pace::Lossy | Pace::Rings => (0, 0),
+        }
+    }
 }
 
 /// Why there can be no settings.
@@ -119,7 +176,7 @@ impl Settings {
             stack_bytes: if args.no_detail { 0 } else { args.stack_bytes },
             detail: !args.no_detail,
             max_depth: args.max_depth,
-            on_full: args.on_full,
+            pace: Pace::of(args),
             stall: args.stall.0,
             ring_bytes: args.ring_bytes.0,
             replay_bytes: args.replay_bytes.0,

@@ -147,6 +147,10 @@ impl Trace {
             // ORDERING: before anything is recorded.
             control.max_depth.store(depth.into(), Ordering::Relaxed);
         }
+        let (share, cost) = family.settings.thread_pace();
+        // ORDERING: as above.
+        control.share.store(share, Ordering::Relaxed);
+        control.cost.store(cost, Ordering::Relaxed);
         // ORDERING: as above.
         control.recording.store(1, Ordering::Relaxed);
         delivery.begin(Arc::clone(arena))

@@ -10,11 +10,12 @@ use super::{
     Counts, Functions,
     clock::Clock,
     creations::Creation,
+    levels::Levels,
     queues::Queues,
     threads::{TracedThread, text},
 };
 use crate::{
-    shared::{Kind, MAX_KEYS, RUNTIME_FUNCTIONS, Record, SKIP, parse},
+    shared::{Kind, Level, MAX_KEYS, RUNTIME_FUNCTIONS, Record, SKIP, parse},
     ship::{Shipper, text::cut},
 };
 
@@ -49,6 +50,7 @@ pub(super) struct DrainContext<'a> {
     pub(super) shipper: &'a mut Shipper,
     /// Threads that were created: the handle, by whom and when.
     pub(super) created: &'a mut Vec<(u64, Creation)>,
+    pub(super) levels: &'a mut Levels,
     /// What the counter shows: nothing in a ring is later.
     pub(super) now: u64,
 }
@@ -85,13 +87,20 @@ impl Ring {
     #[inline]
     fn record(&mut self, record: &Record<'_>, context: &mut DrainContext<'_>) -> bool {
         match record.kind {
-            Kind::Call => self.function(EventKind::Call, record, context),
+            Kind::Call => {
+                context.levels.called(record.function);
+                self.function(EventKind::Call, record, context);
+            }
             Kind::Return => self.function(EventKind::Return, record, context),
             Kind::Exception => self.function(EventKind::Exception, record, context),
             Kind::Dropped => return self.drop_reported(record.rest.first().copied().unwrap_or(0), context),
             Kind::Runtime => return self.runtime(record, context),
             Kind::Label => label(record, context),
             Kind::Substream => self.substream = SubstreamId(record.rest.first().copied().unwrap_or(0)),
+            Kind::Level => {
+                let Some(level) = Level::from_number(record.depth) else { return false };
+                context.levels.changed(record.function, level);
+            }
             Kind::Name => {
                 if self.thread.rename(&bytes(record.rest)) {
                     self.thread.report(context.shipper);

@@ -1,6 +1,6 @@
 //! The threads that the system says there are.
 
-use std::{fs, io::ErrorKind};
+use std::{fs, io::ErrorKind, time::Duration};
 
 /// Tells which threads exist. A trait, so that tests need no process.
 pub trait Tasks: Send {
@@ -16,6 +16,11 @@ pub trait Tasks: Send {
 
     /// Whether the process is about to end, and all these threads that it still has with it.
     fn is_ending(&mut self, ids: &[u32]) -> bool;
+
+    /// How much processor time all of them have taken, those too that have ended, if it can be found out.
+    fn processor_time(&mut self) -> Option<Duration> {
+        None
+    }
 
     /// The name of a thread, if it can be found out.
     fn name(&mut self, id: u32) -> Option<Vec<u8>>;
@@ -53,6 +58,15 @@ impl Tasks for ProcTasks {
 
     fn is_ending(&mut self, ids: &[u32]) -> bool {
         ids.iter().all(|id| self.is_exiting(*id))
+    }
+
+    fn processor_time(&mut self) -> Option<Duration> {
+        /// In the number of a clock that is a process's: what it has been scheduled for.
+        const SCHEDULED: libc::clockid_t = 2;
+        let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+        // SAFETY: it fills in the time.
+        let told = unsafe { libc::clock_gettime((!self.pid << 3) | SCHEDULED, &raw mut time) };
+        (told == 0).then(|| Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec.unsigned_abs() as u32))
     }
 
     fn name(&mut self, id: u32) -> Option<Vec<u8>> {

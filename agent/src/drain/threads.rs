@@ -189,6 +189,7 @@ impl Drain {
         ] {
             *count = count.saturating_add(of_ring.load(Ordering::Relaxed));
         }
+        self.levels.thread_ends(&self.arena, ring);
         self.counts.threads_now -= 1;
         gone.thread.end = end.map(|end| end.max(gone.latest()));
         gone.thread.report(shipper);
@@ -206,6 +207,11 @@ impl Drain {
         let unserved = self.arena.control().unserved.load(Ordering::Relaxed);
         let bytes =
             format!("{} bytes of rings were no records; events in them are not counted", self.counts.damaged_bytes);
+        let down = self.levels.turned_down();
+        let counted = format!(
+            "calls of {} functions that were turned down, of which {} were followed",
+            down.functions, down.followed
+        );
         let limit = |count, reason, detail| Limit { module: ModuleId(0), count, reason, detail };
         let limits = [
             limit(self.counts.too_deep, "max-depth", "calls"),
@@ -223,6 +229,7 @@ impl Drain {
                 "modules loaded while the agent did nothing: they may not be hooked",
             ),
             limit(self.counts.damages, "ring-damaged", &bytes),
+            limit(down.counted, "counted", &counted),
         ];
         let limits: Vec<_> = limits.into_iter().filter(|limit| limit.count > 0).collect();
         shipper.limits(&limits);

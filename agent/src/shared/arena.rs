@@ -8,17 +8,20 @@ use std::{
         unix::fs::{FileExt, MetadataExt},
     },
     ptr::{self, NonNull},
-    sync::{OnceLock, atomic::Ordering},
+    sync::{
+        OnceLock,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
-    fs::{FallocateFlags, fallocate},
+    fs::{FallocateFlags, SeekFrom, fallocate, seek},
     mm::{MapFlags, ProtFlags, mmap, munmap},
 };
 
 use super::{
-    CONTROL_BYTES, Control, HEAD_BYTES, MAGIC, RingHead, Shape, VERSION,
+    CONTROL_BYTES, Control, HEAD_BYTES, MAGIC, MOST_SLOTS, RingHead, SLOT_BYTES, Shape, VERSION,
     ring::{self, MappedRing},
 };
 
@@ -136,21 +139,67 @@ impl Arena {
         unsafe { MappedRing::new(self.head(ring), start, self.shape.ring_bytes) }
     }
 
+    /// The slot of a function, if it has a number that has one: what it holds says which [level](super::Level) it has.
+    pub fn slot(&self, function: u32) -> Option<&AtomicU64> {
+        self.word(CONTROL_BYTES, function)
+    }
+
+    /// How many calls of a function the thread of a ring has counted.
+    pub fn counter(&self, ring: usize, function: u32) -> Option<&AtomicU64> {
+        assert!(ring < self.shape.rings, "there is no ring {ring}");
+        self.word(self.shape.counters_at(ring), function)
+    }
+
+    /// How many calls the thread of a ring has counted, by function. What nobody has written to is not touched: it would take up
+    /// memory then.
+    pub fn counted(&self, ring: usize, mut each: impl FnMut(u32, u64)) {
+        const WORDS: usize = 4096 / 8;
+        let start = self.shape.counters_at(ring);
+        let mut at = start;
+        while at < start + SLOT_BYTES
+            && let Ok(data) = seek(&self.file, SeekFrom::Data(at as u64))
+            && (data as usize) < start + SLOT_BYTES
+        {
+            let first = (data as usize - start) / 8;
+            for function in first..(first + WORDS).min(MOST_SLOTS) {
+                // ORDERING: a count.
+                let count = self.counter(ring, function as u32).map_or(0, |count| count.load(Ordering::Relaxed));
+                if count > 0 {
+                    each(function as u32, count);
+                }
+            }
+            at = start + 8 * (first + WORDS);
+        }
+    }
+
+    /// The word of a function among those that are there.
+    fn word(&self, at: usize, function: u32) -> Option<&AtomicU64> {
+        let function = Some(function as usize).filter(|function| *function < MOST_SLOTS)?;
+        // SAFETY: within the mapping, since each of these has so many words, and is aligned to a page.
+        Some(unsafe { self.base.add(at + 8 * function).cast().as_ref() })
+    }
+
     /// Gives a ring, whose thread is gone and which is empty, to the next new thread, and its memory back to the system.
     pub fn free(&self, ring: usize) {
         let head = self.head(ring);
-        let (start, bytes) = (self.shape.head_at(ring) + HEAD_BYTES, self.shape.ring_bytes);
-        // Where this is refused the memory stays in use, and is used again with the ring.
-        let _ =
-            fallocate(&self.file, FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, start as u64, bytes as u64);
+        let (start, bytes) = (self.shape.head_at(ring) + HEAD_BYTES, self.shape.ring_bytes + SLOT_BYTES);
+        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        if fallocate(&self.file, flags, start as u64, bytes as u64).is_err() {
+            // The memory stays in use, and is used again with the ring. The next thread begins to count anew.
+            for counter in (0..).map_while(|function| self.counter(ring, function)) {
+                // ORDERING: made visible by the state below.
+                counter.store(0, Ordering::Relaxed);
+            }
+        }
         head.free();
     }
 }
 
 impl Arena {
-    /// Gives the memory of all rings back to the system: nobody will read them.
+    /// Gives the memory of all rings back to the system: nobody will read them. The slots stay, for children that have them.
     pub fn release(&self) {
-        let (start, bytes) = (CONTROL_BYTES as u64, (self.bytes - CONTROL_BYTES) as u64);
+        let start = self.shape.head_at(0);
+        let (start, bytes) = (start as u64, (self.bytes - start) as u64);
         // Where this is refused the memory stays in use until the program ends.
         let _ = fallocate(&self.file, FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, start, bytes);
     }

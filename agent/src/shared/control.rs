@@ -8,7 +8,7 @@ use super::Mailbox;
 pub const MAGIC: u64 = u64::from_le_bytes(*b"spoor\0\0\x01");
 
 /// The version of everything in [`shared`](super).
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;
 
 /// In [`Control::flags`]: a thread that finds its ring full waits instead of dropping the event.
 pub const FLAG_BLOCK: u32 = 1;
@@ -24,6 +24,9 @@ pub const FLAG_FOLLOW_FORKS: u32 = 8;
 
 /// In [`Control::flags`]: programs that the process runs in its place, or has a child run, are followed.
 pub const FLAG_FOLLOW_PROGRAMS: u32 = 16;
+
+/// In [`Control::flags`]: functions turn themselves down where a ring would overflow, or recording takes more than it may.
+pub const FLAG_TURN_DOWN: u32 = 32;
 
 /// What both halves know of the whole.
 #[derive(Debug, Default)]
@@ -43,7 +46,11 @@ pub struct Control {
     pub stack_bytes: AtomicU64,
     /// The longest a thread's shadow stack may get.
     pub max_depth: AtomicU64,
-    _pad: [u64; 2],
+    /// Where the slots of functions are in the target a second time, below 2 GiB; 0 where there was no room: then all
+    /// functions are full.
+    pub slots: AtomicU64,
+    /// From outside: how many slots are in use.
+    pub slots_used: AtomicU64,
     /// From outside: 1 while events are wanted. What is called at other times is passed through.
     pub recording: AtomicU32,
     /// From outside: counts up as long as somebody empties the rings. Who waits for room watches it.
@@ -70,6 +77,10 @@ pub struct Control {
     pub forks: AtomicU32,
     /// Children that could not be followed, since another thread was just changing what they inherited.
     pub torn: AtomicU32,
+    /// From outside: what part of a thread's processor time recording may take besides, in 65,536ths; 0 for any.
+    pub share: AtomicU64,
+    /// From outside: what a byte of records costs, in 256ths of a nanosecond.
+    pub cost: AtomicU64,
     /// Where a thread of the target waits for the outside.
     pub mailbox: Mailbox,
 }

@@ -16,6 +16,7 @@
 //! | runtime | when it was entered, the numbers of up to eight keys as bytes (lowest first, 0xFF for none), their values. The depth is the phase, the function a place in [`RUNTIME_FUNCTIONS`](super::RUNTIME_FUNCTIONS) |
 //! | label | the address of a queue, then the bytes of its label, padded with zeros |
 //! | substream | what the thread is busy with from here on; 0 for nothing in particular |
+//! | level | nothing that means anything: the function has the [level](super::Level) whose number is the depth from here on |
 //! | name | two words: the thread's name, padded with zeros |
 //!
 //! Function numbers are the session's own: the outside gives one to every function that it hooks.
@@ -49,6 +50,7 @@ pub enum Kind {
     Label = 6,
     Substream = 7,
     Name = 8,
+    Level = 9,
 }
 
 impl Kind {
@@ -63,6 +65,7 @@ impl Kind {
             6 => Self::Label,
             7 => Self::Substream,
             8 => Self::Name,
+            9 => Self::Level,
             _ => return None,
         })
     }
@@ -120,7 +123,7 @@ impl Kind {
     fn least_words(self) -> usize {
         match self {
             Self::Call => 2,
-            Self::Return | Self::Exception | Self::Dropped | Self::Substream | Self::Label => 3,
+            Self::Return | Self::Exception | Self::Dropped | Self::Substream | Self::Label | Self::Level => 3,
             Self::Runtime | Self::Name => 4,
         }
     }

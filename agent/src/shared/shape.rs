@@ -1,6 +1,8 @@
 //! How the memory is laid out, and what else both halves write to or read.
 
-/// Bytes before the first ring's head.
+use super::level::SLOT_BYTES;
+
+/// Bytes before the slots of functions, which the first ring's head is behind.
 pub const CONTROL_BYTES: usize = 1 << 16;
 
 /// Bytes of a ring's head, of which most are unused: a ring starts on a page.
@@ -18,12 +20,19 @@ pub struct Shape {
 impl Shape {
     /// Bytes in all, if that many can be addressed.
     pub fn bytes(&self) -> Option<usize> {
-        self.rings.checked_mul(self.ring_bytes.checked_add(HEAD_BYTES)?)?.checked_add(CONTROL_BYTES)
+        self.rings
+            .checked_mul(self.ring_bytes.checked_add(HEAD_BYTES + SLOT_BYTES)?)?
+            .checked_add(CONTROL_BYTES + SLOT_BYTES)
     }
 
     /// Where the head of a ring is. The ring lies behind it.
     pub fn head_at(&self, ring: usize) -> usize {
-        CONTROL_BYTES + ring * (HEAD_BYTES + self.ring_bytes)
+        CONTROL_BYTES + SLOT_BYTES + ring * (HEAD_BYTES + self.ring_bytes + SLOT_BYTES)
+    }
+
+    /// Where the counters of a ring are, behind the ring: a word for each function that has a slot.
+    pub fn counters_at(&self, ring: usize) -> usize {
+        self.head_at(ring) + HEAD_BYTES + self.ring_bytes
     }
 }
 
@@ -40,6 +49,14 @@ pub const FRAME_EXTENDED: usize = 256;
 
 /// Where it is in what `gs` points to, of a thread that is known, that it says where it is itself.
 pub const LOCAL_THIS: usize = 16;
+
+/// Where its state is in that, and its thread pointer; and where in the state of a thread that is traced it says where its
+/// counters are.
+pub const LOCAL_STATE: usize = 0;
+/// See [`LOCAL_STATE`].
+pub const LOCAL_POINTER: usize = 8;
+/// See [`LOCAL_STATE`].
+pub const STATE_COUNTERS: usize = 4096;
 
 /// How far its code is from where a stub starts.
 pub const BEFORE_CODE: usize = 32;

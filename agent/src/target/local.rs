@@ -11,7 +11,7 @@ use core::{
 };
 
 use super::sys;
-use crate::shared::LOCAL_THIS;
+use crate::shared::{LOCAL_POINTER, LOCAL_STATE, LOCAL_THIS};
 
 /// What `gs` points to. `routines` knows the layout.
 #[derive(Debug)]
@@ -29,7 +29,11 @@ pub(super) struct Local {
     pub(super) tid: u32,
 }
 
-const _: () = assert!(core::mem::offset_of!(Local, this) == LOCAL_THIS);
+const _: () = {
+    assert!(core::mem::offset_of!(Local, this) == LOCAL_THIS);
+    assert!(core::mem::offset_of!(Local, state) == LOCAL_STATE);
+    assert!(core::mem::offset_of!(Local, pointer) == LOCAL_POINTER);
+};
 
 /// In place of a state: the thread is not traced.
 pub(super) const IGNORED: usize = 1;

@@ -7,7 +7,8 @@ use core::{
 
 use super::{gum, local, mailbox, routines, sys, thread};
 use crate::shared::{
-    CONTROL_BYTES, Command, Control, FLAG_FOLLOW_FORKS, FLAG_WRITE_GS, HEAD_BYTES, MAGIC, Shape, Subject, VERSION,
+    CONTROL_BYTES, Command, Control, FLAG_FOLLOW_FORKS, FLAG_WRITE_GS, HEAD_BYTES, MAGIC, MOST_SLOTS, SLOT_BYTES,
+    Shape, Subject, VERSION,
 };
 
 /// Makes the memory that is shared with the outside: this many rings of this size, for calls with this much stack.
@@ -40,7 +41,10 @@ fn make(ring_bytes: usize, rings: usize, stack_bytes: u32, flags: u32) -> Result
             let control: &'static Control = unsafe { &*control };
             fill(control, shape, stack_bytes, flags);
             local::prepare(flags & FLAG_WRITE_GS != 0);
+            inherit_slots(control);
             thread::prepare(control).ok_or(-12)?;
+            // ORDERING: nothing is hooked yet that has a slot here.
+            control.slots.store(map_slots(file) as u64, Ordering::Relaxed);
             Ok(file as i64)
         }
         Err(error) => {
@@ -80,6 +84,54 @@ fn map(file: usize, bytes: usize, inherited: usize) -> Result<*mut u8, i64> {
     // SAFETY: what was mapped just now. A forked child must not write to the rings of its parent.
     unsafe { sys::keep_here((at + inherited) as *mut u8, bytes - inherited) };
     Ok(at as *mut u8)
+}
+
+/// Where the slots of functions are, for the gates of stubs, which reach them by addresses below 2 GiB. 0 while they are not.
+static SLOTS: AtomicUsize = AtomicUsize::new(0);
+
+/// The slot of a function, as its gate reaches it.
+pub(super) fn slot(function: u32) -> Option<&'static AtomicUsize> {
+    // ORDERING: set before hooks were in place.
+    let slots = SLOTS.load(Ordering::Relaxed);
+    let has_slot = slots != 0 && (function as usize) < MOST_SLOTS;
+    // SAFETY: so many words are mapped there for good, and only reached as atomics.
+    has_slot.then(|| unsafe { &*((slots + 8 * function as usize) as *const AtomicUsize) })
+}
+
+/// In a forked child, whose functions lead through its parent's slots: what these hold, for slots of its own.
+fn inherit_slots(control: &Control) {
+    // ORDERING: a child has one thread; its parent and the outside may change what it copies, and any of that will do.
+    let used = thread::inherited().map_or(0, |parent| parent.slots_used.load(Ordering::Relaxed));
+    let own = (ptr::from_ref(control) as usize + CONTROL_BYTES) as *const AtomicUsize;
+    for function in 0..used.min(MOST_SLOTS as u64) as u32 {
+        let Some(inherited) = slot(function) else { break };
+        // SAFETY: there is a word for each, and nobody else knows of them yet.
+        unsafe { &*own.add(function as usize) }.store(inherited.load(Ordering::Relaxed), Ordering::Relaxed);
+    }
+    control.slots_used.store(used, Ordering::Relaxed);
+}
+
+/// Maps the slots a second time: at an address below 2 GiB, or in place of those of an earlier time. Where, or 0. Children
+/// inherit them: their functions are hooked, whether they are followed or not.
+fn map_slots(file: usize) -> usize {
+    const READ_WRITE: usize = 3;
+    const SHARED: usize = 1;
+    const IN_THIS_PLACE: usize = 0x10;
+    const BELOW_2_GIB: usize = 0x40;
+    // ORDERING: as in `map`.
+    let earlier = SLOTS.load(Ordering::Relaxed);
+    let flags = SHARED | if earlier == 0 { BELOW_2_GIB } else { IN_THIS_PLACE };
+    // SAFETY: where nothing is, or nothing but slots that no gate leads through.
+    let mapped =
+        checked(unsafe { sys::call(sys::MMAP, [earlier, SLOT_BYTES, READ_WRITE, flags, file, CONTROL_BYTES]) });
+    let Ok(at) = mapped else { return 0 };
+    if at + SLOT_BYTES > 1 << 31 {
+        // SAFETY: it was mapped just now, for us.
+        unsafe { sys::call(sys::MUNMAP, [at, SLOT_BYTES, 0, 0, 0, 0]) };
+        return 0;
+    }
+    SLOTS.store(at, Ordering::Relaxed);
+    at
 }
 
 fn fill(control: &Control, shape: Shape, stack_bytes: u32, flags: u32) {

@@ -6,14 +6,14 @@ use core::{
 };
 
 use super::{
-    follow, mailbox,
+    follow, mailbox, open,
     shadow::{Entry, Header},
     stacks::{self, Suspended},
     sys,
     thread::Thread,
     unwind, watch,
 };
-use crate::shared::{Kind, MAX_RECORD_WORDS, header, tsc};
+use crate::shared::{Kind, Level, MAX_RECORD_WORDS, header, tsc};
 
 /// How a function is hooked, as its stub says.
 const PROBE: u32 = 1;
@@ -197,6 +197,7 @@ fn record_entry(thread: &mut Thread, entered: &mut Entered, slot: usize, kind: u
     }
     let depth = if hooked { thread.depth() } else { thread.entry_count() };
     call(thread, &entry, arguments, entered.rbp, depth);
+    turn_down(thread, entry.header());
     if entry.header().watch() != 0 || thread.awaiting_routine > 0 || thread.notes.is_seeking() {
         watch::entered(thread, arguments, &entry, before);
     }
@@ -281,6 +282,7 @@ fn record_return(thread: &mut Thread, left: &Left, slot: usize) -> Option<Entry>
         reap(thread, own);
         if let Some(entry) = thread.youngest().copied().filter(|entry| entry.slot() == own) {
             return_(thread, &entry, thread.depth(), left, slot);
+            turn_down(thread, entry.header());
             thread.pop();
             return Some(entry);
         }
@@ -327,6 +329,23 @@ fn return_(thread: &mut Thread, entry: &Entry, depth: u32, left: &Left, slot: us
         thread.writer().event(&[time, word, entry.entered, left.rax, left.rdx, real, left.rbp, rsp]);
     } else {
         thread.writer().event(&[time, header(Kind::Return, 3, depth, function), entry.entered]);
+    }
+}
+
+/// Has a function be counted from here on, if that which was recorded last was too much: one that is called often is likely
+/// the one at hand. Nothing changes for calls of it that are not over.
+fn turn_down(thread: &mut Thread, header: &'static Header) {
+    if !thread.writer().is_open() || !thread.writer().turns_down() || header.watch() != 0 {
+        return;
+    }
+    let (number, at) = (function(header), ptr::from_ref(header) as u64);
+    let [full, counted] = [Level::Full, Level::Counted].map(|level| level.slot(at) as usize);
+    // What has no gate has nothing there, and what must stay full something else.
+    // ORDERING: the code that it leads to has been there before the function could be called.
+    let exchange = |slot: &AtomicUsize| slot.compare_exchange(full, counted, Ordering::Relaxed, Ordering::Relaxed);
+    if open::slot(number).is_some_and(|slot| exchange(slot).is_ok()) {
+        let word = crate::shared::header(Kind::Level, 3, Level::Counted as u32, number);
+        thread.writer().put(&[tsc::now(), word, 0]);
     }
 }
 

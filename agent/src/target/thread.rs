@@ -13,7 +13,7 @@ use super::{
     stacks, sys,
     writer::Writer,
 };
-use crate::shared::{Control, FLAG_FOLLOW_FORKS, HEAD_BYTES, RingHead, Shape, tsc};
+use crate::shared::{Control, FLAG_FOLLOW_FORKS, HEAD_BYTES, RingHead, STATE_COUNTERS, Shape, tsc};
 
 /// How many threads can be traced at once.
 pub(super) const MOST_THREADS: usize = 4096;
@@ -64,7 +64,7 @@ const STATE_BYTES: usize = SCRATCH_AT + SCRATCH_BYTES + STACK_BYTES;
 /// Where the stack of its own ends.
 pub(super) const STACK_END: usize = STATE_BYTES;
 
-const _: () = assert!(size_of::<Thread>() <= WRITER_AT && size_of::<Writer>() <= 4096);
+const _: () = assert!(size_of::<Thread>() <= WRITER_AT && size_of::<Writer>() <= 4096 && WRITER_AT == STATE_COUNTERS);
 
 /// The rings, once there are any.
 static CONTROL: AtomicPtr<Control> = AtomicPtr::new(ptr::null_mut());

@@ -3,6 +3,7 @@
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use super::{
+    budget::Budget,
     patience::{Patience, heartbeat},
     sys,
 };
@@ -22,6 +23,8 @@ const UNLOOKED: i64 = 64;
 #[derive(Debug)]
 #[repr(C)]
 pub(super) struct Writer {
+    /// Where calls are counted that are not recorded. Stubs know that it comes first.
+    counters: usize,
     pub(super) place: WritingEnd,
     /// The ring's `written`.
     pub(super) written: *const AtomicU64,
@@ -37,6 +40,7 @@ pub(super) struct Writer {
     pub(super) interrupted: *const AtomicU64,
     ring: MappedRing,
     control: *const Control,
+    budget: Budget,
     /// The heartbeat that the outside stopped at.
     stopped_at: u32,
     blocks: bool,
@@ -54,6 +58,7 @@ impl Writer {
         // SAFETY: rings are never unmapped.
         let ring = unsafe { MappedRing::new(head, start, size) };
         *self = Self {
+            counters: start + size,
             place: WritingEnd::new(&ring),
             written: &raw const head.written,
             window: window as usize,
@@ -63,6 +68,7 @@ impl Writer {
             interrupted: &raw const head.interrupted,
             ring,
             control,
+            budget: Budget::new(control, size),
             stopped_at: 0,
             blocks: flags & FLAG_BLOCK != 0,
             is_stale: false,
@@ -79,6 +85,7 @@ impl Writer {
         // SAFETY: promised by the caller; the thread sees each of these now or later.
         unsafe {
             (&raw mut (*writer).is_stale).write_volatile(true);
+            (&raw mut (*writer).counters).write_volatile(0);
             (&raw mut (*writer).unlooked).write_volatile(0);
             (&raw mut (*writer).place.end).write_volatile(0);
         }
@@ -116,6 +123,7 @@ impl Writer {
     /// Writes a record, and waits for room if it was told to. Whether there was.
     pub(super) fn put(&mut self, record: &[u64]) -> bool {
         debug_assert!(record.len() <= MAX_RECORD_WORDS);
+        self.settle();
         let mut is_put = self.place.put(&self.ring, record);
         if !is_put && self.blocks {
             // ORDERING: a hint for the outside.
@@ -127,6 +135,20 @@ impl Writer {
             self.unlooked = 0;
         }
         is_put
+    }
+
+    /// Looks what recording has cost, if it is time to.
+    fn settle(&mut self) {
+        // ORDERING: a hint.
+        let read = self.head().read.load(Ordering::Relaxed) as usize;
+        let (written, size) = (self.place.written(), self.ring.size());
+        let free = size - written.wrapping_sub(read).min(size);
+        self.place.chunk = self.budget.settle(written, self.largest, free, size);
+    }
+
+    /// Whether the function whose call or return was just recorded is to be turned down.
+    pub(super) fn turns_down(&mut self) -> bool {
+        self.budget.take_over()
     }
 
     fn wait_for_room(&mut self, bytes: usize) -> bool {

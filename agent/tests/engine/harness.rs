@@ -9,7 +9,7 @@ use std::{
 
 use agent::{
     plan::{Image, plan},
-    shared::{Arena, Command, FLAG_DETAIL, Kind, MailboxRequest, Watched, parse},
+    shared::{Arena, Command, FLAG_DETAIL, Kind, Level, MailboxRequest, SKIP, Watched, parse, set_slot},
     stub::{Block, Routines, Stub},
 };
 
@@ -56,10 +56,15 @@ pub(crate) const STACK_BYTES: u32 = 64;
 
 /// Tests take turns: each looks at what it has hooked and recorded itself.
 pub(crate) fn engine() -> (MutexGuard<'static, ()>, &'static Engine) {
-    static ENGINE: OnceLock<Engine> = OnceLock::new();
     static TURN: Mutex<()> = Mutex::new(());
     let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-    (turn, ENGINE.get_or_init(Engine::open))
+    (turn, opened())
+}
+
+/// The same for what a test calls, which has the turn.
+pub(crate) fn opened() -> &'static Engine {
+    static ENGINE: OnceLock<Engine> = OnceLock::new();
+    ENGINE.get_or_init(Engine::open)
 }
 
 impl Engine {
@@ -92,7 +97,9 @@ impl Engine {
         let functions: Vec<_> =
             plan.functions.iter().filter(named).filter(|function| function.hook().is_some()).collect();
         let address = self.map_near(end, Block::bytes_for(functions.len()) as u64);
-        let mut block = Block::new(address, bias, self.routines);
+        let slots = self.arena.control().slots.load(Ordering::Relaxed);
+        assert_ne!(slots, 0, "there is memory below 2 GiB");
+        let mut block = Block::new(address, bias, self.routines, slots);
         let mut names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
         for function in &functions {
             let watched = Watched::may_be_in(module).then(|| Watched::by_name(&function.name)).flatten();
@@ -101,10 +108,30 @@ impl Engine {
             block.add(&Stub { number, address, watched, hook: function.hook() }).expect("a stub");
         }
         self.memory.write_all_at(block.bytes(), address).expect("stubs");
+        for (number, full) in block.gates() {
+            self.arena.slot(*number).expect("a slot").store(*full, Ordering::Relaxed);
+        }
         for patch in block.patches() {
             self.memory.write_all_at(&patch.jump, patch.address).expect("a jump");
         }
         functions.len()
+    }
+
+    fn number(&self, name: &str) -> u32 {
+        let names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
+        names.iter().position(|hooked| hooked == name).expect("it is hooked") as u32
+    }
+
+    /// Gives a function another level. Whether it takes it.
+    pub(crate) fn set_level(&self, name: &str, level: Level) -> bool {
+        set_slot(self.arena.slot(self.number(name)).expect("a slot"), level)
+    }
+
+    /// How many calls of a function all threads have counted.
+    pub(crate) fn counted(&self, name: &str) -> u64 {
+        let number = self.number(name);
+        let counter = |ring| self.arena.counter(ring, number).expect("a counter").load(Ordering::Relaxed);
+        (0..self.arena.rings_used()).map(counter).sum()
     }
 
     /// Has this process map memory behind an address, through the mailbox: one thread asks, another serves.
@@ -132,10 +159,10 @@ impl Engine {
             loop {
                 let read = self.arena.copy(ring, 1 << 16, &mut words);
                 let mut taken = 0;
-                while let Some((record, length)) = parse(&words[taken..]).expect("a record") {
-                    if words[taken] == 0 {
-                        break;
-                    }
+                // Behind the last record before the ring's end there is none.
+                while words.get(taken).is_some_and(|first| *first != SKIP)
+                    && let Some((record, length)) = parse(&words[taken..]).expect("a record")
+                {
                     let name = match record.kind {
                         Kind::Call | Kind::Return | Kind::Exception => names[record.function as usize].clone(),
                         Kind::Runtime => agent::shared::RUNTIME_FUNCTIONS[record.function as usize].into(),

@@ -3,6 +3,7 @@
 
 mod assembly;
 mod harness;
+mod levels;
 
 use std::{hint::black_box, panic, sync::atomic::Ordering};
 
@@ -28,6 +29,10 @@ function! { catcher_test(n) {
 function! { many_test(a, b, c, d, e, f, g, h) { black_box(a + b + c + d + e + f) + g * h } }
 function! { flood_test(n) { black_box(n) + 1 } }
 function! { thread_test(n) { black_box(n) + 1 } }
+function! { counted_test(n) { black_box(n) + 1 } }
+function! { turned_test(n) { if n == 0 { levels::turn_down(); 0 } else { black_box(turned_test(n - 1)) + 1 } } }
+function! { thrown_test(n) { if n == 0 { panic::resume_unwind(Box::new(7)) } else { black_box(thrown_test(n - 1)) + 1 } } }
+function! { caught_test(n) { u64::from(panic::catch_unwind(|| black_box(thrown_test(n))).is_err()) } }
 
 #[test]
 fn calls_and_returns_are_recorded_with_their_depths_and_values() {
@@ -164,12 +169,15 @@ fn registers_and_flags_are_as_they_were() {
     let (_turn, engine) = engine();
     assert_eq!(engine.hook("", |name| name == "keeper_test"), 1);
     engine.take();
-    // The first call of a thread takes the slow way, the second the fast one.
-    for _ in 0..3 {
-        // SAFETY: as above. It tells how many registers and flags differ from what they should be.
-        assert_eq!(unsafe { assembly::keeper_check_test() }, 0);
+    for level in levels::LEVELS {
+        assert!(engine.set_level("keeper_test", level));
+        // The first call of a thread takes the slow way, the second the fast one.
+        for _ in 0..3 {
+            // SAFETY: as above. It tells how many registers and flags differ from what they should be.
+            assert_eq!(unsafe { assembly::keeper_check_test() }, 0, "{level:?}");
+        }
     }
-    assert_eq!(engine.take().len(), 6);
+    assert_eq!((engine.take().len(), engine.counted("keeper_test")), (6, 3));
 }
 
 #[test]

@@ -59,7 +59,7 @@ fn row(settings: &Settings, name: &str, program: &Path, arguments: &[&str], serv
 fn called(settings: &Settings, program: &Path, arguments: &[&str], serves: bool, hidden: bool) -> (usize, usize) {
     let traces = settings.fresh().join("traces");
     let collector = Running::start_with(&["--sink", &format!("disk:{},spans=no", traces.display())]);
-    let traced = agent::run(collector.address, &["--transport", "tcp", "--on-full", "block", "--no-detail"]);
+    let traced = agent::run(collector.address, &["--transport", "tcp", "--complete", "--no-detail"]);
     let (beside, aside) = (program.with_extension("debug"), program.with_extension("aside"));
     let mut command = match hidden {
         true => without_debug_files(&traced),

@@ -50,7 +50,7 @@ fn case(settings: &Settings, rounds: usize, name: &str, program: &Path, argument
     let path = lines.to_str().expect("UTF-8");
     let arguments: Vec<_> = arguments.iter().map(|argument| if *argument == "@" { path } else { argument }).collect();
     let mut untraced = Samples::default();
-    let mut ways = [(&[] as &[&str], Way::default()), (&["--on-full", "block"], Way::default())];
+    let mut ways = [(&[] as &[&str], Way::default()), (&["--complete"], Way::default())];
     for _ in 0..rounds {
         untraced.push(Ran::well(Command::new(program).args(&arguments)).seconds);
         for (options, way) in &mut ways {

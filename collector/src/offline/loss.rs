@@ -66,7 +66,7 @@ impl Loss {
         let most = self.causes.iter().max_by_key(|(_, count)| **count).map_or("", |(cause, _)| cause.as_str());
         match most.split_once(':') {
             Some(("agent", _)) => {
-                "to lose less, trace with --on-full block, a larger --ring-bytes, --no-detail, or --exclude what is called most"
+                "to lose less, trace with --complete, a larger --ring-bytes, --no-detail, or --exclude what is called most"
             }
             Some(("collector", _)) => "to lose less, give the collector more memory or a faster disk",
             _ => "to lose less, send over TCP, or with a larger --replay-bytes",

@@ -18,6 +18,7 @@ pub const TARGETS: &[Target] = &[
     c("uncaught", "uncaught.cpp"),
     flags("rust_panics", "rust_panics.rs", &["-Copt-level=1"]),
     c("longjmp", "longjmp.c"),
+    c("crossings", "crossings.cpp"),
     c("contexts", "contexts.c"),
     c("fibers", "fibers.c"),
     c("fibers_throw", "fibers_throw.cpp"),

@@ -425,7 +425,7 @@ fn tree_shows_who_called_and_who_created() {
         let text = run_on(command, &session, &[]).success();
         let told = text.text().lines().next().unwrap_or_default();
         assert!(told.contains("events are missing (agent:ring-full 5), on 1 of 2 threads"), "{told}");
-        assert!(told.contains("--on-full block"), "{told}");
+        assert!(told.contains("--complete"), "{told}");
     }
     assert_eq!(run_on("tree", &session, &["--task", "5"]).code, Some(1));
 }

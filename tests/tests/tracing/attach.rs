@@ -281,10 +281,10 @@ fn a_program_that_may_open_few_files_is_attached_to() {
 fn a_program_whose_agent_was_killed_goes_on_and_is_not_attached_to_again() {
     agent_command::prepare();
     for (program, options) in [
-        ("steady", &["--on-full", "drop", "--engine", "frida"][..]),
-        ("steady", &["--on-full", "drop", "--engine", "native"]),
-        ("steady_fibers", &["--on-full", "block", "--stall", "never", "--engine", "frida"]),
-        ("steady_fibers", &["--on-full", "block", "--stall", "never", "--engine", "native"]),
+        ("steady", &["--budget", "none", "--engine", "frida"][..]),
+        ("steady", &["--budget", "none", "--engine", "native"]),
+        ("steady_fibers", &["--complete", "--stall", "never", "--engine", "frida"]),
+        ("steady_fibers", &["--complete", "--stall", "never", "--engine", "native"]),
     ] {
         // Rings that are full at once.
         let options = &[options, &["--ring-bytes", "64KiB"]].concat();

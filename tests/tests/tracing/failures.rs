@@ -102,7 +102,7 @@ fn a_program_that_is_not_there_is_refused_as_a_shell_does() {
 #[test]
 fn what_a_full_ring_does_not_take_is_counted_and_told() {
     for transport in BOTH {
-        let options = ["--on-full", "drop", "--ring-bytes", "64KiB"];
+        let options = ["--budget", "none", "--ring-bytes", "64KiB"];
         let run = Run::target("hot_loop").arguments(&["300000", "2"]).over(transport).lossy(&options);
         let traced = run.trace();
         traced.same_behaviour().times_rise().ended_as_it_did();

@@ -23,8 +23,8 @@ fn every_call_of_a_killed_program_is_there_or_missing() {
         let folder = Folder::new("killed");
         let (slots, traces) = (folder.join("slots"), folder.join("traces"));
         let collector = Collector::events_to_disk(&traces);
-        let on_full = if blocks { "block" } else { "drop" };
-        let options = ["--on-full", on_full, "--ring-bytes", "64KiB", "--no-detail"];
+        let pace = if blocks { "--complete" } else { "--budget=none" };
+        let options = [pace, "--ring-bytes", "64KiB", "--no-detail"];
         let program = Target::named("endless").program();
         let mut command = agent_command::run_to(collector.address(transport), transport, &options);
         command.arg(&program).arg(&slots).arg(THREADS.to_string());
@@ -38,7 +38,7 @@ fn every_call_of_a_killed_program_is_there_or_missing() {
         collector.stop().success();
         let trace = Trace::only(&traces);
         verified(&trace.folder);
-        let about = format!("round {round}, {transport:?}, {on_full}: {}", exit.stderr);
+        let about = format!("round {round}, {transport:?}, {pace}: {}", exit.stderr);
         is_all_there(&trace, counted(&slots), blocks, &about);
     }
 }

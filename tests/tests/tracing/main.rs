@@ -14,6 +14,7 @@ mod family;
 mod fibers;
 mod go;
 mod killed;
+mod levels;
 mod libraries;
 mod lossy;
 mod names;

@@ -9,7 +9,7 @@ use tests::{
 use crate::{BOTH, LONG, child, eventually};
 
 /// Little memory, so that the program soon has to wait.
-const SMALL: [&str; 7] = ["--on-full", "block", "--no-detail", "--ring-bytes", "64KiB", "--replay-bytes", "1MiB"];
+const SMALL: [&str; 6] = ["--complete", "--no-detail", "--ring-bytes", "64KiB", "--replay-bytes", "1MiB"];
 
 /// A program that calls much, traced to a collector that has stood still since the session began.
 struct Stalled {

@@ -84,7 +84,7 @@ fn more_threads_than_the_collector_takes_are_counted_by_both_sides() {
         let sink = format!("{},spans=no", disk(folder.path()));
         let arguments = ["--listen", "127.0.0.1:0", "--sink", &sink, "--max-streams", "300"];
         let collector = Collector::start(&arguments, Stdout::Collect);
-        let options = ["--no-detail", "--on-full", "drop"];
+        let options = ["--no-detail", "--budget", "none"];
         let mut command = agent_command::run_to(collector.address(transport), transport, &options);
         // 200 and 1,000 of them.
         command.arg(Target::named("short_threads").program()).arg("40").env("SPOOR_COUNTS", folder.join("counts"));

@@ -84,7 +84,7 @@ fn trace(agent: &Path, port: u16) -> Result<()> {
     let to = format!("127.0.0.1:{port}");
     println!("   agent run --to {to} -- {} {SAMPLE}\n", env::current_exe()?.display());
     let status = Command::new(agent)
-        .args(["run", "--to", &to, "--on-full", "block", "--"])
+        .args(["run", "--to", &to, "--complete", "--"])
         .arg(env::current_exe()?)
         .arg(SAMPLE)
         .status()?;

@@ -2,7 +2,11 @@
 
 use std::{collections::BTreeMap, fmt::Display};
 
-use agent::{drain::Counts, plan::Reason, ship};
+use agent::{
+    drain::{Counts, TurnedDown},
+    plan::Reason,
+    ship,
+};
 use codec::profile::EndReason;
 
 use crate::{
@@ -76,6 +80,11 @@ impl Outcome {
         counts.too_deep += more.too_deep;
         counts.interrupted += more.interrupted;
         counts.unplaced += more.unplaced;
+        let (down, also) = (&mut counts.turned_down, &more.turned_down);
+        down.functions += also.functions;
+        down.followed += also.followed;
+        down.counted += also.counted;
+        down.calls += also.calls;
         let (report, more) = (&mut self.report, &other.report);
         report.events += more.events;
         report.unsettled += more.unsettled;
@@ -140,15 +149,32 @@ impl Outcome {
         } else if !report.complete {
             line += "; the collector has all events, but went away before it confirmed the rest";
         }
+        if let Some(down) = turned_down(&counts.turned_down, *hooked) {
+            line += &format!("; {down}");
+        }
         say!("{line}");
         if report.dropped.contains_key("ring-full") {
             let ways = match settings.detail {
-                true => "--on-full block, a larger --ring-bytes, --no-detail, or --exclude what is called most",
-                false => "--on-full block, a larger --ring-bytes, or --exclude what is called most",
+                true => "--complete, a larger --ring-bytes, --no-detail, or --exclude what is called most",
+                false => "--complete, a larger --ring-bytes, or --exclude what is called most",
             };
             say!("rings were full: to lose less, use {ways}");
         }
     }
+}
+
+/// What was turned down, if anything: how many functions, which part of all calls is theirs, and how many of those were followed.
+fn turned_down(down: &TurnedDown, hooked: usize) -> Option<String> {
+    let TurnedDown { functions, followed, counted, calls } = *down;
+    let theirs = followed + counted;
+    let percent = |part: u64, of: u64| match 100.0 * part as f64 / of.max(1) as f64 {
+        percent @ 10.0.. => format!("{percent:.0} %"),
+        percent => format!("{percent:.1} %"),
+    };
+    (functions > 0).then(|| {
+        let (share, seen) = (percent(theirs, calls + counted), percent(followed, theirs));
+        format!("{functions} of {hooked} functions made {share} of the calls: counted, {seen} followed")
+    })
 }
 
 fn list(counts: &BTreeMap<impl Display, u64>) -> String {

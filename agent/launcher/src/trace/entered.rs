@@ -2,16 +2,18 @@
 
 use std::{fs::OpenOptions, io, path::Path, sync::Arc, time::Instant};
 
-use agent::shared::{Arena, FLAG_BLOCK, FLAG_DETAIL, FLAG_FOLLOW_FORKS, FLAG_FOLLOW_PROGRAMS, FLAG_WRITE_GS};
+use agent::shared::{
+    Arena, FLAG_BLOCK, FLAG_DETAIL, FLAG_FOLLOW_FORKS, FLAG_FOLLOW_PROGRAMS, FLAG_TURN_DOWN, FLAG_WRITE_GS,
+};
 use anyhow::{Context, Result};
 
 use crate::{
-    args::{Follow, OnFull},
+    args::Follow,
     frida::{Failure, Host},
     install::LibraryPlace,
     native::{Borrowed, Library},
     process,
-    settings::Settings,
+    settings::{Pace, Settings},
 };
 
 /// The most memory that rings may take up, in addresses; they use what is written to. And how many there may be.
@@ -85,13 +87,17 @@ pub(super) fn shared_memory(pid: i32, descriptor: i32) -> Result<Arc<Arena>> {
 /// is recorded, and flags.
 pub(super) fn open_rings(settings: &Settings, mut open: impl FnMut(u64, u64, u32, u32) -> Result<i32>) -> Result<i32> {
     let detail = if settings.detail { FLAG_DETAIL } else { 0 };
-    let block = if settings.on_full == OnFull::Block { FLAG_BLOCK } else { 0 };
+    let pace = match settings.pace {
+        Pace::Complete => FLAG_BLOCK,
+        Pace::Lossy => 0,
+        Pace::Rings | Pace::Share(_) => FLAG_TURN_DOWN,
+    };
     let follow = match settings.follow {
         Follow::None => 0,
         Follow::Fork => FLAG_FOLLOW_FORKS,
         Follow::All => FLAG_FOLLOW_FORKS | FLAG_FOLLOW_PROGRAMS,
     };
-    let flags = detail | block | follow | gs_flag();
+    let flags = detail | pace | follow | gs_flag();
     let mut rings = (MOST_RING_BYTES / settings.ring_bytes).clamp(LEAST_RINGS, MOST_RINGS);
     loop {
         match open(settings.ring_bytes, rings, settings.stack_bytes, flags) {

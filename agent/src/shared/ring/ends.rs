@@ -114,13 +114,15 @@ pub struct WritingEnd {
     pub bias: usize,
     /// Events that were dropped and are in no record yet.
     pub untold: u64,
+    /// The most bytes that may be written before somebody looks again, however much room there is.
+    pub chunk: usize,
 }
 
 impl WritingEnd {
     /// That of an empty ring.
     pub fn new(ring: &impl Ring) -> Self {
         let start = ring.start();
-        Self { next: start, end: start + ring.size(), bias: start.wrapping_neg(), untold: 0 }
+        Self { next: start, end: start + ring.size(), bias: start.wrapping_neg(), untold: 0, chunk: usize::MAX }
     }
 
     /// Writes a record, if there is room, and before it how many events were dropped. Whether there was.
@@ -155,7 +157,8 @@ impl WritingEnd {
         }
     }
 
-    fn written(&self) -> usize {
+    /// How much was written, in all.
+    pub fn written(&self) -> usize {
         self.next.wrapping_add(self.bias)
     }
 
@@ -179,7 +182,7 @@ impl WritingEnd {
         let behind = start + size - self.next;
         if needed <= behind {
             let room = free >= needed.max(enough);
-            self.end = if room { self.next + free.min(behind) } else { self.end };
+            self.end = if room { self.next + free.min(behind).min(self.chunk.max(needed)) } else { self.end };
             return room;
         }
         if free < behind + needed.max(enough) {
@@ -192,7 +195,7 @@ impl WritingEnd {
         self.next = start;
         self.bias = self.bias.wrapping_add(size);
         self.publish(ring);
-        self.end = start + (free - behind).min(size);
+        self.end = start + (free - behind).min(size).min(self.chunk.max(needed));
         true
     }
 }

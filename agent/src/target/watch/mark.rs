@@ -8,8 +8,8 @@
 use core::sync::atomic::{AtomicU32, Ordering};
 
 use crate::{
-    shared::{BEFORE_CODE, CODE_START, Watched},
-    target::{routines, shadow::Header, sys, thread},
+    shared::{BEFORE_CODE, CODE_START, GATE, GATE_START, Watched, pinned_slot},
+    target::{open, routines, shadow::Header, slow, sys, thread},
 };
 
 /// How often to look whether another thread is done.
@@ -25,7 +25,15 @@ static TURN: AtomicU32 = AtomicU32::new(0);
 /// The program has given the address to a runtime to be called.
 pub(super) unsafe fn watch(function: usize, watched: Watched) {
     // SAFETY: promised by the caller.
-    let done = unsafe { header_of(function) }.is_some_and(|header| header.watch() != 0 || write(header, watched));
+    let header = unsafe { header_of(function) };
+    // What is watched has to be entered, and stays so.
+    if let Some(header) = header
+        && let Some(slot) = open::slot(slow::function(header)).filter(|slot| slot.load(Ordering::Relaxed) != 0)
+    {
+        // ORDERING: whoever calls it from here on finds it; the code was there before.
+        slot.store(pinned_slot(core::ptr::from_ref(header) as u64) as usize, Ordering::Relaxed);
+    }
+    let done = header.is_some_and(|header| header.watch() != 0 || write(header, watched));
     if !done && let Some(control) = thread::control() {
         // ORDERING: a count.
         control.unwatchable.fetch_add(1, Ordering::Relaxed);
@@ -61,10 +69,12 @@ unsafe fn header_of(function: usize) -> Option<&'static Header> {
         (at + 5).wrapping_add_signed(distance as isize)
     };
     // SAFETY: where a jump leads there is code, at least one instruction; only ours goes on like this, and has a
-    // header before it, which is never unmapped.
+    // header before it, or behind its gate, which is never unmapped.
     let header = unsafe {
-        let matches = (0..CODE_START.len()).all(|place| *((code + place) as *const u8) == CODE_START[place]);
-        if !matches {
+        let matches =
+            |code: usize, start: &[u8]| (0..start.len()).all(|place| *((code + place) as *const u8) == start[place]);
+        let code = if matches(code, &GATE_START) { code + GATE + BEFORE_CODE } else { code };
+        if !matches(code, &CODE_START) {
             return None;
         }
         &*((code - BEFORE_CODE) as *const Header)

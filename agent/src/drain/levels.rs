@@ -1,0 +1,379 @@
+//! Turning functions down and up, so that tracing costs no more than it may and rings do not overflow.
+//!
+//! Threads turn functions down by themselves, at once. Here they are turned up again: those that are called little, as far as
+//! there is room for them, and of all others one now and then for a while (a burst), the less often the more calls it makes.
+//! What is called so often that even counting costs too much is turned off.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::atomic::Ordering,
+    time::{Duration, Instant},
+};
+
+use crate::shared::{Arena, Level, read_slot, set_slot};
+
+/// How often it is looked what tracing costs, and how often all functions are looked at.
+const EVERY: Duration = Duration::from_millis(10);
+const ALL_EVERY: Duration = Duration::from_millis(100);
+
+/// What counting a call costs, in nanoseconds.
+const COUNTING_NS: f64 = 2.0;
+
+/// How many calls a second are taken for possible where no budget says how many.
+const LEAST_CAPACITY: f64 = 200_000.0;
+
+/// The longest time between two bursts of a function, as a power of two of the time between two looks.
+const MOST_PATIENCE: u32 = 10;
+
+/// How much tracing may cost.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Pace {
+    /// Anything: every call is followed.
+    Any,
+    /// What fits the rings.
+    Rings,
+    /// This part of the program's own processor time, at so many nanoseconds a call.
+    Share {
+        /// 0.1 for ten per cent.
+        share: f64,
+        /// What following a call costs.
+        call_ns: f64,
+    },
+}
+
+/// What was turned down.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct TurnedDown {
+    /// How many functions were, at some time.
+    pub functions: u64,
+    /// How many of their calls were followed all the same.
+    pub followed: u64,
+    /// How many were counted, of threads that have ended.
+    pub counted: u64,
+    /// How many calls were followed of all functions.
+    pub calls: u64,
+}
+
+/// The levels of all functions, and what there is to tell of them.
+#[derive(Debug)]
+pub(super) struct Levels {
+    pace: Pace,
+    /// How many calls were recorded, by function.
+    calls: Vec<u64>,
+    /// Functions that have been turned down at some time.
+    down: BTreeMap<u32, Down>,
+    /// What threads that have ended had counted, by function.
+    ended: BTreeMap<u32, u64>,
+    looked: Instant,
+    looked_at_all: Instant,
+    /// The program's processor time at the last look, and how many calls were recorded.
+    cpu: Duration,
+    recorded: u64,
+    /// How many calls a second could be taken while rings filled up.
+    capacity: f64,
+}
+
+/// What is known of a function that was turned down.
+#[derive(Debug)]
+struct Down {
+    level: Level,
+    /// How many of its calls were counted when it was looked at last.
+    counted: u64,
+    /// How many bursts it has had, and when the next one is due.
+    bursts: u32,
+    due: Instant,
+}
+
+impl Levels {
+    pub(super) fn new(now: Instant) -> Self {
+        Self {
+            pace: Pace::Any,
+            calls: Vec::new(),
+            down: BTreeMap::new(),
+            ended: BTreeMap::new(),
+            looked: now,
+            looked_at_all: now,
+            cpu: Duration::ZERO,
+            recorded: 0,
+            capacity: LEAST_CAPACITY,
+        }
+    }
+
+    pub(super) fn set_pace(&mut self, pace: Pace) {
+        self.pace = pace;
+    }
+
+    /// A call was recorded.
+    #[inline]
+    pub(super) fn called(&mut self, function: u32) {
+        match self.calls.get_mut(function as usize) {
+            Some(calls) => *calls += 1,
+            None => self.first_call(function),
+        }
+        self.recorded += 1;
+    }
+
+    #[cold]
+    fn first_call(&mut self, function: u32) {
+        // Nothing in a ring is trusted.
+        if function <= crate::shared::MAX_FUNCTION {
+            self.calls.resize(function as usize + 1, 0);
+            self.calls[function as usize] = 1;
+        }
+    }
+
+    /// A function has another level from then on.
+    pub(super) fn changed(&mut self, function: u32, level: Level) {
+        let now = Instant::now();
+        let down =
+            self.down.entry(function).or_insert_with(|| Down { level: Level::Full, counted: 0, bursts: 0, due: now });
+        if down.level != level {
+            down.level = level;
+            down.due = now + EVERY * (1 << down.bursts.min(MOST_PATIENCE));
+        }
+    }
+
+    /// A thread has ended, whose ring this is: how many calls it has counted, by function.
+    pub(super) fn thread_ends(&mut self, arena: &Arena, ring: usize) -> Vec<(u32, u64)> {
+        let mut counted = Vec::new();
+        arena.counted(ring, |function, count| {
+            counted.push((function, count));
+            *self.ended.entry(function).or_default() += count;
+        });
+        counted
+    }
+
+    /// What was turned down.
+    pub(super) fn turned_down(&self) -> TurnedDown {
+        let down: BTreeSet<u32> = self.down.keys().chain(self.ended.keys()).copied().collect();
+        TurnedDown {
+            functions: down.len() as u64,
+            followed: down.iter().filter_map(|function| self.calls.get(*function as usize)).sum(),
+            counted: self.ended.values().sum(),
+            calls: self.calls.iter().sum(),
+        }
+    }
+
+    /// Looks what tracing costs, if it is time to, and changes what has to be.
+    pub(super) fn look(
+        &mut self,
+        arena: &Arena,
+        rings: &[usize],
+        now: Instant,
+        cpu: impl FnOnce() -> Option<Duration>,
+    ) {
+        let elapsed = now.saturating_duration_since(self.looked);
+        if self.pace == Pace::Any || elapsed < EVERY {
+            return;
+        }
+        let (calls, seconds) = (std::mem::take(&mut self.recorded) as f64, elapsed.as_secs_f64());
+        self.looked = now;
+        self.look_at_all(arena, now);
+        let mut counted = self.count(arena, rings);
+        let passive_ns = counted.iter().map(|(calls, _)| *calls as f64 * COUNTING_NS).sum::<f64>();
+        // How many more calls may be followed in as much time.
+        let spare = match self.pace {
+            Pace::Any => return,
+            Pace::Rings => {
+                let fill = fill(arena, rings);
+                if fill > 0.25 {
+                    self.capacity = (calls / seconds).max(LEAST_CAPACITY);
+                }
+                if fill > 0.125 { 0.0 } else { self.capacity * seconds - calls }
+            }
+            Pace::Share { share, call_ns } => {
+                let cpu = cpu().unwrap_or(self.cpu + elapsed);
+                let spent = cpu.saturating_sub(std::mem::replace(&mut self.cpu, cpu)).as_nanos() as f64;
+                let own = (spent - calls * call_ns - passive_ns).max(0.0);
+                if passive_ns > own * share / 2.0 {
+                    self.turn_off(&mut counted, passive_ns - own * share / 4.0, arena);
+                }
+                (own * share - passive_ns) / call_ns - calls
+            }
+        };
+        self.turn_up(&counted, spare, arena, now);
+    }
+
+    /// Finds functions that have turned themselves down and could not say so.
+    fn look_at_all(&mut self, arena: &Arena, now: Instant) {
+        if now.saturating_duration_since(self.looked_at_all) < ALL_EVERY {
+            return;
+        }
+        self.looked_at_all = now;
+        // ORDERING: hints.
+        let used = arena.control().slots_used.load(Ordering::Relaxed) as u32;
+        for function in 0..used {
+            if let Some(level) = level_of(arena, function)
+                && self.down.get(&function).map_or(Level::Full, |down| down.level) != level
+            {
+                self.changed(function, level);
+            }
+        }
+    }
+
+    /// The functions that are counted, by how often they were called since the last time: the least often first.
+    fn count(&mut self, arena: &Arena, rings: &[usize]) -> Vec<(u64, u32)> {
+        let mut live = BTreeMap::<u32, u64>::new();
+        for ring in rings.iter().filter(|_| !self.down.is_empty()) {
+            arena.counted(*ring, |function, count| *live.entry(function).or_default() += count);
+        }
+        let mut counted = Vec::new();
+        for (function, down) in &mut self.down {
+            let all = [&live, &self.ended].iter().filter_map(|counts| counts.get(function)).sum();
+            let new = u64::saturating_sub(all, std::mem::replace(&mut down.counted, all));
+            if down.level == Level::Counted {
+                counted.push((new, *function));
+            }
+        }
+        counted.sort_unstable();
+        counted
+    }
+
+    /// Turns the hottest off, until counting the others costs so many nanoseconds less.
+    fn turn_off(&mut self, counted: &mut Vec<(u64, u32)>, mut saved_ns: f64, arena: &Arena) {
+        /// What is called less often in a look is not what costs.
+        const LEAST_CALLS: u64 = 1_000;
+        while saved_ns > 0.0
+            && let Some((calls, function)) = counted.pop_if(|(calls, _)| *calls >= LEAST_CALLS)
+        {
+            saved_ns -= calls as f64 * COUNTING_NS;
+            if arena.slot(function).is_some_and(|slot| set_slot(slot, Level::Off)) {
+                self.changed(function, Level::Off);
+            }
+        }
+    }
+
+    /// Turns functions up that are called little, and one of the others for a burst. One that is off is counted for a while.
+    fn turn_up(&mut self, counted: &[(u64, u32)], mut spare: f64, arena: &Arena, now: Instant) {
+        let mut up = Vec::new();
+        let mut next: Option<(Instant, u32)> = None;
+        for (calls, function) in counted {
+            let Some(down) = self.down.get(function) else { continue };
+            if down.due > now {
+                continue;
+            }
+            if (*calls as f64) <= spare / 4.0 {
+                spare -= *calls as f64;
+                up.push((*function, Level::Full));
+            } else if next.is_none_or(|(due, _)| down.due < due) {
+                next = Some((down.due, *function));
+            }
+        }
+        let burst = next.filter(|_| spare > 0.0).map(|(_, function)| (function, Level::Full));
+        let is_due = |down: &&Down| down.level == Level::Off && down.due <= now;
+        let off = self.down.iter().find(|(_, down)| is_due(down)).map(|(function, _)| (*function, Level::Counted));
+        for (function, level) in burst.into_iter().chain(off) {
+            if let Some(down) = self.down.get_mut(&function) {
+                down.bursts += 1;
+            }
+            up.push((function, level));
+        }
+        for (function, level) in up {
+            if arena.slot(function).is_some_and(|slot| set_slot(slot, level)) {
+                self.changed(function, level);
+            }
+        }
+    }
+}
+
+/// The level of a function that has one.
+fn level_of(arena: &Arena, function: u32) -> Option<Level> {
+    // ORDERING: a hint.
+    let slot = arena.slot(function)?.load(Ordering::Relaxed);
+    read_slot(slot).map(|(level, ..)| level)
+}
+
+/// How full the fullest ring is.
+fn fill(arena: &Arena, rings: &[usize]) -> f64 {
+    let unread = |ring: &usize| {
+        let head = arena.head(*ring);
+        // ORDERING: hints.
+        head.written.load(Ordering::Relaxed).saturating_sub(head.read.load(Ordering::Relaxed))
+    };
+    let fullest = rings.iter().map(unread).max().unwrap_or(0);
+    fullest as f64 / arena.shape().ring_bytes as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::drain::fake::FakeTarget;
+
+    const HEADER: u64 = 0x10_0000;
+
+    /// A target with so many functions, all full, and what looks after their levels.
+    fn levels(functions: u32, pace: Pace) -> (FakeTarget, Levels, Instant) {
+        let target = FakeTarget::new(1 << 16, 1);
+        let now = Instant::now();
+        let mut levels = Levels::new(now);
+        levels.set_pace(pace);
+        for function in 0..functions {
+            let full = Level::Full.slot(HEADER + 0x100 * u64::from(function));
+            target.arena.slot(function).expect("a slot").store(full, Ordering::Relaxed);
+        }
+        target.arena.control().slots_used.store(functions.into(), Ordering::Relaxed);
+        (target, levels, now)
+    }
+
+    fn count(target: &FakeTarget, function: u32, calls: u64) {
+        target.arena.counter(0, function).expect("a counter").fetch_add(calls, Ordering::Relaxed);
+    }
+
+    fn turn_down(target: &FakeTarget, levels: &mut Levels, function: u32) {
+        assert!(set_slot(target.arena.slot(function).expect("a slot"), Level::Counted));
+        levels.changed(function, Level::Counted);
+    }
+
+    #[test]
+    fn what_is_called_little_is_followed_again_and_the_hottest_now_and_then() {
+        let share = Pace::Share { share: 0.1, call_ns: 100.0 };
+        let (target, mut levels, start) = levels(3, share);
+        let arena = &target.arena;
+        let level = |function| level_of(arena, function).expect("a level");
+        [0, 1].into_iter().for_each(|function| turn_down(&target, &mut levels, function));
+        let mut was_full = [0; 2];
+        let looks = 400;
+        for look in 1..=looks {
+            count(&target, 0, 3);
+            count(&target, 1, 40_000);
+            levels.look(arena, &[0], start + EVERY * look, || Some(EVERY * look));
+            for function in [0, 1] {
+                was_full[function as usize] += u32::from(level(function) == Level::Full);
+            }
+            // It makes more calls than it may, and finds that out by itself.
+            if level(1) == Level::Full {
+                (0..20_000).for_each(|_| levels.called(1));
+                turn_down(&target, &mut levels, 1);
+            }
+        }
+        assert!(was_full[0] > looks - 5, "{was_full:?}");
+        assert!((3..12).contains(&was_full[1]), "bursts become rare: {was_full:?}");
+        let down = levels.turned_down();
+        assert_eq!((down.functions, down.followed, down.counted), (2, u64::from(was_full[1]) * 20_000, 0));
+        levels.thread_ends(arena, 0);
+        assert_eq!(levels.turned_down().counted, u64::from(looks) * 40_003);
+    }
+
+    #[test]
+    fn what_costs_too_much_even_to_count_is_turned_off() {
+        let share = Pace::Share { share: 0.1, call_ns: 100.0 };
+        let (target, mut levels, start) = levels(2, share);
+        [0, 1].into_iter().for_each(|function| turn_down(&target, &mut levels, function));
+        count(&target, 0, 2_000_000);
+        count(&target, 1, 2_000);
+        levels.look(&target.arena, &[0], start + EVERY, || Some(EVERY));
+        let level = |function| level_of(&target.arena, function);
+        assert_eq!((level(0), level(1)), (Some(Level::Off), Some(Level::Counted)));
+    }
+
+    #[test]
+    fn what_turned_itself_down_is_found_without_a_word() {
+        let (target, mut levels, start) = levels(2, Pace::Rings);
+        set_slot(target.arena.slot(1).expect("a slot"), Level::Counted);
+        levels.look(&target.arena, &[], start + ALL_EVERY, || None);
+        assert_eq!(levels.turned_down().functions, 1);
+        // It is called by nobody, so there is room for it.
+        levels.look(&target.arena, &[], start + ALL_EVERY + EVERY * 20, || None);
+        assert_eq!(level_of(&target.arena, 1), Some(Level::Full));
+    }
+}

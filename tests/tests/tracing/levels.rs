@@ -1,0 +1,65 @@
+//! Functions that are turned down and up while the program runs.
+
+use tests::{Run, counts};
+
+/// What goes on on stacks that is not calling and returning, with functions that go up and down at random: the program does
+/// what it does by itself.
+#[track_caller]
+fn shaken(target: &str, arguments: &[&str]) {
+    for (seed, engine) in [(1, "native"), (2, "native"), (3, "frida")] {
+        let run = Run::target(target).arguments(arguments).with(&["--engine", engine, "--no-detail"]);
+        run.shaken(seed).trace().same_behaviour().nothing_lost().times_rise();
+    }
+}
+
+macro_rules! shaken {
+    ($($name:ident)*) => {
+        $(
+            #[test]
+            fn $name() {
+                shaken(stringify!($name), &[]);
+            }
+        )*
+    };
+}
+
+shaken! {
+    plain recursion threads64 short_threads pthreads exceptions rust_panics longjmp contexts fibers fibers_throw signals fork
+    fork_throws vfork_exec spawn exec family tail_calls callbacks dlopen_loop
+}
+
+#[test]
+fn a_function_that_is_left_by_jumps_is_turned_down_and_up() {
+    const CALLS: u64 = 200_000;
+    let recorded: u64 = (0..4)
+        .map(|seed| {
+            let traced = Run::target("crossings").with(&["--engine", "native", "--no-detail"]).shaken(seed).trace();
+            traced.same_behaviour().nothing_lost().times_rise();
+            counts::of_functions(&traced.trace, "_Z6jumperi").calls
+        })
+        .sum();
+    assert!((1..4 * CALLS).contains(&recorded), "some calls are recorded, and others are not: {recorded}");
+}
+
+#[test]
+fn functions_turn_themselves_down_among_jumps_and_exceptions() {
+    for budget in [&["--budget", "1%"][..], &["--budget", "10%"], &["--ring-bytes", "64KiB"]] {
+        for _ in 0..3 {
+            let options = [budget, &["--engine", "native", "--no-detail"]].concat();
+            Run::target("crossings").lossy(&options).trace().same_behaviour().times_rise();
+        }
+    }
+}
+
+#[test]
+fn nothing_is_lost_of_a_hot_loop_whatever_is_recorded_of_it() {
+    for engine in ["native", "frida"] {
+        for pace in [&[][..], &["--ring-bytes", "64KiB"], &["--budget", "10%"], &["--budget", "2x", "--no-detail"]] {
+            let options = [pace, &["--engine", engine]].concat();
+            let traced = Run::target("hot_loop").arguments(&["3000000", "2"]).lossy(&options).trace();
+            traced.same_behaviour().nothing_lost().times_rise();
+            let stderr = &traced.traced.stderr;
+            assert!(stderr.contains("of the calls: counted"), "{pace:?}: {stderr}");
+        }
+    }
+}
