@@ -1,6 +1,7 @@
 //! A trace on this machine: a collector is started for it, and ends with it.
 
 use std::{
+    collections::BTreeSet,
     env,
     ffi::OsString,
     fs,
@@ -60,14 +61,19 @@ pub(crate) fn run(args: &RecordArgs) -> Result<EndState> {
         // Nothing is to be made for a program that cannot be run.
         Executable::find(name, settings.engine)?;
     }
-    let is_new = !args.output.exists();
+    let (is_new, before) = (!args.output.exists(), entries(&args.output));
     let command = find_collector(args.collector.as_deref())?;
     let collector = RecordingCollector::start(&command, &args.output, theirs, closing)?;
     let traced = trace::run(settings.clone(), &args.program);
     let status = collector.finish(&dir)?;
-    if traced.is_err() && is_new {
-        // Not where there is something in it.
-        let _ = fs::remove_dir(&args.output);
+    if traced.is_err() {
+        for session in entries(&args.output).difference(&before) {
+            remove_unless_traced(session);
+        }
+        if is_new {
+            // Not where there is something in it.
+            let _ = fs::remove_dir(&args.output);
+        }
     }
     let ending = traced?;
     let name = command.display();
@@ -77,6 +83,21 @@ pub(crate) fn run(args: &RecordArgs) -> Result<EndState> {
         say!("look at it with `{name} top {dir}` or `{name} tree {dir}`");
     }
     Ok(ending)
+}
+
+/// What a directory has in it.
+fn entries(dir: &Path) -> BTreeSet<PathBuf> {
+    fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path()).collect()
+}
+
+/// Removes a session of which nothing was traced.
+fn remove_unless_traced(session: &Path) {
+    let is_thread =
+        |path: &PathBuf| path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"thread_"));
+    let is_session = session.join("manifest.json").is_file();
+    if is_session && !entries(session).iter().any(is_thread) {
+        let _ = fs::remove_dir_all(session);
+    }
 }
 
 /// The collector: the one that was named, else the one beside this command, else the one in the search path.
