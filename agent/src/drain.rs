@@ -143,7 +143,7 @@ impl Drain {
         let mut deadline = Instant::now() + linger;
         self.clock.tick();
         self.find_threads(shipper);
-        while !self.is_empty() && Instant::now() < deadline {
+        while !self.is_empty() && Instant::now() < deadline && !shipper.is_forsaken() {
             self.arena.heartbeat();
             match (0..self.rings.len()).map(|ring| self.take(ring, WORDS_PER_TURN, shipper)).sum::<usize>() {
                 0 => drop(shipper.turn(GLANCE)),

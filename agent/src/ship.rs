@@ -118,17 +118,18 @@ impl Shipper {
     }
 
     /// One that makes contact in its turns.
-    pub(crate) fn new(settings: Settings, who: &Who) -> Result<Self, ShipError> {
+    pub fn new(settings: Settings, who: &Who) -> Result<Self, ShipError> {
         let now = Instant::now();
         let datagram_bytes = settings.packet_bytes();
+        let is_ordered = settings.transport != Transport::Udp;
         Ok(Self {
             session: who.session,
             clock_zero_ns: who.clock_zero_ns,
             greeting: greeting::greeting(who, datagram_bytes)?,
             contact: Contact::new(&settings, now)?,
             replay: Replay::new(datagram_bytes),
-            options: Options::default(),
-            drop_reports: Options::default(),
+            options: Options::new(is_ordered),
+            drop_reports: Options::new(is_ordered),
             drops: Drops::default(),
             window_bytes: delivery::FIRST_WINDOW_BYTES,
             wanted: Vec::new(),
@@ -155,6 +156,11 @@ impl Shipper {
     /// Whether the collector is in contact.
     pub fn is_connected(&self) -> bool {
         self.contact.is_made()
+    }
+
+    /// Whether the collector is gone for good: it was this program's own.
+    pub fn is_forsaken(&self) -> bool {
+        self.contact.is_forsaken()
     }
 
     /// How long ago the collector was last heard from.
@@ -260,7 +266,7 @@ impl Shipper {
         let mut deadline = Instant::now() + linger;
         let failures = self.contact.failures();
         let mut unsettled = self.replay.unsettled_events();
-        while Instant::now() < deadline && !self.is_over(reason, at) {
+        while Instant::now() < deadline && !self.is_forsaken() && !self.is_over(reason, at) {
             self.turn(GLANCE);
             // As long as the collector takes something, there is no reason to give up.
             let left = self.replay.unsettled_events();
@@ -278,7 +284,7 @@ impl Shipper {
             }
             self.tell_end(reason, at);
             let deadline = Instant::now() + LAST_WORD;
-            while Instant::now() < deadline && !self.is_over(reason, at) {
+            while Instant::now() < deadline && !self.is_forsaken() && !self.is_over(reason, at) {
                 self.turn(GLANCE);
             }
         }

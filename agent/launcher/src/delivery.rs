@@ -81,12 +81,14 @@ enum Order {
 }
 
 impl Delivery {
-    /// Makes contact with the collector, on behalf of a process.
+    /// Makes contact with the collector, on behalf of a process. One that came from another is not held up for that: the
+    /// collector has answered before.
     pub(crate) fn start(family: &Arc<Family>, pid: i32, birth: Option<Birth>) -> Result<Self> {
         let (settings, clock) = (&family.settings, family.clock());
         let who = who(pid, &clock, birth)?;
         let session = who.session;
-        let shipper = Shipper::connect(ship_settings(settings), &who)?;
+        let connect = if who.birth.is_some() { Shipper::new } else { Shipper::connect };
+        let shipper = connect(ship_settings(settings), &who)?;
         let (orders, received) = mpsc::channel();
         let work = Some((shipper, clock, received, Traced::from(&who)));
         let notices = Notices::new(&settings.collector.name, settings.stall);

@@ -2,6 +2,7 @@
 
 use std::{
     collections::HashSet,
+    num::NonZeroU64,
     sync::{
         Arc, Mutex, MutexGuard, Once, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering},
@@ -132,7 +133,11 @@ impl Family {
     /// Does something on a thread of its own, which is waited for at the end.
     pub(crate) fn start(self: &Arc<Self>, act: impl FnOnce(&Arc<Self>) + Send + 'static) -> Result<()> {
         let family = Arc::clone(self);
-        let thread = thread::Builder::new().name("follow".into()).spawn(move || act(&family));
+        let thread = thread::Builder::new().name("follow".into()).spawn(move || {
+            // A process waits while this thread naps. Where the system does not let it, naps are longer.
+            let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
+            act(&family);
+        });
         let mut state = self.state();
         state.threads.retain(|thread| !thread.is_finished());
         state.threads.push(thread.context("cannot start a thread")?);

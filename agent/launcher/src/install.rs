@@ -10,6 +10,7 @@ mod inside;
 mod maps;
 mod module;
 mod plans;
+mod recognized;
 mod stop;
 
 use std::{
@@ -137,15 +138,16 @@ impl Installer {
     pub(crate) fn install(&mut self, deadline: Instant, tell: &mut dyn FnMut(&Report)) -> Result<Report> {
         let started = Instant::now();
         let (maps, unhooked) = self.unhooked()?;
-        let (mut report, new) = self.prepare(&maps, &unhooked, deadline, tell)?;
+        let first_new = self.modules.len();
+        let mut report = self.prepare(&maps, &unhooked, deadline, tell)?;
+        let new = self.patches_from(first_new);
         let stopped = Stopped::stop(self.pid, &[], deadline)?;
         stopped.point_gs_to(self.routines.gs, &self.memory)?;
-        let mut moves: Vec<_> = new.iter().flat_map(|patch| &patch.moves).copied().collect();
+        let mut moves: Vec<_> = new.iter().flat_map(|patch| patch.moves.iter().copied()).collect();
         moves.sort_unstable();
         let to = |at: u64| moves.binary_search_by_key(&at, |(from, _)| *from).ok().map(|place| moves[place].1);
-        let write = |address, bytes: &[u8]| self.memory.write(address, bytes);
         // A thread that was moved can go on in any case.
-        write_jumps(&new, write, || stopped.move_threads(to).map(drop))?;
+        self.write_jumps(&new, || stopped.move_threads(to).map(drop))?;
         drop(stopped);
         report.installing = started.elapsed() - report.planning;
         Ok(report)
@@ -164,8 +166,8 @@ impl Installer {
         let (first_new, needed_returns) = (self.modules.len(), self.needs_returns);
         let (maps, mut unhooked) = self.unhooked()?;
         unhooked.retain(|mapped| base.is_none_or(|base| mapped.base == base));
-        let (_, new) = self.prepare(&maps, &unhooked, deadline, tell)?;
-        write_jumps(&new, |address, bytes| self.memory.write(address, bytes), || Ok(()))?;
+        self.prepare(&maps, &unhooked, deadline, tell)?;
+        self.write_jumps(&self.patches_from(first_new), || Ok(()))?;
         if needed_returns || !self.needs_returns {
             return Ok(Vec::new());
         }
@@ -179,14 +181,27 @@ impl Installer {
         Ok(before)
     }
 
-    /// Plans modules, writes their stubs and tells what came of that. Returns the jumps that are still to be written.
+    /// The jumps of the modules from this one on.
+    fn patches_from(&self, first: usize) -> Vec<&Patch> {
+        self.modules[first..].iter().flat_map(|module| module.patches.iter()).collect()
+    }
+
+    fn write_jumps(&self, patches: &[&Patch], then: impl FnOnce() -> Result<()>) -> Result<()> {
+        let (read, write) = (
+            |address, bytes: &mut [u8]| self.memory.read(address, bytes),
+            |address, bytes: &[u8]| self.memory.write(address, bytes),
+        );
+        write_jumps(patches, read, write, then)
+    }
+
+    /// Plans modules, writes their stubs and tells what came of that. The jumps are still to be written.
     fn prepare(
         &mut self,
         maps: &Maps,
         modules: &[Mapped],
         deadline: Instant,
         tell: &mut dyn FnMut(&Report),
-    ) -> Result<(Report, Vec<Patch>)> {
+    ) -> Result<Report> {
         let started = Instant::now();
         let mut plans = self.plan(maps, modules, deadline)?;
         if let Some(needing) = plans.iter().flatten().find(|planned| planned.needs_returns() && !self.needs_returns) {
@@ -197,7 +212,6 @@ impl Installer {
             plans.iter_mut().flatten().for_each(Planned::record_entries_only);
         }
         let mut report = Report { planning: started.elapsed(), ..Report::default() };
-        let first_new = self.modules.len();
         for planned in plans {
             match planned {
                 Ok(planned) => self.lay_out(planned, deadline, &mut report)?,
@@ -205,7 +219,7 @@ impl Installer {
             }
         }
         tell(&report);
-        Ok((report, self.modules[first_new..].iter().flat_map(|module| module.patches.iter()).cloned().collect()))
+        Ok(report)
     }
 
     /// Forgets a module that is about to be unloaded, and returns its id. Its stubs stay: somebody may still return
@@ -394,13 +408,27 @@ fn is_frida(mapped: &Mapped) -> bool {
 }
 
 /// Has functions jump to their stubs, and does what has to be done before any of them runs. If either fails, all functions
-/// are what they were: a thread may be in the middle of what a jump has replaced.
+/// are what they were: a thread may be in the middle of what a jump has replaced. Nothing else changes the code meanwhile, so
+/// that what lies between two jumps is written again as it is, where that is less than a page.
 fn write_jumps(
-    patches: &[Patch],
+    patches: &[&Patch],
+    read: impl Fn(u64, &mut [u8]) -> io::Result<()>,
     write: impl Fn(u64, &[u8]) -> io::Result<()>,
     then: impl FnOnce() -> Result<()>,
 ) -> Result<()> {
-    let jumps = patches.iter().try_for_each(|patch| write(patch.address, &patch.jump));
+    const NEAR: u64 = 4096;
+    let are_near = |one: &&Patch, next: &&Patch| (one.address..one.address + NEAR).contains(&next.address);
+    let mut jumps = patches.chunk_by(are_near).map(|near| {
+        let [first, .., last] = near else { return near.iter().try_for_each(|only| write(only.address, &only.jump)) };
+        let mut code = vec![0; (last.address - first.address) as usize + last.jump.len()];
+        read(first.address, &mut code)?;
+        for patch in near {
+            let at = (patch.address - first.address) as usize;
+            code[at..at + patch.jump.len()].copy_from_slice(&patch.jump);
+        }
+        write(first.address, &code)
+    });
+    let jumps = jumps.try_for_each(|written| written);
     let done = jumps.context("cannot write to the memory of the program").and_then(|()| then());
     if done.is_err() {
         for patch in patches {
@@ -421,31 +449,44 @@ mod tests {
 
     #[test]
     fn functions_are_what_they_were_if_one_cannot_be_written_to() {
-        let patch = |address| Patch {
-            address,
-            original: [address as u8; 5],
+        // Those of a page are written at once.
+        const APART: u64 = 1000;
+        let patch = |number: u64| Patch {
+            address: number * APART,
+            original: [number as u8; 5],
             jump: [0xE9; 5],
             unwinds: false,
             moves: Vec::new(),
             stub: 0..0,
         };
-        let patches: Vec<_> = (0..10).map(patch).collect();
+        let patches: Vec<_> = (0..10).chain(20..23).map(patch).collect();
+        let patches: Vec<_> = patches.iter().collect();
         for (refused, fails_behind) in
-            [(Some(0), false), (Some(6), false), (Some(9), false), (None, true), (None, false)]
+            [(Some(0), false), (Some(6), false), (Some(21), false), (None, true), (None, false)]
         {
-            let code = RefCell::new([0_u8, 1, 2, 3, 4, 5, 6, 7, 8, 9].map(|byte| [byte; 5]));
+            let memory: Vec<_> =
+                (0..23 * APART).map(|at| if at % APART < 5 { (at / APART) as u8 } else { 0xCC }).collect();
+            let code = RefCell::new(memory.clone());
+            let read = |address: u64, bytes: &mut [u8]| {
+                bytes.copy_from_slice(&code.borrow()[address as usize..][..bytes.len()]);
+                Ok(())
+            };
             let write = |address: u64, bytes: &[u8]| {
-                if Some(address) == refused {
+                let there = address..address + bytes.len() as u64;
+                if refused.is_some_and(|refused| there.contains(&(refused * APART))) {
                     return Err(io::Error::other("there is nothing"));
                 }
-                code.borrow_mut()[address as usize] = bytes.try_into().expect("a patch");
+                code.borrow_mut()[address as usize..][..bytes.len()].copy_from_slice(bytes);
                 Ok(())
             };
             let then = || if fails_behind { bail!("it cannot be moved") } else { Ok(()) };
             let fails = refused.is_some() || fails_behind;
-            assert_eq!(write_jumps(&patches, write, then).is_err(), fails);
-            let is_as_before = patches.iter().all(|patch| code.borrow()[patch.address as usize] == patch.original);
-            assert_eq!(is_as_before, fails);
+            assert_eq!(write_jumps(&patches, read, write, then).is_err(), fails);
+            let (code, mut expected) = (code.into_inner(), memory);
+            if !fails {
+                patches.iter().for_each(|patch| expected[patch.address as usize..][..5].fill(0xE9));
+            }
+            assert!(code == expected, "{refused:?} {fails_behind}");
         }
     }
 }

@@ -44,14 +44,14 @@ pub(crate) struct Library {
 const SYMBOLS: [&str; 11] = [
     "spoor_open",
     "spoor_close",
-    "spoor_routines",
     "spoor_serve",
     "spoor_command",
-    "spoor_system_call",
+    "spoor_protect",
     "spoor_borrowed",
     "SPOOR_BORROWED_STACK",
     "SPOOR_BORROWED_RESULT",
     "SPOOR_BORROWED_FRAME",
+    "SPOOR_ROUTINES",
     "SPOOR_THREAD_POINTER",
 ];
 
@@ -101,7 +101,6 @@ impl Library {
 
     /// Writes it to the memory that is mapped for it.
     fn fill(&self, mapped: &MappedLibrary<'_>, thread: &mut Borrowed, pid: i32, deadline: Instant) -> Result<()> {
-        const MPROTECT: u64 = 10;
         let memory = TargetMemory::open(pid)?;
         let segments = mapped.segments(self.base)?;
         // What it is known by comes last.
@@ -111,11 +110,8 @@ impl Library {
                 .context("cannot write to the memory of the program")?;
         }
         // By itself: a thread that runs the library can go on by itself should this process be killed.
-        for segment in &segments {
-            let arguments = [MPROTECT, self.base + segment.start, segment.size, segment.protection];
-            if thread.call(self, "spoor_system_call", &arguments, deadline)? != 0 {
-                bail!("the program may not have the memory for the agent library");
-            }
+        if thread.call(self, "spoor_protect", &[self.base], deadline)? != 0 {
+            bail!("the program may not have the memory for the agent library");
         }
         Ok(())
     }
@@ -130,10 +126,10 @@ impl Library {
         found.map(|(_, at)| *at).ok_or_else(|| anyhow!("the agent library has no {name}"))
     }
 
-    /// The addresses of its routines, in its order.
-    pub(crate) fn routines(&self, thread: &mut Borrowed, pid: i32, deadline: Instant) -> Result<Vec<u64>> {
+    /// The addresses of its routines, in its order, once it has made the shared memory.
+    pub(crate) fn routines(&self, pid: i32) -> Result<Vec<u64>> {
         const MOST: usize = 64;
-        let at = thread.call(self, "spoor_routines", &[], deadline)?;
+        let at = self.symbol("SPOOR_ROUTINES")?;
         let memory = TargetMemory::open(pid)?;
         let word = |place: usize| {
             let mut bytes = [0; 8];

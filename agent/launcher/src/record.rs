@@ -1,6 +1,7 @@
 //! A trace on this machine: a collector is started for it, and ends with it.
 
 use std::{
+    collections::BTreeSet,
     env,
     ffi::OsString,
     fs,
@@ -20,6 +21,7 @@ use std::{
 
 use agent::ship::{Tunnel, TunnelState, Tunnelled};
 use anyhow::{Context, Result, anyhow, bail};
+use codec::atf::ManifestTail;
 use nix::{
     sys::signal::{Signal, kill},
     unistd::Pid,
@@ -60,14 +62,19 @@ pub(crate) fn run(args: &RecordArgs) -> Result<EndState> {
         // Nothing is to be made for a program that cannot be run.
         Executable::find(name, settings.engine.quietly())?;
     }
-    let is_new = !args.output.exists();
+    let (is_new, before) = (!args.output.exists(), entries(&args.output));
     let command = find_collector(args.collector.as_deref())?;
     let collector = RecordingCollector::start(&command, &args.output, theirs, closing)?;
     let traced = trace::run(settings.clone(), &args.program);
     let status = collector.finish(&dir)?;
-    if traced.is_err() && is_new {
-        // Not where there is something in it.
-        let _ = fs::remove_dir(&args.output);
+    if traced.is_err() {
+        for session in entries(&args.output).difference(&before) {
+            remove_unless_traced(session);
+        }
+        if is_new {
+            // Not where there is something in it.
+            let _ = fs::remove_dir(&args.output);
+        }
     }
     let ending = traced?;
     let name = command.display();
@@ -77,6 +84,22 @@ pub(crate) fn run(args: &RecordArgs) -> Result<EndState> {
         say!("look at it with `{name} top {dir}` or `{name} tree {dir}`");
     }
     Ok(ending)
+}
+
+/// What a directory has in it.
+fn entries(dir: &Path) -> BTreeSet<PathBuf> {
+    fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path()).collect()
+}
+
+/// Removes a session that is over and of which nothing was traced.
+fn remove_unless_traced(session: &Path) {
+    let is_thread =
+        |path: &PathBuf| path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"thread_"));
+    let manifest = fs::read(session.join("manifest.json")).unwrap_or_default();
+    let is_over = ManifestTail::read(&manifest).is_ok_and(|tail| tail.end.is_some());
+    if is_over && !entries(session).iter().any(is_thread) {
+        let _ = fs::remove_dir_all(session);
+    }
 }
 
 /// The collector: the one that was named, else the one beside this command, else the one in the search path.

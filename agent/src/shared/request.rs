@@ -133,6 +133,7 @@ impl Arena {
         // ORDERING: the next owner finds it empty.
         mailbox.turn.store(Turn::Nobody as u32, Ordering::Relaxed);
         mailbox.owner.store(0, Ordering::Release);
+        let _ = futex::wake(&mailbox.owner, futex::Flags::empty(), 1);
     }
 
     /// A sign of life, for those who wait for room in a ring or in the mailbox.

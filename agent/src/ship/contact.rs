@@ -118,6 +118,12 @@ impl Contact {
         self.failures
     }
 
+    /// Whether the collector that alone is at the other end of sockets has ended, so that there never will be contact.
+    pub(super) fn is_forsaken(&self) -> bool {
+        let is_gone = |(_, error): &(SocketAddr, io::Error)| error.kind() == ErrorKind::NotConnected;
+        self.transport == Transport::Socket && !self.is_made() && self.last_error.as_ref().is_some_and(is_gone)
+    }
+
     /// What went wrong last.
     pub(super) fn last_error(&self) -> Option<&(SocketAddr, io::Error)> {
         self.last_error.as_ref()

@@ -22,9 +22,11 @@ pub(super) const FIRST_WINDOW_BYTES: u64 = 64 << 10;
 /// How often the collector is told how far the streams are.
 const PROGRESS_EVERY: Duration = Duration::from_millis(100);
 
-/// How often options are repeated at most, and at least.
+/// How often options are repeated at most, and at least. In a connection none is lost, so that a collector which is slow to
+/// acknowledge them is not given more to do.
 const REPEAT_EVERY: Duration = Duration::from_millis(100);
 const REPEAT_AT_LEAST: Duration = Duration::from_secs(1);
+const REPEAT_IN_CONNECTION: Duration = Duration::from_secs(30);
 
 /// How many bytes of options are repeated at once, and how many are underway at most.
 const REPEAT_BYTES: usize = 128 << 10;
@@ -169,7 +171,10 @@ impl Shipper {
             return;
         }
         self.retransmit(now);
-        let repeat_every = (2 * self.round_trip).clamp(REPEAT_EVERY, REPEAT_AT_LEAST);
+        let repeat_every = match self.settings.transport {
+            Transport::Udp => (2 * self.round_trip).clamp(REPEAT_EVERY, REPEAT_AT_LEAST),
+            _ => REPEAT_IN_CONNECTION,
+        };
         if now.saturating_duration_since(self.repeated) >= REPEAT_EVERY {
             self.repeated = now;
             for options in [&mut self.drop_reports, &mut self.options] {

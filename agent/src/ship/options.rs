@@ -53,6 +53,8 @@ pub(super) struct Options {
     fresh: u64,
     /// Bytes that were sent and are not acknowledged.
     flying_bytes: usize,
+    /// Whether they arrive in the order in which they are sent.
+    is_ordered: bool,
 }
 
 #[derive(Debug)]
@@ -76,6 +78,11 @@ impl Entry {
 }
 
 impl Options {
+    /// None, for a way on which they may overtake each other, or not.
+    pub(super) fn new(is_ordered: bool) -> Self {
+        Self { is_ordered, ..Self::default() }
+    }
+
     /// Adds an option that says something for good, unless it is the last word on its topic already.
     pub(super) fn add(&mut self, packet: &[u8], topic: Option<Topic>) {
         let fingerprint = Fingerprint::of(packet);
@@ -86,7 +93,7 @@ impl Options {
         if let Some(earlier) = topic.and_then(|topic| self.by_topic.get(&topic).copied())
             && let Some(earlier) = self.remove(earlier)
         {
-            rounds += u8::from(earlier.sent.is_some() && earlier.rounds > 0);
+            rounds += u8::from(!self.is_ordered && earlier.sent.is_some() && earlier.rounds > 0);
         }
         self.insert(Entry { packet: packet.into(), fingerprint, topic, until: Vec::new(), sent: None, rounds });
     }

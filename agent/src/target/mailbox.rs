@@ -15,12 +15,13 @@ pub(super) fn serve(control: &'static Control, subject: Subject, module: u64, bi
     let tid = sys::gettid();
     let mut patience = Patience::new(control);
     // ORDERING: what the owner before has done is done.
-    while mailbox.owner.compare_exchange(0, tid, Ordering::Acquire, Ordering::Relaxed).is_err() {
+    while let Err(owner) = mailbox.owner.compare_exchange(0, tid, Ordering::Acquire, Ordering::Relaxed) {
         if !patience.lasts() {
             control.unserved.fetch_add(1, Ordering::Relaxed);
             return false;
         }
-        sys::sleep_microseconds(100);
+        // Hundreds of children may wait for their turn.
+        sys::futex_wait(&mailbox.owner, owner, GLANCE_MILLISECONDS);
     }
     mailbox.subject.store(subject as u32, Ordering::Relaxed);
     mailbox.module.store(module, Ordering::Relaxed);
@@ -38,8 +39,7 @@ pub(super) fn serve(control: &'static Control, subject: Subject, module: u64, bi
             };
             if is_over {
                 control.unserved.fetch_add(1, Ordering::Relaxed);
-                hand_over(mailbox, Turn::Nobody);
-                mailbox.owner.store(0, Ordering::Release);
+                leave(mailbox);
                 return false;
             }
         }
@@ -51,10 +51,16 @@ pub(super) fn serve(control: &'static Control, subject: Subject, module: u64, bi
             }
         }
     };
+    leave(mailbox);
+    is_followed
+}
+
+/// Leaves the mailbox to the next.
+fn leave(mailbox: &Mailbox) {
     hand_over(mailbox, Turn::Nobody);
     // ORDERING: the next owner finds the mailbox empty.
     mailbox.owner.store(0, Ordering::Release);
-    is_followed
+    sys::futex_wake(&mailbox.owner, 1);
 }
 
 /// Tells the outside that modules have come or gone. The thread must not be traced meanwhile: what it would be
@@ -83,7 +89,7 @@ pub(super) fn execute(command: Command, arguments: [usize; 4]) -> usize {
 fn hand_over(mailbox: &Mailbox, turn: Turn) {
     // ORDERING: what it is about was written before.
     mailbox.turn.store(turn as u32, Ordering::Release);
-    sys::futex_wake(&mailbox.turn);
+    sys::futex_wake(&mailbox.turn, i32::MAX);
 }
 
 /// Maps memory for stubs. The outside writes to it, the program only runs it.

@@ -45,6 +45,7 @@ fn make(ring_bytes: usize, rings: usize, stack_bytes: u32, flags: u32) -> Result
             thread::prepare(control).ok_or(-12)?;
             // ORDERING: nothing is hooked yet that has a slot here.
             control.slots.store(map_slots(file) as u64, Ordering::Relaxed);
+            spoor_routines();
             Ok(file as i64)
         }
         Err(error) => {
@@ -165,15 +166,46 @@ pub(super) extern "C" fn spoor_serve(subject: u32, module: u64) {
     }
 }
 
-/// Makes a system call, for an outside that has borrowed a thread.
+/// Gives each part of the library the protection that it is to have, for an outside that has mapped it by hand, from `base` on.
+/// Returns 0, or an error's number, negated.
 ///
 /// # Safety
 ///
-/// The outside knows what it does.
+/// The library is there, with the header of its file.
 #[unsafe(no_mangle)]
-pub(super) unsafe extern "C" fn spoor_system_call(number: usize, first: usize, second: usize, third: usize) -> isize {
-    // SAFETY: promised by the caller.
-    unsafe { sys::call(number, [first, second, third, 0, 0, 0]) }
+pub(super) unsafe extern "C" fn spoor_protect(base: usize) -> isize {
+    const LOADED: u32 = 1;
+    const PAGE: usize = 4096;
+    // SAFETY: the fields of the header that every such file starts with.
+    let (at, size, count) = unsafe {
+        let header = base as *const u8;
+        (header.add(32).cast::<u64>().read(), header.add(54).cast::<u16>().read(), header.add(56).cast::<u16>().read())
+    };
+    for place in 0..usize::from(count) {
+        let header = (base + at as usize + place * usize::from(size)) as *const u8;
+        // SAFETY: as above, of the header of a part.
+        let (kind, flags, start, bytes) = unsafe {
+            let word = |at: usize| header.add(at).cast::<u32>().read();
+            (
+                word(0),
+                word(4),
+                header.add(16).cast::<u64>().read() as usize,
+                header.add(40).cast::<u64>().read() as usize,
+            )
+        };
+        if kind != LOADED {
+            continue;
+        }
+        let (first, end) = (start / PAGE * PAGE, (start + bytes).next_multiple_of(PAGE));
+        // The file has the bits in the other order than the system.
+        let protection = (flags >> 2 & 1 | flags & 2 | (flags & 1) << 2) as usize;
+        // SAFETY: the library's own memory, as its parts need it.
+        let result = unsafe { sys::call(sys::MPROTECT, [base + first, end - first, protection, 0, 0, 0]) };
+        if result != 0 {
+            return result;
+        }
+    }
+    0
 }
 
 /// Executes one command, for an outside that has borrowed a thread. No other is being executed.
@@ -186,7 +218,6 @@ pub(super) extern "C" fn spoor_command(command: u32, first: usize, second: usize
 /// without registers and stack, then with. Behind them, where `gs` of a thread must point before it enters one.
 #[unsafe(no_mangle)]
 pub(super) extern "C" fn spoor_routines() -> *const u64 {
-    static TABLE: Table = Table(core::cell::UnsafeCell::new([0; ROUTINES + 1]));
     let addresses: [unsafe extern "C" fn(); ROUTINES - 1] = [
         routines::spoor_enter_index,
         routines::spoor_enter_probe,
@@ -201,8 +232,8 @@ pub(super) extern "C" fn spoor_routines() -> *const u64 {
         routines::spoor_enter_go_detail,
         routines::spoor_leave_detail,
     ];
-    let table = TABLE.0.get();
-    // SAFETY: only Frida's one thread of scripts calls this, and what is written is always the same.
+    let table = SPOOR_ROUTINES.0.get();
+    // SAFETY: only one thread of the outside's choice calls this, and what is written is always the same.
     unsafe {
         (*table)[0] = ROUTINES as u64;
         for (place, address) in addresses.iter().enumerate() {
@@ -210,8 +241,12 @@ pub(super) extern "C" fn spoor_routines() -> *const u64 {
         }
         (*table)[ROUTINES] = local::nobody() as u64;
     }
-    ptr::from_ref(&TABLE).cast()
+    ptr::from_ref(&SPOOR_ROUTINES).cast()
 }
+
+/// What [`spoor_routines`] tells, once the memory is made.
+#[unsafe(no_mangle)]
+static SPOOR_ROUTINES: Table = Table(core::cell::UnsafeCell::new([0; ROUTINES + 1]));
 
 /// How many routines [`spoor_routines`] tells.
 pub(super) const ROUTINES: usize = 13;

@@ -174,11 +174,11 @@ pub(super) fn futex_wait(word: &core::sync::atomic::AtomicU32, value: u32, milli
     unsafe { call(FUTEX, arguments) };
 }
 
-/// Wakes all who wait on `word`.
-pub(super) fn futex_wake(word: &core::sync::atomic::AtomicU32) {
+/// Wakes those who wait on `word`, so many at most.
+pub(super) fn futex_wake(word: &core::sync::atomic::AtomicU32, most: i32) {
     const WAKE: usize = 1;
     // SAFETY: the word is only used as an address.
-    unsafe { call(FUTEX, [word.as_ptr() as usize, WAKE, i32::MAX as usize, 0, 0, 0]) };
+    unsafe { call(FUTEX, [word.as_ptr() as usize, WAKE, most as usize, 0, 0, 0]) };
 }
 
 /// How long the calling thread has run, in nanoseconds.

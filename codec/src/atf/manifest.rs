@@ -3,6 +3,7 @@
 mod head;
 mod lines;
 mod symbol;
+mod tail;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,8 +11,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Serializer, Value};
 use thiserror::Error;
 
-pub use self::head::ManifestHead;
 use self::lines::Lines;
+pub use self::{head::ManifestHead, tail::ManifestTail};
 use super::FileChecksum;
 
 /// The manifest of a session directory, `manifest.json`.
@@ -229,22 +230,18 @@ pub struct ModuleEntry {
 }
 
 /// A function of a module.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct FunctionEntry {
     /// Its id: module in the upper half, index in the lower. Written as `function_id`, with the `module_id` beside it
     /// for other readers; older sessions have it as the number `id`.
-    #[serde(flatten, with = "symbol")]
     pub id: u64,
     /// Where it is in its module.
-    #[serde(default)]
     pub offset: u64,
     /// Its name.
     pub name: String,
     /// Where it begins in its sources: the file, a colon, and the line.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,
     /// Fields that are not known here.
-    #[serde(flatten)]
     pub extra: Map<String, Value>,
 }
 

@@ -30,13 +30,7 @@ pub(super) fn each(trace: &Trace, tell: &mut dyn FnMut(&ProfileOption<'_>)) {
     if let Some(offset) = catalog.offset() {
         tell(&ProfileOption::Offset(offset));
     }
-    // A thread of which nobody told has events, but no id.
-    for thread in manifest.threads.iter().filter(|thread| thread.os_id.is_some()) {
-        let stream = StreamId(thread.id);
-        let Some(known) = catalog.thread(stream) else { continue };
-        let (os_id, start, end, creator) = (known.os_id, known.start, known.end, known.creator);
-        tell(&ProfileOption::Thread(Thread { stream, os_id, start, end, creator, name: &known.name }));
-    }
+    threads(trace, tell);
     for entry in &manifest.modules {
         let id = ModuleId(entry.id);
         let Some(known) = catalog.module(id) else { continue };
@@ -57,10 +51,29 @@ pub(super) fn each(trace: &Trace, tell: &mut dyn FnMut(&ProfileOption<'_>)) {
     for queue in &manifest.queues {
         tell(&ProfileOption::Queue(Queue { id: queue.id, label: &queue.label }));
     }
-    let limit = |limit: &'_ codec::atf::LimitEntry| (ModuleId(limit.module), limit.count);
-    for entry in &manifest.limits {
-        let (module, count) = limit(entry);
-        let limits = [Limit { module, count, reason: &entry.reason, detail: &entry.detail }];
+    limits(trace, tell);
+}
+
+/// Tells of the threads.
+pub(super) fn threads(trace: &Trace, tell: &mut dyn FnMut(&ProfileOption<'_>)) {
+    // A thread of which nobody told has events, but no id.
+    for thread in trace.manifest.threads.iter().filter(|thread| thread.os_id.is_some()) {
+        let stream = StreamId(thread.id);
+        let Some(known) = trace.catalog.thread(stream) else { continue };
+        let (os_id, start, end, creator) = (known.os_id, known.start, known.end, known.creator);
+        tell(&ProfileOption::Thread(Thread { stream, os_id, start, end, creator, name: &known.name }));
+    }
+}
+
+/// Tells what could not be captured.
+pub(super) fn limits(trace: &Trace, tell: &mut dyn FnMut(&ProfileOption<'_>)) {
+    for entry in &trace.manifest.limits {
+        let limits = [Limit {
+            module: ModuleId(entry.module),
+            count: entry.count,
+            reason: &entry.reason,
+            detail: &entry.detail,
+        }];
         tell(&ProfileOption::Limits(Limits { limits: (&limits).into() }));
     }
 }

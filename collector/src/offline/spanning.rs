@@ -11,7 +11,7 @@ use anyhow::Result;
 use codec::{
     EventKind, Position, SessionNs, StreamId,
     atf::GapEntry,
-    profile::{FunctionEvent, Message},
+    profile::{FunctionEvent, Message, ProfileOption},
     span::{Span, SpanId, SpanStatus},
 };
 use collector_core::spans::{Engine, Finish, SpanConfig};
@@ -32,7 +32,9 @@ const SLACK_NS: u64 = 1_000_000;
 /// What makes the spans of a session, having been told what is known of it.
 pub(super) fn engine(trace: &Trace, config: SpanConfig) -> Engine {
     let mut engine = Engine::new(config);
-    options::each(trace, &mut |option| engine.option(option));
+    let mut tell = |option: &ProfileOption<'_>| engine.option(option);
+    options::threads(trace, &mut tell);
+    options::limits(trace, &mut tell);
     engine
 }
 

@@ -75,13 +75,14 @@ impl Trace {
 
     /// The session as it was when it was recorded, with its zero where it is to be.
     pub(super) fn session(&self) -> Arc<Session> {
-        let mut manifest = self.manifest.clone();
-        if self.added_ns != 0 {
+        let moved = (self.added_ns != 0).then(|| {
+            let mut manifest = self.manifest.clone();
             move_times(&mut manifest, self.zero_ns(), self.added_ns);
             manifest.clock_zero_ns = Some(self.added_ns);
             manifest.epoch_unix_ns = Some(self.added_ns);
-        }
-        let mut catalog = Catalog::from_manifest(&manifest);
+            manifest
+        });
+        let mut catalog = Catalog::from_manifest(moved.as_ref().unwrap_or(&self.manifest));
         catalog.set_readings(Arc::clone(&self.readings));
         let id = catalog.session().map(|process| process.id);
         let seen_unix_ns = self.manifest.epoch_unix_ns.unwrap_or(0);

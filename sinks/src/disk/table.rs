@@ -7,7 +7,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError, mpsc::Sender},
 };
 
-use codec::atf::{FileChecksum, Manifest, TableEntry};
+use codec::atf::{FileChecksum, ManifestTail, TableEntry};
 
 use super::{
     DiskCounters, DiskSink, directory, files,
@@ -69,10 +69,11 @@ pub fn lacks_table(dir: &Path) -> bool {
 }
 
 /// The manifest of a part that is finished and gets its table after that.
-fn finished(dir: &Path) -> Option<Manifest> {
-    let manifest = Manifest::parse(&fs::read(dir.join(MANIFEST)).ok()?).ok()?;
-    let is_wanted = manifest.end.is_some() && manifest.spans.as_deref() == Some(SpansWhen::After.name());
-    (is_wanted && !dir.join(JOURNAL).exists()).then_some(manifest)
+fn finished(dir: &Path) -> Option<(Vec<u8>, ManifestTail)> {
+    let json = fs::read(dir.join(MANIFEST)).ok()?;
+    let tail = ManifestTail::read(&json).ok()?;
+    let is_wanted = tail.end.is_some() && tail.spans.as_deref() == Some(SpansWhen::After.name());
+    (is_wanted && !dir.join(JOURNAL).exists()).then_some((json, tail))
 }
 
 impl PendingTable {
@@ -126,10 +127,10 @@ impl TableFile<'_> {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             locked => locked?,
         };
-        let Some(mut manifest) = finished(dir) else { return Ok(None) };
+        let Some((json, tail)) = finished(dir) else { return Ok(None) };
         let checksum = self.checksum.to_string();
-        manifest.table = Some(TableEntry { rows, bytes: self.bytes, checksum, ..TableEntry::default() });
-        let json = manifest.to_json().map_err(io::Error::other)?;
+        let table = TableEntry { rows, bytes: self.bytes, checksum, ..TableEntry::default() };
+        let json = tail.with_table(&json, table).map_err(io::Error::other)?;
         // The manifest goes first: a table without a name is made again.
         files::replace(&files::OsFiles, &dir.join(MANIFEST), &json)?;
         fs::rename(dir.join(PARTIAL), dir.join(SPANS))?;

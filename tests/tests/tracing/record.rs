@@ -191,3 +191,42 @@ fn only_a_socket_can_be_listened_to_as_standard_input() {
     let output = command.args(["--stdin", "--listen", "127.0.0.1:0"]).stdin(Stdio::null()).output().expect("it starts");
     assert_eq!(output.status.code(), Some(2), "there is nobody else to listen to");
 }
+
+#[test]
+fn a_collector_that_was_killed_is_not_waited_for() {
+    let folder = Folder::new("record-collector-killed");
+    let dir = folder.join("traces");
+    let mut command = record_to(&dir, &[]);
+    command.args(["sh", "-c", "echo ready >&2; read line; exit 7"]);
+    let mut agent = Process::start(command, Stdout::Collect);
+    let input = agent.take_stdin();
+    agent.find(Duration::from_secs(20), |lines| lines.iter().any(|line| line == "ready").then_some(())).expect("ready");
+    let collector = collector_of(agent.pid()).expect("a collector");
+    kill("KILL", collector);
+    eventually("it is gone", || !is_there(collector));
+    drop(input);
+    // Else it would linger for ten seconds.
+    let exit = agent.exit(Duration::from_secs(8));
+    assert_eq!(exit.code, Some(7), "{}", exit.stderr);
+    assert!(exit.stderr.contains("the collector failed"), "{}", exit.stderr);
+    assert!(!exit.stderr.contains("nothing lost"), "{}", exit.stderr);
+}
+
+#[test]
+fn a_session_that_fails_to_start_leaves_nothing() {
+    let folder = Folder::new("record-not-started");
+    for name in ["new", "old"] {
+        let dir = folder.join(name);
+        let kept = dir.join("kept");
+        if name == "old" {
+            fs::create_dir_all(&kept).expect("a folder");
+        }
+        let mut command = record_to(&dir, &["--startup-timeout", "1ms"]);
+        command.arg(Target::named("plain").program());
+        let exit = Process::start(command, Stdout::Collect).exit(PATIENCE);
+        assert_eq!(exit.code, Some(125), "{}", exit.stderr);
+        let left: Vec<_> = fs::read_dir(&dir).into_iter().flatten().flatten().map(|entry| entry.path()).collect();
+        assert_eq!(left, if name == "old" { vec![kept] } else { Vec::new() }, "{}", exit.stderr);
+        assert_eq!(dir.exists(), name == "old", "{}", exit.stderr);
+    }
+}

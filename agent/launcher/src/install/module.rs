@@ -3,18 +3,16 @@
 use std::{collections::BTreeMap, fs::File, path::Path, sync::Arc};
 
 use agent::{
-    plan::{Action, Function, Hook, Image, Kind, ModulePlan, Reason, plan},
+    plan::{Action, Hook, Image, Kind, ModulePlan, Reason, plan},
     shared::{Landmark, Watched},
 };
 
 use super::{
     entry_only::EntryOnly,
     maps::{Mapped, Maps, TargetMemory},
+    recognized::{LOADERS, Recognized},
 };
 use crate::{exclude::Exclude, process, symbols::FoundLines};
-
-/// What the loader calls when modules have come or gone.
-const LOADERS: &str = "_dl_debug_state";
 
 /// A module and the plan for it.
 #[derive(Debug, Clone)]
@@ -30,6 +28,9 @@ pub(super) struct Planned {
     entries_only: bool,
     needs_returns: bool,
     plan: Arc<ModulePlan>,
+    recognized: Arc<Recognized>,
+    /// Functions that could not be hooked after all.
+    refused: BTreeMap<u32, Reason>,
 }
 
 /// A function that gets a stub.
@@ -51,7 +52,7 @@ pub(crate) struct Hooked {
     pub(crate) build_id: Vec<u8>,
     pub(crate) path: String,
     /// The offset of each function from the base, and its name.
-    pub(crate) functions: Vec<(u64, String)>,
+    pub(crate) functions: Arc<[(u64, String)]>,
     /// What was linked to be at the base.
     pub(crate) link_base: u64,
     /// The file that has the source lines of the functions.
@@ -120,13 +121,20 @@ impl Planned {
             unread_lines: unread,
             entries_only: walks_stacks(&plan),
             needs_returns: needs_returns(&plan),
+            recognized: Arc::new(Recognized::of(&plan, image.link_base(), file_name(&mapped.path))),
             plan: Arc::new(plan),
+            refused: BTreeMap::new(),
         })
     }
 
     /// The same for the same file, where it is mapped elsewhere.
     pub(super) fn moved_to(&self, mapped: &Mapped) -> Self {
-        Self { mapped: mapped.clone(), bias: mapped.base.wrapping_sub(self.link_base), ..self.clone() }
+        let file = file_name(&mapped.path);
+        let recognized = match self.recognized.file == file {
+            true => Arc::clone(&self.recognized),
+            false => Arc::new(Recognized::of(&self.plan, self.link_base, file)),
+        };
+        Self { mapped: mapped.clone(), bias: mapped.base.wrapping_sub(self.link_base), recognized, ..self.clone() }
     }
 
     /// Whether it needs all return addresses of the program to be what they are.
@@ -158,54 +166,33 @@ impl Planned {
 
     /// The functions that get a stub, by their index in the module.
     pub(super) fn targets(&self) -> impl Iterator<Item = (u32, Target)> {
-        let library = file_name(&self.mapped.path);
-        // One that lacks functions is another version than is known here, or something else of that name: what its
-        // arguments are is anybody's guess.
-        let is_runtime = Watched::may_be_in(library) && self.missing().is_empty();
         (0_u32..).zip(&self.plan.functions).filter_map(move |(index, function)| {
             let hook = match &function.action {
                 Action::Hook(hook) => Some(hook),
                 Action::Leave(Reason::AlreadyPatched) => None,
                 Action::Leave(_) => return None,
             };
-            let names = [&function.name].into_iter().chain(&function.aliases);
-            let is_go = hook.is_some_and(|hook| hook.kind == Kind::Go);
-            let watched = names.into_iter().find_map(|name| match is_runtime || is_go {
-                true => Watched::by_name(name),
-                false => match name.as_str() {
-                    // Boost's, which may be in any module.
-                    "make_fcontext" => Some(Watched::MakeFastContext),
-                    LOADERS if library.starts_with("ld") => Some(Watched::DebugState),
-                    _ => None,
-                },
-            });
             // A garbage collector that walks over it must find real return addresses, for one.
             let hook = hook.map(|hook| match self.entries_only && hook.kind == Kind::Frame {
                 true => Hook { kind: Kind::Probe, ..*hook },
                 false => *hook,
             });
-            Some((index, Target { address: function.address.wrapping_add(self.bias), watched, hook }))
+            let (address, watched) = (function.address.wrapping_add(self.bias), self.recognized.watched(index));
+            Some((index, Target { address, watched, hook }))
         })
     }
 
     /// The landmarks in it, each from its start to its end. A function has no end.
     pub(super) fn landmarks(&self) -> Vec<(Landmark, u64, u64)> {
         let Some(library) = Landmark::library(file_name(&self.mapped.path)) else { return Vec::new() };
-        let functions = self.plan.functions.iter().filter_map(|function| {
-            let landmark =
-                [&function.name].into_iter().chain(&function.aliases).find_map(|name| Landmark::function(name));
-            Some((landmark?, function.address.wrapping_add(self.bias), 0))
-        });
+        let functions = self.recognized.landmarks.iter();
+        let functions = functions.map(|&(landmark, address)| (landmark, address.wrapping_add(self.bias), 0));
         functions.chain([(library, self.mapped.base, self.mapped.end)]).collect()
     }
 
     /// Notes that functions could not be hooked after all.
     pub(super) fn refuse(&mut self, refused: &[(u32, Reason)]) {
-        for (index, reason) in refused {
-            if let Some(function) = Arc::make_mut(&mut self.plan).functions.get_mut(*index as usize) {
-                function.action = Action::Leave(*reason);
-            }
-        }
+        self.refused.extend(refused.iter().copied());
     }
 
     /// That there is no memory near it.
@@ -217,33 +204,10 @@ impl Planned {
         }
     }
 
-    /// The functions of the runtime that it is without which nothing can be told of that, and which it does not have.
-    fn missing(&self) -> Vec<&'static str> {
-        let needed = Watched::needed_of(file_name(&self.mapped.path)).iter().copied();
-        needed.filter(|name| !self.has(name)).collect()
-    }
-
-    fn has(&self, name: &str) -> bool {
-        let named = |function: &Function| function.name == name || function.aliases.iter().any(|alias| alias == name);
-        self.plan.functions.iter().any(named)
-    }
-
-    /// The runtimes that are linked into it, which is not the library of any. Which of its code is theirs nobody knows, so
-    /// that what the program gives to them cannot be told from what they do by themselves.
-    fn linked(&self) -> Vec<&'static str> {
-        const RUNTIMES: [(&str, &str); 2] =
-            [("libdispatch", "Grand Central Dispatch"), ("libswift_Concurrency", "Swift concurrency")];
-        if Landmark::library(file_name(&self.mapped.path)).is_some() {
-            return Vec::new();
-        }
-        let is_linked = |library: &str| Watched::needed_of(library).iter().all(|name| self.has(name));
-        RUNTIMES.iter().filter(|(library, _)| is_linked(library)).map(|(_, runtime)| *runtime).collect()
-    }
-
     pub(super) fn hooked(self, id: u32) -> Hooked {
         let (mut hooked, mut probed, mut left) = (0, EntryOnly::default(), BTreeMap::<_, Left>::new());
         for (index, function) in (0..).zip(&self.plan.functions) {
-            match &function.action {
+            match self.refused.get(&index).map_or(function.action, |reason| Action::Leave(*reason)) {
                 Action::Hook(hook) if hook.kind == Kind::Frame && !self.entries_only => hooked += 1,
                 Action::Hook(_) | Action::Leave(Reason::AlreadyPatched) => probed.add(index),
                 Action::Leave(reason) => {
@@ -254,24 +218,21 @@ impl Planned {
             }
         }
         probed.are_all(hooked == 0);
-        let (missing, linked) = (self.missing(), self.linked());
-        let bias_from_base = self.bias.wrapping_sub(self.mapped.base);
-        let named = |function: &Function| (function.address.wrapping_add(bias_from_base), function.name.clone());
         Hooked {
             id,
             base: self.mapped.base,
             size: self.size,
             build_id: self.build_id,
             path: self.mapped.path,
-            functions: self.plan.functions.iter().map(named).collect(),
+            functions: Arc::clone(&self.recognized.functions),
             link_base: self.link_base,
             lines: self.lines,
             unread_lines: self.unread_lines,
             hooked,
             probed,
             left,
-            missing,
-            linked,
+            missing: self.recognized.missing.clone(),
+            linked: self.recognized.linked.clone(),
         }
     }
 }

@@ -69,7 +69,7 @@ impl Entered {
         })?;
         let arena = shared_memory(pid, descriptor)?;
         thread.call(&library, "spoor_close", &[descriptor as u64], deadline)?;
-        let routines = library.routines(thread, pid, deadline)?;
+        let routines = library.routines(pid)?;
         let library = LibraryPlace::Native(library);
         Ok(Self { pid, host: None, foreign: Vec::new(), library, is_serving: false, arena, routines })
     }
