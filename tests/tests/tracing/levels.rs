@@ -29,6 +29,27 @@ shaken! {
 }
 
 #[test]
+fn every_call_is_recorded_or_counted() {
+    let targets: [(&str, &[&str]); 8] = [
+        ("plain", &[]),
+        ("recursion", &[]),
+        ("threads64", &[]),
+        ("short_threads", &[]),
+        ("exceptions", &[]),
+        ("longjmp", &[]),
+        ("fork", &[]),
+        ("exec", &[]),
+    ];
+    for (target, arguments) in targets {
+        for engine in ["native", "frida"] {
+            println!("{target} with {engine}");
+            let run = Run::target(target).arguments(arguments).with(&["--engine", engine, "--no-detail"]);
+            run.counting(7).trace().same_behaviour().nothing_lost().exact_calls();
+        }
+    }
+}
+
+#[test]
 fn a_function_that_is_left_by_jumps_is_turned_down_and_up() {
     const CALLS: u64 = 200_000;
     let recorded: u64 = (0..4)
@@ -60,6 +81,10 @@ fn nothing_is_lost_of_a_hot_loop_whatever_is_recorded_of_it() {
             traced.same_behaviour().nothing_lost().times_rise();
             let stderr = &traced.traced.stderr;
             assert!(stderr.contains("of the calls: counted"), "{pace:?}: {stderr}");
+            let is_off = traced.trace.manifest.levels.iter().any(|entry| entry.level == "off");
+            let counted = counts::turned_down(&traced.trace).get("tiny").copied().unwrap_or(0);
+            let calls = counts::of_functions(&traced.trace, "tiny").calls + counted;
+            assert!(calls == 6_000_000 || is_off && calls < 6_000_000, "{pace:?}: {calls} calls");
         }
     }
 }
