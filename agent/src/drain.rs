@@ -26,7 +26,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use codec::{FunctionId, SessionNs, profile::EndReason};
+use codec::{
+    FunctionId, SessionNs, StreamId,
+    profile::{CountedCalls, EndReason, LevelChange, LevelKind},
+};
 
 pub use clock::Clock;
 pub use levels::{Pace, TurnedDown};
@@ -34,11 +37,11 @@ pub use stall::Waiting;
 pub use tasks::{ProcTasks, Tasks};
 
 use crate::{
-    shared::{Arena, tsc},
+    shared::{Arena, Level, tsc},
     ship::{Report, Shipper},
 };
 use creations::{Creation, Creations};
-use levels::Levels;
+use levels::{Change, Levels};
 use queues::Queues;
 use ring::{DrainContext, Ring, Taken};
 use stall::Stall;
@@ -105,7 +108,7 @@ impl Drain {
 
     /// Turns functions down and up, so that tracing costs no more than this.
     pub fn at_pace(mut self, pace: Pace) -> Self {
-        self.levels.set_pace(pace);
+        self.levels.begin(&self.arena, pace, self.clock.now());
         self
     }
 
@@ -131,6 +134,7 @@ impl Drain {
         let records = (0..self.rings.len()).map(|ring| self.take(ring, WORDS_PER_TURN, shipper)).sum();
         self.find_stall(records, now);
         self.set_levels(now);
+        self.tell_levels(shipper);
         self.join_creators(shipper);
         shipper.flush();
         records
@@ -161,14 +165,44 @@ impl Drain {
             self.give_up(ring, shipper);
             self.end_thread(ring, end, shipper);
         }
+        self.levels.look_at_all(&self.arena, at);
+        self.tell_levels(shipper);
         self.report_limits(shipper);
         shipper.finish(reason, at, deadline.saturating_duration_since(Instant::now()))
     }
 
     fn set_levels(&mut self, now: Instant) {
-        let Self { levels, arena, tasks, rings, .. } = self;
+        let Self { levels, arena, tasks, rings, clock, .. } = self;
         let live: Vec<_> = (0..rings.len()).filter(|ring| rings[*ring].is_some()).collect();
-        levels.look(arena, &live, now, || tasks.processor_time());
+        levels.look(arena, &live, now, clock.now(), || tasks.processor_time());
+    }
+
+    /// Tells which functions have other levels.
+    fn tell_levels(&mut self, shipper: &mut Shipper) {
+        let changes = self.levels.take_changes();
+        if changes.is_empty() {
+            return;
+        }
+        self.functions.copy_to(&mut self.known);
+        let change = |&Change { time, function, level }: &Change| {
+            let level = match level {
+                Level::Full => LevelKind::Full,
+                Level::Counted => LevelKind::Counted,
+                Level::Off => LevelKind::Off,
+            };
+            Some(LevelChange { function: *self.known.get(function as usize)?, at: time, level })
+        };
+        shipper.levels(&changes.iter().filter_map(change).collect::<Vec<_>>());
+    }
+
+    /// Tells how many calls a thread has counted, which has ended.
+    fn tell_counted(&mut self, ring: usize, stream: StreamId, shipper: &mut Shipper) {
+        let counted = self.levels.thread_ends(&self.arena, ring);
+        self.functions.copy_to(&mut self.known);
+        let calls = counted.iter().filter_map(|(function, count)| {
+            Some(CountedCalls { function: *self.known.get(*function as usize)?, count: *count })
+        });
+        shipper.counted(stream, &calls.collect::<Vec<_>>());
     }
 
     fn is_empty(&self) -> bool {

@@ -12,6 +12,7 @@ mod error;
 #[cfg(test)]
 pub(crate) mod fake;
 mod greeting;
+mod levels;
 mod link;
 mod losses;
 mod modules;

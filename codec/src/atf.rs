@@ -18,8 +18,8 @@ pub use detail::{
 pub use index::{IndexEvent, IndexEvents, IndexReader, IndexWriter};
 pub use integrity::{Corrupt, Corruption, FileChecksum, Integrity, OpenError, RunningChecksum};
 pub use manifest::{
-    BirthEntry, EndEntry, FunctionEntry, GapEntry, LimitEntry, Manifest, ManifestError, ManifestHead, ManifestTail,
-    ModuleEntry, OffsetEntry, ProcessEntry, QueueEntry, TableEntry, ThreadEntry,
+    BirthEntry, CountedEntry, EndEntry, FunctionEntry, GapEntry, LevelEntry, LimitEntry, Manifest, ManifestError,
+    ManifestHead, ManifestTail, ModuleEntry, OffsetEntry, ProcessEntry, QueueEntry, TableEntry, ThreadEntry,
 };
 pub use origin::Origin;
 pub use thread::{BrokenLink, ThreadReader, ThreadWriter};

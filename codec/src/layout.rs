@@ -3,9 +3,9 @@
 use crate::{
     heph::{EVENT_LAYOUT, METADATA_LAYOUT},
     profile::{
-        Ack, Birth, Claim, Clock, Dropped, Drops, End, Epoch, FunctionName, Functions, Kept, Limit, Limits, Lost,
-        Module, Nack, Offset, Progress, Queue, Range, Refused, Session, SourceLine, Sources, StreamPosition, Thread,
-        Times, Token,
+        Ack, Birth, Claim, Clock, Counted, CountedCalls, Dropped, Drops, End, Epoch, FunctionName, Functions, Kept,
+        LevelChange, Levels, Limit, Limits, Lost, Module, Nack, Offset, Progress, Queue, Range, Refused, Session,
+        SourceLine, Sources, StreamPosition, Thread, Times, Token,
     },
 };
 
@@ -45,6 +45,10 @@ pub const WIRE: &[Layout] = &[
     Queue::LAYOUT,
     Limits::LAYOUT,
     Limit::LAYOUT,
+    Levels::LAYOUT,
+    LevelChange::LAYOUT,
+    Counted::LAYOUT,
+    CountedCalls::LAYOUT,
     Drops::LAYOUT,
     Dropped::LAYOUT,
     Progress::LAYOUT,

@@ -57,4 +57,4 @@ pub mod text;
 #[cfg(feature = "std")]
 pub use id::{ClockNs, Counter, FunctionId, ModuleId, Position, SessionId, SessionNs, StreamId, SubstreamId};
 pub use key::Key;
-pub use platform::{Arch, BirthKind, ClockKind, EventKind, Os};
+pub use platform::{Arch, BirthKind, ClockKind, EventKind, LevelKind, Os};

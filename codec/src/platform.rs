@@ -123,6 +123,17 @@ numbered! {
     Spawned = 3 "spawned"
 }
 
+numbered! {
+    /// How much of a function's calls is told.
+    LevelKind:
+    /// Every call, and its return.
+    Full = 1 "full",
+    /// How many calls each thread has made.
+    Counted = 2 "counted",
+    /// Nothing.
+    Off = 3 "off"
+}
+
 /// What a function event tells of: numbered as in ATF's index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum EventKind {
@@ -188,6 +199,7 @@ mod tests {
             assert_eq!(u8::from(Os::from(number)), number);
             assert_eq!(u8::from(ClockKind::from(number)), number);
             assert_eq!(u8::from(BirthKind::from(number)), number);
+            assert_eq!(u8::from(LevelKind::from(number)), number);
         }
         for kind in EventKind::ALL {
             assert_eq!(EventKind::from_number(kind.number().into()), Some(kind));

@@ -43,6 +43,17 @@ pub fn of_trace(trace: &Trace) -> BTreeMap<FunctionId, Count> {
     counts
 }
 
+/// The calls in a trace that were counted and not recorded, by the names of functions.
+pub fn turned_down(trace: &Trace) -> BTreeMap<String, u64> {
+    let names: BTreeMap<_, _> = trace.manifest.functions.iter().map(|function| (function.id, &function.name)).collect();
+    let mut counts = BTreeMap::new();
+    for entry in &trace.manifest.counted {
+        let name = names.get(&entry.function).expect("a counted function has a name");
+        *counts.entry(name.to_string()).or_default() += entry.count;
+    }
+    counts
+}
+
 /// The calls of all functions of this name in a trace.
 pub fn of_functions(trace: &Trace, name: &str) -> Count {
     let counts = of_trace(trace);

@@ -24,9 +24,14 @@ pub struct Shaker {
     thread: thread::JoinHandle<u64>,
 }
 
+/// All levels, and those with which every call is told or counted.
+pub const ALL_LEVELS: &[Level] = &[Level::Full, Level::Counted, Level::Off];
+/// See [`ALL_LEVELS`].
+pub const EXACT_LEVELS: &[Level] = &[Level::Full, Level::Counted];
+
 impl Shaker {
-    /// Begins to.
-    pub fn start(agent: u32, seed: u64) -> Self {
+    /// Begins to, with these levels.
+    pub fn start(agent: u32, seed: u64, levels: &'static [Level]) -> Self {
         let is_over = Arc::new(AtomicBool::new(false));
         let stop = Arc::clone(&is_over);
         let thread = thread::spawn(move || {
@@ -35,7 +40,7 @@ impl Shaker {
             while !stop.load(Ordering::Relaxed) {
                 let arenas = arenas(agent);
                 for _ in 0..50 {
-                    changes += arenas.iter().map(|arena| shake(arena, &mut random)).sum::<u64>();
+                    changes += arenas.iter().map(|arena| shake(arena, levels, &mut random)).sum::<u64>();
                     thread::sleep(EVERY);
                 }
             }
@@ -62,10 +67,10 @@ fn arenas(agent: u32) -> Vec<Arena> {
 }
 
 /// Gives one function in sixteen another level.
-fn shake(arena: &Arena, random: &mut Random) -> u64 {
+fn shake(arena: &Arena, levels: &[Level], random: &mut Random) -> u64 {
     let used = arena.control().slots_used.load(Ordering::Relaxed);
     let set = (0..used / 16).filter(|_| {
-        let level = [Level::Full, Level::Counted, Level::Off][random.below(3) as usize];
+        let level = levels[random.below(levels.len() as u64) as usize];
         arena.slot(random.below(used) as u32).is_some_and(|slot| set_slot(slot, level))
     });
     set.count() as u64

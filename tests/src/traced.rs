@@ -11,6 +11,7 @@ use std::{
 };
 
 use codec::FunctionId;
+use real_agent::shared::Level;
 
 use crate::{
     Collector, Exit, Folder, Process, Shaker, Target, Trace, Transport, agent_command,
@@ -19,6 +20,7 @@ use crate::{
     counts::{self, Count},
     depths::{self, Stacks},
     process::Stdout,
+    shaker::{ALL_LEVELS, EXACT_LEVELS},
 };
 
 /// What every run is traced with, unless it says otherwise: nothing is lost.
@@ -34,7 +36,7 @@ pub struct Run {
     transport: Transport,
     options: Vec<String>,
     prepare: fn(&Path),
-    shaken: Option<u64>,
+    shaken: Option<(u64, &'static [Level])>,
 }
 
 impl Run {
@@ -108,7 +110,13 @@ impl Run {
 
     /// With functions that go up and down at random while it is traced.
     pub fn shaken(mut self, seed: u64) -> Self {
-        self.shaken = Some(seed);
+        self.shaken = Some((seed, ALL_LEVELS));
+        self
+    }
+
+    /// The same, with levels that leave no call untold.
+    pub fn counting(mut self, seed: u64) -> Self {
+        self.shaken = Some((seed, EXACT_LEVELS));
         self
     }
 
@@ -134,7 +142,12 @@ impl Run {
 
     /// Runs it once, in a folder that is always the same and always new, and reads what it counted.
     #[track_caller]
-    fn run(&self, folder: &Folder, mut command: Command, shaken: Option<u64>) -> (Exit, BTreeMap<String, Count>) {
+    fn run(
+        &self,
+        folder: &Folder,
+        mut command: Command,
+        shaken: Option<(u64, &'static [Level])>,
+    ) -> (Exit, BTreeMap<String, Count>) {
         let (work, counts) = (folder.join("work"), folder.join("counts"));
         let _ = fs::remove_dir_all(&work);
         fs::create_dir_all(&work).expect("a folder");
@@ -143,7 +156,7 @@ impl Run {
         command.args(&self.arguments).current_dir(&work).env("SPOOR_COUNTS", &counts);
         command.envs(self.variables.iter().map(|(name, value)| (name, value)));
         let mut process = Process::start(command, Stdout::Collect);
-        let shaker = shaken.map(|seed| Shaker::start(process.pid(), seed));
+        let shaker = shaken.map(|(seed, levels)| Shaker::start(process.pid(), seed, levels));
         let (mut pipe, bytes) = (process.take_stdin().expect("stdin is piped"), self.stdin.clone());
         let writer = thread::spawn(move || pipe.write_all(&bytes));
         let exit = process.exit(PATIENCE);
@@ -221,6 +234,21 @@ impl Traced {
             .map(|(name, counted, recorded)| format!("{name}: counted {counted:?}, recorded {recorded:?}"))
             .collect();
         assert!(wrong.is_empty(), "{}:\n{}", self.trace.folder.display(), wrong.join("\n"));
+        self
+    }
+
+    /// Fails the test unless every function was called just as often as the program says, by what was recorded and what was
+    /// counted together.
+    #[track_caller]
+    pub fn exact_calls(&self) -> &Self {
+        assert!(!self.counts.is_empty(), "the program counted nothing");
+        let (recorded, counted) = (self.own_functions(), counts::turned_down(&self.trace));
+        for (name, told) in &self.counts {
+            let (recorded, counted) =
+                (recorded.get(name).map_or(0, |count| count.calls), counted.get(name).unwrap_or(&0));
+            let about = format!("{name}: {recorded} recorded and {counted} counted; {}", self.trace.folder.display());
+            assert_eq!(recorded + counted, told.calls, "{about}");
+        }
         self
     }
 

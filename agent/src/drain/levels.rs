@@ -10,6 +10,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use codec::SessionNs;
+
 use crate::shared::{Arena, Level, read_slot, set_slot};
 
 /// How often it is looked what tracing costs, and how often all functions are looked at.
@@ -41,6 +43,14 @@ pub enum Pace {
     },
 }
 
+/// A change of a function's level.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Change {
+    pub(super) time: SessionNs,
+    pub(super) function: u32,
+    pub(super) level: Level,
+}
+
 /// What was turned down.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct TurnedDown {
@@ -54,6 +64,22 @@ pub struct TurnedDown {
     pub calls: u64,
 }
 
+impl TurnedDown {
+    /// In one line, for so many functions in all: which part of the calls they made, and how many of those were followed. None
+    /// where nothing was.
+    pub fn line(&self, functions: u64) -> Option<String> {
+        let theirs = self.followed + self.counted;
+        let percent = |part: u64, of: u64| match 100.0 * part as f64 / of.max(1) as f64 {
+            percent @ 10.0.. => format!("{percent:.0} %"),
+            percent => format!("{percent:.1} %"),
+        };
+        let (share, seen) = (percent(theirs, self.calls + self.counted), percent(self.followed, theirs));
+        let down = self.functions;
+        (down > 0)
+            .then(|| format!("{down} of {functions} functions made {share} of the calls: counted, {seen} followed"))
+    }
+}
+
 /// The levels of all functions, and what there is to tell of them.
 #[derive(Debug)]
 pub(super) struct Levels {
@@ -64,6 +90,8 @@ pub(super) struct Levels {
     down: BTreeMap<u32, Down>,
     /// What threads that have ended had counted, by function.
     ended: BTreeMap<u32, u64>,
+    /// Changes that are not told yet.
+    changes: Vec<Change>,
     looked: Instant,
     looked_at_all: Instant,
     /// The program's processor time at the last look, and how many calls were recorded.
@@ -91,6 +119,7 @@ impl Levels {
             calls: Vec::new(),
             down: BTreeMap::new(),
             ended: BTreeMap::new(),
+            changes: Vec::new(),
             looked: now,
             looked_at_all: now,
             cpu: Duration::ZERO,
@@ -99,8 +128,10 @@ impl Levels {
         }
     }
 
-    pub(super) fn set_pace(&mut self, pace: Pace) {
+    /// Begins, with what functions have inherited: nothing is called yet.
+    pub(super) fn begin(&mut self, arena: &Arena, pace: Pace, time: SessionNs) {
         self.pace = pace;
+        self.look_at_all(arena, time);
     }
 
     /// A call was recorded.
@@ -123,13 +154,14 @@ impl Levels {
     }
 
     /// A function has another level from then on.
-    pub(super) fn changed(&mut self, function: u32, level: Level) {
+    pub(super) fn changed(&mut self, time: SessionNs, function: u32, level: Level) {
         let now = Instant::now();
         let down =
             self.down.entry(function).or_insert_with(|| Down { level: Level::Full, counted: 0, bursts: 0, due: now });
         if down.level != level {
             down.level = level;
             down.due = now + EVERY * (1 << down.bursts.min(MOST_PATIENCE));
+            self.changes.push(Change { time, function, level });
         }
     }
 
@@ -141,6 +173,11 @@ impl Levels {
             *self.ended.entry(function).or_default() += count;
         });
         counted
+    }
+
+    /// Changes that are not told yet.
+    pub(super) fn take_changes(&mut self) -> Vec<Change> {
+        std::mem::take(&mut self.changes)
     }
 
     /// What was turned down.
@@ -160,15 +197,22 @@ impl Levels {
         arena: &Arena,
         rings: &[usize],
         now: Instant,
+        time: SessionNs,
         cpu: impl FnOnce() -> Option<Duration>,
     ) {
         let elapsed = now.saturating_duration_since(self.looked);
-        if self.pace == Pace::Any || elapsed < EVERY {
+        if elapsed < EVERY {
             return;
         }
         let (calls, seconds) = (std::mem::take(&mut self.recorded) as f64, elapsed.as_secs_f64());
         self.looked = now;
-        self.look_at_all(arena, now);
+        if now.saturating_duration_since(self.looked_at_all) >= ALL_EVERY {
+            self.looked_at_all = now;
+            self.look_at_all(arena, time);
+        }
+        if self.pace == Pace::Any {
+            return;
+        }
         let mut counted = self.count(arena, rings);
         let passive_ns = counted.iter().map(|(calls, _)| *calls as f64 * COUNTING_NS).sum::<f64>();
         // How many more calls may be followed in as much time.
@@ -186,29 +230,32 @@ impl Levels {
                 let spent = cpu.saturating_sub(std::mem::replace(&mut self.cpu, cpu)).as_nanos() as f64;
                 let own = (spent - calls * call_ns - passive_ns).max(0.0);
                 if passive_ns > own * share / 2.0 {
-                    self.turn_off(&mut counted, passive_ns - own * share / 4.0, arena);
+                    self.turn_off(&mut counted, passive_ns - own * share / 4.0, arena, time);
                 }
                 (own * share - passive_ns) / call_ns - calls
             }
         };
-        self.turn_up(&counted, spare, arena, now);
+        self.turn_up(&counted, spare, arena, now, time);
     }
 
     /// Finds functions that have turned themselves down and could not say so.
-    fn look_at_all(&mut self, arena: &Arena, now: Instant) {
-        if now.saturating_duration_since(self.looked_at_all) < ALL_EVERY {
-            return;
-        }
-        self.looked_at_all = now;
+    pub(super) fn look_at_all(&mut self, arena: &Arena, time: SessionNs) {
         // ORDERING: hints.
         let used = arena.control().slots_used.load(Ordering::Relaxed) as u32;
         for function in 0..used {
             if let Some(level) = level_of(arena, function)
                 && self.down.get(&function).map_or(Level::Full, |down| down.level) != level
             {
-                self.changed(function, level);
+                self.changed(time, function, level);
             }
         }
+    }
+
+    /// How many functions can be turned down.
+    pub(super) fn gate_count(&self, arena: &Arena) -> u64 {
+        // ORDERING: a hint.
+        let used = arena.control().slots_used.load(Ordering::Relaxed) as u32;
+        (0..used).filter(|function| level_of(arena, *function).is_some()).count() as u64
     }
 
     /// The functions that are counted, by how often they were called since the last time: the least often first.
@@ -230,7 +277,7 @@ impl Levels {
     }
 
     /// Turns the hottest off, until counting the others costs so many nanoseconds less.
-    fn turn_off(&mut self, counted: &mut Vec<(u64, u32)>, mut saved_ns: f64, arena: &Arena) {
+    fn turn_off(&mut self, counted: &mut Vec<(u64, u32)>, mut saved_ns: f64, arena: &Arena, time: SessionNs) {
         /// What is called less often in a look is not what costs.
         const LEAST_CALLS: u64 = 1_000;
         while saved_ns > 0.0
@@ -238,13 +285,13 @@ impl Levels {
         {
             saved_ns -= calls as f64 * COUNTING_NS;
             if arena.slot(function).is_some_and(|slot| set_slot(slot, Level::Off)) {
-                self.changed(function, Level::Off);
+                self.changed(time, function, Level::Off);
             }
         }
     }
 
     /// Turns functions up that are called little, and one of the others for a burst. One that is off is counted for a while.
-    fn turn_up(&mut self, counted: &[(u64, u32)], mut spare: f64, arena: &Arena, now: Instant) {
+    fn turn_up(&mut self, counted: &[(u64, u32)], mut spare: f64, arena: &Arena, now: Instant, time: SessionNs) {
         let mut up = Vec::new();
         let mut next: Option<(Instant, u32)> = None;
         for (calls, function) in counted {
@@ -270,7 +317,7 @@ impl Levels {
         }
         for (function, level) in up {
             if arena.slot(function).is_some_and(|slot| set_slot(slot, level)) {
-                self.changed(function, level);
+                self.changed(time, function, level);
             }
         }
     }
@@ -306,7 +353,7 @@ mod tests {
         let target = FakeTarget::new(1 << 16, 1);
         let now = Instant::now();
         let mut levels = Levels::new(now);
-        levels.set_pace(pace);
+        levels.begin(&target.arena, pace, SessionNs(0));
         for function in 0..functions {
             let full = Level::Full.slot(HEADER + 0x100 * u64::from(function));
             target.arena.slot(function).expect("a slot").store(full, Ordering::Relaxed);
@@ -321,7 +368,7 @@ mod tests {
 
     fn turn_down(target: &FakeTarget, levels: &mut Levels, function: u32) {
         assert!(set_slot(target.arena.slot(function).expect("a slot"), Level::Counted));
-        levels.changed(function, Level::Counted);
+        levels.changed(SessionNs(0), function, Level::Counted);
     }
 
     #[test]
@@ -336,7 +383,7 @@ mod tests {
         for look in 1..=looks {
             count(&target, 0, 3);
             count(&target, 1, 40_000);
-            levels.look(arena, &[0], start + EVERY * look, || Some(EVERY * look));
+            levels.look(arena, &[0], start + EVERY * look, SessionNs(0), || Some(EVERY * look));
             for function in [0, 1] {
                 was_full[function as usize] += u32::from(level(function) == Level::Full);
             }
@@ -361,7 +408,7 @@ mod tests {
         [0, 1].into_iter().for_each(|function| turn_down(&target, &mut levels, function));
         count(&target, 0, 2_000_000);
         count(&target, 1, 2_000);
-        levels.look(&target.arena, &[0], start + EVERY, || Some(EVERY));
+        levels.look(&target.arena, &[0], start + EVERY, SessionNs(0), || Some(EVERY));
         let level = |function| level_of(&target.arena, function);
         assert_eq!((level(0), level(1)), (Some(Level::Off), Some(Level::Counted)));
     }
@@ -370,10 +417,10 @@ mod tests {
     fn what_turned_itself_down_is_found_without_a_word() {
         let (target, mut levels, start) = levels(2, Pace::Rings);
         set_slot(target.arena.slot(1).expect("a slot"), Level::Counted);
-        levels.look(&target.arena, &[], start + ALL_EVERY, || None);
+        levels.look(&target.arena, &[], start + ALL_EVERY, SessionNs(0), || None);
         assert_eq!(levels.turned_down().functions, 1);
         // It is called by nobody, so there is room for it.
-        levels.look(&target.arena, &[], start + ALL_EVERY + EVERY * 20, || None);
+        levels.look(&target.arena, &[], start + ALL_EVERY + EVERY * 20, SessionNs(0), || None);
         assert_eq!(level_of(&target.arena, 1), Some(Level::Full));
     }
 }

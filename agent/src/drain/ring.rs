@@ -87,10 +87,7 @@ impl Ring {
     #[inline]
     fn record(&mut self, record: &Record<'_>, context: &mut DrainContext<'_>) -> bool {
         match record.kind {
-            Kind::Call => {
-                context.levels.called(record.function);
-                self.function(EventKind::Call, record, context);
-            }
+            Kind::Call => self.function(EventKind::Call, record, context),
             Kind::Return => self.function(EventKind::Return, record, context),
             Kind::Exception => self.function(EventKind::Exception, record, context),
             Kind::Dropped => return self.drop_reported(record.rest.first().copied().unwrap_or(0), context),
@@ -99,7 +96,8 @@ impl Ring {
             Kind::Substream => self.substream = SubstreamId(record.rest.first().copied().unwrap_or(0)),
             Kind::Level => {
                 let Some(level) = Level::from_number(record.depth) else { return false };
-                context.levels.changed(record.function, level);
+                let time = context.clock.at(record.time.min(context.now));
+                context.levels.changed(time, record.function, level);
             }
             Kind::Name => {
                 if self.thread.rename(&bytes(record.rest)) {
@@ -116,6 +114,9 @@ impl Ring {
         let Some(function) = context.function(record.function) else {
             return self.drop_events(1, "unknown-function", context);
         };
+        if kind == EventKind::Call {
+            context.levels.called(record.function);
+        }
         let event = RunEvent { kind, depth: record.depth, function: Some(function), ip: 0, start, end, detail: None };
         match record.rest {
             [] | [_] => self.push(&event, context),

@@ -189,7 +189,7 @@ impl Drain {
         ] {
             *count = count.saturating_add(of_ring.load(Ordering::Relaxed));
         }
-        self.levels.thread_ends(&self.arena, ring);
+        self.tell_counted(ring, gone.thread.stream, shipper);
         self.counts.threads_now -= 1;
         gone.thread.end = end.map(|end| end.max(gone.latest()));
         gone.thread.report(shipper);
@@ -208,10 +208,7 @@ impl Drain {
         let bytes =
             format!("{} bytes of rings were no records; events in them are not counted", self.counts.damaged_bytes);
         let down = self.levels.turned_down();
-        let counted = format!(
-            "calls of {} functions that were turned down, of which {} were followed",
-            down.functions, down.followed
-        );
+        let counted = down.line(self.levels.gate_count(&self.arena)).unwrap_or_default();
         let limit = |count, reason, detail| Limit { module: ModuleId(0), count, reason, detail };
         let limits = [
             limit(self.counts.too_deep, "max-depth", "calls"),

@@ -8,11 +8,16 @@ use super::{
     sys,
 };
 use crate::shared::{
-    Control, FLAG_BLOCK, FLAG_DETAIL, MAX_RECORD_WORDS, MappedRing, ReaderState, Ring, RingHead, WritingEnd,
+    Control, FLAG_BLOCK, FLAG_DETAIL, FLAG_TURN_DOWN, MAX_RECORD_WORDS, MappedRing, ReaderState, Ring, RingHead,
+    WritingEnd,
 };
 
 /// How long to sleep while the ring is full and the outside is alive.
 const NAP_MICROSECONDS: u64 = 50;
+
+/// How often to sleep at most where functions turn themselves down: a ring may be full of calls of functions that are called
+/// once, of which none is the one that is called too often. After that, events are dropped until there is room.
+const SHORT_NAPS: u32 = 200;
 
 /// How many events are dropped before somebody looks again whether there is room: to look costs more than to drop.
 const UNLOOKED: i64 = 64;
@@ -43,7 +48,8 @@ pub(super) struct Writer {
     budget: Budget,
     /// The heartbeat that the outside stopped at.
     stopped_at: u32,
-    blocks: bool,
+    /// How often it sleeps at most where there is no room.
+    naps: u32,
     /// Whether its ring is of a time before the program was attached to again: the slow way has to find out.
     is_stale: bool,
     pub(super) detail: bool,
@@ -70,7 +76,11 @@ impl Writer {
             control,
             budget: Budget::new(control, size),
             stopped_at: 0,
-            blocks: flags & FLAG_BLOCK != 0,
+            naps: match flags & (FLAG_BLOCK | FLAG_TURN_DOWN) {
+                0 => 0,
+                FLAG_TURN_DOWN => SHORT_NAPS,
+                _ => u32::MAX,
+            },
             is_stale: false,
             detail: flags & FLAG_DETAIL != 0,
         };
@@ -125,7 +135,9 @@ impl Writer {
         debug_assert!(record.len() <= MAX_RECORD_WORDS);
         self.settle();
         let mut is_put = self.place.put(&self.ring, record);
-        if !is_put && self.blocks {
+        // Where it did not help to wait for long, it does not before there is room again.
+        let may_wait = self.naps == u32::MAX || self.naps > 0 && self.place.untold == 0;
+        if !is_put && may_wait {
             // ORDERING: a hint for the outside.
             self.head().waiting.store(1, Ordering::Relaxed);
             is_put = self.wait_for_room(record.len() * 8) && self.place.put(&self.ring, record);
@@ -155,14 +167,16 @@ impl Writer {
         // SAFETY: it is never unmapped.
         let control: &'static Control = unsafe { &*self.control };
         let mut patience = Patience::new(control);
+        let mut naps = 0;
         while !self.place.find_room(&self.ring, bytes) {
             let Control { recording, stalled, .. } = control;
             // ORDERING: hints; what matters is how far the ring is read.
             let (recording, stalled) = (recording.load(Ordering::Relaxed), stalled.load(Ordering::Relaxed));
             let heartbeat = heartbeat(control);
-            if recording == 0 || heartbeat == self.stopped_at || stalled != 0 {
+            if recording == 0 || heartbeat == self.stopped_at || stalled != 0 || naps >= self.naps {
                 return false;
             }
+            naps += u32::from(self.naps < u32::MAX);
             if !patience.lasts() {
                 self.stopped_at = heartbeat;
                 return false;

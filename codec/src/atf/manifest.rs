@@ -70,6 +70,12 @@ pub struct Manifest {
     /// What could not be captured.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub limits: Vec<LimitEntry>,
+    /// Functions whose level has changed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub levels: Vec<LevelEntry>,
+    /// Calls that were counted and not recorded.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub counted: Vec<CountedEntry>,
     /// How the session ended; absent while it goes on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub end: Option<EndEntry>,
@@ -290,6 +296,34 @@ pub struct LimitEntry {
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub detail: String,
     /// How many things are affected.
+    pub count: u64,
+    /// Fields that are not known here.
+    #[serde(flatten)]
+    pub extra: Map<String, Value>,
+}
+
+/// From when on a function had another level. One of which nothing is told was full.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct LevelEntry {
+    /// The function's id, as a number.
+    pub function: u64,
+    /// From when on.
+    pub at_ns: u64,
+    /// `full`, `counted` or `off`.
+    pub level: String,
+    /// Fields that are not known here.
+    #[serde(flatten)]
+    pub extra: Map<String, Value>,
+}
+
+/// Calls of a function that a thread has made and that were counted, not recorded.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct CountedEntry {
+    /// The thread.
+    pub thread: u32,
+    /// The function's id, as a number.
+    pub function: u64,
+    /// How many.
     pub count: u64,
     /// Fields that are not known here.
     #[serde(flatten)]

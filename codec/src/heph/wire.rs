@@ -4,7 +4,7 @@ use bytes::BufMut;
 
 use super::{DecodeError, EncodeError};
 use crate::{
-    Arch, BirthKind, ClockKind, Counter, FunctionId, ModuleId, Os, Position, SessionId, SessionNs, StreamId,
+    Arch, BirthKind, ClockKind, Counter, FunctionId, LevelKind, ModuleId, Os, Position, SessionId, SessionNs, StreamId,
     SubstreamId,
 };
 
@@ -196,6 +196,7 @@ travels_as! {
     Os as u8: Os::from, u8::from;
     ClockKind as u8: ClockKind::from, u8::from;
     BirthKind as u8: BirthKind::from, u8::from;
+    LevelKind as u8: LevelKind::from, u8::from;
 }
 
 impl<'a> Wire<'a> for &'a str {

@@ -3,8 +3,8 @@
 use bytes::BufMut;
 
 use super::{
-    Ack, Birth, Claim, Clock, Drops, End, Epoch, Functions, Kept, Limits, Module, Nack, Offset, Progress, Queue,
-    Refused, Session, Sources, Thread, Times, Token,
+    Ack, Birth, Claim, Clock, Counted, Drops, End, Epoch, Functions, Kept, Levels, Limits, Module, Nack, Offset,
+    Progress, Queue, Refused, Session, Sources, Thread, Times, Token,
 };
 use crate::heph::{
     DecodeError, Encode, EncodeError, Metadata, metadata_size,
@@ -131,6 +131,10 @@ options! {
     "queue" => Queue(Queue<'a>),
     /// What could not be captured.
     "limits" => Limits(Limits<'a>),
+    /// Functions whose level has changed.
+    "levels" => Levels(Levels<'a>),
+    /// Calls that were counted and not recorded.
+    "counted" => Counted(Counted<'a>),
     /// What the agent lost.
     "drops" => Drops(Drops<'a>),
     /// How far the streams have come.

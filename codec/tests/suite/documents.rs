@@ -129,6 +129,8 @@ fn the_tables_of_the_manifest_are_the_codes() {
         ("queue", &json["queues"][0]),
         ("gap", &json["gaps"][0]),
         ("limit", &json["limits"][0]),
+        ("level", &json["levels"][0]),
+        ("counted", &json["counted"][0]),
         ("end", &json["end"]),
         ("table", &json["table"]),
     ];

@@ -5,18 +5,19 @@
 use std::collections::BTreeMap;
 
 use codec::{
-    Arch, BirthKind, ClockKind, ClockNs, Counter, EventKind, FunctionId, ModuleId, Os, Position, SessionId, SessionNs,
-    StreamId, SubstreamId,
+    Arch, BirthKind, ClockKind, ClockNs, Counter, EventKind, FunctionId, LevelKind, ModuleId, Os, Position, SessionId,
+    SessionNs, StreamId, SubstreamId,
     atf::{
-        BirthEntry, Context, DetailBody, EndEntry, FunctionDetail, FunctionEntry, GapEntry, IndexEvent, Keys,
-        LimitEntry, Manifest, ModuleEntry, OffsetEntry, ProcessEntry, QueueEntry, TableEntry, ThreadEntry,
+        BirthEntry, Context, CountedEntry, DetailBody, EndEntry, FunctionDetail, FunctionEntry, GapEntry, IndexEvent,
+        Keys, LevelEntry, LimitEntry, Manifest, ModuleEntry, OffsetEntry, ProcessEntry, QueueEntry, TableEntry,
+        ThreadEntry,
     },
     heph::{Attribute, Attributes, Event, List, Metadata, Stamp, Value},
     profile::{
-        Ack, Birth, Claim, Clock, Detail, Dropped, Drops, End, EndReason, Epoch, Fingerprint, FunctionEvent,
-        FunctionName, Functions, Kept, Known, Limit, Limits, Lost, MAX_STACK_WORDS, Message, Module, Nack, Offset,
-        ProfileOption, Progress, Queue, Range, Refused, Registers, RuntimeEvent, Session, SourceLine, Sources,
-        StreamPosition, Thread, Times, Token,
+        Ack, Birth, Claim, Clock, Counted, CountedCalls, Detail, Dropped, Drops, End, EndReason, Epoch, Fingerprint,
+        FunctionEvent, FunctionName, Functions, Kept, Known, LevelChange, Levels, Limit, Limits, Lost, MAX_STACK_WORDS,
+        Message, Module, Nack, Offset, ProfileOption, Progress, Queue, Range, Refused, Registers, RuntimeEvent,
+        Session, SourceLine, Sources, StreamPosition, Thread, Times, Token,
     },
 };
 use quickcheck::{Arbitrary, Gen};
@@ -123,7 +124,7 @@ any_by! {
     &'static [u8] => |g| Vec::arbitrary(g).leak();
     SessionNs, ClockNs, StreamId, SubstreamId, Counter, Position, ModuleId, FunctionId, Fingerprint => |g| Self(any(g));
     SessionId => |g| Self(std::array::from_fn(|_| any(g)));
-    Arch, Os, ClockKind, BirthKind => |g| any::<u8>(g).into();
+    Arch, Os, ClockKind, BirthKind, LevelKind => |g| any::<u8>(g).into();
     EventKind => |g| Self::ALL[pick(g, 3)];
     Registers => |g| Self::from_words(std::array::from_fn(|_| any(g)));
     // Names that are none of the profile's.
@@ -168,7 +169,7 @@ any_by! {
         3 => Self::Context(any(g)),
         _ => Self::Other { kind: 999, payload: any(g) },
     };
-    ProfileOption<'static> => |g| match pick(g, 21) {
+    ProfileOption<'static> => |g| match pick(g, 23) {
         0 => any::<Epoch>(g).into(),
         1 => any::<Clock>(g).into(),
         2 => any::<Session<'_>>(g).into(),
@@ -189,6 +190,8 @@ any_by! {
         17 => any::<Claim<'_>>(g).into(),
         18 => any::<Sources<'_>>(g).into(),
         19 => any::<Birth>(g).into(),
+        20 => any::<Levels<'_>>(g).into(),
+        21 => any::<Counted<'_>>(g).into(),
         _ => any::<Nack<'_>>(g).into(),
     };
 }
@@ -239,6 +242,10 @@ any_of_fields! {
     Queue<'static> { id, label }
     Limit<'static> { module, count, reason, detail }
     Limits<'static> { limits }
+    LevelChange { function, at, level }
+    Levels<'static> { changes }
+    CountedCalls { function, count }
+    Counted<'static> { stream, calls }
     Dropped<'static> { stream, first, count, reason }
     Drops<'static> { drops }
     StreamPosition { stream, next }
@@ -270,13 +277,15 @@ any_of_fields! {
     QueueEntry { id, label, extra }
     GapEntry { thread, first, count, cause, at_index, ranges, extra }
     LimitEntry { module, reason, detail, count, extra }
+    LevelEntry { function, at_ns, level, extra }
+    CountedEntry { thread, function, count, extra }
     EndEntry { how, code, at_ns, extra }
     TableEntry { rows, bytes, checksum, extra }
     BirthEntry { parent, how, tid, at_ns, extra }
     OffsetEntry { zero_unix_ns, error_ns, at_ns }
     Manifest {
         threads, time_start_ns, time_end_ns, session, process, birth, clock, clock_zero_ns, epoch_unix_ns, seen_unix_ns, offset,
-        modules, functions, queues, gaps, drops, limits, end, part, spans, table, extra
+        modules, functions, queues, gaps, drops, limits, levels, counted, end, part, spans, table, extra
     }
 }
 

@@ -12,10 +12,11 @@ use codec::{
     },
     heph::{Attribute, Attributes, Encode, Event, List, Metadata, Packet, Stamp, Value},
     profile::{
-        Ack, Birth, Claim, Clock, Detail, Dropped, Drops, End, EndReason, Epoch, Fingerprint, FunctionEvent,
-        FunctionName, FunctionTableHasher, Functions, Kept, Key, Known, Limit, Limits, Lost, Message, Module, Nack,
-        Offset, ProfileOption, Progress, Queue, Range, Refused, Registers, RunEncoder, RunEvent, Runtime, RuntimeEvent,
-        Session, SourceLine, Sources, StreamPosition, Thread, Times, Token,
+        Ack, Birth, Claim, Clock, Counted, CountedCalls, Detail, Dropped, Drops, End, EndReason, Epoch, Fingerprint,
+        FunctionEvent, FunctionName, FunctionTableHasher, Functions, Kept, Key, Known, LevelChange, LevelKind, Levels,
+        Limit, Limits, Lost, Message, Module, Nack, Offset, ProfileOption, Progress, Queue, Range, Refused, Registers,
+        RunEncoder, RunEvent, Runtime, RuntimeEvent, Session, SourceLine, Sources, StreamPosition, Thread, Times,
+        Token,
     },
 };
 
@@ -302,6 +303,13 @@ fn check_options(seen: &mut BTreeSet<String>) {
         Limit { module: ModuleId(0), count: 1, reason: "missing-symbol", detail: "swift_job_run" },
     ];
     check(seen, "option-limits", option(Limits { limits: (&limits).into() }));
+    let changes = [
+        LevelChange { function: FunctionId((2 << 32) | 1), at: SessionNs(700), level: LevelKind::Counted },
+        LevelChange { function: FunctionId((2 << 32) | 1), at: SessionNs(1_900), level: LevelKind::Full },
+    ];
+    check(seen, "option-levels", option(Levels { changes: (&changes).into() }));
+    let calls = [CountedCalls { function: FunctionId((2 << 32) | 1), count: (1 << 32) + 5 }];
+    check(seen, "option-counted", option(Counted { stream: StreamId(7), calls: (&calls).into() }));
     let drops = [Dropped { stream: StreamId(7), first: Position((1 << 32) + 1), count: 12, reason: "ring-full" }];
     check(seen, "option-drops", option(Drops { drops: (&drops).into() }));
     let streams = [

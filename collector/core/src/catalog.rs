@@ -12,8 +12,11 @@ use std::{
 
 use codec::{
     FunctionId, ModuleId, SessionNs, StreamId,
-    atf::{BirthEntry, FunctionEntry, LimitEntry, Manifest, ModuleEntry, OffsetEntry, ProcessEntry, QueueEntry},
-    profile::{Birth, Clock, Epoch, Limit, Offset, ProfileOption, Session},
+    atf::{
+        BirthEntry, CountedEntry, FunctionEntry, LevelEntry, LimitEntry, Manifest, ModuleEntry, OffsetEntry,
+        ProcessEntry, QueueEntry,
+    },
+    profile::{Birth, Clock, CountedCalls, Epoch, LevelChange, LevelKind, Limit, Offset, ProfileOption, Session},
 };
 
 pub use entry::{CatalogModule, CatalogProcess, CatalogThread};
@@ -42,6 +45,8 @@ pub struct Catalog {
     sources: SourceTable,
     queues: BTreeMap<u64, Label>,
     limits: BTreeMap<LimitKey, u64>,
+    levels: BTreeMap<(FunctionId, SessionNs), LevelKind>,
+    counted: BTreeMap<(StreamId, FunctionId), u64>,
     /// What symbols stand for, by somebody who understands them.
     readings: Arc<HashMap<Box<str>, Box<str>>>,
 }
@@ -63,6 +68,8 @@ pub struct CatalogLimits {
     pub threads: usize,
     /// Queues; and as many limits.
     pub others: usize,
+    /// Changes of functions' levels; and as many counts of calls.
+    pub levels: usize,
     /// Bytes of one name. A longer one is cut, and ends with `…`.
     pub name_bytes: usize,
     /// Bytes of all catalogs that share a counter.
@@ -72,7 +79,7 @@ pub struct CatalogLimits {
 impl Default for CatalogLimits {
     fn default() -> Self {
         let (functions, modules, threads, others) = (1_000_000, 65_536, 65_536, 65_536);
-        Self { functions, modules, threads, others, name_bytes: 4096, bytes: 128 << 20 }
+        Self { functions, modules, threads, others, levels: 1_000_000, name_bytes: 4096, bytes: 128 << 20 }
     }
 }
 
@@ -121,6 +128,8 @@ impl Catalog {
             sources: SourceTable::default(),
             queues: BTreeMap::new(),
             limits: BTreeMap::new(),
+            levels: BTreeMap::new(),
+            counted: BTreeMap::new(),
             readings: Arc::default(),
         }
     }
@@ -166,6 +175,18 @@ impl Catalog {
                     let key = limit_key(&limit, bounds.name_bytes, &mut refused.names_cut);
                     let bytes = ENTRY_BYTES.saturating_add((key.1.len() + key.2.len()) as u64);
                     refused.others += enter(&mut self.limits, key, limit.count, bounds.others, budget, |_| bytes);
+                }
+            }
+            ProfileOption::Levels(list) => {
+                for LevelChange { function, at, level } in list.changes.iter() {
+                    let (key, bytes) = ((function, at), |_: &LevelKind| ENTRY_BYTES);
+                    refused.others += enter(&mut self.levels, key, level, bounds.levels, budget, bytes);
+                }
+            }
+            ProfileOption::Counted(list) => {
+                for CountedCalls { function, count } in list.calls.iter() {
+                    let (key, bytes) = ((list.stream, function), |_: &u64| ENTRY_BYTES);
+                    refused.others += enter(&mut self.counted, key, count, bounds.levels, budget, bytes);
                 }
             }
             ProfileOption::Drops(_)
@@ -289,6 +310,16 @@ impl Catalog {
         self.queues.get(&queue).map(|label| &**label)
     }
 
+    /// From when on functions had other levels, in the order of functions and times.
+    pub fn levels(&self) -> impl Iterator<Item = LevelChange> {
+        self.levels.iter().map(|(&(function, at), &level)| LevelChange { function, at, level })
+    }
+
+    /// Calls that were counted and not recorded, by thread and function.
+    pub fn counted(&self) -> impl Iterator<Item = (StreamId, CountedCalls)> {
+        self.counted.iter().map(|(&(stream, function), &count)| (stream, CountedCalls { function, count }))
+    }
+
     /// How many modules are known.
     pub fn module_count(&self) -> usize {
         self.modules.len()
@@ -329,6 +360,8 @@ impl Catalog {
             functions: self.functions.iter().map(function).collect(),
             queues: self.queues.iter().map(queue_entry).collect(),
             limits: self.limits.iter().map(limit_entry).collect(),
+            levels: self.levels().map(|change| level_entry(&change, zero_ns)).collect(),
+            counted: self.counted().map(counted_entry).collect(),
             ..Manifest::default()
         }
     }
@@ -346,6 +379,15 @@ fn limit_key(limit: &Limit<'_>, name_bytes: usize, cuts: &mut u64) -> LimitKey {
 fn limit_entry(((module, reason, detail), count): (&LimitKey, &u64)) -> LimitEntry {
     let (reason, detail) = (reason.to_string(), detail.to_string());
     LimitEntry { module: module.0, reason, detail, count: *count, ..LimitEntry::default() }
+}
+
+fn level_entry(&LevelChange { function, at, level }: &LevelChange, zero_ns: u64) -> LevelEntry {
+    let at_ns = zero_ns.saturating_add(at.0);
+    LevelEntry { function: function.0, at_ns, level: level.name().into(), ..LevelEntry::default() }
+}
+
+fn counted_entry((stream, CountedCalls { function, count }): (StreamId, CountedCalls)) -> CountedEntry {
+    CountedEntry { thread: stream.0, function: function.0, count, ..CountedEntry::default() }
 }
 
 fn birth_entry(&Birth { parent, how, tid, at }: &Birth, zero_ns: u64) -> BirthEntry {

@@ -6,7 +6,10 @@ use codec::{
     FunctionId, ModuleId, StreamId,
     atf::FunctionEntry,
     heph::List,
-    profile::{FunctionName, Functions, Limit, Limits, Module, ProfileOption, Queue, SourceLine, Sources, Thread},
+    profile::{
+        Counted, CountedCalls, FunctionName, Functions, Levels, Limit, Limits, Module, ProfileOption, Queue,
+        SourceLine, Sources, Thread,
+    },
 };
 
 use super::trace::Trace;
@@ -14,7 +17,7 @@ use super::trace::Trace;
 /// What the lists of one option may take, so that it fits into a datagram.
 const LIST_BYTES: usize = 32 << 10;
 
-/// Tells of the session: who it is first, then its clock, birth, threads, modules, functions, source lines, queues and limits.
+/// Tells of the session: who it is first, then its clock, birth, threads, modules, functions, source lines, queues, limits and levels.
 pub(super) fn each(trace: &Trace, tell: &mut dyn FnMut(&ProfileOption<'_>)) {
     let (manifest, catalog) = (&trace.manifest, &trace.catalog);
     catalog.with_session_option(|session| tell(&session.into()));
@@ -52,6 +55,7 @@ pub(super) fn each(trace: &Trace, tell: &mut dyn FnMut(&ProfileOption<'_>)) {
         tell(&ProfileOption::Queue(Queue { id: queue.id, label: &queue.label }));
     }
     limits(trace, tell);
+    levels(trace, tell);
 }
 
 /// Tells of the threads.
@@ -75,6 +79,21 @@ pub(super) fn limits(trace: &Trace, tell: &mut dyn FnMut(&ProfileOption<'_>)) {
             detail: &entry.detail,
         }];
         tell(&ProfileOption::Limits(Limits { limits: (&limits).into() }));
+    }
+}
+
+/// Tells which functions were turned down, and how many calls of them each thread made.
+fn levels(trace: &Trace, tell: &mut dyn FnMut(&ProfileOption<'_>)) {
+    let changes: Vec<_> = trace.catalog.levels().collect();
+    for part in List::parts(&changes, LIST_BYTES) {
+        tell(&ProfileOption::Levels(Levels { changes: part.into() }));
+    }
+    let mut threads: BTreeMap<StreamId, Vec<CountedCalls>> = BTreeMap::new();
+    trace.catalog.counted().for_each(|(stream, calls)| threads.entry(stream).or_default().push(calls));
+    for (stream, calls) in threads {
+        for part in List::parts(&calls, LIST_BYTES) {
+            tell(&ProfileOption::Counted(Counted { stream, calls: part.into() }));
+        }
     }
 }
 

@@ -14,6 +14,7 @@ use std::{
 use anyhow::Result;
 use codec::{
     StreamId,
+    span::{SpanRuntime, What},
     text::{Glob, printable_json},
 };
 use serde_json::json;
@@ -52,6 +53,10 @@ pub(crate) fn run(args: &TopArgs) -> Result<ExitCode> {
             .for_each(|span| ranking.add(span, loss.weight(span.stream)));
         Ok(())
     })?;
+    let counted = catalog.counted().filter(|_| args.runtime == SpanRuntime::Native);
+    counted
+        .filter(|(stream, _)| threads.as_ref().is_none_or(|threads| threads.contains(stream)))
+        .for_each(|(_, calls)| ranking.add_counted(What::Function(calls.function), calls.count));
     let rows = rows(args, catalog, ranking);
     let mut out = BufWriter::new(io::stdout().lock());
     let printed = print(args, &loss, &rows, &mut out).and_then(|()| out.flush());
@@ -88,7 +93,7 @@ fn rows(args: &TopArgs, catalog: &Catalog, ranking: Ranking) -> Vec<Row> {
             let value = match args.sort {
                 TopOrder::Total => function.total_ns,
                 TopOrder::Own => function.self_ns,
-                TopOrder::Count => function.count,
+                TopOrder::Count => function.all_calls(),
                 TopOrder::P50 => function.calls.percentile(500),
                 TopOrder::P95 => function.calls.percentile(950),
                 TopOrder::P99 => function.calls.percentile(990),
@@ -112,7 +117,7 @@ fn print(args: &TopArgs, loss: &Loss, rows: &[Row], out: &mut impl Write) -> io:
     }
     if args.table.csv {
         out.write_all(b"function,symbol,module,count,total_ns,self_ns,p50_ns,p95_ns,p99_ns,max_ns,")?;
-        out.write_all(b"estimated_count,untimed,unsure_ns,source\r\n")?;
+        out.write_all(b"estimated_count,untimed,unsure_ns,counted,source\r\n")?;
     }
     for row in rows {
         let (function, calls) = (&row.function, &row.function.calls);
@@ -133,6 +138,7 @@ fn print(args: &TopArgs, loss: &Loss, rows: &[Row], out: &mut impl Write) -> io:
                 "estimated_count": estimate,
                 "untimed": function.untimed,
                 "unsure_ns": function.unsure_ns,
+                "counted": function.counted,
                 "source": row.source,
             });
             writeln!(out, "{}", printable_json(&object.to_string()))?;
@@ -144,7 +150,7 @@ fn print(args: &TopArgs, loss: &Loss, rows: &[Row], out: &mut impl Write) -> io:
             line.push(b',');
             field(&mut line, row.module.as_deref().unwrap_or_default());
             let times = [function.total_ns, function.self_ns, p50, p95, p99, calls.max()];
-            let doubts = [estimate, function.untimed, function.unsure_ns];
+            let doubts = [estimate, function.untimed, function.unsure_ns, function.counted];
             for value in [function.count].iter().chain(&times).chain(&doubts) {
                 write!(line, ",{value}")?;
             }
@@ -159,8 +165,9 @@ fn print(args: &TopArgs, loss: &Loss, rows: &[Row], out: &mut impl Write) -> io:
 
 /// The columns before the names. Where the screen is narrow, those with the largest numbers are left out first: those of
 /// [`EXTRA`] and more unless names have plenty of room, the others only where names would have none.
-const COLUMNS: [(&str, u32); 10] = [
+const COLUMNS: [(&str, u32); 11] = [
     ("count", 2),
+    (FOLLOWED, 3),
     ("about", 4),
     ("total", 0),
     ("self", 1),
@@ -173,12 +180,16 @@ const COLUMNS: [(&str, u32); 10] = [
 ];
 const EXTRA: u32 = 4;
 const MODULE: &str = "module";
+/// Of functions that were turned down: which part of their calls the times are of.
+const FOLLOWED: &str = "followed";
 
 /// What a column says of a function.
 fn cell(row: &Row, column: &str) -> String {
     let (function, calls) = (&row.function, &row.function.calls);
     match column {
-        "count" => count(function.count),
+        "count" => count(function.all_calls()),
+        FOLLOWED if function.counted == 0 => String::new(),
+        FOLLOWED => format!("{:.1} %", 100.0 * function.count as f64 / function.all_calls() as f64),
         "about" => format!("~{}", count(function.estimate.round() as u64)),
         MODULE => row.file_name(),
         // Of none of its calls the return was seen.
@@ -206,7 +217,13 @@ fn columns(loss: &Loss, rows: &[Row], order: TopOrder, screen: Screen) -> Vec<(&
     };
     let wide = |text: &str| text.chars().count();
     let width = |column: &str| rows.iter().map(|row| wide(&cell(row, column))).fold(wide(column), usize::max);
-    let wanted = COLUMNS.into_iter().filter(|(column, _)| loss.is_any() || !matches!(*column, "about" | "unsure"));
+    let is_any_down = rows.iter().any(|row| row.function.counted > 0);
+    let is_wanted = |column: &str| match column {
+        "about" | "unsure" => loss.is_any(),
+        FOLLOWED => is_any_down,
+        _ => true,
+    };
+    let wanted = COLUMNS.into_iter().filter(|(column, _)| is_wanted(column));
     // What they are sorted by stays.
     let rank = |column: &str, rank: u32| if column == sorted_by { 0 } else { rank };
     let mut shown: Vec<_> = wanted.map(|(column, least)| (column, rank(column, least), width(column))).collect();
@@ -225,6 +242,14 @@ fn columns(loss: &Loss, rows: &[Row], order: TopOrder, screen: Screen) -> Vec<(&
 fn print_text(loss: &Loss, rows: &[Row], order: TopOrder, screen: Screen, out: &mut impl Write) -> io::Result<()> {
     if loss.is_any() {
         writeln!(out, "{}", screen.paint(&loss.to_string(), Style::Alarm))?;
+    }
+    let down = rows.iter().filter(|row| row.function.counted > 0).count();
+    if down > 0 {
+        let text = format!(
+            "{down} of these functions were turned down: their counts are exact, their times are those of the calls that were \
+             followed, and their callers' own times contain the others"
+        );
+        writeln!(out, "{}", screen.paint(&text, Style::Dim))?;
     }
     let shown = columns(loss, rows, order, screen);
     let line = |cell: &dyn Fn(&str) -> String| {

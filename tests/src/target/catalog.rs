@@ -19,6 +19,7 @@ pub const TARGETS: &[Target] = &[
     flags("rust_panics", "rust_panics.rs", &["-Copt-level=1"]),
     c("longjmp", "longjmp.c"),
     c("crossings", "crossings.cpp"),
+    c("needle", "needle.c"),
     c("contexts", "contexts.c"),
     c("fibers", "fibers.c"),
     c("fibers_throw", "fibers_throw.cpp"),

@@ -4,8 +4,8 @@ use std::{fs, path::Path, thread, time::Duration};
 
 use codec::EventKind;
 use tests::{
-    Collector, Folder, Process, Random, Target, Trace, Transport, agent_command, collector::verified, process::Stdout,
-    trace::Recorded,
+    Collector, Folder, Process, Random, Shaker, Target, Trace, Transport, agent_command, collector::verified, counts,
+    process::Stdout, shaker::EXACT_LEVELS, trace::Recorded,
 };
 
 use crate::{LONG, child, eventually, kill};
@@ -40,6 +40,36 @@ fn every_call_of_a_killed_program_is_there_or_missing() {
         verified(&trace.folder);
         let about = format!("round {round}, {transport:?}, {pace}: {}", exit.stderr);
         is_all_there(&trace, counted(&slots), blocks, &about);
+    }
+}
+
+#[test]
+fn every_call_of_a_killed_program_is_recorded_or_counted() {
+    agent_command::prepare();
+    for round in 0..4 {
+        let folder = Folder::new("killed-counted");
+        let (slots, traces) = (folder.join("slots"), folder.join("traces"));
+        let collector = Collector::events_to_disk(&traces);
+        let options = ["--complete", "--ring-bytes", "64KiB", "--no-detail", "--engine", "native"];
+        let program = Target::named("endless").program();
+        let mut command = agent_command::run_to(collector.address(Transport::Tcp), Transport::Tcp, &options);
+        command.arg(&program).arg(&slots).arg(THREADS.to_string());
+        let agent = Process::start(command, Stdout::Collect);
+        let shaker = Shaker::start(agent.pid(), round, EXACT_LEVELS);
+        let pid = child(agent.pid(), &program);
+        eventually("all threads call", || counted(&slots).iter().filter(|(calls, _)| *calls > 0).count() == THREADS);
+        thread::sleep(Duration::from_millis(100 + 50 * round));
+        kill("KILL", pid);
+        shaker.stop();
+        let exit = agent.exit(LONG);
+        assert_eq!(exit.signal, Some(9), "{}", exit.stderr);
+        collector.stop().success();
+        let trace = Trace::only(&traces);
+        let told: u64 = counted(&slots).iter().map(|(calls, _)| calls).sum();
+        let recorded = counts::of_functions(&trace, "tiny").calls;
+        let counted = counts::turned_down(&trace).get("tiny").copied().unwrap_or(0);
+        let about = format!("{told} calls, {recorded} recorded, {counted} counted: {}", exit.stderr);
+        assert!((told..=told + THREADS as u64).contains(&(recorded + counted)) && counted > 0, "{about}");
     }
 }
 

@@ -1,6 +1,6 @@
 //! Functions that are turned down and up while the program runs.
 
-use tests::{Run, counts};
+use tests::{Run, collector, counts};
 
 /// What goes on on stacks that is not calling and returning, with functions that go up and down at random: the program does
 /// what it does by itself.
@@ -26,6 +26,27 @@ macro_rules! shaken {
 shaken! {
     plain recursion threads64 short_threads pthreads exceptions rust_panics longjmp contexts fibers fibers_throw signals fork
     fork_throws vfork_exec spawn exec family tail_calls callbacks dlopen_loop
+}
+
+#[test]
+fn every_call_is_recorded_or_counted() {
+    let targets: [(&str, &[&str]); 8] = [
+        ("plain", &[]),
+        ("recursion", &[]),
+        ("threads64", &[]),
+        ("short_threads", &[]),
+        ("exceptions", &[]),
+        ("longjmp", &[]),
+        ("fork", &[]),
+        ("exec", &[]),
+    ];
+    for (target, arguments) in targets {
+        for engine in ["native", "frida"] {
+            println!("{target} with {engine}");
+            let run = Run::target(target).arguments(arguments).with(&["--engine", engine, "--no-detail"]);
+            run.counting(7).trace().same_behaviour().nothing_lost().exact_calls();
+        }
+    }
 }
 
 #[test]
@@ -60,6 +81,33 @@ fn nothing_is_lost_of_a_hot_loop_whatever_is_recorded_of_it() {
             traced.same_behaviour().nothing_lost().times_rise();
             let stderr = &traced.traced.stderr;
             assert!(stderr.contains("of the calls: counted"), "{pace:?}: {stderr}");
+            let is_off = traced.trace.manifest.levels.iter().any(|entry| entry.level == "off");
+            let counted = counts::turned_down(&traced.trace).get("tiny").copied().unwrap_or(0);
+            let calls = counts::of_functions(&traced.trace, "tiny").calls + counted;
+            assert!(calls == 6_000_000 || is_off && calls < 6_000_000, "{pace:?}: {calls} calls");
         }
     }
+}
+
+#[test]
+fn a_rare_slow_call_among_very_many_is_followed_with_all_that_called_it() {
+    const CALLS: u64 = 100_000_000;
+    let calls = CALLS.to_string();
+    let options = ["--budget", "10%", "--engine", "native", "--no-detail"];
+    let traced = Run::target("needle").arguments(&[&calls]).lossy(&options).trace();
+    traced.same_behaviour().nothing_lost().times_rise();
+    for name in ["main", "rare", "slow"] {
+        let count = counts::of_functions(&traced.trace, name);
+        assert_eq!((count.calls, count.returns), (1, 1), "{name}");
+    }
+    let recorded = counts::of_functions(&traced.trace, "cheap").calls;
+    assert!(recorded < CALLS / 10, "{recorded}");
+    // What is off is in no count.
+    let top = collector::run_on("top", &traced.trace.folder, &["--json", "--function", "cheap"]).success();
+    let row: serde_json::Value = serde_json::from_slice(&top.stdout).expect("one line");
+    let counted = row["counted"].as_u64().expect("a number");
+    assert_eq!(row["count"].as_u64(), Some(recorded));
+    assert_eq!(counted, counts::turned_down(&traced.trace)["cheap"]);
+    let is_off = traced.trace.manifest.levels.iter().any(|entry| entry.level == "off");
+    assert!(recorded + counted == CALLS || is_off && recorded + counted < CALLS, "{recorded} and {counted}");
 }

@@ -2,11 +2,7 @@
 
 use std::{collections::BTreeMap, fmt::Display};
 
-use agent::{
-    drain::{Counts, TurnedDown},
-    plan::Reason,
-    ship,
-};
+use agent::{drain::Counts, plan::Reason, ship};
 use codec::profile::EndReason;
 
 use crate::{
@@ -149,7 +145,7 @@ impl Outcome {
         } else if !report.complete {
             line += "; the collector has all events, but went away before it confirmed the rest";
         }
-        if let Some(down) = turned_down(&counts.turned_down, *hooked) {
+        if let Some(down) = counts.turned_down.line(*hooked as u64) {
             line += &format!("; {down}");
         }
         say!("{line}");
@@ -161,20 +157,6 @@ impl Outcome {
             say!("rings were full: to lose less, use {ways}");
         }
     }
-}
-
-/// What was turned down, if anything: how many functions, which part of all calls is theirs, and how many of those were followed.
-fn turned_down(down: &TurnedDown, hooked: usize) -> Option<String> {
-    let TurnedDown { functions, followed, counted, calls } = *down;
-    let theirs = followed + counted;
-    let percent = |part: u64, of: u64| match 100.0 * part as f64 / of.max(1) as f64 {
-        percent @ 10.0.. => format!("{percent:.0} %"),
-        percent => format!("{percent:.1} %"),
-    };
-    (functions > 0).then(|| {
-        let (share, seen) = (percent(theirs, calls + counted), percent(followed, theirs));
-        format!("{functions} of {hooked} functions made {share} of the calls: counted, {seen} followed")
-    })
 }
 
 fn list(counts: &BTreeMap<impl Display, u64>) -> String {

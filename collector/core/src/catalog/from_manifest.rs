@@ -3,8 +3,10 @@
 use std::sync::Arc;
 
 use codec::{
-    Arch, BirthKind, ClockKind, FunctionId, ModuleId, Os, SessionId, SessionNs, StreamId,
-    atf::{BirthEntry, LimitEntry, Manifest, ModuleEntry, OffsetEntry, ProcessEntry, ThreadEntry},
+    Arch, BirthKind, ClockKind, FunctionId, LevelKind, ModuleId, Os, SessionId, SessionNs, StreamId,
+    atf::{
+        BirthEntry, CountedEntry, LevelEntry, LimitEntry, Manifest, ModuleEntry, OffsetEntry, ProcessEntry, ThreadEntry,
+    },
     profile::{Birth, Clock, Epoch, Offset},
 };
 
@@ -15,8 +17,15 @@ impl Catalog {
     /// stand for other events.
     pub fn from_manifest(manifest: &Manifest) -> Self {
         let (most, bytes) = (usize::MAX, u64::MAX);
-        let bounds =
-            CatalogLimits { functions: most, modules: most, threads: most, others: most, name_bytes: most, bytes };
+        let bounds = CatalogLimits {
+            functions: most,
+            modules: most,
+            threads: most,
+            others: most,
+            levels: most,
+            name_bytes: most,
+            bytes,
+        };
         let mut catalog = Self::new(bounds, Arc::default());
         catalog.add_manifest(manifest);
         catalog
@@ -51,6 +60,12 @@ impl Catalog {
             ((ModuleId(entry.module), entry.reason.as_str().into(), entry.detail.as_str().into()), entry.count)
         };
         self.limits = manifest.limits.iter().map(limit).collect();
+        let level = |entry: &LevelEntry| {
+            ((FunctionId(entry.function), time(entry.at_ns)), named(&entry.level, LevelKind::name))
+        };
+        self.levels = manifest.levels.iter().map(level).collect();
+        let counted = |entry: &CountedEntry| ((StreamId(entry.thread), FunctionId(entry.function)), entry.count);
+        self.counted = manifest.counted.iter().map(counted).collect();
     }
 }
 

@@ -29,6 +29,8 @@ pub(super) struct Function {
     pub(super) count: u64,
     /// How many there were, if what is missing was like what is there.
     pub(super) estimate: f64,
+    /// How many more there were that were counted and not recorded.
+    pub(super) counted: u64,
     /// Of how many of them nobody knows how long they took, since events are missing or their returns are not recorded.
     pub(super) untimed: u64,
     /// How long each of the others took.
@@ -66,6 +68,13 @@ impl Called {
 
 /// How many callers are waited for. Beyond that, what was called counts as if it had no caller.
 const MOST_WAITING: usize = 1 << 20;
+
+impl Function {
+    /// How many calls there are: those that were recorded, and those that were counted.
+    pub(super) fn all_calls(&self) -> u64 {
+        self.count.saturating_add(self.counted)
+    }
+}
 
 impl Ranking {
     /// Adds a span that stands for so many.
@@ -154,6 +163,18 @@ impl Ranking {
     }
 
     /// What ran, and what it comes to.
+    /// Adds calls of a function that were counted and not recorded.
+    pub(super) fn add_counted(&mut self, what: What, calls: u64) {
+        let new = self.functions.len();
+        let number = *self.numbers.entry(what).or_insert(new);
+        if number == new {
+            self.functions.push(Function::default());
+        }
+        if let Some(function) = self.functions.get_mut(number) {
+            function.counted = function.counted.saturating_add(calls);
+        }
+    }
+
     pub(super) fn finish(mut self) -> impl Iterator<Item = (What, Function)> {
         self.settle_waiting();
         let mut functions = self.functions;

@@ -1,0 +1,28 @@
+//! Functions that were turned down, and calls that were only counted.
+
+use codec::{
+    StreamId,
+    heph::List,
+    profile::{Counted, CountedCalls, LevelChange, Levels},
+};
+
+use super::Shipper;
+
+/// What stands in a packet before its list.
+const HEAD_BYTES: usize = 32;
+
+impl Shipper {
+    /// Tells from when on functions have other levels.
+    pub fn levels(&mut self, changes: &[LevelChange]) {
+        for part in List::parts(changes, self.datagram_bytes().saturating_sub(HEAD_BYTES)) {
+            self.option(Levels { changes: part.into() }.into());
+        }
+    }
+
+    /// Tells how many calls a thread has made that are no events.
+    pub fn counted(&mut self, stream: StreamId, calls: &[CountedCalls]) {
+        for part in List::parts(calls, self.datagram_bytes().saturating_sub(HEAD_BYTES)) {
+            self.option(Counted { stream, calls: part.into() }.into());
+        }
+    }
+}
