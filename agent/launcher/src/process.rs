@@ -80,7 +80,7 @@ impl Process {
         // One that leaves it is gone a moment later.
         let deadline = Instant::now() + FRIDA_LEAVING;
         while let Some(tracer) = tracer(pid) {
-            if Instant::now() >= deadline {
+            if Instant::now() >= deadline || !is_leaving(tracer) {
                 bail!("{cannot}: process {tracer} is tracing it (only one can: end that first)");
             }
             std::thread::sleep(Duration::from_millis(20));
@@ -215,6 +215,12 @@ pub(crate) fn is_unstoppable(tid: i32) -> bool {
 /// The process that traces the main thread of a process, if any.
 fn tracer(pid: i32) -> Option<i32> {
     status(pid, "TracerPid:")?.parse().ok().filter(|tracer| *tracer != 0)
+}
+
+/// Whether who traces a process may be about to leave it: an agent, or Frida on behalf of one.
+fn is_leaving(tracer: i32) -> bool {
+    let is_agent = || fs::read_link(format!("/proc/{tracer}/exe")).ok() == std::env::current_exe().ok();
+    is_agent() || fs::read_to_string(format!("/proc/{tracer}/maps")).is_ok_and(|maps| maps.contains("frida"))
 }
 
 /// The signals that the main thread of a process blocks, as bits.
