@@ -15,6 +15,7 @@ mod fibers;
 mod killed;
 mod libraries;
 mod lossy;
+mod musl;
 mod names;
 mod programs;
 mod reader;
