@@ -10,10 +10,10 @@ use agent::{
     plan::Image,
     shared::{Control, MAGIC},
 };
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, bail};
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
-    process::{Pid, PidfdFlags, pidfd_open},
+    process::{Pid, PidfdFlags, Resource, getrlimit, pidfd_open},
 };
 
 use crate::{
@@ -103,8 +103,10 @@ impl Process {
             }
             std::thread::sleep(Duration::from_millis(20));
         }
-        if number("Seccomp").is_some_and(|mode| mode != 0) {
-            say!("process {pid} is confined by seccomp: a filter that kills for what tracing needs kills it");
+        if filters(pid) > filters(std::process::id() as i32) || number("Seccomp") == Some(1) {
+            bail!(
+                "{cannot}: it has confined itself with seccomp, which may kill it for what tracing needs (start it with `agent run`)"
+            );
         }
         if engine == Engine::Frida && Library::is_mapped_by_hand(pid) {
             bail!("{cannot}: it was traced without Frida before, and can only be so again (--engine native)");
@@ -278,11 +280,19 @@ pub(crate) fn ptrace_remedy() -> &'static str {
     }
 }
 
-/// Fails where the system does not tell of processes.
-pub(crate) fn require_proc() -> Result<()> {
-    match fs::exists("/proc/self/maps") {
-        Ok(true) => Ok(()),
-        _ => Err(anyhow!("/proc is not there, and nothing can be traced without (`mount -t proc proc /proc`)")),
+/// Fails where the system does not tell of processes, or gives this one too little to work with.
+pub(crate) fn require_ground() -> Result<()> {
+    /// Rings, of which a part may be used, and what is needed beside them.
+    const ADDRESSES: u64 = 4 << 30;
+    if !matches!(fs::exists("/proc/self/maps"), Ok(true)) {
+        bail!("/proc is not there, and nothing can be traced without (`mount -t proc proc /proc`)");
+    }
+    match getrlimit(Resource::As).current {
+        Some(most) if most < ADDRESSES => {
+            let (most, needed) = (most >> 20, ADDRESSES >> 20);
+            bail!("{most} MiB of addresses are too few: the agent needs {needed} (`ulimit -v unlimited` allows more)")
+        }
+        _ => Ok(()),
     }
 }
 
