@@ -140,10 +140,17 @@ impl Trace {
                 Ok(trace)
             }
             Err(error) => {
+                // Whoever has asked to stop wants that, too.
+                family.signals.acknowledge();
                 // Nothing more can be done where this fails too.
-                let _ = trace.installer.remove(&trace.foreign, Instant::now() + LEAVING);
+                let removed = trace.installer.remove(&trace.foreign, Instant::now() + LEAVING);
                 let _ = trace.arena.go_on(Instant::now() + GLANCE);
                 trace.delivery.give_up();
+                if removed.is_ok() {
+                    // ORDERING: as where it is detached from. Else who attaches next would find hooks there.
+                    trace.arena.control().recording.store(0, Ordering::Relaxed);
+                    trace.arena.release();
+                }
                 Err(error)
             }
         }

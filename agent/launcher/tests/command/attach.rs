@@ -134,6 +134,27 @@ fn a_program_that_ends_ends_the_trace() {
     assert_eq!(ended.code(), Some(0), "{ended:?}");
 }
 
+#[test]
+fn who_is_interrupted_while_it_attaches_leaves_nothing() {
+    let mut program = Running::start(&mut Command::new("cat"));
+    let pid = program.pid().to_string();
+    let attach = ["attach", "--engine", "native", "--verbose", &pid];
+    for delay in (0..8).map(|step| Duration::from_millis(15 * step)) {
+        let mut agent = Running::start(&mut sending(&attach));
+        thread::sleep(delay);
+        agent.send("INT");
+        let ended = agent.end();
+        assert!(!ended.stderr.contains("cannot attach"), "{delay:?}: {ended:?}");
+    }
+    let mut agent = Running::start(&mut sending(&attach));
+    agent.wait_said("agent: hooked ");
+    agent.send("INT");
+    assert_eq!(agent.end().code(), Some(0));
+    program.tell("afterwards");
+    assert_eq!(program.line(), "afterwards");
+    assert_eq!(program.end().code(), Some(0));
+}
+
 /// Attaches to a program, and waits until everything is hooked.
 fn attached(program: &Running) -> Running {
     let pid = program.pid().to_string();
