@@ -24,8 +24,8 @@ use codec::{
 };
 use ring::rand::{SecureRandom, SystemRandom};
 
+use self::outcome::ModuleCode;
 pub(crate) use self::outcome::Outcome;
-use self::outcome::OwnCode;
 use crate::{
     args::Wire,
     family::Family,
@@ -329,15 +329,14 @@ impl Worker {
         self.finish_lines(Instant::now() + READING);
         let report = self.drain.finish(&mut self.shipper, reason, self.linger);
         let hooked = self.modules.iter().map(|(module, _)| module.hooked + module.probed.len()).sum();
-        let own = self.modules.iter().find(|(module, _)| module.path == self.traced.program);
-        let own = own.map(|(module, _)| OwnCode::of(module)).unwrap_or_default();
+        let least = ModuleCode::least(self.modules.iter().map(|(module, _)| &**module));
         Outcome {
             sessions: 1,
             counts: self.drain.counts(),
             report,
             hooked,
             unfollowed: 0,
-            own,
+            least,
             traced: self.traced,
             end: reason,
         }

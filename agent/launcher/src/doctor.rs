@@ -57,7 +57,7 @@ pub(crate) fn run(args: &DoctorArgs) -> Result<ExitCode> {
     tell("system", &system());
     tell("clock", &clock());
     tell("memory", &memory());
-    if let Err(error) = process::require_proc() {
+    if let Err(error) = process::require_ground() {
         // Nothing can be practised without.
         tell("proc", &Bad(error.to_string()));
     } else {

@@ -307,6 +307,11 @@ impl Installer {
         self.exclude.warn_of_unmatched();
     }
 
+    /// Whether it is told when modules come and go.
+    pub(crate) fn hears_of_modules(&self) -> bool {
+        self.modules.iter().any(|module| module.hooked.tells_of_modules)
+    }
+
     /// Whether everything that is loaded is hooked.
     pub(crate) fn has_all(&self) -> Result<bool> {
         Ok(self.unhooked()?.1.is_empty())

@@ -95,6 +95,6 @@ fn main() -> ExitCode {
 }
 
 fn settings(to: &DestinationArgs, args: &TraceArgs, follow: Follow) -> Result<Settings> {
-    process::require_proc()?;
+    process::require_ground()?;
     Ok(Settings::new(to, args, follow).map_err(SettingsError::or_wrong_usage)?)
 }

@@ -13,7 +13,7 @@ use agent::{
 use anyhow::{Context, Result, anyhow, bail};
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
-    process::{Pid, PidfdFlags, pidfd_open},
+    process::{Pid, PidfdFlags, Resource, getrlimit, pidfd_open},
 };
 
 use crate::{
@@ -80,7 +80,7 @@ impl Process {
         // One that leaves it is gone a moment later.
         let deadline = Instant::now() + FRIDA_LEAVING;
         while let Some(tracer) = tracer(pid) {
-            if Instant::now() >= deadline {
+            if Instant::now() >= deadline || !is_leaving(tracer) {
                 bail!("{cannot}: process {tracer} is tracing it (only one can: end that first)");
             }
             std::thread::sleep(Duration::from_millis(20));
@@ -99,8 +99,10 @@ impl Process {
             }
             std::thread::sleep(Duration::from_millis(20));
         }
-        if number("Seccomp").is_some_and(|mode| mode != 0) {
-            say!("process {pid} is confined by seccomp: a filter that kills for what tracing needs kills it");
+        if filters(pid) > filters(std::process::id() as i32) || number("Seccomp") == Some(1) {
+            bail!(
+                "{cannot}: it has confined itself with seccomp, which may kill it for what tracing needs (start it with `agent run`)"
+            );
         }
         if has_leftover_hooks(pid) {
             bail!("{cannot}: an agent that was tracing it was killed, and its hooks are still in it (start it anew)");
@@ -210,6 +212,12 @@ fn tracer(pid: i32) -> Option<i32> {
     status(pid, "TracerPid:")?.parse().ok().filter(|tracer| *tracer != 0)
 }
 
+/// Whether who traces a process may be about to leave it: an agent, or Frida on behalf of one.
+fn is_leaving(tracer: i32) -> bool {
+    let is_agent = || fs::read_link(format!("/proc/{tracer}/exe")).ok() == std::env::current_exe().ok();
+    is_agent() || fs::read_to_string(format!("/proc/{tracer}/maps")).is_ok_and(|maps| maps.contains("frida"))
+}
+
 /// The signals that the main thread of a process blocks, as bits.
 pub(crate) fn blocked(pid: i32) -> Option<u64> {
     u64::from_str_radix(&status(pid, "SigBlk:")?, 16).ok()
@@ -265,11 +273,19 @@ pub(crate) fn ptrace_remedy() -> &'static str {
     }
 }
 
-/// Fails where the system does not tell of processes.
-pub(crate) fn require_proc() -> Result<()> {
-    match fs::exists("/proc/self/maps") {
-        Ok(true) => Ok(()),
-        _ => Err(anyhow!("/proc is not there, and nothing can be traced without (`mount -t proc proc /proc`)")),
+/// Fails where the system does not tell of processes, or gives this one too little to work with.
+pub(crate) fn require_ground() -> Result<()> {
+    /// Rings, of which a part may be used, and what is needed beside them.
+    const ADDRESSES: u64 = 4 << 30;
+    if !matches!(fs::exists("/proc/self/maps"), Ok(true)) {
+        bail!("/proc is not there, and nothing can be traced without (`mount -t proc proc /proc`)");
+    }
+    match getrlimit(Resource::As).current {
+        Some(most) if most < ADDRESSES => {
+            let (most, needed) = (most >> 20, ADDRESSES >> 20);
+            bail!("{most} MiB of addresses are too few: the agent needs {needed} (`ulimit -v unlimited` allows more)")
+        }
+        _ => Ok(()),
     }
 }
 

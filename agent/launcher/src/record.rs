@@ -51,7 +51,7 @@ const SESSION_TIMEOUT: &str = "1000000s";
 
 /// Runs a program and traces it, into a directory.
 pub(crate) fn run(args: &RecordArgs) -> Result<EndState> {
-    process::require_proc()?;
+    process::require_ground()?;
     let dir = args.output.display().to_string();
     let (socket, theirs) = UnixStream::pair().context("cannot make a socket")?;
     let closing = socket.try_clone().context("cannot make a socket")?;

@@ -53,6 +53,9 @@ const ENDING: Duration = Duration::from_millis(100);
 const GLANCE: Duration = Duration::from_millis(20);
 const MOMENT: Duration = Duration::from_micros(100);
 
+/// How often is looked for modules where the loader does not tell of them.
+const LOOKING: Duration = Duration::from_millis(100);
+
 /// A target with hooks in it.
 struct Trace {
     family: Arc<Family>,
@@ -68,6 +71,8 @@ struct Trace {
     foreign: Vec<i32>,
     /// Whether the loader has yet to load what the program is linked to.
     is_loading: bool,
+    /// When was last looked for modules that nobody has told of.
+    looked: Instant,
     /// How many forked children were heard of.
     forked: u32,
     /// The program that it is about to run in its place.
@@ -122,6 +127,10 @@ impl Trace {
         match hooked {
             Ok(report) => {
                 trace.is_loading = is_serving && !with_frida && report.modules.len() > 1;
+                if !with_frida && report.modules.len() > 1 && !trace.installer.hears_of_modules() {
+                    let why = "its loader does not tell of modules: those that are loaded later are hooked late, or not at all";
+                    trace.delivery.limit("loader-not-watched", 1, why);
+                }
                 if !trace.is_loading {
                     family.warn_once(|| trace.installer.warn_of_unmatched());
                 }
@@ -131,10 +140,17 @@ impl Trace {
                 Ok(trace)
             }
             Err(error) => {
+                // Whoever has asked to stop wants that, too.
+                family.signals.acknowledge();
                 // Nothing more can be done where this fails too.
-                let _ = trace.installer.remove(&trace.foreign, Instant::now() + LEAVING);
+                let removed = trace.installer.remove(&trace.foreign, Instant::now() + LEAVING);
                 let _ = trace.arena.go_on(Instant::now() + GLANCE);
                 trace.delivery.give_up();
+                if removed.is_ok() {
+                    // ORDERING: as where it is detached from. Else who attaches next would find hooks there.
+                    trace.arena.control().recording.store(0, Ordering::Relaxed);
+                    trace.arena.release();
+                }
                 Err(error)
             }
         }
@@ -167,6 +183,7 @@ impl Trace {
             delivery,
             foreign: Vec::new(),
             is_loading: false,
+            looked: Instant::now(),
             forked: 0,
             replacement: None,
             is_over: false,
@@ -263,6 +280,7 @@ impl Trace {
         if self.replacement.is_none() && self.installer.is_replaced() {
             self.replaced_untraced();
         }
+        self.look_for_modules();
         while let Some(event) = self.host.as_ref().and_then(|host| host.next_event(Duration::ZERO)) {
             match event {
                 Event::Detached(reason) if reason == "process-replaced" => {
@@ -285,6 +303,27 @@ impl Trace {
                     self.host = None;
                 }
             }
+        }
+    }
+
+    /// Hooks what was loaded where the loader does not tell of that, as in programs that are linked to musl. What ran of it before is
+    /// not recorded.
+    fn look_for_modules(&mut self) {
+        let is_told = self.host.is_some() || self.replacement.is_some() || self.installer.hears_of_modules();
+        if is_told || self.looked.elapsed() < LOOKING || self.arena.request().is_some() {
+            return;
+        }
+        self.looked = Instant::now();
+        let Self { installer, delivery, .. } = self;
+        if installer.has_all().unwrap_or(true) {
+            return;
+        }
+        let hooked = installer.install(Instant::now() + LOADING, &mut |report| {
+            report.modules.iter().for_each(|module| delivery.limit("module-hooked-late", 1, &module.path));
+            delivery.report(report);
+        });
+        if let Err(error) = hooked {
+            delivery.limit("module-not-hooked", 1, &format!("{error:#}"));
         }
     }
 

@@ -26,7 +26,7 @@ const PROGRESS_EVERY: Duration = Duration::from_millis(100);
 /// acknowledge them is not given more to do.
 const REPEAT_EVERY: Duration = Duration::from_millis(100);
 const REPEAT_AT_LEAST: Duration = Duration::from_secs(1);
-const REPEAT_IN_CONNECTION: Duration = Duration::from_secs(30);
+const REPEAT_IN_CONNECTION: Duration = Duration::from_secs(3);
 
 /// How many bytes of options are repeated at once, and how many are underway at most.
 const REPEAT_BYTES: usize = 128 << 10;

@@ -17,6 +17,7 @@ mod killed;
 mod levels;
 mod libraries;
 mod lossy;
+mod musl;
 mod names;
 mod programs;
 mod reader;

@@ -20,25 +20,32 @@ pub(crate) struct Outcome {
     pub(super) hooked: usize,
     /// How many programs and processes came from it that are not traced.
     pub(crate) unfollowed: u64,
-    pub(super) own: OwnCode,
+    /// What is followed least, of the program or of one of its libraries.
+    pub(super) least: ModuleCode,
     /// Who was traced, and how that ended: of several, the first.
     pub(super) traced: Traced,
     pub(super) end: EndReason,
 }
 
-/// How much of the program itself could be hooked: not of its libraries.
-#[derive(Debug, Default)]
-pub(super) struct OwnCode {
+/// How much of a module could be hooked.
+#[derive(Debug, Clone, Default)]
+pub(super) struct ModuleCode {
     path: String,
     hooked: usize,
     /// How many of its functions no unwind entry describes: those of languages that have their own ways to unwind.
     undescribed: usize,
 }
 
-impl OwnCode {
-    pub(super) fn of(module: &Hooked) -> Self {
+impl ModuleCode {
+    fn of(module: &Hooked) -> Self {
         let undescribed = module.left.get(Reason::NoUnwindEntry.as_str()).map_or(0, |left| left.count);
         Self { path: module.path.clone(), hooked: module.hooked + module.probed.len(), undescribed }
+    }
+
+    /// Of modules the one that is followed least, by how much of it is not.
+    pub(super) fn least<'a>(modules: impl Iterator<Item = &'a Hooked>) -> Self {
+        let hardly = modules.map(Self::of).filter(Self::is_hardly_followed);
+        hardly.max_by_key(|module| module.undescribed).unwrap_or_default()
     }
 
     /// Whether next to nothing of it is followed. Of a few functions that says nothing.
@@ -87,14 +94,14 @@ impl Outcome {
         report.complete &= more.complete;
         more.dropped.iter().for_each(|(reason, count)| *report.dropped.entry(reason).or_default() += count);
         more.lost.iter().for_each(|(cause, count)| *report.lost.entry(cause.clone()).or_default() += count);
-        if !self.own.is_hardly_followed() && other.own.is_hardly_followed() {
-            self.own = OwnCode { path: other.own.path.clone(), ..other.own };
+        if other.least.undescribed > self.least.undescribed {
+            self.least = other.least.clone();
         }
     }
 
     /// Says what came of it.
     pub(crate) fn print(&self, settings: &Settings) {
-        let Self { sessions, counts, report, hooked, unfollowed, own, .. } = self;
+        let Self { sessions, counts, report, hooked, unfollowed, least, .. } = self;
         let to = &settings.collector.name;
         let dropped = report.dropped_in_all();
         let lost: u64 = report.lost.values().sum();
@@ -116,7 +123,7 @@ impl Outcome {
             && report.unsettled == 0
             && passed == 0
             && *unfollowed == 0
-            && !own.is_hardly_followed()
+            && least.undescribed == 0
         {
             line += ", nothing lost";
         }
@@ -128,8 +135,8 @@ impl Outcome {
             };
             line += &format!("; {what} not traced (`collector info` says why)");
         }
-        if own.is_hardly_followed() {
-            let OwnCode { path, hooked, undescribed } = own;
+        if least.undescribed > 0 {
+            let ModuleCode { path, hooked, undescribed } = least;
             let all = hooked + undescribed;
             line += &format!(
                 "; only {hooked} of {all} functions of {path} could be hooked: {}",

@@ -69,6 +69,8 @@ pub(crate) struct Hooked {
     pub(crate) missing: Vec<&'static str>,
     /// Runtimes that are linked into it: what they run is not told.
     pub(crate) linked: Vec<&'static str>,
+    /// Whether it is a loader that tells when modules come and go.
+    pub(super) tells_of_modules: bool,
 }
 
 /// Functions that are left for one reason.
@@ -218,6 +220,10 @@ impl Planned {
             }
         }
         probed.are_all(hooked == 0);
+        let tells = |(index, target): (u32, Target)| {
+            target.watched == Some(Watched::DebugState) && !self.refused.contains_key(&index)
+        };
+        let tells_of_modules = self.targets().any(tells);
         Hooked {
             id,
             base: self.mapped.base,
@@ -233,6 +239,7 @@ impl Planned {
             left,
             missing: self.recognized.missing.clone(),
             linked: self.recognized.linked.clone(),
+            tells_of_modules,
         }
     }
 }

@@ -115,3 +115,12 @@ fn nix_root() -> bool {
     let user = Command::new("id").arg("-u").output().expect("id runs");
     user.stdout == b"0\n"
 }
+
+#[test]
+fn too_few_addresses_are_told() {
+    let own = env!("CARGO_BIN_EXE_agent");
+    let limited = format!("ulimit -v 500000; exec {own} run --to 127.0.0.1:1 --engine native -- true");
+    let ended = run(Command::new("sh").args(["-c", &limited]));
+    assert_eq!(ended.code(), Some(125), "{ended:?}");
+    assert!(ended.error().contains("`ulimit -v unlimited`"), "{ended:?}");
+}
