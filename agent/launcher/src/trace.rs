@@ -142,6 +142,7 @@ impl Trace {
             Err(error) => {
                 // Whoever has asked to stop wants that, too.
                 family.signals.acknowledge();
+                native::let_go_of_left(ENDING);
                 // Nothing more can be done where this fails too.
                 let removed = trace.installer.remove(&trace.foreign, Instant::now() + LEAVING);
                 let _ = trace.arena.go_on(Instant::now() + GLANCE);
