@@ -73,12 +73,12 @@ fn where_few_files_may_be_open_it_works_or_is_refused_at_once() {
 }
 
 #[test]
-fn a_static_program_is_refused_and_left_alone() {
+fn a_static_program_is_refused_where_frida_is_asked_for_and_left_alone() {
     agent_command::prepare();
     let folder = Folder::new("static");
     let collector = Collector::to_disk(&folder.join("traces"), &[]);
     let program = Target::named("plain_static").program();
-    let mut command = agent_command::run_to(collector.tcp(), Transport::Tcp, &[]);
+    let mut command = agent_command::run_to(collector.tcp(), Transport::Tcp, &["--engine", "frida"]);
     command.arg(&program).env("SPOOR_COUNTS", folder.join("counts"));
     let (exit, line) = refused(command);
     assert!(exit.code.is_some_and(|code| code != 0 && code != 3), "its own code, and not the program's: {exit:?}");

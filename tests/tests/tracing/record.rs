@@ -95,7 +95,7 @@ fn a_summary_tells_scripts_what_came_of_it() {
 
     // What is lost is there, too, and by a signal. Standard error is as good as a file.
     let spin = "i=0; while [ $i -lt 3000 ]; do i=$((i + 1)); done; kill -KILL $$";
-    let options = ["--summary", "-", "--ring-bytes", "64KiB"];
+    let options = ["--summary", "-", "--ring-bytes", "64KiB", "--budget", "none"];
     let exit = record(&dir, &options, &["sh", "-c", spin]);
     let told = summary(&exit.stderr);
     assert_eq!((exit.signal, told["signal"].as_i64()), (Some(9), Some(9)), "{told}");

@@ -45,7 +45,7 @@ fn nothing_is_installed_unasked() {
     // Nobody has said what to use.
     let ended = run(&mut at_home(&folder, &without("frida*"), running(&[])));
     assert_eq!(ended.code(), Some(0), "{ended:?}");
-    assert!(ended.stderr.starts_with("agent: using the native engine, since Frida is not installed"), "{ended:?}");
+    assert!(ended.stderr.starts_with("agent: using the native engine: Frida is not installed"), "{ended:?}");
     assert!(!folder.0.join(".local").exists(), "nothing was made");
 }
 
