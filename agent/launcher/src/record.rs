@@ -21,7 +21,6 @@ use std::{
 
 use agent::ship::{Tunnel, TunnelState, Tunnelled};
 use anyhow::{Context, Result, anyhow, bail};
-use codec::atf::ManifestTail;
 use nix::{
     sys::signal::{Signal, kill},
     unistd::Pid,
@@ -96,7 +95,7 @@ fn remove_unless_traced(session: &Path) {
     let is_thread =
         |path: &PathBuf| path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"thread_"));
     let manifest = fs::read(session.join("manifest.json")).unwrap_or_default();
-    let is_over = ManifestTail::read(&manifest).is_ok_and(|tail| tail.end.is_some());
+    let is_over = serde_json::from_slice::<Value>(&manifest).is_ok_and(|manifest| manifest["end"].is_object());
     if is_over && !entries(session).iter().any(is_thread) {
         let _ = fs::remove_dir_all(session);
     }

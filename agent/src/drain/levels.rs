@@ -62,6 +62,8 @@ pub struct TurnedDown {
     pub counted: u64,
     /// How many calls were followed of all functions.
     pub calls: u64,
+    /// How many of the functions were off at some time: calls that they made then are in no count.
+    pub off: u64,
 }
 
 impl TurnedDown {
@@ -75,8 +77,13 @@ impl TurnedDown {
         };
         let (share, seen) = (percent(theirs, self.calls + self.counted), percent(self.followed, theirs));
         let down = self.functions;
-        (down > 0)
-            .then(|| format!("{down} of {functions} functions made {share} of the calls: counted, {seen} followed"))
+        let off = match self.off {
+            0 => String::new(),
+            off => format!("; calls that {off} of them made while they were off are in no count"),
+        };
+        let line =
+            || format!("{down} of {functions} functions made {share} of the calls: counted, {seen} followed{off}");
+        (down > 0).then(line)
     }
 }
 
@@ -90,6 +97,8 @@ pub(super) struct Levels {
     down: BTreeMap<u32, Down>,
     /// What threads that have ended had counted, by function.
     ended: BTreeMap<u32, u64>,
+    /// Functions that have been off at some time.
+    off: BTreeSet<u32>,
     /// Changes that are not told yet.
     changes: Vec<Change>,
     looked: Instant,
@@ -119,6 +128,7 @@ impl Levels {
             calls: Vec::new(),
             down: BTreeMap::new(),
             ended: BTreeMap::new(),
+            off: BTreeSet::new(),
             changes: Vec::new(),
             looked: now,
             looked_at_all: now,
@@ -188,6 +198,7 @@ impl Levels {
             followed: down.iter().filter_map(|function| self.calls.get(*function as usize)).sum(),
             counted: self.ended.values().sum(),
             calls: self.calls.iter().sum(),
+            off: self.off.len() as u64,
         }
     }
 
@@ -285,6 +296,7 @@ impl Levels {
         {
             saved_ns -= calls as f64 * COUNTING_NS;
             if arena.slot(function).is_some_and(|slot| set_slot(slot, Level::Off)) {
+                self.off.insert(function);
                 self.changed(time, function, Level::Off);
             }
         }

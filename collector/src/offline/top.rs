@@ -246,8 +246,8 @@ fn print_text(loss: &Loss, rows: &[Row], order: TopOrder, screen: Screen, out: &
     let down = rows.iter().filter(|row| row.function.counted > 0).count();
     if down > 0 {
         let text = format!(
-            "{down} of these functions were turned down: their counts are exact, their times are those of the calls that were \
-             followed, and their callers' own times contain the others"
+            "{down} of these functions were turned down: their counts have all calls but those made while a function was off, \
+             their times are those of the calls that were followed, and their callers' own times contain the others"
         );
         writeln!(out, "{}", screen.paint(&text, Style::Dim))?;
     }

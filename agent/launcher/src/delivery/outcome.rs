@@ -88,6 +88,7 @@ impl Outcome {
         down.followed += also.followed;
         down.counted += also.counted;
         down.calls += also.calls;
+        down.off += also.off;
         let (report, more) = (&mut self.report, &other.report);
         report.events += more.events;
         report.unsettled += more.unsettled;
@@ -124,6 +125,7 @@ impl Outcome {
             && passed == 0
             && *unfollowed == 0
             && least.undescribed == 0
+            && counts.turned_down.off == 0
         {
             line += ", nothing lost";
         }
