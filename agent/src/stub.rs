@@ -22,7 +22,7 @@
 //! | 32 | 7 | `lea r12` the place behind the first six bytes: which stub it is |
 //! | 39 | 6 | `jmp` the routine, which goes on sixteen bytes behind that place |
 //!
-//! A function that can be turned down has more before that, and jumps to the gate there, see [`gate`].
+//! A function that can be turned down has more before that, and jumps to the gate there: the module `gate` says how.
 
 mod gate;
 
