@@ -50,6 +50,9 @@ use offset::OffsetEstimate;
 use options::{Options, Topic};
 use replay::Replay;
 
+/// What an option that holds a list has before it, at most.
+const HEAD_BYTES: usize = 32;
+
 /// How much of the replay buffer is left for what is encoded before anybody looks whether there is room.
 const SLACK_BYTES: usize = 256 << 10;
 

@@ -6,6 +6,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    ops::AddAssign,
     sync::atomic::Ordering,
     time::{Duration, Instant},
 };
@@ -66,6 +67,16 @@ pub struct TurnedDown {
     pub off: u64,
 }
 
+impl AddAssign for TurnedDown {
+    fn add_assign(&mut self, other: Self) {
+        self.functions += other.functions;
+        self.followed += other.followed;
+        self.counted += other.counted;
+        self.calls += other.calls;
+        self.off += other.off;
+    }
+}
+
 impl TurnedDown {
     /// In one line, for so many functions in all: which part of the calls they made, and how many of those were followed. None
     /// where nothing was.
@@ -97,8 +108,6 @@ pub(super) struct Levels {
     down: BTreeMap<u32, Down>,
     /// What threads that have ended had counted, by function.
     ended: BTreeMap<u32, u64>,
-    /// Functions that have been off at some time.
-    off: BTreeSet<u32>,
     /// Changes that are not told yet.
     changes: Vec<Change>,
     looked: Instant,
@@ -114,6 +123,8 @@ pub(super) struct Levels {
 #[derive(Debug)]
 struct Down {
     level: Level,
+    /// Whether it has been off at some time.
+    was_off: bool,
     /// How many of its calls were counted when it was looked at last.
     counted: u64,
     /// How many bursts it has had, and when the next one is due.
@@ -128,7 +139,6 @@ impl Levels {
             calls: Vec::new(),
             down: BTreeMap::new(),
             ended: BTreeMap::new(),
-            off: BTreeSet::new(),
             changes: Vec::new(),
             looked: now,
             looked_at_all: now,
@@ -166,10 +176,11 @@ impl Levels {
     /// A function has another level from then on.
     pub(super) fn changed(&mut self, time: SessionNs, function: u32, level: Level) {
         let now = Instant::now();
-        let down =
-            self.down.entry(function).or_insert_with(|| Down { level: Level::Full, counted: 0, bursts: 0, due: now });
+        let new = || Down { level: Level::Full, was_off: false, counted: 0, bursts: 0, due: now };
+        let down = self.down.entry(function).or_insert_with(new);
         if down.level != level {
             down.level = level;
+            down.was_off |= level == Level::Off;
             down.due = now + EVERY * (1 << down.bursts.min(MOST_PATIENCE));
             self.changes.push(Change { time, function, level });
         }
@@ -198,7 +209,7 @@ impl Levels {
             followed: down.iter().filter_map(|function| self.calls.get(*function as usize)).sum(),
             counted: self.ended.values().sum(),
             calls: self.calls.iter().sum(),
-            off: self.off.len() as u64,
+            off: self.down.values().filter(|down| down.was_off).count() as u64,
         }
     }
 
@@ -251,9 +262,7 @@ impl Levels {
 
     /// Finds functions that have turned themselves down and could not say so.
     pub(super) fn look_at_all(&mut self, arena: &Arena, time: SessionNs) {
-        // ORDERING: hints.
-        let used = arena.control().slots_used.load(Ordering::Relaxed) as u32;
-        for function in 0..used {
+        for function in 0..slots_used(arena) {
             if let Some(level) = level_of(arena, function)
                 && self.down.get(&function).map_or(Level::Full, |down| down.level) != level
             {
@@ -264,9 +273,7 @@ impl Levels {
 
     /// How many functions can be turned down.
     pub(super) fn gate_count(&self, arena: &Arena) -> u64 {
-        // ORDERING: a hint.
-        let used = arena.control().slots_used.load(Ordering::Relaxed) as u32;
-        (0..used).filter(|function| level_of(arena, *function).is_some()).count() as u64
+        (0..slots_used(arena)).filter(|function| level_of(arena, *function).is_some()).count() as u64
     }
 
     /// The functions that are counted, by how often they were called since the last time: the least often first.
@@ -296,7 +303,6 @@ impl Levels {
         {
             saved_ns -= calls as f64 * COUNTING_NS;
             if arena.slot(function).is_some_and(|slot| set_slot(slot, Level::Off)) {
-                self.off.insert(function);
                 self.changed(time, function, Level::Off);
             }
         }
@@ -333,6 +339,12 @@ impl Levels {
             }
         }
     }
+}
+
+/// How many functions may have a level.
+fn slots_used(arena: &Arena) -> u32 {
+    // ORDERING: a hint.
+    arena.control().slots_used.load(Ordering::Relaxed) as u32
 }
 
 /// The level of a function that has one.
@@ -423,6 +435,11 @@ mod tests {
         levels.look(&target.arena, &[0], start + EVERY, SessionNs(0), || Some(EVERY));
         let level = |function| level_of(&target.arena, function);
         assert_eq!((level(0), level(1)), (Some(Level::Off), Some(Level::Counted)));
+        assert_eq!(levels.turned_down().off, 1);
+        // A forked child begins with the levels of its parent.
+        let mut child = Levels::new(start);
+        child.begin(&target.arena, share, SessionNs(0));
+        assert_eq!(child.turned_down().off, 1);
     }
 
     #[test]

@@ -8,8 +8,7 @@ use codec::{
     profile::{Dropped, Drops as DropsOption, ProfileOption},
 };
 
-/// What an option of this kind has before its list.
-const HEAD_BYTES: usize = 32;
+use super::HEAD_BYTES;
 
 /// Ranges that have not been told yet, and how many events were dropped in all.
 #[derive(Debug, Default)]

@@ -6,10 +6,7 @@ use codec::{
     profile::{Counted, CountedCalls, LevelChange, Levels},
 };
 
-use super::Shipper;
-
-/// What stands in a packet before its list.
-const HEAD_BYTES: usize = 32;
+use super::{HEAD_BYTES, Shipper};
 
 impl Shipper {
     /// Tells from when on functions have other levels.

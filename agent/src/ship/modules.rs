@@ -9,7 +9,7 @@ use codec::{
 };
 
 use super::{
-    Shipper,
+    HEAD_BYTES, Shipper,
     text::{cut, shorten},
 };
 
@@ -22,8 +22,7 @@ const MOST_REASON_BYTES: usize = 64;
 const MOST_DETAIL_BYTES: usize = 512;
 const MOST_BUILD_ID_BYTES: usize = 64;
 
-/// What stands in a packet before its list, and beside the name of a function.
-const HEAD_BYTES: usize = 32;
+/// What stands beside the name of a function.
 const FUNCTION_BYTES: usize = 10;
 
 impl Shipper {

@@ -83,12 +83,7 @@ impl Outcome {
         counts.too_deep += more.too_deep;
         counts.interrupted += more.interrupted;
         counts.unplaced += more.unplaced;
-        let (down, also) = (&mut counts.turned_down, &more.turned_down);
-        down.functions += also.functions;
-        down.followed += also.followed;
-        down.counted += also.counted;
-        down.calls += also.calls;
-        down.off += also.off;
+        counts.turned_down += more.turned_down;
         let (report, more) = (&mut self.report, &other.report);
         report.events += more.events;
         report.unsettled += more.unsettled;
