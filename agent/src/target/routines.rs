@@ -98,10 +98,12 @@ global_asm!(
     mov [rsi + 72], rbp
     lea r8, [rsp + 48]
     mov [rsi + 80], r8
-    // The window: not past the end of the stack.
+    // The window: not past the end of the stack. Another thread may just have taken the stack away: then there is none.
+    xor edx, edx
     mov r9, [rcx + {low}]
     add r9, [rcx + {size}]
     sub r9, r8
+    cmovb r9, rdx
     cmp r9, [rcx + {window}]
     cmova r9, [rcx + {window}]
     mov rdi, r9
