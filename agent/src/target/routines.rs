@@ -477,3 +477,10 @@ unsafe extern "C" {
     pub(super) fn spoor_leave_index();
     pub(super) fn spoor_leave_detail();
 }
+
+/// Whether this is the address of a routine that a stub of a hooked function calls.
+pub(super) fn is_enter(address: usize) -> bool {
+    let all: [unsafe extern "C" fn(); 5] =
+        [spoor_enter_index, spoor_enter_detail, spoor_enter_probe, spoor_enter_unwinder, spoor_enter_watched];
+    all.iter().any(|routine| *routine as usize == address)
+}

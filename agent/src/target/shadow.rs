@@ -4,12 +4,15 @@
 //! one a thread needs is in [`stacks`](super::stacks).
 
 use core::{
+    mem::offset_of,
     ptr,
     sync::atomic::{AtomicU64, AtomicUsize, Ordering},
 };
 
 use super::{
+    routines,
     stacks::{LEVELS, Links},
+    sys,
     thread::Thread,
 };
 
@@ -93,6 +96,12 @@ impl Entry {
     /// What its slot holds while it is hooked: a place in its stub.
     pub(super) fn armed(&self) -> usize {
         self.stub + TO_LEAVE
+    }
+
+    /// Whether a word that is in a slot is a place in a stub, and not a return address of the program's.
+    pub(super) fn is_armed(word: usize) -> bool {
+        let enter = word.wrapping_sub(TO_LEAVE + FROM_HEADER).wrapping_add(offset_of!(Header, enter));
+        sys::peek(enter).is_some_and(routines::is_enter)
     }
 
     /// An entry that is the oldest of all: its slot is higher than any.

@@ -248,7 +248,13 @@ pub(super) extern "C" fn leave(left: &mut Left) {
         Some(thread) => leave_on(thread, left, slot),
         None => stacks::take_anywhere(slot).map(|suspended| suspended.entry),
     };
-    left.slot = entry.unwrap_or_else(|| lost()).real;
+    left.slot = entry.map(|entry| entry.real).or_else(|| put_back(slot)).unwrap_or_else(|| lost());
+}
+
+/// Where a function returns to that is in no table any more: another thread, which unwinds what lies beside, has put its return
+/// address back while it was on its way here.
+fn put_back(slot: usize) -> Option<usize> {
+    sys::peek(slot).filter(|word| !Entry::is_armed(*word))
 }
 
 /// The entry of the function that returns.
