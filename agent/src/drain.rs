@@ -8,6 +8,8 @@
 //! it, the agent skips the ring up to where the thread writes now. It cannot know how many events that were: it reports
 //! one dropped event (`ring-damaged`), so that there is a gap where they were, and a limit with the number of bytes.
 
+mod backlog;
+mod brief;
 mod clock;
 mod creations;
 #[cfg(test)]
@@ -15,6 +17,8 @@ pub(crate) mod fake;
 mod levels;
 mod queues;
 mod ring;
+mod selection;
+mod sieve;
 mod stall;
 mod tasks;
 mod threads;
@@ -27,12 +31,13 @@ use std::{
 };
 
 use codec::{
-    FunctionId, SessionNs, StreamId,
+    FunctionId, SessionNs,
     profile::{CountedCalls, EndReason, LevelChange, LevelKind},
 };
 
 pub use clock::Clock;
 pub use levels::{Pace, TurnedDown};
+pub use selection::{Comparison, Condition, Keep, MOST_TRIGGERS, Trigger, Wanted};
 pub use stall::Waiting;
 pub use tasks::{ProcTasks, Tasks};
 
@@ -40,10 +45,12 @@ use crate::{
     shared::{Arena, Level, tsc},
     ship::{Report, Shipper},
 };
+use brief::Sum;
 use creations::{Creation, Creations};
 use levels::{Change, Levels};
 use queues::Queues;
 use ring::{DrainContext, Ring, Taken};
+use selection::Selection;
 use stall::Stall;
 use threads::TracedThread;
 
@@ -68,11 +75,16 @@ pub struct Drain {
     queues: Queues,
     creations: Creations,
     created: Vec<(u64, Creation)>,
+    /// Threads that have ended, with records that wait until it is known what happens.
+    waiting: Vec<Ring>,
     /// Threads that have ended: who created them may become known later.
     ended: Vec<TracedThread>,
     counts: Counts,
     stall: Stall,
     levels: Levels,
+    selection: Option<Selection>,
+    /// How many bytes waited at the last look until it is known what happens.
+    waiting_bytes: usize,
     words: Vec<u64>,
     ids: Vec<u32>,
     looked: Instant,
@@ -94,10 +106,13 @@ impl Drain {
             queues: Queues::default(),
             creations: Creations::default(),
             created: Vec::new(),
+            waiting: Vec::new(),
             ended: Vec::new(),
             counts: Counts::default(),
             stall: Stall::new(),
             levels: Levels::new(now),
+            selection: None,
+            waiting_bytes: 0,
             words: Vec::new(),
             ids: Vec::new(),
             looked: now,
@@ -110,6 +125,26 @@ impl Drain {
     pub fn at_pace(mut self, pace: Pace) -> Self {
         self.levels.begin(&self.arena, pace, self.clock.now());
         self
+    }
+
+    /// Sends only what is asked for.
+    pub fn sending(mut self, wanted: Wanted) -> Self {
+        self.selection = Selection::new(wanted);
+        self
+    }
+
+    /// A function has this name, and its returns are seen or not. To be said before it is called.
+    pub fn learn(&mut self, function: FunctionId, name: &str, is_entry_only: bool) {
+        if let Some(selection) = &mut self.selection {
+            selection.learn(function, name, is_entry_only);
+        }
+    }
+
+    /// Something has happened now that starts sending, or stops it.
+    pub fn trigger(&mut self, is_start: bool) {
+        if let Some(selection) = &mut self.selection {
+            selection.trigger(is_start);
+        }
     }
 
     /// Now, by the session's clock.
@@ -125,13 +160,14 @@ impl Drain {
 
     /// Takes what is in the rings, as far as the shipper has room, and sends it. How many records that were.
     pub fn turn(&mut self, shipper: &mut Shipper) -> usize {
-        let now = Instant::now();
+        let (now, begun) = (Instant::now(), tsc::now());
         self.arena.heartbeat();
         self.clock.tick();
         self.find_threads(shipper);
         self.find_ended_threads(now);
         self.update_names(now, shipper);
         let records = (0..self.rings.len()).map(|ring| self.take(ring, WORDS_PER_TURN, shipper)).sum();
+        self.settle(begun, shipper);
         self.find_stall(records, now);
         self.set_levels(now);
         self.tell_levels(shipper);
@@ -149,14 +185,20 @@ impl Drain {
         self.find_threads(shipper);
         while !self.is_empty() && Instant::now() < deadline && !shipper.is_forsaken() {
             self.arena.heartbeat();
+            let begun = tsc::now();
             match (0..self.rings.len()).map(|ring| self.take(ring, WORDS_PER_TURN, shipper)).sum::<usize>() {
                 0 => drop(shipper.turn(GLANCE)),
                 // As long as the collector takes something, there is no reason to give up.
                 _ => deadline = Instant::now() + linger,
             }
+            self.settle(begun, shipper);
             self.join_creators(shipper);
             shipper.flush();
             shipper.turn(Duration::ZERO);
+        }
+        // What came before an end of which nobody knows that it is a good one is always asked for.
+        if matches!(reason, EndReason::Signaled(_)) || reason == EndReason::UNKNOWN {
+            self.trigger(true);
         }
         let at = self.clock.now();
         // Threads of a process that goes on go on too.
@@ -165,6 +207,7 @@ impl Drain {
             self.give_up(ring, shipper);
             self.end_thread(ring, end, shipper);
         }
+        self.settle_all(deadline, shipper);
         self.levels.look_at_all(&self.arena, at);
         self.tell_levels(shipper);
         self.report_limits(shipper);
@@ -195,14 +238,22 @@ impl Drain {
         shipper.levels(&changes.iter().filter_map(change).collect::<Vec<_>>());
     }
 
-    /// Tells how many calls a thread has counted, which has ended.
-    fn tell_counted(&mut self, ring: usize, stream: StreamId, shipper: &mut Shipper) {
-        let counted = self.levels.thread_ends(&self.arena, ring);
+    /// Tells how many calls a thread, which has ended, has made that are no events.
+    fn tell_counted(&mut self, ring: usize, gone: &Ring, shipper: &mut Shipper) {
+        let mut calls = BTreeMap::<u32, (u64, Sum)>::new();
+        for (function, count) in self.levels.thread_ends(&self.arena, ring) {
+            calls.entry(function).or_default().0 = count;
+        }
+        for (function, sum) in gone.sieve.brief.sums() {
+            self.counts.brief += sum.count;
+            calls.entry(function).or_default().1 = sum;
+        }
         self.functions.copy_to(&mut self.known);
-        let calls = counted.iter().filter_map(|(function, count)| {
-            Some(CountedCalls { function: *self.known.get(*function as usize)?, count: *count })
+        let calls = calls.into_iter().filter_map(|(function, (count, brief))| {
+            let function = *self.known.get(function as usize)?;
+            Some(CountedCalls { function, count, brief: brief.count, brief_ns: brief.time_ns })
         });
-        shipper.counted(stream, &calls.collect::<Vec<_>>());
+        shipper.counted(gone.thread.stream, &calls.collect::<Vec<_>>());
     }
 
     fn is_empty(&self) -> bool {
@@ -220,16 +271,20 @@ impl Drain {
     fn take(&mut self, ring: usize, most_words: usize, shipper: &mut Shipper) -> usize {
         let mut records = 0;
         for _ in 0..most_words / BATCH_WORDS {
-            if self.rings[ring].is_none() || !shipper.has_room() {
-                return records;
+            if self.rings[ring].is_none() || !self.has_room(shipper) {
+                break;
             }
             let Some(taken) = self.take_batch(ring, shipper, Ring::take) else {
                 if self.rings[ring].as_ref().is_some_and(|ring| ring.is_gone) {
                     self.end_thread(ring, Some(self.clock.now()), shipper);
                 }
+                self.is_emptied(ring, shipper);
                 return records;
             };
             records += taken.records;
+        }
+        if let Some(ring) = &mut self.rings[ring] {
+            ring.sieve.is_behind = true;
         }
         records
     }
@@ -285,6 +340,7 @@ impl Drain {
             shipper,
             created: &mut self.created,
             levels: &mut self.levels,
+            selection: self.selection.as_mut(),
             now: tsc::now(),
         })
     }
@@ -315,6 +371,10 @@ pub struct Counts {
     pub interrupted: u64,
     /// Calls that were passed through because another thread seemed to run on the same stack.
     pub unplaced: u64,
+    /// Events that were left out because they were not asked for.
+    pub left_out: u64,
+    /// Calls that were left out because they took too little time, of threads that have ended.
+    pub brief: u64,
     /// Functions that were turned down.
     pub turned_down: TurnedDown,
     /// How often a ring held something that is no record, and how many bytes were thrown away for it.

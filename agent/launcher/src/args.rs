@@ -1,13 +1,17 @@
 //! What can be said on the command line.
 
 mod destination;
+mod selection;
 mod variable;
 
 use std::{ffi::OsString, path::PathBuf, str::FromStr, time::Duration};
 
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum, error::ErrorKind};
 
-pub(crate) use self::destination::{AccessArgs, DestinationArgs, Transport, Wire};
+pub(crate) use self::{
+    destination::{AccessArgs, DestinationArgs, Transport, Wire},
+    selection::{Selected, SelectionArgs},
+};
 use crate::{
     engine::Engine,
     quantity::{Period, Size},
@@ -123,6 +127,8 @@ pub(crate) struct AttachArgs {
 pub(crate) struct TraceArgs {
     #[command(flatten)]
     pub(crate) exclude: ExcludeArgs,
+    #[command(flatten)]
+    pub(crate) selection: SelectionArgs,
     #[command(flatten)]
     pub(crate) symbols: SymbolArgs,
     /// Bytes of the stack to record with each call, from the stack pointer upward: 0 to 512, a multiple of 8

@@ -19,7 +19,7 @@ use agent::{
 };
 use anyhow::{Context, Result};
 use codec::{
-    Arch, ModuleId, Os, SessionId, SessionNs, access,
+    Arch, FunctionId, ModuleId, Os, SessionId, SessionNs, access,
     profile::{EndReason, FunctionName, Limit, Module, SourceLine},
 };
 use ring::rand::{SecureRandom, SystemRandom};
@@ -32,6 +32,7 @@ use crate::{
     install::{Hooked, Report},
     notices::Notices,
     settings::Settings,
+    signals::SignalTriggers,
     summary::Traced,
     symbols::FileLines,
 };
@@ -128,9 +129,13 @@ impl Delivery {
         let Some((shipper, clock, orders, traced)) = self.work.take() else { return Ok(()) };
         let tied = Arc::clone(&arena);
         let drain = Drain::new(arena, clock, Arc::clone(&self.functions), ProcTasks::new(self.pid));
-        let drain = drain.with_stall(self.stall).at_pace(self.family.settings.drain_pace());
+        let settings = &self.family.settings;
+        let drain = drain.with_stall(self.stall).at_pace(settings.drain_pace());
+        let drain = drain.sending(settings.selected.wanted.clone());
+        let triggers = SignalTriggers::new(&settings.selected);
         let (linger, notices) = (self.linger, self.notices.clone());
-        let worker = Worker { shipper, drain, orders, modules: Vec::new(), unread: 0, notices, linger, traced };
+        let worker =
+            Worker { shipper, drain, orders, modules: Vec::new(), unread: 0, notices, linger, traced, triggers };
         let thread = thread::Builder::new().name("delivery".into()).spawn(|| {
             let _lifeline = Lifeline::tie(tied);
             worker.work()
@@ -232,6 +237,7 @@ struct Worker {
     notices: Notices,
     linger: Duration,
     traced: Traced,
+    triggers: SignalTriggers,
 }
 
 impl Worker {
@@ -241,6 +247,9 @@ impl Worker {
                 if let Some(reason) = self.execute(order) {
                     return self.end(reason);
                 }
+            }
+            for is_start in self.triggers.look() {
+                self.drain.trigger(is_start);
             }
             let taken = self.drain.turn(&mut self.shipper);
             self.notices.look(&self.drain, &self.shipper);
@@ -254,6 +263,10 @@ impl Worker {
         match order {
             Order::Hooked(module) => {
                 self.report(&module, now, None);
+                for (index, (_, name)) in module.functions.iter().enumerate() {
+                    let function = FunctionId::new(ModuleId(module.id), index as u32);
+                    self.drain.learn(function, name, module.probed.contains(index as u32));
+                }
                 self.unread += u64::from(module.lines.is_some());
                 self.modules.push((module, now));
             }

@@ -14,7 +14,7 @@ use agent::{
 
 use crate::{
     access,
-    args::{self, Budget, DestinationArgs, Follow, FridaArgs, SymbolArgs, TraceArgs, Wire},
+    args::{self, Budget, DestinationArgs, Follow, FridaArgs, Selected, SymbolArgs, TraceArgs, Wire},
     engine::Choice,
     frida,
     summary::SummaryOutput,
@@ -33,6 +33,7 @@ pub(crate) struct Settings {
     pub(crate) stack_bytes: u32,
     pub(crate) detail: bool,
     pub(crate) max_depth: Option<u32>,
+    pub(crate) selected: Selected,
     pub(crate) pace: Pace,
     /// How long threads may wait for a collector that takes nothing. None: for ever.
     pub(crate) stall: Option<Duration>,
@@ -176,6 +177,7 @@ impl Settings {
             stack_bytes: if args.no_detail { 0 } else { args.stack_bytes },
             detail: !args.no_detail,
             max_depth: args.max_depth,
+            selected: args.selection.selected(!args.no_detail).map_err(SettingsError::Usage)?,
             pace: Pace::of(args),
             stall: args.stall.0,
             ring_bytes: args.ring_bytes.0,

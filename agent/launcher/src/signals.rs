@@ -9,7 +9,7 @@ use std::{
     os::fd::OwnedFd,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicI32, Ordering},
+        atomic::{AtomicI32, AtomicU32, Ordering},
     },
     thread::{self, JoinHandle},
     time::{Duration, Instant},
@@ -25,7 +25,7 @@ use signal_hook::{
     low_level::siginfo::Cause,
 };
 
-use crate::process;
+use crate::{args::Selected, process};
 
 /// Those that ask to stop when there is no program to hand them to.
 const STOPS: [i32; 4] = [SIGHUP, SIGINT, SIGQUIT, SIGTERM];
@@ -52,6 +52,40 @@ pub(crate) struct Interrupted(pub(crate) i32);
 
 /// The signal that asked to stop, or 0. One for the process, as signals are.
 static STOP: AtomicI32 = AtomicI32::new(0);
+
+/// How often each of the signals came that are not handed on, and which those are, as bits.
+static RECEIVED: [AtomicU32; 32] = [const { AtomicU32::new(0) }; 32];
+static CLAIMED: AtomicU32 = AtomicU32::new(0);
+
+/// Signals to this process that start and stop sending.
+#[derive(Debug)]
+pub(crate) struct SignalTriggers(Vec<(i32, u32, bool)>);
+
+impl SignalTriggers {
+    /// From now on they are not handed on.
+    pub(crate) fn new(selected: &Selected) -> Self {
+        let starts = selected.start_signals.iter().map(|signal| (*signal, 0, true));
+        let all: Vec<_> = starts.chain(selected.stop_signals.iter().map(|signal| (*signal, 0, false))).collect();
+        for (signal, ..) in &all {
+            // ORDERING: a number that stands for nothing else.
+            CLAIMED.fetch_or(1 << signal, Ordering::Relaxed);
+        }
+        Self(all)
+    }
+
+    /// Which of them came since the last time: whether each starts sending, or stops it.
+    pub(crate) fn look(&mut self) -> Vec<bool> {
+        let mut came = Vec::new();
+        for (signal, seen, is_start) in &mut self.0 {
+            // ORDERING: a count.
+            let count = RECEIVED.get(signal.unsigned_abs() as usize).map_or(0, |count| count.load(Ordering::Relaxed));
+            if std::mem::replace(seen, count) != count {
+                came.push(*is_start);
+            }
+        }
+        came
+    }
+}
 
 /// Fails once somebody has asked to stop. For whatever waits, and may give up without any harm.
 pub(crate) fn check() -> Result<(), Interrupted> {
@@ -135,6 +169,13 @@ fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
 impl State {
     fn receive(&mut self, origin: &Origin) {
         let signal = origin.signal;
+        // ORDERING: as in `SignalTriggers`.
+        if let Some(count) = RECEIVED.get(signal.unsigned_abs() as usize)
+            && CLAIMED.load(Ordering::Relaxed) & (1 << signal) != 0
+        {
+            count.fetch_add(1, Ordering::Relaxed);
+            return;
+        }
         if let Some((pid, descriptor)) = &self.program {
             let Some(number) = Signal::from_named_raw(signal) else { return };
             if is_for(*pid, origin) {

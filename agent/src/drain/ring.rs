@@ -12,6 +12,8 @@ use super::{
     creations::Creation,
     levels::Levels,
     queues::Queues,
+    selection::Selection,
+    sieve::Sieve,
     threads::{TracedThread, text},
 };
 use crate::{
@@ -35,6 +37,8 @@ pub(super) struct Ring {
     reported_dropped: u64,
     /// Whether the thread is known to be gone.
     pub(super) is_gone: bool,
+    /// What is not passed on, where not everything is asked for.
+    pub(super) sieve: Sieve,
 }
 
 /// What reading a ring needs of its surroundings.
@@ -51,6 +55,8 @@ pub(super) struct DrainContext<'a> {
     /// Threads that were created: the handle, by whom and when.
     pub(super) created: &'a mut Vec<(u64, Creation)>,
     pub(super) levels: &'a mut Levels,
+    /// What is asked for, if that is not everything.
+    pub(super) selection: Option<&'a mut Selection>,
     /// What the counter shows: nothing in a ring is later.
     pub(super) now: u64,
 }
@@ -69,7 +75,15 @@ pub(super) struct Taken {
 impl Ring {
     pub(super) fn new(thread: TracedThread) -> Self {
         let latest = thread.start;
-        Self { thread, next: 0, substream: SubstreamId(0), latest, reported_dropped: 0, is_gone: false }
+        Self {
+            thread,
+            next: 0,
+            substream: SubstreamId(0),
+            latest,
+            reported_dropped: 0,
+            is_gone: false,
+            sieve: Sieve::default(),
+        }
     }
 
     /// The time of the last event.
@@ -80,17 +94,51 @@ impl Ring {
     /// Makes events of the records at the start of these words. Stops at one that is not all there, and at the ring's
     /// end.
     pub(super) fn take(&mut self, words: &[u64], context: &mut DrainContext<'_>) -> Taken {
-        each_record(words, |record| self.record(record, context))
+        if context.selection.is_some() {
+            return self.sift(words, context);
+        }
+        each_record(words, |record, _| {
+            self.note(record, context);
+            (record.kind != Kind::Dropped || self.note_dropped(record)) && self.record(record, context)
+        })
     }
 
-    /// Takes a record. Whether it makes sense.
+    /// Takes note of what counts whether it is sent or not.
+    #[inline(always)]
+    pub(super) fn note(&mut self, record: &Record<'_>, context: &mut DrainContext<'_>) {
+        match record.kind {
+            Kind::Call => context.levels.called(record.function),
+            Kind::Runtime => self.note_creation(record, context),
+            _ => {}
+        }
+    }
+
+    /// Takes note of a thread that was created.
+    fn note_creation(&mut self, record: &Record<'_>, context: &mut DrainContext<'_>) {
+        let function = RUNTIME_FUNCTIONS.get(record.function as usize);
+        let is_return = EventKind::from_number(record.depth.into()) == Some(EventKind::Return);
+        let handle = record.keys().find(|(key, value)| *key == Key::Pthread && *value != 0);
+        if let (Some(&"pthread_create"), true, Some((_, handle))) = (function, is_return, handle) {
+            let entered = record.rest.first().copied().unwrap_or(record.time);
+            context.created.push((handle, Creation { by: self.thread.stream, entered }));
+        }
+    }
+
+    /// Takes note of events that did not fit before this record. A number that cannot be is not believed.
+    pub(super) fn note_dropped(&mut self, record: &Record<'_>) -> bool {
+        let count = record.rest.first().copied().unwrap_or(0);
+        self.reported_dropped += if count >> 40 == 0 { count } else { 0 };
+        count >> 40 == 0
+    }
+
+    /// Sends a record, or does what it says. Whether it makes sense.
     #[inline]
-    fn record(&mut self, record: &Record<'_>, context: &mut DrainContext<'_>) -> bool {
+    pub(super) fn record(&mut self, record: &Record<'_>, context: &mut DrainContext<'_>) -> bool {
         match record.kind {
             Kind::Call => self.function(EventKind::Call, record, context),
             Kind::Return => self.function(EventKind::Return, record, context),
             Kind::Exception => self.function(EventKind::Exception, record, context),
-            Kind::Dropped => return self.drop_reported(record.rest.first().copied().unwrap_or(0), context),
+            Kind::Dropped => self.drop_events(record.rest.first().copied().unwrap_or(0), context.full, context),
             Kind::Runtime => return self.runtime(record, context),
             Kind::Label => label(record, context),
             Kind::Substream => self.substream = SubstreamId(record.rest.first().copied().unwrap_or(0)),
@@ -114,9 +162,6 @@ impl Ring {
         let Some(function) = context.function(record.function) else {
             return self.drop_events(1, "unknown-function", context);
         };
-        if kind == EventKind::Call {
-            context.levels.called(record.function);
-        }
         let event = RunEvent { kind, depth: record.depth, function: Some(function), ip: 0, start, end, detail: None };
         match record.rest {
             [] | [_] => self.push(&event, context),
@@ -163,10 +208,8 @@ impl Ring {
         let (Some(function), Some(phase)) = (function, phase) else { return false };
         let mut keys = [Attribute { name: "", value: Value::U64(0) }; MAX_KEYS];
         let mut count = 0;
-        let mut handle = None;
         for (place, (key, value)) in keys.iter_mut().zip(record.keys()) {
             let value = if key == Key::Queue { context.queues.number(value) } else { value };
-            handle = if key == Key::Pthread && value != 0 { Some(value) } else { handle };
             *place = Attribute { name: key.name(), value: Value::U64(value) };
             count += 1;
         }
@@ -175,10 +218,6 @@ impl Ring {
         match context.shipper.push(self.thread.stream, Position(self.next), &event) {
             Ok(()) => self.count(context),
             Err(_) => self.drop_events(1, "not-encodable", context),
-        }
-        if let (Some(handle), "pthread_create", EventKind::Return) = (handle, *function, phase) {
-            let entered = record.rest.first().copied().unwrap_or(record.time);
-            context.created.push((handle, Creation { by: self.thread.stream, entered }));
         }
         true
     }
@@ -202,23 +241,12 @@ impl Ring {
         (start, end)
     }
 
-    /// Events did not fit the ring before this record. A number that cannot be is not believed.
-    fn drop_reported(&mut self, count: u64, context: &mut DrainContext<'_>) -> bool {
-        if count >> 40 != 0 {
-            return false;
-        }
-        self.reported_dropped += count;
-        self.drop_events(count, context.full, context);
-        true
-    }
-
-    /// The thread is gone and the ring is empty: of all events that did not fit, these are the last.
-    pub(super) fn drop_tail(&mut self, dropped: u64, context: &mut DrainContext<'_>) {
+    /// The thread is gone and the ring is empty: how many of all events that did not fit were the last.
+    pub(super) fn take_tail(&mut self, dropped: u64) -> u64 {
         let count = dropped.saturating_sub(self.reported_dropped);
-        if count >> 40 == 0 {
-            self.reported_dropped += count;
-            self.drop_events(count, context.full, context);
-        }
+        let count = if count >> 40 == 0 { count } else { 0 };
+        self.reported_dropped += count;
+        count
     }
 
     /// Notes that events were not kept.
@@ -233,12 +261,12 @@ impl Ring {
     /// Counts the events at the start of these words as not kept, and takes nothing else of them.
     pub(super) fn give_up(&mut self, words: &[u64], context: &mut DrainContext<'_>) -> Taken {
         let mut events = 0;
-        let taken = each_record(words, |record| {
+        let taken = each_record(words, |record, _| {
             match record.kind {
-                Kind::Call | Kind::Return | Kind::Exception | Kind::Runtime => events += 1,
-                Kind::Dropped => {
+                kind if kind.is_event() => events += 1,
+                Kind::Dropped if self.note_dropped(record) => {
                     self.drop_events(std::mem::take(&mut events), "not-sent", context);
-                    self.drop_reported(record.rest.first().copied().unwrap_or(0), context);
+                    self.drop_events(record.rest.first().copied().unwrap_or(0), context.full, context);
                 }
                 _ => {}
             }
@@ -249,16 +277,16 @@ impl Ring {
     }
 }
 
-/// Passes on the records at the start of these words, up to one that is not all there or does not make sense, and at
+/// Passes on the records at the start of these words, with the words of each, up to one that is not all there or does not make sense, and at
 /// most to the ring's end.
 #[inline(always)]
-fn each_record(words: &[u64], mut each: impl FnMut(&Record<'_>) -> bool) -> Taken {
+pub(super) fn each_record(words: &[u64], mut each: impl FnMut(&Record<'_>, &[u64]) -> bool) -> Taken {
     let mut taken = Taken::default();
     while let Some(rest) = words.get(taken.words..)
         && rest.first().is_some_and(|first| *first != SKIP)
     {
         match parse(rest) {
-            Ok(Some((record, length))) if each(&record) => {
+            Ok(Some((record, length))) if each(&record, &rest[..length]) => {
                 taken.words += length;
                 taken.records += 1;
             }

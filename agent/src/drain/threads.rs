@@ -164,7 +164,8 @@ impl Drain {
     pub(super) fn join_creators(&mut self, shipper: &mut Shipper) {
         for (handle, creation) in self.created.drain(..) {
             self.creations.add(handle, creation);
-            let threads = self.rings.iter_mut().flatten().map(|ring| &mut ring.thread).chain(&mut self.ended);
+            let rings = self.rings.iter_mut().flatten().chain(&mut self.waiting);
+            let threads = rings.map(|ring| &mut ring.thread).chain(&mut self.ended);
             for thread in threads.filter(|thread| thread.pthread == handle) {
                 let creator = self.creations.creator(handle, thread.taken);
                 if creator.is_some() && creator != thread.creator {
@@ -180,7 +181,7 @@ impl Drain {
         let Some(mut gone) = self.rings[ring].take() else { return };
         // ORDERING: nobody writes them any more.
         let dropped = self.arena.head(ring).dropped.load(Ordering::Acquire);
-        self.with_context(shipper, |context| gone.drop_tail(dropped, context));
+        self.with_context(shipper, |context| gone.pass_on_rest(dropped, context));
         let head = self.arena.head(ring);
         for (count, of_ring) in [
             (&mut self.counts.too_deep, &head.too_deep),
@@ -189,14 +190,23 @@ impl Drain {
         ] {
             *count = count.saturating_add(of_ring.load(Ordering::Relaxed));
         }
-        self.tell_counted(ring, gone.thread.stream, shipper);
+        self.tell_counted(ring, &gone, shipper);
         self.counts.threads_now -= 1;
-        gone.thread.end = end.map(|end| end.max(gone.latest()));
+        self.arena.free(ring);
+        gone.thread.end = end;
+        match gone.sieve.backlog.is_empty() {
+            true => self.tell_end(gone, shipper),
+            false => self.waiting.push(gone),
+        }
+    }
+
+    /// Everything of a thread has been sent that will be.
+    pub(super) fn tell_end(&mut self, mut gone: Ring, shipper: &mut Shipper) {
+        gone.thread.end = gone.thread.end.map(|end| end.max(gone.latest()));
         gone.thread.report(shipper);
         if gone.thread.pthread != 0 && self.ended.len() < MOST_ENDED {
             self.ended.push(gone.thread);
         }
-        self.arena.free(ring);
     }
 
     /// Tells what could not be recorded.
@@ -227,6 +237,8 @@ impl Drain {
             ),
             limit(self.counts.damages, "ring-damaged", &bytes),
             limit(down.counted, "counted", &counted),
+            limit(self.counts.brief, "brief", "calls that took less than --slower-than, counted by function"),
+            limit(self.counts.left_out, "left-out", "events outside of what was asked for"),
         ];
         let limits: Vec<_> = limits.into_iter().filter(|limit| limit.count > 0).collect();
         shipper.limits(&limits);

@@ -119,6 +119,11 @@ pub fn parse(words: &[u64]) -> Result<Option<(Record<'_>, usize)>, RecordError> 
 }
 
 impl Kind {
+    /// Whether it is an event, which has a position in its stream.
+    pub fn is_event(self) -> bool {
+        matches!(self, Self::Call | Self::Return | Self::Exception | Self::Runtime)
+    }
+
     /// How many words a record of this kind has at least.
     fn least_words(self) -> usize {
         match self {

@@ -325,6 +325,12 @@ pub struct CountedEntry {
     pub function: u64,
     /// How many.
     pub count: u64,
+    /// How many more were left out because they took too little time.
+    #[serde(default)]
+    pub brief: u64,
+    /// How long those took, in all.
+    #[serde(default)]
+    pub brief_ns: u64,
     /// Fields that are not known here.
     #[serde(flatten)]
     pub extra: Map<String, Value>,

@@ -36,5 +36,9 @@ wire_struct! {
         pub function: FunctionId,
         /// How many, since the thread began.
         pub count: u64,
+        /// How many more were recorded, and left out because they took too little time.
+        pub brief: u64,
+        /// How long those took, in all.
+        pub brief_ns: u64,
     }
 }

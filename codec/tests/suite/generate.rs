@@ -244,7 +244,7 @@ any_of_fields! {
     Limits<'static> { limits }
     LevelChange { function, at, level }
     Levels<'static> { changes }
-    CountedCalls { function, count }
+    CountedCalls { function, count, brief, brief_ns }
     Counted<'static> { stream, calls }
     Dropped<'static> { stream, first, count, reason }
     Drops<'static> { drops }
@@ -278,7 +278,7 @@ any_of_fields! {
     GapEntry { thread, first, count, cause, at_index, ranges, extra }
     LimitEntry { module, reason, detail, count, extra }
     LevelEntry { function, at_ns, level, extra }
-    CountedEntry { thread, function, count, extra }
+    CountedEntry { thread, function, count, brief, brief_ns, extra }
     EndEntry { how, code, at_ns, extra }
     TableEntry { rows, bytes, checksum, extra }
     BirthEntry { parent, how, tid, at_ns, extra }

@@ -308,7 +308,8 @@ fn check_options(seen: &mut BTreeSet<String>) {
         LevelChange { function: FunctionId((2 << 32) | 1), at: SessionNs(1_900), level: LevelKind::Full },
     ];
     check(seen, "option-levels", option(Levels { changes: (&changes).into() }));
-    let calls = [CountedCalls { function: FunctionId((2 << 32) | 1), count: (1 << 32) + 5 }];
+    let calls =
+        [CountedCalls { function: FunctionId((2 << 32) | 1), count: (1 << 32) + 5, brief: 12, brief_ns: 3_400 }];
     check(seen, "option-counted", option(Counted { stream: StreamId(7), calls: (&calls).into() }));
     let drops = [Dropped { stream: StreamId(7), first: Position((1 << 32) + 1), count: 12, reason: "ring-full" }];
     check(seen, "option-drops", option(Drops { drops: (&drops).into() }));

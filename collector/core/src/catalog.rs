@@ -46,7 +46,7 @@ pub struct Catalog {
     queues: BTreeMap<u64, Label>,
     limits: BTreeMap<LimitKey, u64>,
     levels: BTreeMap<(FunctionId, SessionNs), LevelKind>,
-    counted: BTreeMap<(StreamId, FunctionId), u64>,
+    counted: BTreeMap<(StreamId, FunctionId), CountedCalls>,
     /// What symbols stand for, by somebody who understands them.
     readings: Arc<HashMap<Box<str>, Box<str>>>,
 }
@@ -184,9 +184,9 @@ impl Catalog {
                 }
             }
             ProfileOption::Counted(list) => {
-                for CountedCalls { function, count } in list.calls.iter() {
-                    let (key, bytes) = ((list.stream, function), |_: &u64| ENTRY_BYTES);
-                    refused.others += enter(&mut self.counted, key, count, bounds.levels, budget, bytes);
+                for calls in list.calls.iter() {
+                    let (key, bytes) = ((list.stream, calls.function), |_: &CountedCalls| ENTRY_BYTES);
+                    refused.others += enter(&mut self.counted, key, calls, bounds.levels, budget, bytes);
                 }
             }
             ProfileOption::Drops(_)
@@ -315,9 +315,9 @@ impl Catalog {
         self.levels.iter().map(|(&(function, at), &level)| LevelChange { function, at, level })
     }
 
-    /// Calls that were counted and not recorded, by thread and function.
+    /// Calls that were counted and are no events, by thread and function.
     pub fn counted(&self) -> impl Iterator<Item = (StreamId, CountedCalls)> {
-        self.counted.iter().map(|(&(stream, function), &count)| (stream, CountedCalls { function, count }))
+        self.counted.iter().map(|(&(stream, _), &calls)| (stream, calls))
     }
 
     /// How many modules are known.
@@ -386,8 +386,9 @@ fn level_entry(&LevelChange { function, at, level }: &LevelChange, zero_ns: u64)
     LevelEntry { function: function.0, at_ns, level: level.name().into(), ..LevelEntry::default() }
 }
 
-fn counted_entry((stream, CountedCalls { function, count }): (StreamId, CountedCalls)) -> CountedEntry {
-    CountedEntry { thread: stream.0, function: function.0, count, ..CountedEntry::default() }
+fn counted_entry((stream, calls): (StreamId, CountedCalls)) -> CountedEntry {
+    let CountedCalls { function, count, brief, brief_ns } = calls;
+    CountedEntry { thread: stream.0, function: function.0, count, brief, brief_ns, ..CountedEntry::default() }
 }
 
 fn birth_entry(&Birth { parent, how, tid, at }: &Birth, zero_ns: u64) -> BirthEntry {

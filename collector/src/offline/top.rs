@@ -14,7 +14,7 @@ use std::{
 use anyhow::Result;
 use codec::{
     StreamId,
-    span::{SpanRuntime, What},
+    span::SpanRuntime,
     text::{Glob, printable_json},
 };
 use serde_json::json;
@@ -56,7 +56,7 @@ pub(crate) fn run(args: &TopArgs) -> Result<ExitCode> {
     let counted = catalog.counted().filter(|_| args.runtime == SpanRuntime::Native);
     counted
         .filter(|(stream, _)| threads.as_ref().is_none_or(|threads| threads.contains(stream)))
-        .for_each(|(_, calls)| ranking.add_counted(What::Function(calls.function), calls.count));
+        .for_each(|(_, calls)| ranking.add_counted(&calls));
     let rows = rows(args, catalog, ranking);
     let mut out = BufWriter::new(io::stdout().lock());
     let printed = print(args, &loss, &rows, &mut out).and_then(|()| out.flush());
@@ -91,7 +91,7 @@ fn rows(args: &TopArgs, catalog: &Catalog, ranking: Ranking) -> Vec<Row> {
             let text = |text: &std::sync::Arc<str>| text.to_string();
             let (symbol, module) = (name.raw.as_ref().map(text), name.module.as_ref().map(text));
             let value = match args.sort {
-                TopOrder::Total => function.total_ns,
+                TopOrder::Total => function.total_ns.saturating_add(function.brief_ns),
                 TopOrder::Own => function.self_ns,
                 TopOrder::Count => function.all_calls(),
                 TopOrder::P50 => function.calls.percentile(500),
@@ -117,7 +117,7 @@ fn print(args: &TopArgs, loss: &Loss, rows: &[Row], out: &mut impl Write) -> io:
     }
     if args.table.csv {
         out.write_all(b"function,symbol,module,count,total_ns,self_ns,p50_ns,p95_ns,p99_ns,max_ns,")?;
-        out.write_all(b"estimated_count,untimed,unsure_ns,counted,source\r\n")?;
+        out.write_all(b"estimated_count,untimed,unsure_ns,counted,brief,brief_ns,source\r\n")?;
     }
     for row in rows {
         let (function, calls) = (&row.function, &row.function.calls);
@@ -139,6 +139,8 @@ fn print(args: &TopArgs, loss: &Loss, rows: &[Row], out: &mut impl Write) -> io:
                 "untimed": function.untimed,
                 "unsure_ns": function.unsure_ns,
                 "counted": function.counted,
+                "brief": function.brief,
+                "brief_ns": function.brief_ns,
                 "source": row.source,
             });
             writeln!(out, "{}", printable_json(&object.to_string()))?;
@@ -150,8 +152,9 @@ fn print(args: &TopArgs, loss: &Loss, rows: &[Row], out: &mut impl Write) -> io:
             line.push(b',');
             field(&mut line, row.module.as_deref().unwrap_or_default());
             let times = [function.total_ns, function.self_ns, p50, p95, p99, calls.max()];
-            let doubts = [estimate, function.untimed, function.unsure_ns, function.counted];
-            for value in [function.count].iter().chain(&times).chain(&doubts) {
+            let others = [function.counted, function.brief, function.brief_ns];
+            let doubts = [estimate, function.untimed, function.unsure_ns];
+            for value in [function.count].iter().chain(&times).chain(&doubts).chain(&others) {
                 write!(line, ",{value}")?;
             }
             line.push(b',');
@@ -165,11 +168,12 @@ fn print(args: &TopArgs, loss: &Loss, rows: &[Row], out: &mut impl Write) -> io:
 
 /// The columns before the names. Where the screen is narrow, those with the largest numbers are left out first: those of
 /// [`EXTRA`] and more unless names have plenty of room, the others only where names would have none.
-const COLUMNS: [(&str, u32); 11] = [
+const COLUMNS: [(&str, u32); 12] = [
     ("count", 2),
     (FOLLOWED, 3),
     ("about", 4),
     ("total", 0),
+    (BRIEF, 2),
     ("self", 1),
     ("unsure", 4),
     ("p50", 8),
@@ -183,15 +187,20 @@ const MODULE: &str = "module";
 /// Of functions that were turned down: which part of their calls the times are of.
 const FOLLOWED: &str = "followed";
 
+/// How long the calls took together that were left out because they took too little time.
+const BRIEF: &str = "brief";
+
 /// What a column says of a function.
 fn cell(row: &Row, column: &str) -> String {
     let (function, calls) = (&row.function, &row.function.calls);
     match column {
         "count" => count(function.all_calls()),
-        FOLLOWED if function.counted == 0 => String::new(),
+        FOLLOWED if function.counted + function.brief == 0 => String::new(),
         FOLLOWED => format!("{:.1} %", 100.0 * function.count as f64 / function.all_calls() as f64),
         "about" => format!("~{}", count(function.estimate.round() as u64)),
         MODULE => row.file_name(),
+        BRIEF if function.brief == 0 => String::new(),
+        BRIEF => duration(function.brief_ns),
         // Of none of its calls the return was seen.
         _ if function.untimed == function.count => "-".into(),
         "total" => duration(function.total_ns),
@@ -217,10 +226,12 @@ fn columns(loss: &Loss, rows: &[Row], order: TopOrder, screen: Screen) -> Vec<(&
     };
     let wide = |text: &str| text.chars().count();
     let width = |column: &str| rows.iter().map(|row| wide(&cell(row, column))).fold(wide(column), usize::max);
-    let is_any_down = rows.iter().any(|row| row.function.counted > 0);
+    let is_any_down = rows.iter().any(|row| row.function.counted + row.function.brief > 0);
+    let is_any_brief = rows.iter().any(|row| row.function.brief > 0);
     let is_wanted = |column: &str| match column {
         "about" | "unsure" => loss.is_any(),
         FOLLOWED => is_any_down,
+        BRIEF => is_any_brief,
         _ => true,
     };
     let wanted = COLUMNS.into_iter().filter(|(column, _)| is_wanted(column));
@@ -250,6 +261,11 @@ fn print_text(loss: &Loss, rows: &[Row], order: TopOrder, screen: Screen, out: &
              their times are those of the calls that were followed, and their callers' own times contain the others"
         );
         writeln!(out, "{}", screen.paint(&text, Style::Dim))?;
+    }
+    if rows.iter().any(|row| row.function.brief > 0) {
+        let text = "calls that took less than --slower-than are counted, and `brief` is how long they took together: other times \
+                    are without them, but their callers' own times contain them";
+        writeln!(out, "{}", screen.paint(text, Style::Dim))?;
     }
     let shown = columns(loss, rows, order, screen);
     let line = |cell: &dyn Fn(&str) -> String| {

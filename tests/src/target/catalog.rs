@@ -44,6 +44,7 @@ pub const TARGETS: &[Target] = &[
     c("stdin_echo", "stdin_echo.c"),
     c("many_functions", "many_functions.c"),
     c("hot_loop", "hot_loop.c"),
+    c("phases", "phases.c"),
     c("steady", "steady.c"),
     c("steady_fibers", "steady_fibers.cpp"),
     c("side_by_side", "side_by_side.cpp"),

@@ -518,3 +518,28 @@ ctypes.CDLL(None).pthread_exit(None)";
     program.signal("KILL");
     program.exit(LONG);
 }
+
+/// Of a flight recorder nothing comes before it is asked for.
+#[test]
+fn a_signal_to_the_command_has_what_is_kept_sent() {
+    let steady = Steady::start();
+    let (folder, collector) = Collector::in_folder("signalled", &[]);
+    let options = ["--keep", "200ms", "--start-on", "signal:USR1", "--complete", "--engine", "native"];
+    agent_command::prepare();
+    let command = agent_command::attach_to(collector.tcp(), Transport::Tcp, &options, steady.process.pid());
+    let mut agent = Process::start(command, Stdout::Collect);
+    eventually("its modules are told", || !trace::folders(folder.path()).is_empty());
+    thread::sleep(Duration::from_millis(700));
+    assert_eq!(on_disk(folder.path()), 0);
+    agent.signal("USR1");
+    eventually("what was kept is sent", || on_disk(folder.path()) > 0);
+    thread::sleep(Duration::from_millis(700));
+    agent.signal("INT");
+    let exit = agent.exit(LONG);
+    assert_eq!((exit.code, exit.signal), (Some(0), None), "{}", exit.stderr);
+    collector.stop().success();
+    let trace = Trace::only(folder.path());
+    let left_out = trace.manifest.limits.iter().find(|limit| limit.reason == "left-out");
+    assert!(counts::of_functions(&trace, "tick").calls > 0 && left_out.is_some(), "{}", exit.stderr);
+    steady.finish();
+}

@@ -23,6 +23,7 @@ mod programs;
 mod reader;
 mod record;
 mod redis;
+mod selection;
 mod spans;
 mod stall;
 mod targets;

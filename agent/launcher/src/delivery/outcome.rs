@@ -83,6 +83,8 @@ impl Outcome {
         counts.too_deep += more.too_deep;
         counts.interrupted += more.interrupted;
         counts.unplaced += more.unplaced;
+        counts.left_out += more.left_out;
+        counts.brief += more.brief;
         counts.turned_down += more.turned_down;
         let (report, more) = (&mut self.report, &other.report);
         report.events += more.events;
@@ -109,6 +111,15 @@ impl Outcome {
         }
         if lost > 0 {
             line += &format!(", {lost} lost by the collector ({})", list(&report.lost));
+        }
+        if counts.brief > 0 {
+            line += &format!(", {} calls shorter than --slower-than left out", counts.brief);
+        }
+        if counts.left_out > 0 {
+            line += &format!(", {} events left out that were not asked for", counts.left_out);
+            if report.events == 0 {
+                line += ": nothing has happened that --start-on names, or that --keep waits for";
+            }
         }
         let passed = self.passed();
         if passed > 0 {

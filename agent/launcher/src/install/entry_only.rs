@@ -22,6 +22,11 @@ impl EntryOnly {
         self.indices.push(index);
     }
 
+    /// Whether a function is one of them.
+    pub(crate) fn contains(&self, index: u32) -> bool {
+        self.indices.binary_search(&index).is_ok()
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.indices.len()
     }

@@ -7,7 +7,7 @@ use codec::{
     atf::{
         BirthEntry, CountedEntry, LevelEntry, LimitEntry, Manifest, ModuleEntry, OffsetEntry, ProcessEntry, ThreadEntry,
     },
-    profile::{Birth, Clock, Epoch, Offset},
+    profile::{Birth, Clock, CountedCalls, Epoch, Offset},
 };
 
 use super::{Catalog, CatalogLimits, CatalogModule, CatalogProcess, CatalogThread};
@@ -64,7 +64,11 @@ impl Catalog {
             ((FunctionId(entry.function), time(entry.at_ns)), named(&entry.level, LevelKind::name))
         };
         self.levels = manifest.levels.iter().map(level).collect();
-        let counted = |entry: &CountedEntry| ((StreamId(entry.thread), FunctionId(entry.function)), entry.count);
+        let counted = |entry: &CountedEntry| {
+            let &CountedEntry { thread, count, brief, brief_ns, .. } = entry;
+            let function = FunctionId(entry.function);
+            ((StreamId(thread), function), CountedCalls { function, count, brief, brief_ns })
+        };
         self.counted = manifest.counted.iter().map(counted).collect();
     }
 }

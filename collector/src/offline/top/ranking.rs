@@ -5,6 +5,7 @@ use std::{collections::HashMap, mem};
 use ahash::RandomState;
 use codec::{
     SessionNs,
+    profile::CountedCalls,
     span::{Reason, Span, SpanFlags, SpanId, What},
 };
 
@@ -31,6 +32,9 @@ pub(super) struct Function {
     pub(super) estimate: f64,
     /// How many more there were that were counted and not recorded.
     pub(super) counted: u64,
+    /// How many more there were that were left out because they took too little time, and how long those took.
+    pub(super) brief: u64,
+    pub(super) brief_ns: u64,
     /// Of how many of them nobody knows how long they took, since events are missing or their returns are not recorded.
     pub(super) untimed: u64,
     /// How long each of the others took.
@@ -70,9 +74,9 @@ impl Called {
 const MOST_WAITING: usize = 1 << 20;
 
 impl Function {
-    /// How many calls there are: those that were recorded, and those that were counted.
+    /// How many calls there are: those that were recorded, and those that were only counted.
     pub(super) fn all_calls(&self) -> u64 {
-        self.count.saturating_add(self.counted)
+        self.count.saturating_add(self.counted).saturating_add(self.brief)
     }
 }
 
@@ -162,19 +166,21 @@ impl Ranking {
         }
     }
 
-    /// What ran, and what it comes to.
-    /// Adds calls of a function that were counted and not recorded.
-    pub(super) fn add_counted(&mut self, what: What, calls: u64) {
+    /// Adds calls of a function that are no events.
+    pub(super) fn add_counted(&mut self, calls: &CountedCalls) {
         let new = self.functions.len();
-        let number = *self.numbers.entry(what).or_insert(new);
+        let number = *self.numbers.entry(What::Function(calls.function)).or_insert(new);
         if number == new {
             self.functions.push(Function::default());
         }
         if let Some(function) = self.functions.get_mut(number) {
-            function.counted = function.counted.saturating_add(calls);
+            function.counted = function.counted.saturating_add(calls.count);
+            function.brief = function.brief.saturating_add(calls.brief);
+            function.brief_ns = function.brief_ns.saturating_add(calls.brief_ns);
         }
     }
 
+    /// What ran, and what it comes to.
     pub(super) fn finish(mut self) -> impl Iterator<Item = (What, Function)> {
         self.settle_waiting();
         let mut functions = self.functions;

@@ -1,0 +1,272 @@
+//! What of a thread's records is passed on, where not everything is asked for.
+
+use std::time::{Duration, Instant};
+
+use codec::SessionNs;
+
+use super::{
+    Drain,
+    backlog::Backlog,
+    brief::Brief,
+    ring::{DrainContext, Ring, Taken, each_record},
+    selection::Intervals,
+};
+use crate::{
+    shared::{Kind, RUNTIME_FUNCTIONS, Record, header},
+    ship::Shipper,
+};
+
+/// What is known of a thread's records that are not passed on, or not yet.
+#[derive(Debug, Default)]
+pub(super) struct Sieve {
+    /// When the function was entered inside of which everything is asked for, and which one that is.
+    inside: Option<(u64, u32)>,
+    pub(super) brief: Brief,
+    pub(super) backlog: Backlog,
+    /// Whether there was more in the ring than could be taken out of it, and when the last record was that was.
+    pub(super) is_behind: bool,
+    read_up_to: u64,
+}
+
+/// How long one wait for the collector lasts while what waits is sent for the last time.
+const GLANCE: Duration = Duration::from_millis(1);
+
+/// How far records are passed on.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Release<'a> {
+    pub(super) intervals: &'a Intervals,
+    /// Up to when it is known what has happened.
+    pub(super) up_to: SessionNs,
+    /// What is older may go, if nothing has happened.
+    pub(super) oldest: SessionNs,
+}
+
+impl Sieve {
+    /// Whether a record is inside of a function that is asked for. Its call and its return are.
+    fn is_inside(&mut self, record: &Record<'_>, is_around: bool) -> bool {
+        match (self.inside, record.kind, record.rest) {
+            (None, Kind::Call, _) if is_around => self.inside = Some((record.time, record.function)),
+            // Events that did not fit may have been inside.
+            (None, kind, _) => return !kind.is_event(),
+            (Some((entered, function)), Kind::Return | Kind::Exception, [word, ..]) => {
+                if (entered, function) == (*word, record.function) {
+                    self.inside = None;
+                }
+            }
+            _ => {}
+        }
+        true
+    }
+}
+
+impl Ring {
+    /// Takes the records at the start of these words, of which not all are asked for.
+    pub(super) fn sift(&mut self, words: &[u64], context: &mut DrainContext<'_>) -> Taken {
+        let mut passed = Vec::new();
+        let taken = each_record(words, |record, words| {
+            match record.kind {
+                // They say something whatever becomes of the rest.
+                Kind::Label | Kind::Name | Kind::Level => return self.record(record, context),
+                Kind::Dropped if !self.note_dropped(record) => return false,
+                Kind::Runtime if RUNTIME_FUNCTIONS.get(record.function as usize).is_none() => return false,
+                _ => self.sift_one(record, words, &mut passed, context),
+            }
+            true
+        });
+        self.pass_on(&passed, context);
+        taken
+    }
+
+    fn sift_one(&mut self, record: &Record<'_>, words: &[u64], passed: &mut Vec<u64>, context: &mut DrainContext<'_>) {
+        self.note(record, context);
+        self.sieve.read_up_to = record.time;
+        let Some(selection) = context.selection.as_deref_mut() else { return };
+        selection.read(context.clock.at(record.time.min(context.now)));
+        let is_of_function = matches!(record.kind, Kind::Call | Kind::Return | Kind::Exception);
+        let mark = match is_of_function && context.known.get(record.function as usize).is_none() {
+            true => {
+                context.functions.copy_to(context.known);
+                selection.mark(record.function, context.known)
+            }
+            false if is_of_function => selection.mark(record.function, context.known),
+            false => Default::default(),
+        };
+        if is_of_function {
+            selection.watch(record, mark, context.clock);
+        }
+        if selection.is_around() && !self.sieve.is_inside(record, mark.is_around) {
+            context.counts.left_out += u64::from(record.kind.is_event());
+            return;
+        }
+        match selection.slower_than_ns() {
+            None => passed.extend_from_slice(words),
+            Some(least_ns) => {
+                let clock = context.clock;
+                let elapsed = |from, to| clock.at(to).0.saturating_sub(clock.at(from).0);
+                self.sieve.brief.take(record, words, mark.is_entry_only, least_ns, elapsed, passed);
+            }
+        }
+    }
+
+    /// Passes on calls that have lasted long enough by now. To be said when everything has been taken out of the ring.
+    pub(super) fn pass_on_long(&mut self, context: &mut DrainContext<'_>) {
+        let Some(least_ns) = context.selection.as_ref().and_then(|selection| selection.slower_than_ns()) else {
+            return;
+        };
+        let (clock, mut passed) = (context.clock, Vec::new());
+        let now = clock.at(context.now).0;
+        self.sieve.brief.pass_on_long(|entered| now.saturating_sub(clock.at(entered).0) >= least_ns, &mut passed);
+        self.pass_on(&passed, context);
+    }
+
+    /// The thread has ended, or the session does: passes on the calls that are not over, and tells of events that did not
+    /// fit after the last record.
+    pub(super) fn pass_on_rest(&mut self, dropped: u64, context: &mut DrainContext<'_>) {
+        let mut passed = Vec::new();
+        self.sieve.brief.pass_on_all(&mut passed);
+        let tail = self.take_tail(dropped);
+        if tail > 0 {
+            passed.extend([context.now, header(Kind::Dropped, 3, 0, 0), tail]);
+        }
+        self.pass_on(&passed, context);
+    }
+
+    /// Sends records, or has them wait for what happens.
+    fn pass_on(&mut self, words: &[u64], context: &mut DrainContext<'_>) {
+        let waits = context.selection.as_ref().is_some_and(|selection| selection.has_triggers());
+        each_record(words, |record, words| {
+            match waits {
+                true => self.sieve.backlog.push(words),
+                false => drop(self.record(record, context)),
+            }
+            true
+        });
+    }
+
+    /// Sends what waits and is asked for, and lets go of what will not be. Whether it came as far as is known what happens.
+    pub(super) fn release(&mut self, release: Release<'_>, context: &mut DrainContext<'_>) -> bool {
+        let mut backlog = std::mem::take(&mut self.sieve.backlog);
+        let is_done = loop {
+            let Some(record) = backlog.first() else { break true };
+            let at = context.clock.at(record.time);
+            match release.intervals.find(at) {
+                _ if record.kind == Kind::Substream => drop(self.record(&record, context)),
+                Ok(()) if at > release.up_to => break true,
+                Ok(()) if !context.shipper.has_room() => break false,
+                Ok(()) => drop(self.record(&record, context)),
+                Err(_) if at >= release.oldest => break true,
+                Err(next) => {
+                    let end = context.clock.at(backlog.chunk_end());
+                    if end < release.oldest && next.is_none_or(|start| end < start) {
+                        context.counts.left_out += backlog.pop_chunk();
+                        continue;
+                    }
+                    context.counts.left_out += u64::from(record.kind.is_event());
+                }
+            }
+            backlog.pop();
+        };
+        self.sieve.backlog = backlog;
+        is_done
+    }
+
+    /// Counts what waits and is asked for as not kept.
+    pub(super) fn give_up_backlog(&mut self, intervals: &Intervals, context: &mut DrainContext<'_>) {
+        let mut events = 0;
+        while let Some(record) = self.sieve.backlog.first() {
+            if record.kind.is_event() {
+                match intervals.find(context.clock.at(record.time)) {
+                    Ok(()) => events += 1,
+                    Err(_) => context.counts.left_out += 1,
+                }
+            }
+            self.sieve.backlog.pop();
+        }
+        self.drop_events(events, "not-sent", context);
+    }
+}
+
+impl Drain {
+    /// Whether more can be taken out of rings.
+    pub(super) fn has_room(&self, shipper: &Shipper) -> bool {
+        match self.selection.as_ref().filter(|selection| selection.has_triggers()) {
+            Some(selection) => self.waiting_bytes <= selection.most_bytes(),
+            None => shipper.has_room(),
+        }
+    }
+
+    /// Everything has been taken out of a ring.
+    pub(super) fn is_emptied(&mut self, ring: usize, shipper: &mut Shipper) {
+        if self.selection.is_some()
+            && let Some(mut state) = self.rings[ring].take()
+        {
+            state.sieve.is_behind = false;
+            self.with_context(shipper, |context| state.pass_on_long(context));
+            self.rings[ring] = Some(state);
+        }
+    }
+
+    /// Sends what waits and is asked for, and lets go of what will not be: as far as is known what has happened, which is
+    /// what was in the rings when `begun` was now.
+    pub(super) fn settle(&mut self, begun: u64, shipper: &mut Shipper) {
+        let behind = self.rings.iter().flatten().filter(|ring| ring.sieve.is_behind).map(|ring| ring.sieve.read_up_to);
+        let up_to = self.clock.at(behind.min().unwrap_or(begun).min(begun));
+        self.release(up_to, false, shipper);
+    }
+
+    /// The same for everything: nothing more will happen. What cannot be sent until then is reported as dropped.
+    pub(super) fn settle_all(&mut self, deadline: Instant, shipper: &mut Shipper) {
+        let now = self.clock.now();
+        while !self.release(now, true, shipper) && Instant::now() < deadline && !shipper.is_forsaken() {
+            shipper.flush();
+            shipper.turn(GLANCE);
+        }
+        let Some(mut selection) = self.selection.take() else { return };
+        let (_, intervals) = selection.settle(now);
+        for mut ring in std::mem::take(&mut self.waiting) {
+            self.with_context(shipper, |context| ring.give_up_backlog(intervals, context));
+            self.tell_end(ring, shipper);
+        }
+        self.selection = Some(selection);
+    }
+
+    /// Whether everything has been sent that could be. For the last time, nothing waits for what may happen.
+    fn release(&mut self, up_to: SessionNs, is_last: bool, shipper: &mut Shipper) -> bool {
+        let Some(mut selection) = self.selection.take() else { return true };
+        let most = selection.most_bytes();
+        let (usual, intervals) = selection.settle(up_to);
+        let release = match is_last {
+            true => Release { intervals, up_to: SessionNs(u64::MAX), oldest: SessionNs(u64::MAX) },
+            false => Release { intervals, up_to, oldest: usual.max(self.oldest_that_fits(most)) },
+        };
+        let mut is_done = true;
+        for place in 0..self.rings.len() {
+            let Some(mut ring) = self.rings[place].take() else { continue };
+            is_done &= self.with_context(shipper, |context| ring.release(release, context));
+            self.rings[place] = Some(ring);
+        }
+        for mut ring in std::mem::take(&mut self.waiting) {
+            is_done &= self.with_context(shipper, |context| ring.release(release, context));
+            match ring.sieve.backlog.is_empty() {
+                true => self.tell_end(ring, shipper),
+                false => self.waiting.push(ring),
+            }
+        }
+        self.selection = Some(selection);
+        let all = self.rings.iter().flatten().chain(&self.waiting);
+        self.waiting_bytes = all.map(|ring| ring.sieve.backlog.bytes()).sum();
+        is_done
+    }
+
+    /// Where more waits than there is memory for: what is older than this must go, an eighth of the time that it spans,
+    /// whatever may be found out to have happened then.
+    fn oldest_that_fits(&self, most_bytes: usize) -> SessionNs {
+        if self.waiting_bytes <= most_bytes / 8 * 7 {
+            return SessionNs(0);
+        }
+        let first = |ring: &Ring| Some(self.clock.at(ring.sieve.backlog.first()?.time));
+        let (all, now) = (self.rings.iter().flatten().chain(&self.waiting), self.clock.now());
+        let oldest = all.filter_map(first).min().unwrap_or(now);
+        SessionNs(oldest.0 + now.0.saturating_sub(oldest.0) / 8)
+    }
+}
