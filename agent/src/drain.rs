@@ -10,6 +10,7 @@
 
 mod clock;
 mod creations;
+mod depths;
 #[cfg(test)]
 pub(crate) mod fake;
 mod levels;
@@ -41,6 +42,7 @@ use crate::{
     ship::{Report, Shipper},
 };
 use creations::{Creation, Creations};
+use depths::Depths;
 use levels::{Change, Levels};
 use queues::Queues;
 use ring::{DrainContext, Ring, Taken};
@@ -73,6 +75,7 @@ pub struct Drain {
     counts: Counts,
     stall: Stall,
     levels: Levels,
+    depths: Depths,
     words: Vec<u64>,
     ids: Vec<u32>,
     looked: Instant,
@@ -98,6 +101,7 @@ impl Drain {
             counts: Counts::default(),
             stall: Stall::new(),
             levels: Levels::new(now),
+            depths: Depths::default(),
             words: Vec::new(),
             ids: Vec::new(),
             looked: now,
@@ -275,6 +279,7 @@ impl Drain {
 
     fn with_context<T>(&mut self, shipper: &mut Shipper, act: impl FnOnce(&mut DrainContext<'_>) -> T) -> T {
         let full = self.reason();
+        self.depths.update(&self.functions);
         act(&mut DrainContext {
             full,
             clock: &self.clock,
@@ -285,6 +290,7 @@ impl Drain {
             shipper,
             created: &mut self.created,
             levels: &mut self.levels,
+            depths: &mut self.depths,
             now: tsc::now(),
         })
     }
@@ -309,7 +315,8 @@ pub struct Counts {
     pub threads_now: u64,
     /// Functions that have numbers.
     pub functions: u64,
-    /// Calls that were passed through because their thread was too deep already.
+    /// Calls that were passed through because their thread was too deep already, or left out because they were too deep below a
+    /// function.
     pub too_deep: u64,
     /// Calls that were passed through because a signal handler made them while another was being recorded.
     pub interrupted: u64,
@@ -333,14 +340,27 @@ impl Counts {
 
 /// The functions that are hooked, by the numbers that records name them by. Shared by whoever hooks and whoever drains.
 #[derive(Debug, Default)]
-pub struct Functions(RwLock<Vec<FunctionId>>);
+pub struct Functions(RwLock<Numbered>);
+
+#[derive(Debug, Clone, Default)]
+struct Numbered {
+    ids: Vec<FunctionId>,
+    /// How many levels of calls are told below some of them, by their numbers.
+    limits: Vec<(u32, u32)>,
+}
 
 impl Functions {
     /// Gives numbers to functions, the first of which is returned. To be done before they are hooked.
     pub fn add(&self, functions: impl IntoIterator<Item = FunctionId>) -> u32 {
+        self.add_limited(functions, &[])
+    }
+
+    /// The same with limits: below some of them, by their places among these, only so many levels of calls are told.
+    pub fn add_limited(&self, functions: impl IntoIterator<Item = FunctionId>, limits: &[(u32, u32)]) -> u32 {
         let mut all = self.0.write().unwrap_or_else(PoisonError::into_inner);
-        let first = all.len() as u32;
-        all.extend(functions);
+        let first = all.ids.len() as u32;
+        all.ids.extend(functions);
+        all.limits.extend(limits.iter().map(|(place, levels)| (first + place, *levels)));
         first
     }
 
@@ -351,7 +371,7 @@ impl Functions {
 
     /// How many there are.
     pub fn len(&self) -> usize {
-        self.0.read().unwrap_or_else(PoisonError::into_inner).len()
+        self.0.read().unwrap_or_else(PoisonError::into_inner).ids.len()
     }
 
     /// Whether there are none.
@@ -362,7 +382,14 @@ impl Functions {
     /// Copies those that are new.
     fn copy_to(&self, known: &mut Vec<FunctionId>) {
         let all = self.0.read().unwrap_or_else(PoisonError::into_inner);
-        known.extend_from_slice(all.get(known.len()..).unwrap_or_default());
+        known.extend_from_slice(all.ids.get(known.len()..).unwrap_or_default());
+    }
+
+    /// Copies the limits from the one with this place on.
+    fn limits_from(&self, place: &mut usize, known: &mut BTreeMap<u32, u32>) {
+        let all = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        known.extend(all.limits.get(*place..).unwrap_or_default().iter().copied());
+        *place = all.limits.len();
     }
 }
 

@@ -17,6 +17,7 @@ use crate::{
     args::{self, Budget, DestinationArgs, Follow, FridaArgs, SymbolArgs, TraceArgs, Wire},
     engine::Choice,
     frida,
+    rules::Rules,
     summary::SummaryOutput,
     symbols::SymbolFinder,
 };
@@ -28,11 +29,10 @@ pub(crate) struct Settings {
     pub(crate) transport: ship::Transport,
     pub(crate) tunnel: Option<Arc<dyn Tunnel>>,
     pub(crate) wire: Wire,
-    pub(crate) exclude: Vec<String>,
+    pub(crate) rules: Arc<Rules>,
     pub(crate) symbols: Arc<SymbolFinder>,
     pub(crate) stack_bytes: u32,
     pub(crate) detail: bool,
-    pub(crate) max_depth: Option<u32>,
     pub(crate) pace: Pace,
     /// How long threads may wait for a collector that takes nothing. None: for ever.
     pub(crate) stall: Option<Duration>,
@@ -166,16 +166,16 @@ impl Settings {
         tunnel: Option<Arc<dyn Tunnel>>,
     ) -> Result<Self, SettingsError> {
         let frida = frida_options(&args.frida, args.verbose);
+        let depths = args.max_depth.iter().map(|depth| ("max-depth", depth.as_str()));
         Ok(Self {
             collector,
             transport,
             tunnel,
             wire: Wire::Runs,
-            exclude: args.exclude.exclude.clone(),
+            rules: Arc::new(Rules::new(args.rules.list().chain(depths))?),
             symbols: Arc::new(symbol_finder(&args.symbols).map_err(SettingsError::Usage)?),
             stack_bytes: if args.no_detail { 0 } else { args.stack_bytes },
             detail: !args.no_detail,
-            max_depth: args.max_depth,
             pace: Pace::of(args),
             stall: args.stall.0,
             ring_bytes: args.ring_bytes.0,

@@ -10,6 +10,7 @@ use super::{
     Counts, Functions,
     clock::Clock,
     creations::Creation,
+    depths::{Depths, Nesting},
     levels::Levels,
     queues::Queues,
     threads::{TracedThread, text},
@@ -35,6 +36,8 @@ pub(super) struct Ring {
     reported_dropped: u64,
     /// Whether the thread is known to be gone.
     pub(super) is_gone: bool,
+    /// What it is in, where that matters.
+    pub(super) nesting: Nesting,
 }
 
 /// What reading a ring needs of its surroundings.
@@ -51,6 +54,7 @@ pub(super) struct DrainContext<'a> {
     /// Threads that were created: the handle, by whom and when.
     pub(super) created: &'a mut Vec<(u64, Creation)>,
     pub(super) levels: &'a mut Levels,
+    pub(super) depths: &'a mut Depths,
     /// What the counter shows: nothing in a ring is later.
     pub(super) now: u64,
 }
@@ -69,7 +73,15 @@ pub(super) struct Taken {
 impl Ring {
     pub(super) fn new(thread: TracedThread) -> Self {
         let latest = thread.start;
-        Self { thread, next: 0, substream: SubstreamId(0), latest, reported_dropped: 0, is_gone: false }
+        Self {
+            thread,
+            next: 0,
+            substream: SubstreamId(0),
+            latest,
+            reported_dropped: 0,
+            is_gone: false,
+            nesting: Nesting::default(),
+        }
     }
 
     /// The time of the last event.
@@ -116,6 +128,10 @@ impl Ring {
         };
         if kind == EventKind::Call {
             context.levels.called(record.function);
+        }
+        if context.depths.is_on() && context.depths.leaves_out(&mut self.nesting, record) {
+            context.counts.too_deep += u64::from(kind == EventKind::Call);
+            return;
         }
         let event = RunEvent { kind, depth: record.depth, function: Some(function), ip: 0, start, end, detail: None };
         match record.rest {
@@ -227,6 +243,7 @@ impl Ring {
             context.shipper.dropped(self.thread.stream, Position(self.next), count, reason);
             context.counts.drop_events(count, reason);
             self.next += count;
+            self.nesting.has_gap();
         }
     }
 

@@ -190,6 +190,7 @@ impl Drain {
             *count = count.saturating_add(of_ring.load(Ordering::Relaxed));
         }
         self.tell_counted(ring, gone.thread.stream, shipper);
+        self.depths.forget(&gone.nesting);
         self.counts.threads_now -= 1;
         gone.thread.end = end.map(|end| end.max(gone.latest()));
         gone.thread.report(shipper);

@@ -23,6 +23,7 @@ mod programs;
 mod reader;
 mod record;
 mod redis;
+mod rules;
 mod spans;
 mod stall;
 mod targets;
