@@ -33,7 +33,7 @@ use codec::{
 };
 
 pub use clock::Clock;
-pub use levels::{Pace, TurnedDown};
+pub use levels::{LevelCounts, Pace, SetLevels, TurnedDown};
 pub use stall::Waiting;
 pub use tasks::{ProcTasks, Tasks};
 
@@ -114,6 +114,21 @@ impl Drain {
     pub fn at_pace(mut self, pace: Pace) -> Self {
         self.levels.begin(&self.arena, pace, self.clock.now());
         self
+    }
+
+    /// Has tracing cost this from here on.
+    pub fn set_pace(&mut self, pace: Pace) {
+        self.levels.set_pace(pace);
+    }
+
+    /// Sets the level of functions for good, or with `None` has it be what tracing may cost.
+    pub fn set_functions(&mut self, functions: &[u32], level: Option<Level>) -> SetLevels {
+        self.levels.set(&self.arena, functions, level, self.clock.now())
+    }
+
+    /// How many functions have which level.
+    pub fn level_counts(&self) -> LevelCounts {
+        self.levels.counts(&self.arena)
     }
 
     /// Now, by the session's clock.
@@ -367,6 +382,11 @@ impl Functions {
     /// A copy, for a child that has inherited what is hooked.
     pub fn inherit(&self) -> Self {
         Self(RwLock::new(self.0.read().unwrap_or_else(PoisonError::into_inner).clone()))
+    }
+
+    /// The functions, by their numbers.
+    pub fn ids(&self) -> Vec<FunctionId> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).ids.clone()
     }
 
     /// How many there are.

@@ -1,5 +1,6 @@
 //! What can be said on the command line.
 
+mod ctl;
 mod destination;
 mod rules;
 mod variable;
@@ -9,6 +10,7 @@ use std::{ffi::OsString, path::PathBuf, str::FromStr, time::Duration};
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum, error::ErrorKind};
 
 pub(crate) use self::{
+    ctl::{CtlAction, CtlArgs},
     destination::{AccessArgs, DestinationArgs, Transport, Wire},
     rules::RuleArgs,
 };
@@ -53,6 +55,8 @@ pub(crate) enum Command {
     Record(RecordArgs),
     /// Trace a program that runs already, until it ends or this command is stopped
     Attach(AttachArgs),
+    /// Look at a trace while it runs, or change what is recorded
+    Ctl(CtlArgs),
     /// Say which functions of a program would be hooked, and which not and why
     List(ListArgs),
     /// Check whether this machine can trace, and say what to do where it cannot

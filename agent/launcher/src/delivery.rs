@@ -1,5 +1,6 @@
 //! Delivering what the rings hold, on a thread of its own, from the first event to the end of the session.
 
+mod asked;
 mod outcome;
 
 use std::{
@@ -13,8 +14,8 @@ use std::{
 };
 
 use agent::{
-    drain::{Clock, Drain, Functions, ProcTasks},
-    shared::{Arena, Lifeline},
+    drain::{Clock, Drain, Functions, ProcTasks, SetLevels},
+    shared::{Arena, Level, Lifeline},
     ship::{self, Birth, Shipper, Who},
 };
 use anyhow::{Context, Result};
@@ -28,6 +29,7 @@ use self::outcome::ModuleCode;
 pub(crate) use self::outcome::Outcome;
 use crate::{
     args::Wire,
+    control::{Session, Status},
     family::Family,
     install::{Hooked, Report},
     notices::Notices,
@@ -72,11 +74,29 @@ pub(crate) struct Delivery {
 
 /// What the thread is told.
 #[derive(Debug)]
-enum Order {
+pub(crate) enum Order {
+    /// Nothing: whether it would hear.
+    Nothing,
+    /// To tell how it is.
+    Status(Sender<Status>),
+    /// To tell which modules there are.
+    Modules(Sender<Vec<Arc<Hooked>>>),
+    /// To set levels, or with none to leave them to what tracing may cost.
+    Levels {
+        functions: Vec<u32>,
+        level: Option<Level>,
+        done: Sender<SetLevels>,
+    },
+    /// That tracing may cost something else from here on.
+    Pace,
     Hooked(Arc<Hooked>),
     Unloaded(u32),
     Lines(u32, Arc<FileLines>),
-    Limit { reason: String, count: u64, detail: String },
+    Limit {
+        reason: String,
+        count: u64,
+        detail: String,
+    },
     End(EndReason),
 }
 
@@ -129,13 +149,19 @@ impl Delivery {
         let tied = Arc::clone(&arena);
         let drain = Drain::new(arena, clock, Arc::clone(&self.functions), ProcTasks::new(self.pid));
         let drain = drain.with_stall(self.stall).at_pace(self.family.settings.drain_pace());
-        let (linger, notices) = (self.linger, self.notices.clone());
-        let worker = Worker { shipper, drain, orders, modules: Vec::new(), unread: 0, notices, linger, traced };
+        let (linger, notices, family) = (self.linger, self.notices.clone(), Arc::clone(&self.family));
+        let arena = Arc::clone(&tied);
+        let worker =
+            Worker { family, arena, shipper, drain, orders, modules: Vec::new(), unread: 0, notices, linger, traced };
         let thread = thread::Builder::new().name("delivery".into()).spawn(|| {
             let _lifeline = Lifeline::tie(tied);
             worker.work()
         });
         self.thread = Some(thread.context("cannot start a thread")?);
+        let (orders, functions) = (self.orders.clone(), Arc::clone(&self.functions));
+        self.family.sessions.add(Session { pid: self.pid, orders, functions });
+        // It may have changed since the rings were made.
+        self.order(Order::Pace);
         Ok(())
     }
 
@@ -222,6 +248,8 @@ impl Delivery {
 
 /// What runs on the thread.
 struct Worker {
+    family: Arc<Family>,
+    arena: Arc<Arena>,
     shipper: Shipper,
     drain: Drain,
     orders: Receiver<Order>,
@@ -275,6 +303,7 @@ impl Worker {
                 self.shipper.limits(&[limit]);
             }
             Order::End(reason) => return Some(reason),
+            asked => self.control(asked),
         }
         None
     }

@@ -21,6 +21,8 @@ macro_rules! say {
 
 mod access;
 mod args;
+mod control;
+mod ctl;
 mod delivery;
 mod descriptors;
 mod doctor;
@@ -40,6 +42,7 @@ mod process;
 mod program;
 mod record;
 mod rules;
+mod run_folder;
 mod settings;
 mod signals;
 mod summary;
@@ -73,6 +76,7 @@ fn main() -> ExitCode {
         Command::Attach(args) => {
             settings(&args.destination, &args.trace, args.follow).and_then(|settings| trace::attach(settings, args.pid))
         }
+        Command::Ctl(args) => ctl::run(args),
         Command::List(args) => list::run(args),
         Command::Doctor(args) => doctor::run(args),
         Command::Setup { quiet } => frida::python::set_up(*quiet).map(|()| ExitCode::SUCCESS).map_err(Into::into),

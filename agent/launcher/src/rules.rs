@@ -15,7 +15,7 @@ use std::{
 use agent::plan::{Candidate, Reason};
 use codec::demangle::demangle;
 
-use self::pattern::Pattern;
+pub(crate) use self::pattern::Pattern;
 use crate::{install::is_needed, quantity::Size, settings::SettingsError};
 
 /// What the user wants to be recorded, and what not.
@@ -173,13 +173,13 @@ impl ModuleRules<'_> {
 }
 
 /// The names of a function, as they are and, where that is asked for, as people write them.
-struct Names<'a> {
+pub(crate) struct Names<'a> {
     raw: &'a [&'a str],
     demangled: OnceCell<Vec<String>>,
 }
 
 impl<'a> Names<'a> {
-    fn of(raw: &'a [&'a str]) -> Self {
+    pub(crate) fn of(raw: &'a [&'a str]) -> Self {
         Self { raw, demangled: OnceCell::new() }
     }
 

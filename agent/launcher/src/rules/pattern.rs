@@ -17,7 +17,7 @@ const SOURCE_ENDINGS: [&str; 19] = [
 
 /// A pattern of names.
 #[derive(Debug)]
-pub(super) struct Pattern {
+pub(crate) struct Pattern {
     glob: Glob,
     kind: Option<&'static str>,
     /// Whether it has folders in it.
@@ -27,7 +27,7 @@ pub(super) struct Pattern {
 }
 
 impl Pattern {
-    pub(super) fn new(text: &str) -> Result<Self, String> {
+    pub(crate) fn new(text: &str) -> Result<Self, String> {
         let prefixed = |kind: &&'static str| {
             // `module::f` is a function.
             text.strip_prefix(*kind)?.strip_prefix(':').filter(|rest| !rest.starts_with(':'))
@@ -48,18 +48,23 @@ impl Pattern {
         self.kind.is_none_or(|own| own == kind)
     }
 
+    /// Whether it may be about functions or modules by their names.
+    pub(crate) fn is_of_names(&self) -> bool {
+        self.kind != Some(SOURCE)
+    }
+
     pub(super) fn is_of_sources(&self) -> bool {
         self.of_sources
     }
 
     /// Whether it is about a module: by the name of its file, or by its path where the pattern is one.
-    pub(super) fn is_module(&self, path: &str) -> bool {
+    pub(crate) fn is_module(&self, path: &str) -> bool {
         let name = if self.is_path { path } else { path.rsplit('/').next().unwrap_or(path) };
         self.may_be(MODULE) && self.glob.matches(name)
     }
 
     /// Whether it is about a function with any of these names.
-    pub(super) fn is_function(&self, names: &Names<'_>) -> bool {
+    pub(crate) fn is_function(&self, names: &Names<'_>) -> bool {
         self.may_be(FUNCTION) && names.any(|name| self.glob.matches(name))
     }
 
