@@ -25,8 +25,8 @@ use codec::{
 };
 use ring::rand::{SecureRandom, SystemRandom};
 
-use self::outcome::ModuleCode;
 pub(crate) use self::outcome::Outcome;
+use self::outcome::{ModuleCode, left_out};
 use crate::{
     args::Wire,
     control::{Session, Status},
@@ -358,12 +358,14 @@ impl Worker {
         self.finish_lines(Instant::now() + READING);
         let report = self.drain.finish(&mut self.shipper, reason, self.linger);
         let hooked = self.modules.iter().map(|(module, _)| module.hooked + module.probed.len()).sum();
+        let left_out = self.modules.iter().map(|(module, _)| left_out(module)).sum();
         let least = ModuleCode::least(self.modules.iter().map(|(module, _)| &**module));
         Outcome {
             sessions: 1,
             counts: self.drain.counts(),
             report,
             hooked,
+            left_out,
             unfollowed: 0,
             least,
             traced: self.traced,

@@ -1,9 +1,14 @@
 //! Rules: which functions are recorded, and how deep below some.
 
-use std::{fs, process::Command};
+use std::{fs, process::Command, thread, time::Duration};
 
-use tests::{Exit, Folder, Process, Run, Target, Trace, Traced, agent_command, agent_command::PATIENCE, counts, spans};
-use tests::{process::Stdout, process::build};
+use tests::{
+    Collector, Exit, Folder, Process, Run, Target, Trace, Traced, Transport, agent_command,
+    agent_command::PATIENCE,
+    counts,
+    process::{Stdout, build},
+    spans,
+};
 
 const ENGINES: [&str; 2] = ["frida", "native"];
 
@@ -30,7 +35,9 @@ fn of_several_rules_the_last_that_matches_decides() {
         let traced = run().with(&["--only", "m*", "--only", "leaf", "--exclude", "module:libc.so*"]).trace();
         traced.sound();
         exact(&traced, &["middle", "leaf"], &["outer", "nothing"]);
-        assert!(limited(&traced, "excluded") > 1000, "{:?}", traced.trace.manifest.limits);
+        let left = limited(&traced, "excluded");
+        let told = format!("; {left} functions were left out by rules");
+        assert!(left > 1000 && traced.traced.stderr.contains(&told), "{told}: {}", traced.traced.stderr);
         assert!(traced.trace.len() < 5000, "{} events", traced.trace.len());
         let traced = run().with(&["--exclude", "*", "--only", "middle"]).trace();
         exact(&traced, &["middle"], &["outer", "nothing", "leaf"]);
@@ -121,6 +128,34 @@ fn what_depths_are_counted_from_is_not_turned_down() {
     let traced = run.lossy(&["--engine", "native", "--no-detail", "--budget", "1%", "--max-depth", "tiny:0"]).trace();
     traced.same_behaviour().nothing_lost();
     assert_eq!(traced.recorded("tiny"), traced.counts["tiny"]);
+}
+
+#[test]
+fn rules_hold_for_a_program_that_runs_already() {
+    agent_command::prepare();
+    for engine in ENGINES {
+        let mut program = Command::new(Target::named("steady").program());
+        let (folder, collector) = Collector::in_folder("attached-rules", &[]);
+        program.env("SPOOR_COUNTS", folder.join("counts"));
+        let mut program = Process::start(program, Stdout::Collect);
+        let options =
+            ["--engine", engine, "--no-detail", "--only", "tick", "--only", "round_of", "--max-depth", "dives:3"];
+        let attach = agent_command::attach_to(collector.tcp(), Transport::Tcp, &options, program.pid());
+        let mut agent = Process::start(attach, Stdout::Collect);
+        collector.wait_for("session ");
+        thread::sleep(Duration::from_secs(3));
+        agent.signal("INT");
+        let exit = agent.exit(PATIENCE);
+        assert_eq!(exit.code, Some(0), "{}", exit.stderr);
+        drop(program.take_stdin());
+        assert_eq!(program.exit(PATIENCE).code, Some(4));
+        collector.stop().success();
+        let trace = Trace::only(folder.path());
+        let calls = |name| counts::of_functions(&trace, name).calls;
+        // It is needed to count depths from.
+        assert!(calls("round_of") > 0 && calls("dives") > 0, "{engine}: {}", exit.stderr);
+        assert_eq!((calls("compares"), calls("jumps"), calls("malloc")), (0, 0, 0), "{engine}");
+    }
 }
 
 fn record(folder: &Folder, options: &[&str]) -> Exit {
