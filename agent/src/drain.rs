@@ -43,7 +43,7 @@ use crate::{
 };
 use creations::{Creation, Creations};
 use depths::Depths;
-use levels::{Change, Levels};
+use levels::{Change, Levels, Pinned};
 use queues::Queues;
 use ring::{DrainContext, Ring, Taken};
 use stall::Stall;
@@ -113,6 +113,7 @@ impl Drain {
     /// Turns functions down and up, so that tracing costs no more than this.
     pub fn at_pace(mut self, pace: Pace) -> Self {
         self.levels.begin(&self.arena, pace, self.clock.now());
+        self.levels.inherit(&self.arena, &self.functions.levels_set(), self.clock.now());
         self
     }
 
@@ -123,7 +124,9 @@ impl Drain {
 
     /// Sets the level of functions for good, or with `None` has it be what tracing may cost.
     pub fn set_functions(&mut self, functions: &[u32], level: Option<Level>) -> SetLevels {
-        self.levels.set(&self.arena, functions, level, self.clock.now())
+        let result = self.levels.set(&self.arena, functions, level, self.clock.now());
+        self.functions.keep_levels_set(self.levels.pinned());
+        result
     }
 
     /// How many functions have which level.
@@ -362,6 +365,8 @@ struct Numbered {
     ids: Vec<FunctionId>,
     /// How many levels of calls are told below some of them, by their numbers.
     limits: Vec<(u32, u32)>,
+    /// The levels that the user has set.
+    set: Pinned,
 }
 
 impl Functions {
@@ -382,6 +387,15 @@ impl Functions {
     /// A copy, for a child that has inherited what is hooked.
     pub fn inherit(&self) -> Self {
         Self(RwLock::new(self.0.read().unwrap_or_else(PoisonError::into_inner).clone()))
+    }
+
+    fn levels_set(&self) -> Pinned {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).set.clone()
+    }
+
+    /// Keeps what the user has set, for children that inherit it.
+    fn keep_levels_set(&self, set: &Pinned) {
+        self.0.write().unwrap_or_else(PoisonError::into_inner).set.clone_from(set);
     }
 
     /// The functions, by their numbers.

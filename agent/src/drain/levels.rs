@@ -15,7 +15,7 @@ use std::{
 
 use codec::SessionNs;
 
-use self::pins::Pinned;
+pub(super) use self::pins::Pinned;
 pub use self::pins::{LevelCounts, SetLevels};
 use crate::shared::{Arena, Level, read_slot, set_slot};
 

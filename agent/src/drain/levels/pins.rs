@@ -64,6 +64,19 @@ impl Levels {
         result
     }
 
+    /// Takes over what the user has set in the process that this one was forked from, perhaps after that.
+    pub(in super::super) fn inherit(&mut self, arena: &Arena, set: &Pinned, time: SessionNs) {
+        for (function, level) in set {
+            self.pinned.insert(*function, *level);
+            self.set(arena, &[*function], Some(*level), time);
+        }
+    }
+
+    /// What the user has set.
+    pub(in super::super) fn pinned(&self) -> &Pinned {
+        &self.pinned
+    }
+
     /// Has all functions be full but those that the user has set.
     pub(super) fn follow_all(&mut self, arena: &Arena, time: SessionNs) {
         let down = self.down.iter().filter(|(function, down)| down.level != Level::Full && !self.is_pinned(**function));
@@ -103,7 +116,7 @@ impl Levels {
 }
 
 /// The levels that the user has set, by function.
-pub(super) type Pinned = BTreeMap<u32, Level>;
+pub(in super::super) type Pinned = BTreeMap<u32, Level>;
 
 #[cfg(test)]
 mod tests {
@@ -141,6 +154,11 @@ mod tests {
         let counts = levels.counts(arena);
         assert_eq!((counts.full, counts.counted, counts.off, counts.set), (2, 1, 1, 3));
         assert_eq!(levels.turned_down().functions, 2);
+        // A forked child begins with all of that.
+        let mut child = Levels::new(now);
+        child.begin(arena, super::super::Pace::Rings, SessionNs(0));
+        child.inherit(arena, levels.pinned(), SessionNs(0));
+        assert_eq!((child.counts(arena), child.pinned()), (counts, levels.pinned()));
         assert_eq!(set(&mut levels, &[0, 1, 2, 3], None), SetLevels { set: 3, fixed: 0 });
         assert!(set_slot(arena.slot(2).expect("a slot"), Level::Counted));
         for look in 50..500 {
