@@ -12,6 +12,7 @@ mod backlog;
 mod brief;
 mod clock;
 mod creations;
+mod depths;
 #[cfg(test)]
 pub(crate) mod fake;
 mod levels;
@@ -36,7 +37,7 @@ use codec::{
 };
 
 pub use clock::Clock;
-pub use levels::{Pace, TurnedDown};
+pub use levels::{LevelCounts, Pace, SetLevels, TurnedDown};
 pub use selection::{Comparison, Condition, Keep, MOST_TRIGGERS, Trigger, Wanted};
 pub use stall::Waiting;
 pub use tasks::{ProcTasks, Tasks};
@@ -47,7 +48,8 @@ use crate::{
 };
 use brief::Sum;
 use creations::{Creation, Creations};
-use levels::{Change, Levels};
+use depths::Depths;
+use levels::{Change, Levels, Pinned};
 use queues::Queues;
 use ring::{DrainContext, Ring, Taken};
 use selection::Selection;
@@ -85,6 +87,7 @@ pub struct Drain {
     selection: Option<Selection>,
     /// How many bytes waited at the last look until it is known what happens.
     waiting_bytes: usize,
+    depths: Depths,
     words: Vec<u64>,
     ids: Vec<u32>,
     looked: Instant,
@@ -113,6 +116,7 @@ impl Drain {
             levels: Levels::new(now),
             selection: None,
             waiting_bytes: 0,
+            depths: Depths::default(),
             words: Vec::new(),
             ids: Vec::new(),
             looked: now,
@@ -124,6 +128,7 @@ impl Drain {
     /// Turns functions down and up, so that tracing costs no more than this.
     pub fn at_pace(mut self, pace: Pace) -> Self {
         self.levels.begin(&self.arena, pace, self.clock.now());
+        self.levels.inherit(&self.arena, &self.functions.levels_set(), self.clock.now());
         self
     }
 
@@ -133,18 +138,39 @@ impl Drain {
         self
     }
 
-    /// A function has this name, and its returns are seen or not. To be said before it is called.
-    pub fn learn(&mut self, function: FunctionId, name: &str, is_entry_only: bool) {
+    /// Whether not everything is asked for, so that names of functions matter.
+    pub fn is_selective(&self) -> bool {
+        self.selection.is_some()
+    }
+
+    /// A function has these names, and its returns are seen or not. To be said before it is called.
+    pub fn learn(&mut self, function: FunctionId, names: impl Iterator<Item: AsRef<str>>, is_entry_only: bool) {
         if let Some(selection) = &mut self.selection {
-            selection.learn(function, name, is_entry_only);
+            selection.learn(function, names, is_entry_only);
         }
     }
 
-    /// Something has happened now that starts sending, or stops it.
-    pub fn trigger(&mut self, is_start: bool) {
-        if let Some(selection) = &mut self.selection {
-            selection.trigger(is_start);
-        }
+    /// Something has happened now that starts sending, or stops it. Whether that matters.
+    pub fn trigger(&mut self, is_start: bool) -> bool {
+        let selection = self.selection.as_mut().filter(|selection| selection.has_triggers());
+        selection.map(|selection| selection.trigger(is_start)).is_some()
+    }
+
+    /// Has tracing cost this from here on.
+    pub fn set_pace(&mut self, pace: Pace) {
+        self.levels.set_pace(pace);
+    }
+
+    /// Sets the level of functions for good, or with `None` has it be what tracing may cost.
+    pub fn set_functions(&mut self, functions: &[u32], level: Option<Level>) -> SetLevels {
+        let result = self.levels.set(&self.arena, functions, level, self.clock.now());
+        self.functions.keep_levels_set(self.levels.pinned());
+        result
+    }
+
+    /// How many functions have which level.
+    pub fn level_counts(&self) -> LevelCounts {
+        self.levels.counts(&self.arena)
     }
 
     /// Now, by the session's clock.
@@ -330,6 +356,7 @@ impl Drain {
 
     fn with_context<T>(&mut self, shipper: &mut Shipper, act: impl FnOnce(&mut DrainContext<'_>) -> T) -> T {
         let full = self.reason();
+        self.depths.update(&self.functions);
         act(&mut DrainContext {
             full,
             clock: &self.clock,
@@ -341,6 +368,7 @@ impl Drain {
             created: &mut self.created,
             levels: &mut self.levels,
             selection: self.selection.as_mut(),
+            depths: &mut self.depths,
             now: tsc::now(),
         })
     }
@@ -365,7 +393,8 @@ pub struct Counts {
     pub threads_now: u64,
     /// Functions that have numbers.
     pub functions: u64,
-    /// Calls that were passed through because their thread was too deep already.
+    /// Calls that were passed through because their thread was too deep already, or left out because they were too deep below a
+    /// function.
     pub too_deep: u64,
     /// Calls that were passed through because a signal handler made them while another was being recorded.
     pub interrupted: u64,
@@ -393,14 +422,29 @@ impl Counts {
 
 /// The functions that are hooked, by the numbers that records name them by. Shared by whoever hooks and whoever drains.
 #[derive(Debug, Default)]
-pub struct Functions(RwLock<Vec<FunctionId>>);
+pub struct Functions(RwLock<Numbered>);
+
+#[derive(Debug, Clone, Default)]
+struct Numbered {
+    ids: Vec<FunctionId>,
+    /// How many levels of calls are told below some of them, by their numbers.
+    limits: Vec<(u32, u32)>,
+    /// The levels that the user has set.
+    set: Pinned,
+}
 
 impl Functions {
     /// Gives numbers to functions, the first of which is returned. To be done before they are hooked.
     pub fn add(&self, functions: impl IntoIterator<Item = FunctionId>) -> u32 {
+        self.add_limited(functions, &[])
+    }
+
+    /// The same with limits: below some of them, by their places among these, only so many levels of calls are told.
+    pub fn add_limited(&self, functions: impl IntoIterator<Item = FunctionId>, limits: &[(u32, u32)]) -> u32 {
         let mut all = self.0.write().unwrap_or_else(PoisonError::into_inner);
-        let first = all.len() as u32;
-        all.extend(functions);
+        let first = all.ids.len() as u32;
+        all.ids.extend(functions);
+        all.limits.extend(limits.iter().map(|(place, levels)| (first + place, *levels)));
         first
     }
 
@@ -409,9 +453,23 @@ impl Functions {
         Self(RwLock::new(self.0.read().unwrap_or_else(PoisonError::into_inner).clone()))
     }
 
+    fn levels_set(&self) -> Pinned {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).set.clone()
+    }
+
+    /// Keeps what the user has set, for children that inherit it.
+    fn keep_levels_set(&self, set: &Pinned) {
+        self.0.write().unwrap_or_else(PoisonError::into_inner).set.clone_from(set);
+    }
+
+    /// The functions, by their numbers.
+    pub fn ids(&self) -> Vec<FunctionId> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).ids.clone()
+    }
+
     /// How many there are.
     pub fn len(&self) -> usize {
-        self.0.read().unwrap_or_else(PoisonError::into_inner).len()
+        self.0.read().unwrap_or_else(PoisonError::into_inner).ids.len()
     }
 
     /// Whether there are none.
@@ -422,7 +480,14 @@ impl Functions {
     /// Copies those that are new.
     fn copy_to(&self, known: &mut Vec<FunctionId>) {
         let all = self.0.read().unwrap_or_else(PoisonError::into_inner);
-        known.extend_from_slice(all.get(known.len()..).unwrap_or_default());
+        known.extend_from_slice(all.ids.get(known.len()..).unwrap_or_default());
+    }
+
+    /// Copies the limits from the one with this place on.
+    fn limits_from(&self, place: &mut usize, known: &mut BTreeMap<u32, u32>) {
+        let all = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        known.extend(all.limits.get(*place..).unwrap_or_default().iter().copied());
+        *place = all.limits.len();
     }
 }
 

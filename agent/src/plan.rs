@@ -140,9 +140,23 @@ impl Function {
     }
 }
 
-/// Plans a module from its file and, for one that is loaded, its memory. Functions with names that `exclude` wants are
-/// left alone; it is given all names of a function, the best first, and none for a function without.
-pub fn plan(image: &Image, memory: Option<Memory<'_>>, exclude: &dyn Fn(&[&str]) -> bool) -> ModulePlan {
+/// A function that somebody may not want to be hooked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Candidate<'a> {
+    /// All of its names, the best first; none for a function without.
+    pub names: &'a [&'a str],
+    /// Its link-time address.
+    pub address: u64,
+    /// How many bytes it has, as its symbol or its unwind entry says; 0 where nothing does.
+    pub size: u64,
+}
+
+/// Says whether a function is to be left alone, and why.
+pub type Leave<'a> = &'a dyn Fn(&Candidate<'_>) -> Option<Reason>;
+
+/// Plans a module from its file and, for one that is loaded, its memory. What `leave` does not want is left alone, but for
+/// functions that others need to be hooked: unwinders, and those that look at a return address which is another function's.
+pub fn plan(image: &Image, memory: Option<Memory<'_>>, leave: Leave<'_>) -> ModulePlan {
     let code = image.code();
     let frames = Frames::of(image);
     let go = go::functions(image);
@@ -163,14 +177,14 @@ pub fn plan(image: &Image, memory: Option<Memory<'_>>, exclude: &dyn Fn(&[&str])
     for aliases in symbols.chunk_by(|a, b| a.address == b.address) {
         let address = aliases[0].address;
         while let Some(frame) = unnamed.next_if(|frame| frame.start < address) {
-            functions.push(planner.function(frame.start..frame.start, Vec::new(), &mut index, exclude));
+            functions.push(planner.function(frame.start..frame.start, Vec::new(), &mut index, leave));
         }
         unnamed.next_if(|frame| frame.start == address);
         let end = aliases.iter().map(|symbol| address.saturating_add(symbol.size)).max().unwrap_or(address);
-        functions.push(planner.function(address..end, names(aliases, &mut budget), &mut index, exclude));
+        functions.push(planner.function(address..end, names(aliases, &mut budget), &mut index, leave));
     }
     for frame in unnamed {
-        functions.push(planner.function(frame.start..frame.start, Vec::new(), &mut index, exclude));
+        functions.push(planner.function(frame.start..frame.start, Vec::new(), &mut index, leave));
     }
     ModulePlan { functions }
 }
@@ -201,13 +215,7 @@ struct Planner<'a> {
 impl Planner<'_> {
     /// Plans one function, which is where its symbol says. They come by address: `index` is that of the first frame that may
     /// still matter.
-    fn function(
-        &self,
-        symbol: Range<u64>,
-        mut names: Vec<String>,
-        index: &mut usize,
-        exclude: &dyn Fn(&[&str]) -> bool,
-    ) -> Function {
+    fn function(&self, symbol: Range<u64>, mut names: Vec<String>, index: &mut usize, leave: Leave<'_>) -> Function {
         let (list, address) = (self.frames.list(), symbol.start);
         while list.get(*index).is_some_and(|frame| frame.end <= address) {
             *index += 1;
@@ -215,7 +223,7 @@ impl Planner<'_> {
         let frame = list.get(*index).filter(|frame| frame.start <= address);
         let frame = frame.map(|frame| (frame, self.sweep.bodies[*index]));
         let borrowed: Vec<&str> = names.iter().map(String::as_str).collect();
-        let action = match self.decide(symbol, &borrowed, frame, exclude) {
+        let action = match self.decide(symbol, &borrowed, frame, leave) {
             Ok(hook) => Action::Hook(hook),
             Err(reason) => Action::Leave(reason),
         };
@@ -228,7 +236,7 @@ impl Planner<'_> {
         symbol: Range<u64>,
         names: &[&str],
         frame: Option<(&Frame, Body)>,
-        exclude: &dyn Fn(&[&str]) -> bool,
+        leave: Leave<'_>,
     ) -> Result<Hook, Reason> {
         let address = symbol.start;
         let section = self.image.code().section(address).ok_or(Reason::NotCode)?;
@@ -237,8 +245,16 @@ impl Planner<'_> {
         }
         // Who unwinds must find the real return addresses of what is hooked, whether it is itself wanted or not.
         let unwinds = frame.is_some_and(|(_, body)| body.unwinds) || names.iter().any(|name| is_unwinder(name));
-        if !unwinds && exclude(names) {
-            return Err(Reason::Excluded);
+        let has = |marks: &Marks<'_>| marks.any(section, address..address + 1);
+        // What is jumped to by a hooked function has that one's slot, and must find the real address there.
+        let looks = frame.is_some_and(|(_, body)| body.touches_return) && has(&self.sweep.jumped);
+        let described = frame.filter(|(frame, _)| frame.start == address).map_or(0, |(frame, _)| frame.end - address);
+        let size = described.max(symbol.end - address);
+        if !unwinds
+            && !looks
+            && let Some(reason) = leave(&Candidate { names, address, size })
+        {
+            return Err(reason);
         }
         if let Ok(index) = self.go.binary_search_by_key(&address, |function| function.address) {
             return self.go(section, &self.go[index]);
@@ -260,7 +276,6 @@ impl Planner<'_> {
             Entry::Call => {}
         }
         // The cold part of a function that is cut off before it has touched the stack looks like a function itself.
-        let has = |marks: &Marks<'_>| marks.any(section, address..address + 1);
         if names.is_empty() && has(&self.sweep.branched) && !has(&self.sweep.called) {
             return Err(Reason::ColdPart);
         }

@@ -30,11 +30,11 @@ pub use control::{
     Control, FLAG_BLOCK, FLAG_DETAIL, FLAG_FOLLOW_FORKS, FLAG_FOLLOW_PROGRAMS, FLAG_TURN_DOWN, FLAG_WRITE_GS, MAGIC,
     ReaderState, VERSION,
 };
-#[cfg(feature = "outside")]
-pub use level::set_slot;
 pub use level::{
     BEFORE_HEADER, COUNTED, GATE, GATE_START, Level, MOST_SLOTS, OFF, PINNED, SLOT_BYTES, pinned_slot, read_slot,
 };
+#[cfg(feature = "outside")]
+pub use level::{pin_slot, set_slot, unpin_slot};
 #[cfg(feature = "outside")]
 pub use lifeline::Lifeline;
 pub use mailbox::{Command, Mailbox, Subject, Turn};

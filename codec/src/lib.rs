@@ -37,6 +37,8 @@
 pub mod access;
 #[cfg(feature = "atf")]
 pub mod atf;
+#[cfg(feature = "demangle")]
+pub mod demangle;
 #[cfg(feature = "std")]
 pub mod heph;
 #[cfg(feature = "std")]

@@ -1,6 +1,8 @@
 //! What can be said on the command line.
 
+mod ctl;
 mod destination;
+mod rules;
 mod selection;
 mod variable;
 
@@ -9,7 +11,9 @@ use std::{ffi::OsString, path::PathBuf, str::FromStr, time::Duration};
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum, error::ErrorKind};
 
 pub(crate) use self::{
+    ctl::{CtlAction, CtlArgs},
     destination::{AccessArgs, DestinationArgs, Transport, Wire},
+    rules::RuleArgs,
     selection::{Selected, SelectionArgs},
 };
 use crate::{
@@ -25,6 +29,8 @@ Examples:
       Run a program and send every call it makes to a collector on this machine.
   agent run --to workstation:7000 --transport tcp --exclude 'libcrypto.so*' -- ./server --port 80
       Send them to another machine, and leave a library out.
+  agent record --only 'my_*' --exclude my_hot --max-depth my_main:4 -- ./server
+      Record some functions only, and calls that are not too deep.
   agent run --to workstation:7000 --transport quic --tls-pin sha256:3f0c… --token-file token -- ./server
       Send them encrypted, to a collector with `--tls self --token-file token`.
   agent attach --to workstation:7000 4711
@@ -51,6 +57,8 @@ pub(crate) enum Command {
     Record(RecordArgs),
     /// Trace a program that runs already, until it ends or this command is stopped
     Attach(AttachArgs),
+    /// Look at a trace while it runs, or change what is recorded
+    Ctl(CtlArgs),
     /// Say which functions of a program would be hooked, and which not and why
     List(ListArgs),
     /// Check whether this machine can trace, and say what to do where it cannot
@@ -126,7 +134,7 @@ pub(crate) struct AttachArgs {
 #[derive(Debug, Args)]
 pub(crate) struct TraceArgs {
     #[command(flatten)]
-    pub(crate) exclude: ExcludeArgs,
+    pub(crate) rules: RuleArgs,
     #[command(flatten)]
     pub(crate) selection: SelectionArgs,
     #[command(flatten)]
@@ -137,9 +145,10 @@ pub(crate) struct TraceArgs {
     /// Record only which function was called and when, no registers and no stack
     #[arg(long, help_heading = "What to record")]
     pub(crate) no_detail: bool,
-    /// Record no calls that are nested deeper than this
-    #[arg(long, value_name = "N", help_heading = "What to record", value_parser = clap::value_parser!(u32).range(1..))]
-    pub(crate) max_depth: Option<u32>,
+    /// Record no calls that are nested deeper than this; with FUNCTION:N none that are more than N calls below that function,
+    /// and whatever else there is. May be given more than once
+    #[arg(long, value_name = "[FUNCTION:]N", help_heading = "What to record", value_parser = rules::depth)]
+    pub(crate) max_depth: Vec<String>,
     /// How much processor time tracing may take besides the program's own: 10%, 50%, or 2x for as much again. The functions that
     /// are called most are counted and followed now and then only, so that it holds; without it they are where calls would be
     /// lost, and with none nowhere: then calls are left out that do not fit
@@ -195,14 +204,6 @@ pub(crate) enum Follow {
     All,
 }
 
-#[derive(Debug, Args)]
-pub(crate) struct ExcludeArgs {
-    /// Leave out modules whose file names, or functions whose names match: * stands for any characters, ? for one. May
-    /// be given more than once
-    #[arg(long, value_name = "GLOB", help_heading = "What to record")]
-    pub(crate) exclude: Vec<String>,
-}
-
 /// Where the names of functions come from that a stripped module does not have.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Names")]
@@ -226,7 +227,7 @@ pub(crate) struct FridaArgs {
 #[derive(Debug, Args)]
 pub(crate) struct ListArgs {
     #[command(flatten)]
-    pub(crate) exclude: ExcludeArgs,
+    pub(crate) rules: RuleArgs,
     #[command(flatten)]
     pub(crate) symbols: SymbolArgs,
     /// List every function

@@ -1,5 +1,6 @@
 //! Delivering what the rings hold, on a thread of its own, from the first event to the end of the session.
 
+mod asked;
 mod outcome;
 
 use std::{
@@ -13,21 +14,23 @@ use std::{
 };
 
 use agent::{
-    drain::{Clock, Drain, Functions, ProcTasks},
-    shared::{Arena, Lifeline},
+    drain::{Clock, Drain, Functions, ProcTasks, SetLevels},
+    shared::{Arena, Level, Lifeline},
     ship::{self, Birth, Shipper, Who},
 };
 use anyhow::{Context, Result};
 use codec::{
     Arch, FunctionId, ModuleId, Os, SessionId, SessionNs, access,
+    demangle::demangle,
     profile::{EndReason, FunctionName, Limit, Module, SourceLine},
 };
 use ring::rand::{SecureRandom, SystemRandom};
 
-use self::outcome::ModuleCode;
 pub(crate) use self::outcome::Outcome;
+use self::outcome::{ModuleCode, left_out};
 use crate::{
     args::Wire,
+    control::{Session, Status},
     family::Family,
     install::{Hooked, Report},
     notices::Notices,
@@ -73,11 +76,34 @@ pub(crate) struct Delivery {
 
 /// What the thread is told.
 #[derive(Debug)]
-enum Order {
+pub(crate) enum Order {
+    /// Nothing: whether it would hear.
+    Nothing,
+    /// To tell how it is.
+    Status(Sender<Status>),
+    /// To tell which modules there are.
+    Modules(Sender<Vec<Arc<Hooked>>>),
+    /// To set levels, or with none to leave them to what tracing may cost.
+    Levels {
+        functions: Vec<u32>,
+        level: Option<Level>,
+        done: Sender<SetLevels>,
+    },
+    /// That tracing may cost something else from here on.
+    Pace,
+    /// To send, or to send nothing more. Whether that can be chosen.
+    Trigger {
+        is_start: bool,
+        done: Sender<bool>,
+    },
     Hooked(Arc<Hooked>),
     Unloaded(u32),
     Lines(u32, Arc<FileLines>),
-    Limit { reason: String, count: u64, detail: String },
+    Limit {
+        reason: String,
+        count: u64,
+        detail: String,
+    },
     End(EndReason),
 }
 
@@ -132,15 +158,28 @@ impl Delivery {
         let settings = &self.family.settings;
         let drain = drain.with_stall(self.stall).at_pace(settings.drain_pace());
         let drain = drain.sending(settings.selected.wanted.clone());
-        let triggers = SignalTriggers::new(&settings.selected);
-        let (linger, notices) = (self.linger, self.notices.clone());
-        let worker =
-            Worker { shipper, drain, orders, modules: Vec::new(), unread: 0, notices, linger, traced, triggers };
+        let worker = Worker {
+            family: Arc::clone(&self.family),
+            arena: Arc::clone(&tied),
+            shipper,
+            drain,
+            orders,
+            modules: Vec::new(),
+            unread: 0,
+            notices: self.notices.clone(),
+            linger: self.linger,
+            traced,
+            triggers: SignalTriggers::new(&settings.selected),
+        };
         let thread = thread::Builder::new().name("delivery".into()).spawn(|| {
             let _lifeline = Lifeline::tie(tied);
             worker.work()
         });
         self.thread = Some(thread.context("cannot start a thread")?);
+        let (orders, functions) = (self.orders.clone(), Arc::clone(&self.functions));
+        self.family.sessions.add(Session { pid: self.pid, orders, functions });
+        // It may have changed since the rings were made.
+        self.order(Order::Pace);
         Ok(())
     }
 
@@ -227,6 +266,8 @@ impl Delivery {
 
 /// What runs on the thread.
 struct Worker {
+    family: Arc<Family>,
+    arena: Arc<Arena>,
     shipper: Shipper,
     drain: Drain,
     orders: Receiver<Order>,
@@ -263,9 +304,8 @@ impl Worker {
         match order {
             Order::Hooked(module) => {
                 self.report(&module, now, None);
-                for (index, (_, name)) in module.functions.iter().enumerate() {
-                    let function = FunctionId::new(ModuleId(module.id), index as u32);
-                    self.drain.learn(function, name, module.probed.contains(index as u32));
+                if self.drain.is_selective() {
+                    self.learn_names(&module);
                 }
                 self.unread += u64::from(module.lines.is_some());
                 self.modules.push((module, now));
@@ -287,9 +327,21 @@ impl Worker {
                 let limit = Limit { module: ModuleId(0), count, reason: &reason, detail: &detail };
                 self.shipper.limits(&[limit]);
             }
+            Order::Trigger { is_start, done } => drop(done.send(self.drain.trigger(is_start))),
             Order::End(reason) => return Some(reason),
+            asked => self.control(asked),
         }
         None
+    }
+
+    fn learn_names(&mut self, module: &Hooked) {
+        for (index, (_, name)) in (0..).zip(module.functions.iter()) {
+            let names = [Some(name.clone()), demangle(name)];
+            let names = || names.iter().flatten();
+            self.family.settings.selected.note(names());
+            let function = FunctionId::new(ModuleId(module.id), index);
+            self.drain.learn(function, names(), module.probed.contains(index));
+        }
     }
 
     fn report(&mut self, module: &Hooked, loaded: SessionNs, unloaded: Option<SessionNs>) {
@@ -342,12 +394,14 @@ impl Worker {
         self.finish_lines(Instant::now() + READING);
         let report = self.drain.finish(&mut self.shipper, reason, self.linger);
         let hooked = self.modules.iter().map(|(module, _)| module.hooked + module.probed.len()).sum();
+        let left_out = self.modules.iter().map(|(module, _)| left_out(module)).sum();
         let least = ModuleCode::least(self.modules.iter().map(|(module, _)| &**module));
         Outcome {
             sessions: 1,
             counts: self.drain.counts(),
             report,
             hooked,
+            left_out,
             unfollowed: 0,
             least,
             traced: self.traced,

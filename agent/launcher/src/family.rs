@@ -18,7 +18,10 @@ use agent::{
 use anyhow::{Context, Result, bail};
 use codec::{SessionId, SessionNs};
 
-use crate::{delivery::Outcome, install::Plans, process, settings::Settings, signals::Signals, symbols::LineReader};
+use crate::{
+    control::Sessions, delivery::Outcome, install::Plans, process, settings::Settings, signals::Signals,
+    symbols::LineReader,
+};
 
 /// How long after its entry a call that makes a process is sure not to have returned.
 const WITHIN_CALL_NS: u64 = 1000;
@@ -33,6 +36,8 @@ pub(crate) struct Family {
     pub(crate) lines: LineReader,
     /// All sessions have the same zero.
     clock: Mutex<Clock>,
+    /// Those that can be asked while they run.
+    pub(crate) sessions: Sessions,
     state: Mutex<State>,
     /// How many processes and programs are not traced.
     unfollowed: AtomicU64,
@@ -71,6 +76,7 @@ impl Family {
             plans: Arc::default(),
             lines: LineReader::start().context("cannot start a thread")?,
             clock: Mutex::new(Clock::start()),
+            sessions: Sessions::default(),
             state: Mutex::default(),
             unfollowed: AtomicU64::new(0),
             has_ended: AtomicBool::new(false),

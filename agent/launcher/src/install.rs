@@ -5,6 +5,7 @@
 //! that is just being loaded it is enough that the thread that loads it does.
 
 mod entry_only;
+mod gates;
 mod inherited;
 mod inside;
 mod maps;
@@ -34,8 +35,9 @@ pub(crate) use inside::LibraryPlace;
 pub(crate) use maps::{Maps, TargetMemory};
 pub(crate) use module::{Hooked, Unreadable, file_name};
 pub(crate) use plans::Plans;
+pub(crate) use recognized::is_needed;
 
-use crate::{exclude::Exclude, frida::GumHook, symbols::SymbolFinder};
+use crate::{frida::GumHook, rules::Rules, symbols::SymbolFinder};
 use maps::Mapped;
 use module::Planned;
 use stop::Stopped;
@@ -50,7 +52,7 @@ pub(crate) struct Installer {
     memory: TargetMemory,
     arena: Arc<Arena>,
     routines: Routines,
-    exclude: Exclude,
+    rules: Arc<Rules>,
     symbols: Arc<SymbolFinder>,
     functions: Arc<Functions>,
     /// The modules that are hooked.
@@ -92,7 +94,7 @@ impl Installer {
         library: LibraryPlace,
         arena: Arc<Arena>,
         routines: Routines,
-        exclude: Exclude,
+        rules: Arc<Rules>,
         symbols: Arc<SymbolFinder>,
         functions: Arc<Functions>,
     ) -> Result<Self> {
@@ -103,7 +105,7 @@ impl Installer {
             memory,
             arena,
             routines,
-            exclude,
+            rules,
             symbols,
             functions,
             modules: Vec::new(),
@@ -302,11 +304,6 @@ impl Installer {
         Ok(gone.iter().map(|module| module.hooked.id).collect())
     }
 
-    /// Says which patterns have excluded nothing so far.
-    pub(crate) fn warn_of_unmatched(&self) {
-        self.exclude.warn_of_unmatched();
-    }
-
     /// Whether it is told when modules come and go.
     pub(crate) fn hears_of_modules(&self) -> bool {
         self.modules.iter().any(|module| module.hooked.tells_of_modules)
@@ -362,7 +359,8 @@ impl Installer {
         let id = self.next_module;
         self.next_module += 1;
         let count = planned.function_count() as u32;
-        let first = self.functions.add((0..count).map(|index| FunctionId::new(ModuleId(id), index)));
+        let functions = (0..count).map(|index| FunctionId::new(ModuleId(id), index));
+        let first = self.functions.add_limited(functions, planned.depths());
         let (block, for_gum, refused) = self.block_of(&planned, at, first);
         report.for_gum.extend(for_gum);
         planned.refuse(&refused);
@@ -370,22 +368,11 @@ impl Installer {
             self.memory.write(at, block.bytes()).context("cannot write to the memory of the program")?;
         }
         self.open_gates(&block, first + count);
+        self.keep_full(planned.depths().iter().map(|(index, _)| first + index));
         let hooked = Arc::new(planned.hooked(id));
         report.modules.push(Arc::clone(&hooked));
         self.modules.push(Installed { hooked, patches: block.patches().into() });
         Ok(())
-    }
-
-    /// Has functions that can be turned down be full, of which these are the last numbers that are given.
-    fn open_gates(&self, block: &Block, numbers: u32) {
-        for (number, full) in block.gates() {
-            if let Some(slot) = self.arena.slot(*number) {
-                // ORDERING: nobody jumps there yet.
-                slot.store(*full, Ordering::Relaxed);
-            }
-        }
-        // ORDERING: a child that is forked meanwhile has not these functions yet, or not their jumps.
-        self.arena.control().slots_used.store(numbers.into(), Ordering::Relaxed);
     }
 
     /// The stubs of a module, for this place, with numbers from `first` on; functions for Gum's own hooks, and those that have

@@ -13,26 +13,33 @@ use codec::text::printable;
 use serde_json::{Value, json};
 
 use crate::{
-    args::ListArgs, exclude::Exclude, executable::Executable, manual::print, quantity::count, settings::symbol_finder,
+    args::ListArgs,
+    executable::Executable,
+    manual::print,
+    quantity::count,
+    rules::Rules,
+    settings::{SettingsError, symbol_finder},
+    symbols::{FoundLines, SourceFiles},
 };
 
 pub(crate) fn run(args: &ListArgs) -> Result<ExitCode> {
     let program = Executable::locate(&args.program).map_err(|error| anyhow!(error.message))?.image;
-    let exclude = Exclude::new(&args.exclude.exclude);
+    let rules = Rules::new(args.rules.list()).map_err(SettingsError::or_wrong_usage)?;
     let symbols = symbol_finder(&args.symbols).map_err(|error| anyhow!(error))?;
     let open = |path: &Path| {
         let mut image = Image::open(path).map_err(|error| anyhow!("cannot list {}: {error}", path.display()))?;
         let whole = path.canonicalize().unwrap_or_else(|_| path.into());
-        symbols.complete(&mut image, Path::new("/"), &whole, true);
-        anyhow::Ok(image)
+        let lines = symbols.complete(&mut image, Path::new("/"), &whole, true);
+        anyhow::Ok((image, lines))
     };
-    let image = open(&program)?;
+    let (image, lines) = open(&program)?;
     let found = libraries(&program, &image)?;
-    let mut listings = vec![Listing::new(program, &image, &exclude)];
+    let mut listings = vec![Listing::new(program, &image, &lines, &rules)];
     for library in &found.paths {
-        listings.push(Listing::new(library.clone(), &open(library)?, &exclude));
+        let (image, lines) = open(library)?;
+        listings.push(Listing::new(library.clone(), &image, &lines, &rules));
     }
-    exclude.warn_of_unmatched();
+    rules.warn_of_unmatched();
     for name in &found.missing {
         say!("the program needs {name}, which the loader does not find");
     }
@@ -103,9 +110,11 @@ impl Counts {
 }
 
 impl Listing {
-    fn new(path: PathBuf, image: &Image, exclude: &Exclude) -> Self {
-        let whole = path.to_str().is_some_and(|path| exclude.module(path));
-        let plan = plan(image, None, &|names| exclude.function(names) || whole);
+    fn new(path: PathBuf, image: &Image, lines: &FoundLines, rules: &Rules) -> Self {
+        let sources = SourceFiles::of(lines.file.as_ref());
+        let name = path.to_string_lossy();
+        let of_module = rules.of_module(&name);
+        let plan = plan(image, None, &|function| of_module.leave(function, &|address| sources.file(address)));
         let build_id = image.build_id().iter().map(|byte| format!("{byte:02x}")).collect();
         Self { path, build_id, counts: Counts::of(&plan), plan }
     }

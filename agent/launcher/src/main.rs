@@ -21,12 +21,13 @@ macro_rules! say {
 
 mod access;
 mod args;
+mod control;
+mod ctl;
 mod delivery;
 mod descriptors;
 mod doctor;
 mod end_state;
 mod engine;
-mod exclude;
 mod executable;
 mod family;
 mod frida;
@@ -40,6 +41,8 @@ mod parked;
 mod process;
 mod program;
 mod record;
+mod rules;
+mod run_folder;
 mod settings;
 mod signals;
 mod summary;
@@ -73,6 +76,7 @@ fn main() -> ExitCode {
         Command::Attach(args) => {
             settings(&args.destination, &args.trace, args.follow).and_then(|settings| trace::attach(settings, args.pid))
         }
+        Command::Ctl(args) => ctl::run(args),
         Command::List(args) => list::run(args),
         Command::Doctor(args) => doctor::run(args),
         Command::Setup { quiet } => frida::python::set_up(*quiet).map(|()| ExitCode::SUCCESS).map_err(Into::into),

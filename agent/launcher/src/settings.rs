@@ -1,14 +1,16 @@
 //! From arguments to what the parts are to work with. Everything is checked here, before anything is started.
 
 use std::{
-    io,
+    fmt, io,
     net::{SocketAddr, ToSocketAddrs},
-    sync::Arc,
+    str::FromStr,
+    sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
 use agent::{
     drain,
+    shared::{FLAG_BLOCK, FLAG_TURN_DOWN},
     ship::{self, Tunnel},
 };
 
@@ -17,6 +19,7 @@ use crate::{
     args::{self, Budget, DestinationArgs, Follow, FridaArgs, Selected, SymbolArgs, TraceArgs, Wire},
     engine::Choice,
     frida,
+    rules::Rules,
     summary::SummaryOutput,
     symbols::SymbolFinder,
 };
@@ -28,13 +31,13 @@ pub(crate) struct Settings {
     pub(crate) transport: ship::Transport,
     pub(crate) tunnel: Option<Arc<dyn Tunnel>>,
     pub(crate) wire: Wire,
-    pub(crate) exclude: Vec<String>,
+    pub(crate) rules: Arc<Rules>,
     pub(crate) symbols: Arc<SymbolFinder>,
     pub(crate) stack_bytes: u32,
     pub(crate) detail: bool,
-    pub(crate) max_depth: Option<u32>,
     pub(crate) selected: Selected,
-    pub(crate) pace: Pace,
+    /// What becomes of too many calls: of all processes, and it may change.
+    pub(crate) pace: CurrentPace,
     /// How long threads may wait for a collector that takes nothing. None: for ever.
     pub(crate) stall: Option<Duration>,
     pub(crate) ring_bytes: u64,
@@ -77,6 +80,51 @@ impl Pace {
     }
 }
 
+impl FromStr for Pace {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "complete" => Ok(Self::Complete),
+            "rings" => Ok(Self::Rings),
+            _ => match text.parse::<Budget>() {
+                Ok(Budget(share)) => Ok(share.map_or(Self::Lossy, Self::Share)),
+                Err(error) => Err(format!("{error}, or rings, or complete")),
+            },
+        }
+    }
+}
+
+impl fmt::Display for Pace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Complete => f.write_str("complete"),
+            Self::Lossy => f.write_str("none"),
+            Self::Rings => f.write_str("rings"),
+            Self::Share(share) if *share >= 1.0 => write!(f, "{}x", share + 1.0),
+            Self::Share(share) => write!(f, "{}%", (share * 1e5).round() / 1e3),
+        }
+    }
+}
+
+/// A pace that all processes have, and that may change while they run.
+#[derive(Debug, Clone)]
+pub(crate) struct CurrentPace(Arc<Mutex<Pace>>);
+
+impl CurrentPace {
+    fn new(pace: Pace) -> Self {
+        Self(Arc::new(Mutex::new(pace)))
+    }
+
+    pub(crate) fn get(&self) -> Pace {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn set(&self, pace: Pace) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = pace;
+    }
+}
+
 impl Settings {
     /// What a call costs that is followed, in nanoseconds: in the program, and in what competes with it for the machine. And how
     /// many bytes its records have.
@@ -89,10 +137,19 @@ impl Settings {
 
     /// How much tracing may cost, for who empties the rings.
     pub(crate) fn drain_pace(&self) -> drain::Pace {
-        match self.pace {
+        match self.pace.get() {
             Pace::Complete | Pace::Lossy => drain::Pace::Any,
             Pace::Rings => drain::Pace::Rings,
             Pace::Share(share) => drain::Pace::Share { share, call_ns: self.call_cost().0 },
+        }
+    }
+
+    /// Which of the flags of the shared memory say so.
+    pub(crate) fn pace_flags(&self) -> u32 {
+        match self.pace.get() {
+            Pace::Complete => FLAG_BLOCK,
+            Pace::Lossy => 0,
+            Pace::Rings | Pace::Share(_) => FLAG_TURN_DOWN,
         }
     }
 
@@ -100,7 +157,7 @@ impl Settings {
     /// nanosecond.
     pub(crate) fn thread_pace(&self) -> (u64, u64) {
         let (call_ns, call_bytes) = self.call_cost();
-        match self.pace {
+        match self.pace.get() {
             Pace::Share(share) => ((share * 65_536.0) as u64, (call_ns / call_bytes * 256.0) as u64),
             Pace::Complete | Pace::Lossy | Pace::Rings => (0, 0),
         }
@@ -167,18 +224,18 @@ impl Settings {
         tunnel: Option<Arc<dyn Tunnel>>,
     ) -> Result<Self, SettingsError> {
         let frida = frida_options(&args.frida, args.verbose);
+        let depths = args.max_depth.iter().map(|depth| ("max-depth", depth.as_str()));
         Ok(Self {
             collector,
             transport,
             tunnel,
             wire: Wire::Runs,
-            exclude: args.exclude.exclude.clone(),
+            rules: Arc::new(Rules::new(args.rules.list().chain(depths))?),
             symbols: Arc::new(symbol_finder(&args.symbols).map_err(SettingsError::Usage)?),
             stack_bytes: if args.no_detail { 0 } else { args.stack_bytes },
             detail: !args.no_detail,
-            max_depth: args.max_depth,
             selected: args.selection.selected(!args.no_detail).map_err(SettingsError::Usage)?,
-            pace: Pace::of(args),
+            pace: CurrentPace::new(Pace::of(args)),
             stall: args.stall.0,
             ring_bytes: args.ring_bytes.0,
             replay_bytes: args.replay_bytes.0,
@@ -229,6 +286,14 @@ impl Collector {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn paces_read_as_they_are_written() {
+        for text in ["10%", "0.5%", "2x", "3.5x", "none", "rings", "complete"] {
+            assert_eq!(text.parse::<Pace>().expect(text).to_string(), text);
+        }
+        assert!("fast".parse::<Pace>().is_err());
+    }
 
     #[test]
     fn addresses_are_read() {

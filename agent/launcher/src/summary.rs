@@ -45,9 +45,9 @@ impl SummaryOutput {
 /// Who was traced.
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct Traced {
-    session: String,
+    pub(crate) session: String,
     pub(crate) program: String,
-    pid: u32,
+    pub(crate) pid: u32,
 }
 
 impl From<&Who> for Traced {

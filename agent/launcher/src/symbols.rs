@@ -25,7 +25,7 @@ use std::{
 use agent::plan::{DebugSymbols, Image};
 
 use debuginfod::Debuginfod;
-pub(crate) use lines::{FileLines, LineReader};
+pub(crate) use lines::{FileLines, LineReader, SourceFiles};
 use xz::unpacked_bytes;
 
 use crate::quantity::Size;

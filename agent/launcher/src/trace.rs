@@ -29,7 +29,6 @@ use crate::{
     delivery::Delivery,
     descriptors::DescriptorRoom,
     end_state::EndState,
-    exclude::Exclude,
     family::{Family, Seat},
     frida::{Event, Failure, Host, Starting},
     install::{Installer, Report},
@@ -106,10 +105,10 @@ impl Trace {
         let Entered { pid, host, foreign, library, is_serving, arena, routines } = entered;
         let routines = Routines::new(&routines, settings.detail)
             .ok_or_else(|| anyhow!("the library in the program is another than this command's"))?;
-        let exclude = Exclude::new(&settings.exclude);
+        let rules = Arc::clone(&settings.rules);
         let names = delivery.functions();
         let symbols = Arc::clone(&settings.symbols);
-        let mut installer = Installer::new(pid, library, Arc::clone(&arena), routines, exclude, symbols, names)?;
+        let mut installer = Installer::new(pid, library, Arc::clone(&arena), routines, rules, symbols, names)?;
         if is_serving && host.is_none() {
             installer.share(&family.plans);
         }
@@ -132,7 +131,7 @@ impl Trace {
                     trace.delivery.limit("loader-not-watched", 1, why);
                 }
                 if !trace.is_loading {
-                    family.warn_once(|| trace.installer.warn_of_unmatched());
+                    family.warn_once(|| settings.rules.warn_of_unmatched());
                 }
                 if settings.verbose {
                     say!("{}", timing(with_frida, &report, entered, started.elapsed()));
@@ -160,7 +159,7 @@ impl Trace {
     /// Has events recorded and delivered, of a target that makes none yet.
     fn record(family: &Family, arena: &Arc<Arena>, delivery: &mut Delivery) -> Result<()> {
         let control = arena.control();
-        if let Some(depth) = family.settings.max_depth {
+        if let Some(depth) = family.settings.rules.max_depth {
             // ORDERING: before anything is recorded.
             control.max_depth.store(depth.into(), Ordering::Relaxed);
         }
@@ -332,7 +331,7 @@ impl Trace {
     fn warn_once(&mut self, is_loaded: bool) {
         if self.is_loading && is_loaded {
             self.is_loading = false;
-            self.family.warn_once(|| self.installer.warn_of_unmatched());
+            self.family.warn_once(|| self.family.settings.rules.warn_of_unmatched());
         }
     }
 

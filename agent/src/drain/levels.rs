@@ -4,6 +4,8 @@
 //! there is room for them, and of all others one now and then for a while (a burst), the less often the more calls it makes.
 //! What is called so often that even counting costs too much is turned off.
 
+mod pins;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     ops::AddAssign,
@@ -13,6 +15,8 @@ use std::{
 
 use codec::SessionNs;
 
+pub(super) use self::pins::Pinned;
+pub use self::pins::{LevelCounts, SetLevels};
 use crate::shared::{Arena, Level, read_slot, set_slot};
 
 /// How often it is looked what tracing costs, and how often all functions are looked at.
@@ -108,6 +112,10 @@ pub(super) struct Levels {
     down: BTreeMap<u32, Down>,
     /// What threads that have ended had counted, by function.
     ended: BTreeMap<u32, u64>,
+    /// What the user has set.
+    pinned: Pinned,
+    /// Whether there was another pace before, so that functions may be down that need not be.
+    is_lifted: bool,
     /// Changes that are not told yet.
     changes: Vec<Change>,
     looked: Instant,
@@ -139,6 +147,8 @@ impl Levels {
             calls: Vec::new(),
             down: BTreeMap::new(),
             ended: BTreeMap::new(),
+            pinned: Pinned::new(),
+            is_lifted: false,
             changes: Vec::new(),
             looked: now,
             looked_at_all: now,
@@ -152,6 +162,12 @@ impl Levels {
     pub(super) fn begin(&mut self, arena: &Arena, pace: Pace, time: SessionNs) {
         self.pace = pace;
         self.look_at_all(arena, time);
+    }
+
+    /// Has tracing cost this from here on.
+    pub(super) fn set_pace(&mut self, pace: Pace) {
+        self.is_lifted = self.is_lifted || self.pace != Pace::Any;
+        self.pace = pace;
     }
 
     /// A call was recorded.
@@ -233,6 +249,9 @@ impl Levels {
             self.look_at_all(arena, time);
         }
         if self.pace == Pace::Any {
+            if self.is_lifted {
+                self.follow_all(arena, time);
+            }
             return;
         }
         let mut counted = self.count(arena, rings);
@@ -286,7 +305,7 @@ impl Levels {
         for (function, down) in &mut self.down {
             let all = [&live, &self.ended].iter().filter_map(|counts| counts.get(function)).sum();
             let new = u64::saturating_sub(all, std::mem::replace(&mut down.counted, all));
-            if down.level == Level::Counted {
+            if down.level == Level::Counted && !self.pinned.contains_key(function) {
                 counted.push((new, *function));
             }
         }
@@ -326,7 +345,8 @@ impl Levels {
         }
         let burst = next.filter(|_| spare > 0.0).map(|(_, function)| (function, Level::Full));
         let is_due = |down: &&Down| down.level == Level::Off && down.due <= now;
-        let off = self.down.iter().find(|(_, down)| is_due(down)).map(|(function, _)| (*function, Level::Counted));
+        let mut downs = self.down.iter().filter(|(function, _)| !self.is_pinned(**function));
+        let off = downs.find(|(_, down)| is_due(down)).map(|(function, _)| (*function, Level::Counted));
         for (function, level) in burst.into_iter().chain(off) {
             if let Some(down) = self.down.get_mut(&function) {
                 down.bursts += 1;

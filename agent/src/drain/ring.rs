@@ -10,6 +10,7 @@ use super::{
     Counts, Functions,
     clock::Clock,
     creations::Creation,
+    depths::{Depths, Nesting},
     levels::Levels,
     queues::Queues,
     selection::Selection,
@@ -39,6 +40,8 @@ pub(super) struct Ring {
     pub(super) is_gone: bool,
     /// What is not passed on, where not everything is asked for.
     pub(super) sieve: Sieve,
+    /// What it is in, where that matters.
+    pub(super) nesting: Nesting,
 }
 
 /// What reading a ring needs of its surroundings.
@@ -57,6 +60,7 @@ pub(super) struct DrainContext<'a> {
     pub(super) levels: &'a mut Levels,
     /// What is asked for, if that is not everything.
     pub(super) selection: Option<&'a mut Selection>,
+    pub(super) depths: &'a mut Depths,
     /// What the counter shows: nothing in a ring is later.
     pub(super) now: u64,
 }
@@ -83,6 +87,7 @@ impl Ring {
             reported_dropped: 0,
             is_gone: false,
             sieve: Sieve::default(),
+            nesting: Nesting::default(),
         }
     }
 
@@ -99,8 +104,19 @@ impl Ring {
         }
         each_record(words, |record, _| {
             self.note(record, context);
+            if context.depths.is_on() && self.is_too_deep(record, context) {
+                return true;
+            }
             (record.kind != Kind::Dropped || self.note_dropped(record)) && self.record(record, context)
         })
+    }
+
+    /// Whether an event is nested too deep below a function.
+    pub(super) fn is_too_deep(&mut self, record: &Record<'_>, context: &mut DrainContext<'_>) -> bool {
+        let is_of_function = matches!(record.kind, Kind::Call | Kind::Return | Kind::Exception);
+        let is = is_of_function && context.depths.leaves_out(&mut self.nesting, record);
+        context.counts.too_deep += u64::from(is && record.kind == Kind::Call);
+        is
     }
 
     /// Takes note of what counts whether it is sent or not.
@@ -128,6 +144,7 @@ impl Ring {
     pub(super) fn note_dropped(&mut self, record: &Record<'_>) -> bool {
         let count = record.rest.first().copied().unwrap_or(0);
         self.reported_dropped += if count >> 40 == 0 { count } else { 0 };
+        self.nesting.has_gap();
         count >> 40 == 0
     }
 
@@ -255,6 +272,7 @@ impl Ring {
             context.shipper.dropped(self.thread.stream, Position(self.next), count, reason);
             context.counts.drop_events(count, reason);
             self.next += count;
+            self.nesting.has_gap();
         }
     }
 

@@ -183,11 +183,14 @@ impl Selection {
         self.wanted.keep.map_or(USUAL_BYTES, |keep| keep.bytes)
     }
 
-    /// A function has this name. To be said before it is called.
-    pub(super) fn learn(&mut self, function: FunctionId, name: &str, is_entry_only: bool) {
-        let is_around = self.wanted.around.iter().any(|glob| glob.matches(name));
-        let triggers = bits(&self.calls, |(glob, ..)| glob.as_ref().is_some_and(|glob| glob.matches(name)));
-        let mark = Mark { is_around, is_entry_only, triggers };
+    /// A function has these names. To be said before it is called.
+    pub(super) fn learn(&mut self, function: FunctionId, names: impl Iterator<Item: AsRef<str>>, is_entry_only: bool) {
+        let mut mark = Mark { is_entry_only, ..Mark::default() };
+        for name in names {
+            let is_named = |glob: &Glob| glob.matches(name.as_ref());
+            mark.is_around |= self.wanted.around.iter().any(is_named);
+            mark.triggers |= bits(&self.calls, |(glob, ..)| glob.as_ref().is_some_and(is_named));
+        }
         if mark != Mark::default() {
             self.by_id.insert(function, mark);
         }

@@ -79,6 +79,9 @@ impl Ring {
 
     fn sift_one(&mut self, record: &Record<'_>, words: &[u64], passed: &mut Vec<u64>, context: &mut DrainContext<'_>) {
         self.note(record, context);
+        if context.depths.is_on() && self.is_too_deep(record, context) {
+            return;
+        }
         self.sieve.read_up_to = record.time;
         let Some(selection) = context.selection.as_deref_mut() else { return };
         selection.read(context.clock.at(record.time.min(context.now)));

@@ -191,6 +191,7 @@ impl Drain {
             *count = count.saturating_add(of_ring.load(Ordering::Relaxed));
         }
         self.tell_counted(ring, &gone, shipper);
+        self.depths.forget(&gone.nesting);
         self.counts.threads_now -= 1;
         self.arena.free(ring);
         gone.thread.end = end;

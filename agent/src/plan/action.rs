@@ -77,8 +77,10 @@ macro_rules! reasons {
 }
 
 reasons! {
-    /// Its names are on the list of what not to trace.
-    Excluded = "excluded", "excluded by the user";
+    /// The user's rules leave it out.
+    Excluded = "excluded", "left out by the user's rules (--only, --exclude)";
+    /// It has fewer bytes than the user wants.
+    Small = "min-size", "has fewer bytes of code than --min-size";
     /// The address lies in no executable section of the file.
     NotCode = "not-code", "the address is in no executable section of the file, or its bytes are no instructions";
     /// A stub that the linker made.

@@ -20,6 +20,8 @@ pub(super) struct Sweep<'a> {
     pub(super) targets: Marks<'a>,
     /// Where conditional branches from other frames land: compilers jump so within a function, and not to another.
     pub(super) branched: Marks<'a>,
+    /// Where any jumps from other frames land: whoever makes such a jump may end with it, as in a tail call.
+    pub(super) jumped: Marks<'a>,
     /// What is called, or has its address taken.
     pub(super) called: Marks<'a>,
     /// What is known of the body of each frame, in the order of the frames.
@@ -42,8 +44,8 @@ impl<'a> Sweep<'a> {
     pub(super) fn of(image: &'a Image, frames: &Frames<'a>, starts: &Marks<'_>) -> Self {
         let code = image.code();
         let bodies = Vec::with_capacity(frames.list().len());
-        let mut sweep =
-            Self { targets: Marks::new(code), branched: Marks::new(code), called: Marks::new(code), bodies };
+        let marks = || Marks::new(code);
+        let mut sweep = Self { targets: marks(), branched: marks(), jumped: marks(), called: marks(), bodies };
         let mut context = UnwindContext::new();
         let mut suspects = Vec::new();
         let mut tables = Tables::default();
@@ -53,8 +55,8 @@ impl<'a> Sweep<'a> {
             let (here, others) = rest.split_at(rest.partition_point(|frame| frame.start < section.end()));
             rest = others;
             let bytes = &image.data()[section.file.clone()];
-            let Self { targets, branched, called, bodies } = &mut sweep;
-            let found = Found { targets, branched, called, tables: &mut tables, taken: &mut taken };
+            let Self { targets, branched, jumped, called, bodies } = &mut sweep;
+            let found = Found { targets, branched, jumped, called, tables: &mut tables, taken: &mut taken };
             let mut walk = Walk::new(section, bytes, found);
             for frame in here {
                 if !section.is_plt {
@@ -122,6 +124,7 @@ impl<'a> Sweep<'a> {
 struct Found<'w, 'a> {
     targets: &'w mut Marks<'a>,
     branched: &'w mut Marks<'a>,
+    jumped: &'w mut Marks<'a>,
     called: &'w mut Marks<'a>,
     tables: &'w mut Tables,
     /// Addresses of code that are computed.
@@ -167,8 +170,11 @@ impl<'w, 'a> Walk<'w, 'a> {
             if instruction.code() == Op::Call_rel32_64 {
                 self.calls.push(target);
                 self.found.called.set_near(self.section, target);
-            } else if instruction.is_jcc_short_or_near() && !self.frame.contains(&target) {
-                self.found.branched.set_near(self.section, target);
+            } else if !self.frame.contains(&target) {
+                self.found.jumped.set_near(self.section, target);
+                if instruction.is_jcc_short_or_near() {
+                    self.found.branched.set_near(self.section, target);
+                }
             }
         } else if instruction.code() == Op::Lea_r64_m && instruction.memory_base() == Register::RIP {
             let address = instruction.memory_displacement64();

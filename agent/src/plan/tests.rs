@@ -62,7 +62,7 @@ fn image(functions: &[&str]) -> Image {
 }
 
 fn planned_image(image: &Image) -> ModulePlan {
-    plan(image, None, &|_| false)
+    plan(image, None, &|_| None)
 }
 
 /// The function of a name.

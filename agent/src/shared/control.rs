@@ -36,7 +36,7 @@ pub struct Control {
     pub magic: AtomicU64,
     /// [`VERSION`].
     pub version: AtomicU32,
-    /// Flags, as the target was started with.
+    /// Flags, as the target was started with; the outside may change what is done where there is too much.
     pub flags: AtomicU32,
     /// Bytes in a ring: a power of two.
     pub ring_bytes: AtomicU64,

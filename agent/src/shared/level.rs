@@ -108,6 +108,27 @@ pub fn set_slot(slot: &AtomicU64, level: Level) -> bool {
     set.is_ok()
 }
 
+/// Has a function be full and stay so. Whether it is, and need not have been before.
+#[cfg(feature = "outside")]
+pub fn pin_slot(slot: &AtomicU64) -> bool {
+    // ORDERING: as in `set_slot`.
+    let set = slot.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |before| match read_slot(before) {
+        Some((_, false, header)) => Some(pinned_slot(header)),
+        _ => None,
+    });
+    set.is_ok()
+}
+
+/// Has a function that was pinned be full as others are.
+#[cfg(feature = "outside")]
+pub fn unpin_slot(slot: &AtomicU64) {
+    // ORDERING: as in `set_slot`.
+    let _ = slot.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |before| match read_slot(before) {
+        Some((_, true, header)) => Some(Level::Full.slot(header)),
+        _ => None,
+    });
+}
+
 #[cfg(all(test, feature = "outside"))]
 mod tests {
     use super::*;

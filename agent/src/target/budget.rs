@@ -35,13 +35,24 @@ pub(super) struct Budget {
 impl Budget {
     /// That of a thread which begins to record, into a ring of this size.
     pub(super) fn new(control: &Control, size: usize) -> Self {
-        // ORDERING: all of it was written before the first thread could get here.
+        let mut budget = Self { chunk: usize::MAX, ..Self::default() };
+        budget.update(control, 0, size);
+        budget
+    }
+
+    /// Takes up what recording may cost from here on, in a thread that has written so much.
+    pub(super) fn update(&mut self, control: &Control, written: usize, size: usize) {
+        // ORDERING: hints; who begins to record sees all of it, since it was written before.
         let load = |word: &core::sync::atomic::AtomicU64| word.load(Ordering::Relaxed);
         let (share, cost) = (load(&control.share), load(&control.cost));
-        let settled_ns = if share > 0 { sys::thread_nanoseconds() } else { 0 };
         let is_on = control.flags.load(Ordering::Relaxed) & FLAG_TURN_DOWN != 0;
-        let chunk = if is_on { USUAL_BYTES.min(size / 16) } else { usize::MAX };
-        Self { is_on, share, cost, credit: MOST_CREDIT, settled_ns, settled: 0, chunk, is_over: false }
+        if (is_on, share, cost) == (self.is_on, self.share, self.cost) {
+            return;
+        }
+        (self.is_on, self.share, self.cost) = (is_on, share, cost);
+        (self.credit, self.settled) = (MOST_CREDIT, written);
+        self.settled_ns = if share > 0 { sys::thread_nanoseconds() } else { 0 };
+        self.chunk = if is_on { USUAL_BYTES.min(size / 16) } else { usize::MAX };
     }
 
     /// How many more bytes may be written without another look, where so many were, `largest` may be the next, and the ring

@@ -76,11 +76,7 @@ impl Writer {
             control,
             budget: Budget::new(control, size),
             stopped_at: 0,
-            naps: match flags & (FLAG_BLOCK | FLAG_TURN_DOWN) {
-                0 => 0,
-                FLAG_TURN_DOWN => SHORT_NAPS,
-                _ => u32::MAX,
-            },
+            naps: most_naps(flags),
             is_stale: false,
             detail: flags & FLAG_DETAIL != 0,
         };
@@ -155,6 +151,12 @@ impl Writer {
         let read = self.head().read.load(Ordering::Relaxed) as usize;
         let (written, size) = (self.place.written(), self.ring.size());
         let free = size - written.wrapping_sub(read).min(size);
+        // SAFETY: it is never unmapped.
+        let control: &'static Control = unsafe { &*self.control };
+        // What recording may cost can change at any time.
+        // ORDERING: a hint.
+        self.naps = most_naps(control.flags.load(Ordering::Relaxed));
+        self.budget.update(control, written, size);
         self.place.chunk = self.budget.settle(written, self.largest, free, size);
     }
 
@@ -173,6 +175,7 @@ impl Writer {
             // ORDERING: hints; what matters is how far the ring is read.
             let (recording, stalled) = (recording.load(Ordering::Relaxed), stalled.load(Ordering::Relaxed));
             let heartbeat = heartbeat(control);
+            self.naps = most_naps(control.flags.load(Ordering::Relaxed));
             if recording == 0 || heartbeat == self.stopped_at || stalled != 0 || naps >= self.naps {
                 return false;
             }
@@ -184,5 +187,14 @@ impl Writer {
             sys::sleep_microseconds(NAP_MICROSECONDS);
         }
         true
+    }
+}
+
+/// How often a thread sleeps at most where there is no room.
+fn most_naps(flags: u32) -> u32 {
+    match flags & (FLAG_BLOCK | FLAG_TURN_DOWN) {
+        0 => 0,
+        FLAG_TURN_DOWN => SHORT_NAPS,
+        _ => u32::MAX,
     }
 }

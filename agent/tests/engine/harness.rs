@@ -90,7 +90,7 @@ impl Engine {
         let (path, base, end) = find_module(module);
         let image = Image::open(&path).expect("a module");
         let bias = base - image.link_base();
-        let plan = plan(&image, None, &|_| false);
+        let plan = plan(&image, None, &|_| None);
         let named = |function: &&agent::plan::Function| {
             [&function.name].into_iter().chain(&function.aliases).any(|name| wanted(name))
         };

@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod attach;
+mod ctl;
 mod detail;
 mod encrypted;
 mod endings;
@@ -23,6 +24,7 @@ mod programs;
 mod reader;
 mod record;
 mod redis;
+mod rules;
 mod selection;
 mod spans;
 mod stall;

@@ -1,6 +1,13 @@
 //! Arguments about what is sent of all that is recorded.
 
-use std::{str::FromStr, time::Duration};
+use std::{
+    str::FromStr,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use agent::drain::{Comparison, Condition, Keep, MOST_TRIGGERS, Trigger, Wanted};
 use clap::Args;
@@ -40,7 +47,14 @@ pub(crate) struct SelectionArgs {
 
 /// Something that may happen.
 #[derive(Debug, Clone)]
-pub(crate) enum When {
+pub(crate) struct When {
+    what: What,
+    /// The name that is in it.
+    name: Option<String>,
+}
+
+#[derive(Debug, Clone)]
+enum What {
     Trigger(Trigger),
     /// This command receives a signal.
     Signal(i32),
@@ -51,15 +65,17 @@ impl FromStr for When {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let call = |name: &str, condition| {
-            let name = (!name.is_empty()).then(|| Glob::new(name));
-            Self::Trigger(Trigger::Call { name, condition })
+            let name = (!name.is_empty()).then(|| name.to_owned());
+            let what = What::Trigger(Trigger::Call { name: name.as_deref().map(Glob::new), condition });
+            Self { what, name }
         };
+        let other = |what| Self { what, name: None };
         if let Some(time) = text.strip_prefix("time:") {
             let Period(time) = time.parse()?;
-            return Ok(Self::Trigger(Trigger::Time(time)));
+            return Ok(other(What::Trigger(Trigger::Time(time))));
         }
         if let Some(name) = text.strip_prefix("signal:") {
-            return signal(name).map(Self::Signal);
+            return signal(name).map(|signal| other(What::Signal(signal)));
         }
         if let Some((name, argument)) = text.rsplit_once(":arg") {
             return argument_condition(argument).map(|condition| call(name, condition));
@@ -128,6 +144,27 @@ pub(crate) struct Selected {
     pub(crate) wanted: Wanted,
     pub(crate) start_signals: Vec<i32>,
     pub(crate) stop_signals: Vec<i32>,
+    /// The names that are given, and whether each was found.
+    names: Arc<[(Glob, String, AtomicBool)]>,
+}
+
+impl Selected {
+    /// A function has these names.
+    pub(crate) fn note<'a>(&self, names: impl Iterator<Item = &'a String> + Clone) {
+        for (glob, _, is_found) in &*self.names {
+            if names.clone().any(|name| glob.matches(name)) {
+                // ORDERING: read when all threads have been joined.
+                is_found.store(true, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// Says which names no function had.
+    pub(crate) fn warn_of_unmatched(&self) {
+        for (_, text, _) in self.names.iter().filter(|(.., is_found)| !is_found.load(Ordering::Relaxed)) {
+            say!("{text}: no function that was hooked has such a name");
+        }
+    }
 }
 
 impl SelectionArgs {
@@ -135,7 +172,7 @@ impl SelectionArgs {
     pub(crate) fn selected(&self, detail: bool) -> Result<Selected, String> {
         let whens = || self.start_on.iter().chain(&self.stop_on);
         let is_of_argument =
-            |when: &When| matches!(when, When::Trigger(Trigger::Call { condition: Condition::Argument(..), .. }));
+            |when: &When| matches!(when.what, What::Trigger(Trigger::Call { condition: Condition::Argument(..), .. }));
         if !detail && whens().any(is_of_argument) {
             return Err("with --no-detail no arguments are recorded that --start-on or --stop-on could look at".into());
         }
@@ -143,20 +180,26 @@ impl SelectionArgs {
             return Err(format!("--start-on and --stop-on can be given {MOST_TRIGGERS} times"));
         }
         let triggers = |whens: &[When]| {
-            let trigger = |when: &When| match when {
-                When::Trigger(trigger) => Some(trigger.clone()),
-                When::Signal(_) => None,
+            let trigger = |when: &When| match &when.what {
+                What::Trigger(trigger) => Some(trigger.clone()),
+                What::Signal(_) => None,
             };
             whens.iter().filter_map(trigger).collect()
         };
         let signals = |whens: &[When]| {
-            let signal = |when: &When| match when {
-                When::Signal(signal) => Some(*signal),
-                When::Trigger(_) => None,
+            let signal = |when: &When| match when.what {
+                What::Signal(signal) => Some(signal),
+                What::Trigger(_) => None,
             };
             whens.iter().filter_map(signal).collect()
         };
+        let given = |option: &str, glob: &str| (Glob::new(glob), format!("{option} {glob}"), AtomicBool::new(false));
+        let names = self.around.iter().map(|glob| given("--around", glob));
+        let whens = [("--start-on", &self.start_on), ("--stop-on", &self.stop_on)];
+        let whens = whens.into_iter().flat_map(|(option, whens)| whens.iter().map(move |when| (option, when)));
+        let names = names.chain(whens.filter_map(|(option, when)| Some(given(option, when.name.as_deref()?))));
         Ok(Selected {
+            names: names.collect(),
             wanted: Wanted {
                 slower_than: self.slower_than.map(|Period(time)| time),
                 around: self.around.iter().map(|glob| Glob::new(glob)).collect(),
@@ -177,8 +220,9 @@ mod tests {
 
     #[test]
     fn what_may_happen_is_read() {
-        let read = |text: &str| match text.parse() {
-            Ok(When::Trigger(Trigger::Call { name, condition })) => {
+        let what = |text: &str| text.parse::<When>().map(|when| when.what);
+        let read = |text: &str| match what(text) {
+            Ok(What::Trigger(Trigger::Call { name, condition })) => {
                 Ok((name.is_some_and(|name| name.matches("parse_header")), condition))
             }
             other => Err(format!("{other:?}")),
@@ -190,10 +234,10 @@ mod tests {
         assert_eq!(read("other:arg6!=-1"), Ok((false, Condition::Argument(5, Comparison::Unequal, u64::MAX))));
         // A name with an operator in it.
         assert_eq!(read("operator>"), Ok((false, Condition::None)));
-        assert!(matches!("time:5s".parse(), Ok(When::Trigger(Trigger::Time(time))) if time.as_secs() == 5));
-        assert!(matches!("signal:SIGUSR2".parse(), Ok(When::Signal(12))));
+        assert!(matches!(what("time:5s"), Ok(What::Trigger(Trigger::Time(time))) if time.as_secs() == 5));
+        assert!(matches!(what("signal:SIGUSR2"), Ok(What::Signal(12))));
         for wrong in ["", "time:x", "signal:KILL", "f:arg0=1", "f:arg7=1", "f:arg1", "f:arg1=x", "f:arg1~3"] {
-            assert!(wrong.parse::<When>().is_err(), "{wrong}");
+            assert!(what(wrong).is_err(), "{wrong}");
         }
     }
 

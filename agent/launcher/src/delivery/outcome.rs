@@ -18,6 +18,8 @@ pub(crate) struct Outcome {
     pub(super) counts: Counts,
     pub(super) report: ship::Report,
     pub(super) hooked: usize,
+    /// How many functions were left out by rules.
+    pub(super) left_out: usize,
     /// How many programs and processes came from it that are not traced.
     pub(crate) unfollowed: u64,
     /// What is followed least, of the program or of one of its libraries.
@@ -54,6 +56,12 @@ impl ModuleCode {
     }
 }
 
+/// How many functions of a module were left out by rules.
+pub(super) fn left_out(module: &Hooked) -> usize {
+    let reasons = [Reason::Excluded, Reason::Small];
+    reasons.iter().filter_map(|reason| module.left.get(reason.as_str())).map(|left| left.count).sum()
+}
+
 impl Outcome {
     /// Whether the collector has confirmed everything.
     pub(crate) fn is_complete(&self) -> bool {
@@ -77,6 +85,7 @@ impl Outcome {
     pub(crate) fn add(&mut self, other: &Self) {
         self.sessions += other.sessions;
         self.hooked += other.hooked;
+        self.left_out += other.left_out;
         self.unfollowed += other.unfollowed;
         let (counts, more) = (&mut self.counts, &other.counts);
         counts.threads += more.threads;
@@ -135,6 +144,9 @@ impl Outcome {
         {
             line += ", nothing lost";
         }
+        if self.left_out > 0 {
+            line += &format!("; {} functions were left out by rules", self.left_out);
+        }
         if *unfollowed > 0 {
             let what = if *unfollowed == 1 {
                 "1 process or program that came from it is"
@@ -164,6 +176,7 @@ impl Outcome {
             line += &format!("; {down}");
         }
         say!("{line}");
+        settings.selected.warn_of_unmatched();
         if report.dropped.contains_key("ring-full") {
             let ways = match settings.detail {
                 true => "--complete, a larger --ring-bytes, --no-detail, or --exclude what is called most",

@@ -9,11 +9,11 @@ use agent::{drain::Functions, shared::Arena};
 use anyhow::{Context, Result};
 
 use super::{Installed, Installer, LibraryPlace, Report, TargetMemory};
-use crate::{exclude::Exclude, native::Library};
+use crate::native::Library;
 
 impl Installer {
     /// The hooks in a child that the target has forked, and the numbers of its functions. It has memory of its own to share.
-    pub(crate) fn inherit(&self, pid: i32, arena: Arc<Arena>, exclude: Exclude) -> Result<(Self, Arc<Functions>)> {
+    pub(crate) fn inherit(&self, pid: i32, arena: Arc<Arena>) -> Result<(Self, Arc<Functions>)> {
         let library = match &self.library {
             LibraryPlace::Native(library) => library.clone(),
             // Frida is not in the child.
@@ -27,7 +27,7 @@ impl Installer {
             memory: TargetMemory::open(pid).context("cannot open the memory of the program")?,
             arena,
             routines: self.routines,
-            exclude,
+            rules: Arc::clone(&self.rules),
             symbols: Arc::clone(&self.symbols),
             functions: Arc::clone(&functions),
             modules: modules

@@ -3,16 +3,20 @@
 use std::{collections::BTreeMap, fs::File, path::Path, sync::Arc};
 
 use agent::{
-    plan::{Action, Hook, Image, Kind, ModulePlan, Reason, plan},
+    plan::{Action, Candidate, Hook, Image, Kind, ModulePlan, Reason, plan},
     shared::{Landmark, Watched},
 };
 
 use super::{
     entry_only::EntryOnly,
     maps::{Mapped, Maps, TargetMemory},
-    recognized::{LOADERS, Recognized},
+    recognized::Recognized,
 };
-use crate::{exclude::Exclude, process, symbols::FoundLines};
+use crate::{
+    process,
+    rules::Rules,
+    symbols::{FoundLines, SourceFiles},
+};
 
 /// A module and the plan for it.
 #[derive(Debug, Clone)]
@@ -29,6 +33,8 @@ pub(super) struct Planned {
     needs_returns: bool,
     plan: Arc<ModulePlan>,
     recognized: Arc<Recognized>,
+    /// Functions below which only so many levels of calls are told, by their index.
+    depths: Arc<[(u32, u32)]>,
     /// Functions that could not be hooked after all.
     refused: BTreeMap<u32, Reason>,
 }
@@ -93,7 +99,7 @@ impl Planned {
         memory: &TargetMemory,
         maps: &Maps,
         mapped: &Mapped,
-        exclude: &Exclude,
+        rules: &Rules,
         symbols: &dyn Fn(&mut Image, &Mapped) -> FoundLines,
     ) -> Result<Self, Unreadable> {
         let file = maps.open_path(mapped);
@@ -105,11 +111,9 @@ impl Planned {
         let FoundLines { file, unread } = symbols(&mut image, mapped);
         let bias = mapped.base.wrapping_sub(image.link_base());
         let loaded = |address: u64, buffer: &mut [u8]| memory.read(address.wrapping_add(bias), buffer).is_ok();
-        let whole = exclude.module(file_name(&mapped.path));
-        // It is not recorded in any case, and without it nothing is known of modules that are loaded later.
-        let is_needed = |names: &[&str]| names.contains(&LOADERS);
-        let excluded = |names: &[&str]| (exclude.function(names) || whole) && !is_needed(names);
-        let mut plan = plan(&image, Some(&loaded), &excluded);
+        let (of_module, sources) = (rules.of_module(&mapped.path), SourceFiles::of(file.as_ref()));
+        let leave = |function: &Candidate<'_>| of_module.leave(function, &|address| sources.file(address));
+        let mut plan = plan(&image, Some(&loaded), &leave);
         if !process::may_use_bases() {
             plan.leave(Kind::Go, Reason::NoThreadPointer);
         }
@@ -124,6 +128,7 @@ impl Planned {
             entries_only: walks_stacks(&plan),
             needs_returns: needs_returns(&plan),
             recognized: Arc::new(Recognized::of(&plan, image.link_base(), file_name(&mapped.path))),
+            depths: depths(&plan, rules),
             plan: Arc::new(plan),
             refused: BTreeMap::new(),
         })
@@ -131,12 +136,7 @@ impl Planned {
 
     /// The same for the same file, where it is mapped elsewhere.
     pub(super) fn moved_to(&self, mapped: &Mapped) -> Self {
-        let file = file_name(&mapped.path);
-        let recognized = match self.recognized.file == file {
-            true => Arc::clone(&self.recognized),
-            false => Arc::new(Recognized::of(&self.plan, self.link_base, file)),
-        };
-        Self { mapped: mapped.clone(), bias: mapped.base.wrapping_sub(self.link_base), recognized, ..self.clone() }
+        Self { mapped: mapped.clone(), bias: mapped.base.wrapping_sub(self.link_base), ..self.clone() }
     }
 
     /// Whether it needs all return addresses of the program to be what they are.
@@ -159,6 +159,11 @@ impl Planned {
 
     pub(super) fn function_count(&self) -> usize {
         self.plan.functions.len()
+    }
+
+    /// Functions below which only so many levels of calls are told, by their index.
+    pub(super) fn depths(&self) -> &[(u32, u32)] {
+        &self.depths
     }
 
     /// How many functions get a stub.
@@ -242,6 +247,16 @@ impl Planned {
             tells_of_modules,
         }
     }
+}
+
+/// Functions below which only so many levels of calls are told. Where a return is not seen, nobody knows what is below it.
+fn depths(plan: &ModulePlan, rules: &Rules) -> Arc<[(u32, u32)]> {
+    let hooked = (0..).zip(&plan.functions).filter(|(_, function)| function.hook().is_some());
+    let limited = hooked.filter_map(|(index, function)| {
+        let names = [&function.name].into_iter().chain(&function.aliases).map(String::as_str);
+        Some((index, rules.depth_below(names)?))
+    });
+    limited.collect()
 }
 
 /// Whether a module has V8, the Java virtual machine, MoarVM or compiled OCaml in it. They look up return addresses of

@@ -26,9 +26,10 @@ const MOST: usize = 512;
 #[derive(Debug, Default)]
 pub(crate) struct Plans(Mutex<HashMap<FileState, Planned>>);
 
-/// A file as it was at a time.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+/// A file as it was at a time, under one of its names: what is known of it and wanted of it goes by that, too.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct FileState {
+    name: String,
     device: u64,
     inode: u64,
     size: u64,
@@ -37,9 +38,10 @@ struct FileState {
 }
 
 impl FileState {
-    fn of(path: &Path) -> Option<Self> {
+    fn of(path: &Path, name: &str) -> Option<Self> {
         let metadata = fs::metadata(path).ok()?;
         Some(Self {
+            name: name.into(),
             device: metadata.dev(),
             inode: metadata.ino(),
             size: metadata.size(),
@@ -115,11 +117,12 @@ impl Installer {
         mapped: &Mapped,
         symbols: &dyn Fn(&mut Image, &Mapped) -> FoundLines,
     ) -> Result<Planned, Unreadable> {
-        let known = self.plans.as_ref().and_then(|plans| Some((plans, FileState::of(&maps.open_path(mapped))?)));
+        let known =
+            self.plans.as_ref().and_then(|plans| Some((plans, FileState::of(&maps.open_path(mapped), &mapped.path)?)));
         if let Some(planned) = known.as_ref().and_then(|(plans, file)| plans.get(file, mapped)) {
             return Ok(planned);
         }
-        let planned = Planned::plan(&self.memory, maps, mapped, &self.exclude, symbols)?;
+        let planned = Planned::plan(&self.memory, maps, mapped, &self.rules, symbols)?;
         if let Some((plans, file)) = known {
             plans.keep(file, &planned);
         }

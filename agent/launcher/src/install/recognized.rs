@@ -8,13 +8,24 @@ use agent::{
 };
 
 /// What the loader calls when modules have come or gone.
-pub(super) const LOADERS: &str = "_dl_debug_state";
+const LOADERS: &str = "_dl_debug_state";
+
+/// Boost's, which may be in any module.
+const FAST_CONTEXT: &str = "make_fcontext";
+
+/// How the functions of Go's own that are watched begin, in programs of any name.
+const GO: &str = "syscall.";
+
+/// Whether a function of the module with this file may be watched: it joins events together, says what a stack is, or when
+/// processes and modules come and go. Without it, others cannot be recorded as they should.
+pub(crate) fn is_needed(file: &str, name: &str) -> bool {
+    let is_in_place = || Watched::may_be_in(file) || name.starts_with(GO);
+    matches!(name, LOADERS | FAST_CONTEXT) || Watched::by_name(name).is_some() && is_in_place()
+}
 
 /// What functions of a module are known for, by the file's name and by theirs.
 #[derive(Debug)]
 pub(super) struct Recognized {
-    /// The name of the file.
-    pub(super) file: String,
     /// The offset of each function from the base, and its name.
     pub(super) functions: Arc<[(u64, String)]>,
     /// Functions of a runtime that were looked for and are not there: without them nothing can be told of that.
@@ -38,8 +49,7 @@ impl Recognized {
         let watch = |name: &str, is_runtime| match is_runtime {
             true => Watched::by_name(name),
             false => match name {
-                // Boost's, which may be in any module.
-                "make_fcontext" => Some(Watched::MakeFastContext),
+                FAST_CONTEXT => Some(Watched::MakeFastContext),
                 LOADERS if file.starts_with("ld") => Some(Watched::DebugState),
                 _ => None,
             },
@@ -53,7 +63,6 @@ impl Recognized {
         let is_library = Landmark::library(file).is_some();
         let named = |function: &Function| (function.address.wrapping_sub(link_base), function.name.clone());
         Self {
-            file: file.into(),
             functions: plan.functions.iter().map(named).collect(),
             missing,
             linked: if is_library { Vec::new() } else { linked(plan) },

@@ -1,6 +1,7 @@
 //! Where functions are in their sources, read from debug files beside everything else.
 
 use std::{
+    cell::OnceCell,
     collections::{BTreeMap, HashMap},
     fs::File,
     io,
@@ -68,11 +69,37 @@ impl LineReader {
     }
 }
 
+/// The source files of functions, looked up one by one: while a program waits, for as few as possible.
+pub(crate) struct SourceFiles<'a> {
+    file: Option<&'a File>,
+    loader: OnceCell<Option<Loader>>,
+}
+
+impl<'a> SourceFiles<'a> {
+    /// Those that this file tells of, which is read when the first is asked for.
+    pub(crate) fn of(file: Option<&'a File>) -> Self {
+        Self { file, loader: OnceCell::new() }
+    }
+
+    /// The file that the function at a link-time address is from.
+    pub(crate) fn file(&self, address: u64) -> Option<String> {
+        // As in the thread above.
+        let found = catch_unwind(AssertUnwindSafe(|| {
+            let loader = self.loader.get_or_init(|| self.file.and_then(load)).as_ref()?;
+            Some(loader.find_location(address).ok()??.file?.to_owned())
+        }));
+        found.ok().flatten()
+    }
+}
+
+/// The program may be gone, and with it the path by which the file was found.
+fn load(file: &File) -> Option<Loader> {
+    Loader::new(PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()))).ok()
+}
+
 fn find(file: &File, addresses: &[u64]) -> FileLines {
     let mut files = FileLines::new();
-    // The program may be gone, and with it the path by which the file was found.
-    let path = PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()));
-    let Ok(loader) = Loader::new(path) else { return files };
+    let Some(loader) = load(file) else { return files };
     for (index, address) in (0..).zip(addresses) {
         let Ok(Some(location)) = loader.find_location(*address) else { continue };
         if let (Some(file), Some(line @ 1..)) = (location.file, location.line) {

@@ -24,7 +24,6 @@ use crate::{
     args::Follow,
     delivery::Delivery,
     end_state::EndState,
-    exclude::Exclude,
     executable::raises_rights,
     family::{Family, Seat},
     install::{LibraryPlace, TargetMemory},
@@ -79,8 +78,7 @@ impl Trace {
         let arena = shared_memory(pid, descriptor);
         self.arena.ask_while(Command::Close, &[descriptor as u64], deadline, is_there)?;
         let arena = arena?;
-        let exclude = Exclude::new(&family.settings.exclude);
-        let (installer, functions) = self.installer.inherit(pid, Arc::clone(&arena), exclude)?;
+        let (installer, functions) = self.installer.inherit(pid, Arc::clone(&arena))?;
         let forked = Forked { seat, pid, birth, arena, installer, functions };
         family.start(move |family| forked.follow(family))
     }

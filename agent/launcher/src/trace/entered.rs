@@ -2,9 +2,7 @@
 
 use std::{fs::OpenOptions, io, path::Path, sync::Arc, time::Instant};
 
-use agent::shared::{
-    Arena, FLAG_BLOCK, FLAG_DETAIL, FLAG_FOLLOW_FORKS, FLAG_FOLLOW_PROGRAMS, FLAG_TURN_DOWN, FLAG_WRITE_GS,
-};
+use agent::shared::{Arena, FLAG_DETAIL, FLAG_FOLLOW_FORKS, FLAG_FOLLOW_PROGRAMS, FLAG_WRITE_GS};
 use anyhow::{Context, Result};
 
 use crate::{
@@ -13,7 +11,7 @@ use crate::{
     install::LibraryPlace,
     native::{Borrowed, Library},
     process,
-    settings::{Pace, Settings},
+    settings::Settings,
 };
 
 /// The most memory that rings may take up, in addresses; they use what is written to. And how many there may be.
@@ -87,11 +85,7 @@ pub(super) fn shared_memory(pid: i32, descriptor: i32) -> Result<Arc<Arena>> {
 /// is recorded, and flags.
 pub(super) fn open_rings(settings: &Settings, mut open: impl FnMut(u64, u64, u32, u32) -> Result<i32>) -> Result<i32> {
     let detail = if settings.detail { FLAG_DETAIL } else { 0 };
-    let pace = match settings.pace {
-        Pace::Complete => FLAG_BLOCK,
-        Pace::Lossy => 0,
-        Pace::Rings | Pace::Share(_) => FLAG_TURN_DOWN,
-    };
+    let pace = settings.pace_flags();
     let follow = match settings.follow {
         Follow::None => 0,
         Follow::Fork => FLAG_FOLLOW_FORKS,

@@ -15,6 +15,7 @@ use anyhow::{Result, anyhow};
 
 use super::{ENTERING, Trace, entered::Entered, or_ended};
 use crate::{
+    control,
     delivery::Delivery,
     descriptors::DescriptorRoom,
     end_state::EndState,
@@ -42,6 +43,7 @@ pub(crate) fn run(settings: Settings, command: &[OsString]) -> Result<EndState> 
     signals::check()?;
     family.signals.forward_to(gated.pid())?;
     let mut program = gated.open()?;
+    let _reachable = control::listen(&family);
     let ending = loop {
         // While it is held, it is asked elsewhere what has become of it.
         if trace.replacement.is_none()
@@ -111,6 +113,7 @@ pub(crate) fn attach(settings: Settings, pid: i32) -> Result<ExitCode> {
         Engine::Frida => attach_with_frida(&family, pid, process.is_foreign)?,
         Engine::Native => attach_natively(&family, pid)?,
     };
+    let _reachable = control::listen(&family);
     loop {
         if trace.replacement.is_none()
             && let Some(ending) = process.wait(Duration::ZERO)?

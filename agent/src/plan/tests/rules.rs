@@ -216,14 +216,14 @@ fn rule_6_what_somebody_else_has_patched_is_left() {
             }
             true
         };
-        let plan = plan(&image, Some(&patched), &|_| false);
+        let plan = plan(&image, Some(&patched), &|_| None);
         (decision(&plan, "plain"), decision(&plan, "f"))
     };
     assert_eq!(at(0), (Ok(Kind::Frame), Ok(Kind::Frame)));
     assert_eq!(at(f), (Ok(Kind::Frame), Err(Reason::AlreadyPatched)));
     assert_eq!(at(f + 8), (Ok(Kind::Frame), Err(Reason::AlreadyPatched)));
     assert_eq!(at(f - 1), (Err(Reason::AlreadyPatched), Ok(Kind::Frame)));
-    let plan = plan(&image, Some(&|_, _| false), &|_| false);
+    let plan = plan(&image, Some(&|_, _| false), &|_| None);
     assert_eq!(decision(&plan, "f"), Err(Reason::AlreadyPatched));
 }
 
@@ -266,7 +266,29 @@ fn rule_7_linkage_tables_are_left() {
 fn excluded_functions_are_left() {
     let image =
         image(&[".type f, @function; .type g, @function; f: g: .cfi_startproc; mov eax, 1; ret; .cfi_endproc", PLAIN]);
-    let plan = plan(&image, None, &|names| names.contains(&"g"));
+    let plan = plan(&image, None, &|function| function.names.contains(&"g").then_some(Reason::Excluded));
     assert_eq!(decision(&plan, "f"), Err(Reason::Excluded));
     assert_eq!(decision(&plan, "plain"), Ok(Kind::Frame));
+}
+
+#[test]
+fn what_looks_at_the_return_address_of_another_function_is_hooked_in_any_case() {
+    let looks = "f: .cfi_startproc; mov rax, [rsp]; mov [rdi], rax; ret; .cfi_endproc";
+    let nothing = |_: &Candidate<'_>| Some(Reason::Excluded);
+    let jumps = "g: .cfi_startproc; mov eax, 1; jmp f; .cfi_endproc";
+    let jumped = plan(&image(&[looks, jumps]), None, &nothing);
+    assert_eq!((decision(&jumped, "f"), decision(&jumped, "g")), (Ok(Kind::Probe), Err(Reason::Excluded)));
+    let calls = "g: .cfi_startproc; mov eax, 1; call f; nop; ret; .cfi_endproc";
+    assert_eq!(decision(&plan(&image(&[looks, calls]), None, &nothing), "f"), Err(Reason::Excluded));
+}
+
+#[test]
+fn a_function_is_as_large_as_it_is_said_to_be() {
+    let image = image(&["f: .cfi_startproc; mov eax, 1; ret; .cfi_endproc; .size f, .-f", PLAIN]);
+    let seen = std::cell::RefCell::new(Vec::new());
+    plan(&image, None, &|function| {
+        seen.borrow_mut().extend(function.names.first().map(|name| (name.to_string(), function.size)));
+        (function.size < 6).then_some(Reason::Small)
+    });
+    assert!(seen.borrow().contains(&("f".into(), 6)), "{seen:?}");
 }
