@@ -112,6 +112,24 @@ fn the_budget_can_change_while_it_runs() {
 }
 
 #[test]
+fn what_is_kept_is_sent_when_it_is_asked_for() {
+    let traced = Traced::start(&["--engine", "native", "--keep", "300ms", "--complete"]);
+    thread::sleep(Duration::from_millis(500));
+    assert_eq!(traced.status()["events"], 0);
+    assert_eq!(traced.done(&["dump"]), "what is asked for is sent");
+    answer("something is sent", || (traced.status()["events"].as_u64() > Some(0)).then_some(()));
+    thread::sleep(Duration::from_millis(500));
+    assert_eq!(traced.done(&["stop"]), "nothing more is sent");
+    let (_, trace, _) = traced.finish();
+    let left_out = trace.manifest.limits.iter().find(|limit| limit.reason == "left-out");
+    assert!(trace.manifest.gaps.is_empty() && left_out.is_some_and(|limit| limit.count > 0));
+    let other = Traced::start(&["--engine", "native", "--no-detail"]);
+    let exit = ctl(other.pid, &["dump"]);
+    assert!(exit.code == Some(1) && exit.stderr.contains("everything is sent"), "{}", exit.stderr);
+    other.finish();
+}
+
+#[test]
 fn who_cannot_be_asked_is_said_and_why() {
     let wrong = |pid: u32, arguments: &[&str], code, why: &str| {
         let exit = ctl(pid, arguments);
