@@ -48,10 +48,8 @@ impl Sieve {
             (None, Kind::Call, _) if is_around => self.inside = Some((record.time, record.function)),
             // Events that did not fit may have been inside.
             (None, kind, _) => return !kind.is_event(),
-            (Some((entered, function)), Kind::Return | Kind::Exception, [word, ..]) => {
-                if (entered, function) == (*word, record.function) {
-                    self.inside = None;
-                }
+            (Some(inside), Kind::Return | Kind::Exception, [entered, ..]) if inside == (*entered, record.function) => {
+                self.inside = None;
             }
             _ => {}
         }
