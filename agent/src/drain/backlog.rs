@@ -77,6 +77,11 @@ impl Backlog {
         }
     }
 
+    /// When the last of the records was that lie together, and how many bytes those have, for all of them.
+    pub(super) fn chunks(&self) -> impl Iterator<Item = (u64, usize)> {
+        self.chunks.iter().map(|chunk| (chunk.last, 8 * chunk.words.len()))
+    }
+
     /// When the last of the records was that lie together with the first.
     pub(super) fn chunk_end(&self) -> u64 {
         self.chunks.front().map_or(0, |chunk| chunk.last)

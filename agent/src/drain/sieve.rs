@@ -19,13 +19,24 @@ use crate::{
 /// What is known of a thread's records that are not passed on, or not yet.
 #[derive(Debug, Default)]
 pub(super) struct Sieve {
-    /// When the function was entered inside of which everything is asked for, and which one that is.
-    inside: Option<(u64, u32)>,
+    /// The function inside of which everything is asked for.
+    inside: Option<Inside>,
+    /// How many functions were open on the stack that was run on last, and whether events are missing since one was inside.
+    open: u32,
+    has_gap: bool,
     pub(super) brief: Brief,
     pub(super) backlog: Backlog,
     /// Whether there was more in the ring than could be taken out of it, and when the last record was that was.
     pub(super) is_behind: bool,
     read_up_to: u64,
+}
+
+/// A call of a function inside of which everything is asked for.
+#[derive(Debug, Clone, Copy)]
+struct Inside {
+    entered: u64,
+    function: u32,
+    depth: u32,
 }
 
 /// How long one wait for the collector lasts while what waits is sent for the last time.
@@ -42,18 +53,44 @@ pub(super) struct Release<'a> {
 }
 
 impl Sieve {
-    /// Whether a record is inside of a function that is asked for. Its call and its return are.
+    /// Whether a record is inside of a function that is asked for. Its call and its return are, and what it ends in.
     fn is_inside(&mut self, record: &Record<'_>, is_around: bool) -> bool {
-        match (self.inside, record.kind, record.rest) {
-            (None, Kind::Call, _) if is_around => self.inside = Some((record.time, record.function)),
-            // Events that did not fit may have been inside.
-            (None, kind, _) => return !kind.is_event(),
-            (Some(inside), Kind::Return | Kind::Exception, [entered, ..]) if inside == (*entered, record.function) => {
-                self.inside = None;
-            }
+        let Record { kind, depth, time, function, rest } = *record;
+        // What is called at the depth of the innermost function has taken its place.
+        let is_tail = kind == Kind::Call && self.open == depth + 1;
+        match kind {
+            Kind::Call => self.open = depth + 1,
+            Kind::Return | Kind::Exception => self.open = depth,
+            // What did not fit may have been inside, and its end, too.
+            Kind::Dropped => self.has_gap = true,
             _ => {}
         }
-        true
+        if let Some(inside) = self.inside
+            && self.has_gap
+            && kind == Kind::Call
+            && depth <= inside.depth
+        {
+            self.inside = None;
+        }
+        let call = Inside { entered: time, function, depth };
+        match self.inside {
+            None if kind == Kind::Call && is_around => {
+                (self.inside, self.has_gap) = (Some(call), false);
+                true
+            }
+            None => !kind.is_event(),
+            Some(inside) => {
+                if is_tail && inside.depth == depth {
+                    self.inside = Some(call);
+                } else if rest.first() == Some(&inside.entered)
+                    && matches!(kind, Kind::Return | Kind::Exception)
+                    && inside.function == function
+                {
+                    self.inside = None;
+                }
+                true
+            }
+        }
     }
 }
 
@@ -259,15 +296,50 @@ impl Drain {
         is_done
     }
 
-    /// Where more waits than there is memory for: what is older than this must go, an eighth of the time that it spans,
-    /// whatever may be found out to have happened then.
+    /// Where more waits than there is memory for: what is older than this must go, whatever may be found out to have happened
+    /// then, so that there is room for a while.
     fn oldest_that_fits(&self, most_bytes: usize) -> SessionNs {
-        if self.waiting_bytes <= most_bytes / 8 * 7 {
+        let room = most_bytes / 8 * 7;
+        if self.waiting_bytes <= room {
             return SessionNs(0);
         }
-        let first = |ring: &Ring| Some(self.clock.at(ring.sieve.backlog.first()?.time));
-        let (all, now) = (self.rings.iter().flatten().chain(&self.waiting), self.clock.now());
-        let oldest = all.filter_map(first).min().unwrap_or(now);
-        SessionNs(oldest.0 + now.0.saturating_sub(oldest.0) / 8)
+        let rings = self.rings.iter().flatten().chain(&self.waiting);
+        let mut chunks: Vec<_> = rings.flat_map(|ring| ring.sieve.backlog.chunks()).collect();
+        chunks.sort_unstable();
+        let mut left = self.waiting_bytes;
+        let fits = chunks.iter().find(|(_, bytes)| {
+            left = left.saturating_sub(*bytes);
+            left <= room
+        });
+        fits.map_or(SessionNs(0), |(end, _)| SessionNs(self.clock.at(*end).0 + 1))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_inside_ends_with_what_the_function_ends_in() {
+        use Kind::{Call, Dropped, Exception, Return};
+        const AROUND: u32 = 7;
+        let mut sieve = Sieve::default();
+        let mut is_inside = |kind, depth, function, time, entered| {
+            let rest = [entered];
+            let rest = if kind == Call { &[][..] } else { &rest };
+            sieve.is_inside(&Record { time, kind, depth, function, rest }, function == AROUND)
+        };
+        // It calls another, calls itself, returns.
+        assert!(!is_inside(Call, 0, 1, 1, 0) && is_inside(Call, 1, AROUND, 2, 0) && is_inside(Call, 2, AROUND, 3, 0));
+        assert!(is_inside(Return, 2, AROUND, 4, 3) && is_inside(Call, 2, 2, 5, 0) && is_inside(Return, 2, 2, 6, 5));
+        assert!(is_inside(Return, 1, AROUND, 7, 2) && !is_inside(Call, 1, 2, 8, 0) && !is_inside(Return, 1, 2, 9, 8));
+        // It ends in a call of another, which throws.
+        assert!(
+            is_inside(Call, 1, AROUND, 10, 0) && is_inside(Call, 1, 3, 11, 0) && is_inside(Exception, 1, 3, 12, 11)
+        );
+        assert!(!is_inside(Call, 1, 2, 13, 0) && !is_inside(Return, 1, 2, 14, 13));
+        // Its return is missing.
+        assert!(is_inside(Call, 1, AROUND, 15, 0) && is_inside(Dropped, 0, 0, 16, 3) && is_inside(Call, 2, 2, 17, 0));
+        assert!(!is_inside(Call, 1, 2, 18, 0) && !is_inside(Call, 2, 2, 19, 0));
     }
 }

@@ -1,8 +1,9 @@
 //! The agent: `cargo bench -p benches --bench agent -- [WORDS] [rounds=N]`. The whole way is in `pipeline`.
 //!
-//! `hooking`, `cost`, `programs`, `names`, `startup` and `children` measure only that. Every figure stands beside what the same program
+//! `hooking`, `cost`, `programs`, `names`, `startup`, `children` and `budget` measure only that. Every figure stands beside what the same program
 //! does untraced and what a peer makes of it, all in turn in one run.
 
+mod budget;
 mod children;
 mod cost;
 mod hooking;
@@ -44,6 +45,7 @@ fn main() {
     measured("names", names::measure);
     measured("startup", startup::measure);
     measured("children", children::measure);
+    measured("budget", budget::measure);
     _ = fs::remove_dir_all(&settings.folder);
 }
 

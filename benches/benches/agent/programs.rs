@@ -46,7 +46,7 @@ pub(super) fn measure(settings: &Settings) {
 
 fn case(settings: &Settings, rounds: usize, name: &str, program: &Path, arguments: &[&str]) {
     let lines = settings.fresh().with_extension("lines");
-    fs::write(&lines, many_lines()).expect("room for a file");
+    fs::write(&lines, many_lines(LINES)).expect("room for a file");
     let path = lines.to_str().expect("UTF-8");
     let arguments: Vec<_> = arguments.iter().map(|argument| if *argument == "@" { path } else { argument }).collect();
     let mut untraced = Samples::default();
@@ -93,17 +93,17 @@ impl Way {
 }
 
 /// From a session's first event to its last, in seconds.
-fn lasted(session: &Path) -> f64 {
+pub(super) fn lasted(session: &Path) -> f64 {
     let manifest = fs::read(session.join("manifest.json")).expect("a manifest");
     let manifest: serde_json::Value = serde_json::from_slice(&manifest).expect("JSON");
     let time = |name: &str| manifest[name].as_f64().unwrap_or(f64::NAN);
     (time("time_end_ns") - time("time_start_ns")) / 1e9
 }
 
-/// Lines in no order.
-fn many_lines() -> String {
+/// So many lines, in no order.
+pub(super) fn many_lines(count: u64) -> String {
     let mut text = String::new();
-    for number in 0..LINES {
+    for number in 0..count {
         // Writing to a string cannot fail.
         _ = writeln!(text, "{:016x} {number}", number.wrapping_mul(0x9E37_79B9_7F4A_7C15));
     }

@@ -1,0 +1,236 @@
+//! What a budget makes of programs that call much: how long they take, and how much is seen of them.
+
+use std::{
+    fs,
+    io::{Read, Write},
+    net::{TcpListener, TcpStream},
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+use benches::{
+    agent,
+    built::{compiled, installed},
+    ran::Ran,
+    running::{Account, Running},
+    samples::{Samples, at_most, figure},
+};
+use rustix::process::{Pid, Signal, kill_process};
+
+use super::{
+    Settings,
+    programs::{lasted, many_lines},
+};
+
+/// A budget, by the options that ask for it.
+const BUDGETS: [(&str, &[&str]); 4] =
+    [("none", &["--budget", "none"]), ("default", &[]), ("100%", &["--budget", "100%"]), ("10%", &["--budget", "10%"])];
+
+/// What a program may take with 10 %, of what it takes untraced.
+const MOST: f64 = 1.15;
+
+/// How long servers are asked.
+const ASKING: Duration = Duration::from_secs(3);
+
+const SQL: &str = "create table t(a, b); with recursive n(i) as (select 1 union all select i + 1 from n where i < 700000) \
+                   insert into t select i, i * 7919 % 700000 from n; create index u on t(b); \
+                   select sum(a) from t where b > 2500;";
+
+pub(super) fn measure(settings: &Settings) {
+    let rounds = settings.rounds.unwrap_or(3);
+    println!(
+        "\n### Budgets: programs that call much, every function hooked, index only, native engine, over TCP to disk\n"
+    );
+    println!(
+        "Medians of {rounds} rounds, in turn with untraced. A program takes from its first event to its last; a server is asked \
+         for {} s by two connections, and its figures are requests a second.\n",
+        ASKING.as_secs()
+    );
+    println!(
+        "| program | budget | untraced | traced | times untraced | turned down | of their calls followed | events | lost |"
+    );
+    println!("|---|---|---:|---:|---:|---:|---:|---:|---:|");
+    let lines = settings.fresh().with_extension("lines");
+    fs::write(&lines, many_lines(1_500_000)).expect("room for a file");
+    let file = lines.to_str().expect("UTF-8");
+    let python = "print(sum(len(str(n)) for n in range(12_000_000)))";
+    let quadratic = compiled("benches/programs/quadratic.cpp", &["-O1", "-fno-inline", "-x", "c++", "-lstdc++"]);
+    for (name, program, arguments) in [
+        ("sort", installed("sort"), &["--parallel=1", "-k2", "-n", file][..]),
+        ("gzip", installed("gzip"), &["-c", "-6", file]),
+        ("sqlite3", installed("sqlite3"), &[":memory:", SQL]),
+        ("python3", installed("python3"), &["-c", python]),
+        ("C++, quadratic", Some(quadratic), &["9000"]),
+    ] {
+        let Some(program) = program else {
+            println!("| {name}: skipped, not installed | | | | | | | | |");
+            continue;
+        };
+        case(settings, name, rounds, |budget| match budget {
+            None => Seen { figure: Ran::well(Command::new(&program).args(arguments)).seconds, ..Seen::default() },
+            Some(options) => traced_program(settings, options, &program, arguments),
+        });
+    }
+    for (name, server) in [("redis-server", redis as fn(&Path) -> Server), ("nginx", nginx)] {
+        match installed(name).or_else(|| Some(PathBuf::from("/usr/sbin").join(name)).filter(|path| path.exists())) {
+            Some(_) => case(settings, name, rounds, |budget| asked(settings, budget, server)),
+            None => println!("| {name}: skipped, not installed | | | | | | | | |"),
+        }
+    }
+    _ = fs::remove_file(lines);
+}
+
+/// What came of a run.
+#[derive(Debug, Default)]
+struct Seen {
+    /// Seconds, or requests a second.
+    figure: f64,
+    /// What the agent said last, and what the collector wrote.
+    said: String,
+    account: Account,
+}
+
+fn case(settings: &Settings, name: &str, rounds: usize, mut run: impl FnMut(Option<&[&str]>) -> Seen) {
+    let mut untraced = Samples::default();
+    let mut ways: Vec<_> =
+        BUDGETS.iter().map(|(budget, options)| (budget, options, Samples::default(), None)).collect();
+    for _ in 0..rounds {
+        untraced.push(run(None).figure);
+        for (_, options, samples, last) in &mut ways {
+            settings.fresh();
+            let seen = run(Some(options));
+            samples.push(seen.figure);
+            *last = Some(seen);
+        }
+    }
+    for (budget, _, samples, last) in ways {
+        let Some(Seen { said, account, .. }) = last else { continue };
+        let is_rate = untraced.median() > 500.0;
+        let times = if is_rate { untraced.by(&samples) } else { samples.by(&untraced) }.median();
+        let times = if *budget == "10%" { at_most(times, MOST) } else { figure(times, 2) };
+        let (down, followed) = turned_down(&said).unwrap_or(("0", "–"));
+        let digits = if is_rate { 0 } else { 2 };
+        println!(
+            "| {name} | {budget} | {} | {} | {times} | {down} | {followed} | {} | {} |",
+            figure(untraced.median(), digits),
+            figure(samples.median(), digits),
+            account.written,
+            account.missing
+        );
+    }
+}
+
+/// How many functions were turned down and which part of their calls was followed, as the agent's last line says it:
+/// `… 3 of 4943 functions made 94 % of the calls: counted, 0.4 % followed…`.
+fn turned_down(said: &str) -> Option<(&str, &str)> {
+    let (before, behind) = said.split_once(" of the calls: counted, ")?;
+    let (down, _) = before.rsplit_once("; ")?.1.split_once(" of ")?;
+    Some((down, behind.split_once(" followed")?.0))
+}
+
+const OPTIONS: [&str; 5] = ["--no-detail", "--engine", "native", "--transport", "tcp"];
+
+fn traced_program(settings: &Settings, options: &[&str], program: &Path, arguments: &[&str]) -> Seen {
+    let traces = settings.folder.join("traces");
+    let (ran, account) =
+        super::traced(&format!("disk:{}", traces.display()), &[&OPTIONS, options].concat(), program, arguments);
+    let sessions = fs::read_dir(&traces).expect("sessions").flatten().map(|entry| entry.path());
+    let figure = sessions.map(|session| lasted(&session)).fold(0.0, f64::max);
+    Seen { figure, said: ran.stderr, account: account.unwrap_or_default() }
+}
+
+/// A server: how it is started, at which port, and what it is asked, to which it answers with so many bytes at least.
+struct Server {
+    program: &'static str,
+    arguments: Vec<String>,
+    port: u16,
+    request: &'static [u8],
+    answer: usize,
+}
+
+fn redis(_: &Path) -> Server {
+    let port = free_port();
+    let arguments = format!("--port {port} --bind 127.0.0.1 --save --appendonly no --io-threads 1");
+    // The save option needs an empty argument.
+    let mut arguments: Vec<String> = arguments.split(' ').map(Into::into).collect();
+    arguments.insert(5, String::new());
+    Server { program: "redis-server", arguments, port, request: b"INCR counter\r\n", answer: 4 }
+}
+
+fn nginx(folder: &Path) -> Server {
+    let (port, configuration) = (free_port(), folder.join("nginx.conf"));
+    let place = folder.display();
+    let text = format!(
+        "daemon off; master_process off; pid {place}/pid; error_log {place}/error; events {{}} http {{ access_log off; \
+         keepalive_requests 1000000000; server {{ listen 127.0.0.1:{port}; location / {{ return 200 'hello'; }} }} }}"
+    );
+    fs::write(&configuration, text).expect("room for a file");
+    let arguments = vec!["-c".into(), configuration.display().to_string(), "-p".into(), place.to_string()];
+    Server { program: "nginx", arguments, port, request: b"GET / HTTP/1.1\r\nHost: a\r\n\r\n", answer: 100 }
+}
+
+fn free_port() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    listener.local_addr().expect("an address").port()
+}
+
+/// Starts a server, as it is or traced, and asks it for a while.
+fn asked(settings: &Settings, budget: Option<&[&str]>, server: fn(&Path) -> Server) -> Seen {
+    let server = server(settings.fresh());
+    let traces = settings.folder.join("traces");
+    let collector = budget.map(|_| Running::start_with(&["--sink", &format!("disk:{}", traces.display())]));
+    let mut command = match (&collector, budget) {
+        (Some(collector), Some(options)) => {
+            let mut command = agent::run(collector.address, &[&OPTIONS, options].concat());
+            command.arg(server.program);
+            command
+        }
+        _ => Command::new(server.program),
+    };
+    command.args(&server.arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+    let child = command.spawn().expect("it starts");
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while TcpStream::connect(("127.0.0.1", server.port)).is_err() {
+        assert!(Instant::now() < deadline, "{} listens", server.program);
+        thread::sleep(Duration::from_millis(20));
+    }
+    let figure = ask(&server);
+    let said = stop(child);
+    let account = collector.and_then(|collector| Account::parse(&collector.stop())).unwrap_or_default();
+    Seen { figure, said, account }
+}
+
+/// How many requests are answered in a second, on two connections.
+fn ask(server: &Server) -> f64 {
+    let begun = Instant::now();
+    let connection = || {
+        let mut stream = TcpStream::connect(("127.0.0.1", server.port)).expect("it listens");
+        stream.set_nodelay(true).expect("a socket");
+        let (mut answered, mut buffer) = (0_u64, [0; 4096]);
+        while begun.elapsed() < ASKING {
+            stream.write_all(server.request).expect("it reads");
+            let mut got = 0;
+            while got < server.answer {
+                got += stream.read(&mut buffer).expect("it answers").max(1);
+            }
+            answered += 1;
+        }
+        answered
+    };
+    let answered = thread::scope(|scope| {
+        let both = [scope.spawn(connection), scope.spawn(connection)];
+        both.into_iter().map(|one| one.join().expect("it is answered")).sum::<u64>()
+    });
+    answered as f64 / begun.elapsed().as_secs_f64()
+}
+
+/// Ends a server, whose agent hands the signal on. What was said.
+fn stop(mut child: Child) -> String {
+    _ = kill_process(Pid::from_child(&child), Signal::TERM);
+    let mut said = String::new();
+    _ = child.stderr.take().expect("a pipe").read_to_string(&mut said);
+    _ = child.wait();
+    said
+}
