@@ -337,10 +337,8 @@ impl Worker {
     fn learn_names(&mut self, module: &Hooked) {
         for (index, (_, name)) in (0..).zip(module.functions.iter()) {
             let names = [Some(name.clone()), demangle(name)];
-            let names = || names.iter().flatten();
-            self.family.settings.selected.note(names());
             let function = FunctionId::new(ModuleId(module.id), index);
-            self.drain.learn(function, names(), module.probed.contains(index));
+            self.drain.learn(function, names.iter().flatten(), module.probed.contains(index));
         }
     }
 

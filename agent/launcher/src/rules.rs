@@ -24,7 +24,7 @@ pub(crate) struct Rules {
     list: Vec<Rule>,
     /// Functions of fewer bytes are left out.
     min_size: u64,
-    /// Calls that are nested deeper are not recorded, nor those that are deeper below certain functions.
+    /// Calls that are nested deeper are not recorded, nor those that are deeper below certain functions, which stay full.
     pub(crate) max_depth: Option<u32>,
     depths: Vec<(Matched, u32)>,
 }
@@ -103,6 +103,13 @@ impl Rules {
             },
             _ => return Err(format!("expected only, exclude, min-size or max-depth, and not {word}")),
         }
+        Ok(())
+    }
+
+    /// Has functions with such a name be hooked and stay full, whatever the others say: something depends on their calls.
+    pub(crate) fn keep_full(&mut self, text: String, glob: &str) -> Result<(), String> {
+        let pattern = Pattern::new(&format!("function:{glob}"))?;
+        self.depths.push((Matched { text, pattern, has_matched: false.into() }, u32::MAX));
         Ok(())
     }
 

@@ -225,12 +225,16 @@ impl Settings {
     ) -> Result<Self, SettingsError> {
         let frida = frida_options(&args.frida, args.verbose);
         let depths = args.max_depth.iter().map(|depth| ("max-depth", depth.as_str()));
+        let mut rules = Rules::new(args.rules.list().chain(depths))?;
+        for (option, glob) in args.selection.names() {
+            rules.keep_full(format!("{option} {glob}"), glob).map_err(SettingsError::Usage)?;
+        }
         Ok(Self {
             collector,
             transport,
             tunnel,
             wire: Wire::Runs,
-            rules: Arc::new(Rules::new(args.rules.list().chain(depths))?),
+            rules: Arc::new(rules),
             symbols: Arc::new(symbol_finder(&args.symbols).map_err(SettingsError::Usage)?),
             stack_bytes: if args.no_detail { 0 } else { args.stack_bytes },
             detail: !args.no_detail,

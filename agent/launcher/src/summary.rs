@@ -74,6 +74,10 @@ pub(crate) struct Summary<'a> {
     dropped: &'a BTreeMap<&'static str, u64>,
     lost: &'a BTreeMap<Box<str>, u64>,
     not_recorded: u64,
+    /// What is no event by choice: events that were not asked for, calls that took too little time, and calls that were counted.
+    pub(crate) left_out: u64,
+    pub(crate) brief: u64,
+    pub(crate) counted: u64,
     unconfirmed: u64,
     complete: bool,
 }
@@ -109,6 +113,9 @@ impl<'a> Summary<'a> {
             dropped: &report.dropped,
             lost: &report.lost,
             not_recorded,
+            left_out: 0,
+            brief: 0,
+            counted: 0,
             unconfirmed: report.unsettled,
             complete: report.complete,
         }

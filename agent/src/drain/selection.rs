@@ -30,6 +30,11 @@ pub struct Wanted {
 }
 
 impl Wanted {
+    /// Whether nothing is sent until something happens.
+    pub fn is_waiting(&self) -> bool {
+        self.waits || self.keep.is_some()
+    }
+
     fn has_triggers(&self) -> bool {
         self.waits || !self.start_on.is_empty() || !self.stop_on.is_empty() || self.keep.is_some()
     }

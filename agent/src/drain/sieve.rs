@@ -132,7 +132,7 @@ impl Ring {
         if is_of_function {
             selection.watch(record, mark, context.clock);
         }
-        if selection.is_around() && !self.sieve.is_inside(record, mark.is_around) {
+        if selection.is_around() && !self.sieve.is_inside(record, mark.is_around && !mark.is_entry_only) {
             context.counts.left_out += u64::from(record.kind.is_event());
             return;
         }

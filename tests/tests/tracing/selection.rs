@@ -74,7 +74,7 @@ fn sending_starts_and_stops_with_a_call() {
     let time = Run::target("phases").with(&["--start-on", "time:1h"]).trace();
     time.same_behaviour();
     assert_eq!((time.trace.len(), time.trace.manifest.gaps.len()), (0, 0));
-    assert!(time.traced.stderr.contains("nothing has happened"), "{}", time.traced.stderr);
+    assert!(time.traced.stderr.contains("nothing was seen that starts sending"), "{}", time.traced.stderr);
     let until = phases(&["--stop-on", "slow"]);
     assert_eq!(calls(&until.trace, "slow"), 1);
 }

@@ -1,13 +1,6 @@
 //! Arguments about what is sent of all that is recorded.
 
-use std::{
-    str::FromStr,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-    time::Duration,
-};
+use std::{str::FromStr, time::Duration};
 
 use agent::drain::{Comparison, Condition, Keep, MOST_TRIGGERS, Trigger, Wanted};
 use clap::Args;
@@ -29,7 +22,7 @@ pub(crate) struct SelectionArgs {
     #[arg(long, value_name = "TIME")]
     pub(crate) slower_than: Option<Period>,
     /// Send only what runs inside of functions with such names. May be given more than once
-    #[arg(long, value_name = "GLOB")]
+    #[arg(long, value_name = "GLOB", value_parser = clap::builder::NonEmptyStringValueParser::new())]
     pub(crate) around: Vec<String>,
     /// Send nothing until this happens: `GLOB` (such a function is called), `GLOB>10ms` (a call of it took at least that long;
     /// `>10ms`: any call), `GLOB:arg1=0x10` (an argument from 1 to 6 is =, !=, < or > a number), `time:5s` (since the start) or
@@ -80,8 +73,11 @@ impl FromStr for When {
         if let Some((name, argument)) = text.rsplit_once(":arg") {
             return argument_condition(argument).map(|condition| call(name, condition));
         }
-        match text.rsplit_once('>').map(|(name, time)| (name, time.parse())) {
+        let slower = text.rsplit_once('>');
+        match slower.map(|(name, time)| (name, time.parse::<Period>())) {
             Some((name, Ok(Period(time)))) => Ok(call(name, Condition::Slower(time))),
+            // Names of C++ have that in them, too.
+            Some((name, Err(why))) if !name.contains(['<', ':']) && !name.starts_with("operator") => Err(why),
             _ if text.is_empty() => Err("expected the name of a function, or a condition".into()),
             _ => Ok(call(text, Condition::None)),
         }
@@ -144,30 +140,17 @@ pub(crate) struct Selected {
     pub(crate) wanted: Wanted,
     pub(crate) start_signals: Vec<i32>,
     pub(crate) stop_signals: Vec<i32>,
-    /// The names that are given, and whether each was found.
-    names: Arc<[(Glob, String, AtomicBool)]>,
-}
-
-impl Selected {
-    /// A function has these names.
-    pub(crate) fn note<'a>(&self, names: impl Iterator<Item = &'a String> + Clone) {
-        for (glob, _, is_found) in &*self.names {
-            if names.clone().any(|name| glob.matches(name)) {
-                // ORDERING: read when all threads have been joined.
-                is_found.store(true, Ordering::Relaxed);
-            }
-        }
-    }
-
-    /// Says which names no function had.
-    pub(crate) fn warn_of_unmatched(&self) {
-        for (_, text, _) in self.names.iter().filter(|(.., is_found)| !is_found.load(Ordering::Relaxed)) {
-            say!("{text}: no function that was hooked has such a name");
-        }
-    }
 }
 
 impl SelectionArgs {
+    /// The options that name functions, and the names.
+    pub(crate) fn names(&self) -> impl Iterator<Item = (&'static str, &str)> {
+        let around = self.around.iter().map(|glob| ("--around", glob.as_str()));
+        let starts = self.start_on.iter().map(|when| ("--start-on", when));
+        let all = starts.chain(self.stop_on.iter().map(|when| ("--stop-on", when)));
+        around.chain(all.filter_map(|(option, when)| Some((option, when.name.as_deref()?))))
+    }
+
     /// What is to be sent; what is wrong with it otherwise. `detail` says whether arguments are recorded.
     pub(crate) fn selected(&self, detail: bool) -> Result<Selected, String> {
         let whens = || self.start_on.iter().chain(&self.stop_on);
@@ -193,13 +176,7 @@ impl SelectionArgs {
             };
             whens.iter().filter_map(signal).collect()
         };
-        let given = |option: &str, glob: &str| (Glob::new(glob), format!("{option} {glob}"), AtomicBool::new(false));
-        let names = self.around.iter().map(|glob| given("--around", glob));
-        let whens = [("--start-on", &self.start_on), ("--stop-on", &self.stop_on)];
-        let whens = whens.into_iter().flat_map(|(option, whens)| whens.iter().map(move |when| (option, when)));
-        let names = names.chain(whens.filter_map(|(option, when)| Some(given(option, when.name.as_deref()?))));
         Ok(Selected {
-            names: names.collect(),
             wanted: Wanted {
                 slower_than: self.slower_than.map(|Period(time)| time),
                 around: self.around.iter().map(|glob| Glob::new(glob)).collect(),
@@ -232,11 +209,25 @@ mod tests {
         assert_eq!(read(">2s"), Ok((false, Condition::Slower(Duration::from_secs(2)))));
         assert_eq!(read("parse_*:arg1=0x10"), Ok((true, Condition::Argument(0, Comparison::Equal, 16))));
         assert_eq!(read("other:arg6!=-1"), Ok((false, Condition::Argument(5, Comparison::Unequal, u64::MAX))));
-        // A name with an operator in it.
+        // Names with an operator in them.
         assert_eq!(read("operator>"), Ok((false, Condition::None)));
+        assert_eq!(read("map<int, long>"), Ok((false, Condition::None)));
         assert!(matches!(what("time:5s"), Ok(What::Trigger(Trigger::Time(time))) if time.as_secs() == 5));
         assert!(matches!(what("signal:SIGUSR2"), Ok(What::Signal(12))));
-        for wrong in ["", "time:x", "signal:KILL", "f:arg0=1", "f:arg7=1", "f:arg1", "f:arg1=x", "f:arg1~3"] {
+        for wrong in [
+            "",
+            "time:x",
+            "signal:KILL",
+            "f:arg0=1",
+            "f:arg7=1",
+            "f:arg1",
+            "f:arg1=x",
+            "f:arg1~3",
+            ">",
+            "f>",
+            "f>10",
+            ">10xs",
+        ] {
             assert!(what(wrong).is_err(), "{wrong}");
         }
     }

@@ -73,6 +73,8 @@ impl Outcome {
         let Self { sessions, counts, report, hooked, unfollowed, traced, end, .. } = self;
         let mut summary = Summary::new(traced, *end, report, counts.threads, *hooked, self.passed());
         (summary.sessions, summary.not_followed, summary.let_go) = (*sessions, *unfollowed, let_go);
+        (summary.left_out, summary.brief) = (counts.left_out, counts.brief);
+        summary.counted = counts.turned_down.counted;
         summary
     }
 
@@ -126,8 +128,8 @@ impl Outcome {
         }
         if counts.left_out > 0 {
             line += &format!(", {} events left out that were not asked for", counts.left_out);
-            if report.events == 0 {
-                line += ": nothing has happened that --start-on names, or that --keep waits for";
+            if report.events == 0 && settings.selected.wanted.is_waiting() {
+                line += ": nothing was seen that starts sending";
             }
         }
         let passed = self.passed();
@@ -176,7 +178,6 @@ impl Outcome {
             line += &format!("; {down}");
         }
         say!("{line}");
-        settings.selected.warn_of_unmatched();
         if report.dropped.contains_key("ring-full") {
             let ways = match settings.detail {
                 true => "--complete, a larger --ring-bytes, --no-detail, or --exclude what is called most",
