@@ -368,7 +368,7 @@ impl Installer {
             self.memory.write(at, block.bytes()).context("cannot write to the memory of the program")?;
         }
         self.open_gates(&block, first + count);
-        self.keep_full(planned.depths().iter().map(|(index, _)| first + index));
+        self.keep_full(planned.full().map(|index| first + index));
         let hooked = Arc::new(planned.hooked(id));
         report.modules.push(Arc::clone(&hooked));
         self.modules.push(Installed { hooked, patches: block.patches().into() });

@@ -24,9 +24,11 @@ pub(crate) struct Rules {
     list: Vec<Rule>,
     /// Functions of fewer bytes are left out.
     min_size: u64,
-    /// Calls that are nested deeper are not recorded, nor those that are deeper below certain functions, which stay full.
+    /// Calls that are nested deeper are not recorded, nor those that are deeper below certain functions.
     pub(crate) max_depth: Option<u32>,
     depths: Vec<(Matched, u32)>,
+    /// Something else depends on the calls of these functions.
+    full: Vec<Matched>,
 }
 
 #[derive(Debug)]
@@ -109,7 +111,7 @@ impl Rules {
     /// Has functions with such a name be hooked and stay full, whatever the others say: something depends on their calls.
     pub(crate) fn keep_full(&mut self, text: String, glob: &str) -> Result<(), String> {
         let pattern = Pattern::new(&format!("function:{glob}"))?;
-        self.depths.push((Matched { text, pattern, has_matched: false.into() }, u32::MAX));
+        self.full.push(Matched { text, pattern, has_matched: false.into() });
         Ok(())
     }
 
@@ -121,16 +123,26 @@ impl Rules {
 
     /// How many levels are recorded below a function with these names, where that is limited.
     pub(crate) fn depth_below<'a>(&self, names: impl Iterator<Item = &'a str> + Clone) -> Option<u32> {
-        let of = |(matched, levels): &(Matched, u32)| {
-            let mut all = names.clone();
-            matched.tell(all.any(|name| matched.pattern.is_function(&Names::of(&[name])))).then_some(*levels)
-        };
+        let of =
+            |(matched, levels): &(Matched, u32)| matched.tell(matched.is_function(names.clone())).then_some(*levels);
         self.depths.iter().filter_map(of).min()
+    }
+
+    /// Whether a function with these names stays full because something else depends on its calls.
+    pub(crate) fn is_full<'a>(&self, names: impl Iterator<Item = &'a str> + Clone) -> bool {
+        // Each is tried: one that others make needless has matched all the same.
+        let is_named = |matched: &&Matched| matched.tell(matched.is_function(names.clone()));
+        self.full.iter().filter(is_named).count() > 0
+    }
+
+    /// The functions that have to be hooked whatever the rules say.
+    fn counted_on(&self) -> impl Iterator<Item = &Matched> {
+        self.depths.iter().map(|(matched, _)| matched).chain(&self.full)
     }
 
     /// Says which rules are about nothing that was seen so far.
     pub(crate) fn warn_of_unmatched(&self) {
-        let all = self.list.iter().map(|rule| &rule.what).chain(self.depths.iter().map(|(matched, _)| matched));
+        let all = self.list.iter().map(|rule| &rule.what).chain(self.counted_on());
         // ORDERING: the threads that plan have been joined.
         for rule in all.filter(|rule| !rule.has_matched.load(Ordering::Relaxed)) {
             say!("{}: {}", rule.text, rule.pattern.missing());
@@ -139,6 +151,11 @@ impl Rules {
 }
 
 impl Matched {
+    /// Whether it is about a function with these names.
+    fn is_function<'a>(&self, mut names: impl Iterator<Item = &'a str>) -> bool {
+        names.any(|name| self.pattern.is_function(&Names::of(&[name])))
+    }
+
     /// Notes that something is like it.
     fn tell(&self, matches: bool) -> bool {
         if matches {
@@ -154,7 +171,7 @@ impl ModuleRules<'_> {
     pub(crate) fn leave(&self, function: &Candidate<'_>, source: &dyn Fn(u64) -> Option<String>) -> Option<Reason> {
         let (names, file) = (Names::of(function.names), OnceCell::new());
         let from = || file.get_or_init(|| source(function.address)).as_deref();
-        let Rules { list, min_size, depths, .. } = self.rules;
+        let Rules { list, min_size, .. } = self.rules;
         let mut is_kept = list.first().is_none_or(|first| !first.keeps);
         // Each is tried: one that others make needless has matched all the same.
         for (rule, whole) in list.iter().zip(&self.whole) {
@@ -167,8 +184,8 @@ impl ModuleRules<'_> {
         let is_small = (1..*min_size).contains(&function.size);
         // What joins events together is needed by those that are recorded, and so is what depths are counted from.
         let is_needed = || {
-            let is_below = |(matched, _): &(Matched, u32)| matched.pattern.is_function(&names);
-            function.names.iter().any(|name| is_needed(self.file, name)) || depths.iter().any(is_below)
+            let is_named = |matched: &Matched| matched.pattern.is_function(&names);
+            function.names.iter().any(|name| is_needed(self.file, name)) || self.rules.counted_on().any(is_named)
         };
         match (is_kept, is_small) {
             (true, false) => None,

@@ -67,8 +67,8 @@ impl Backlog {
 
     /// Lets go of the first record.
     pub(super) fn pop(&mut self) {
-        let length = self.first().map_or(0, |record| record.rest.len() + 2);
-        let is_event = self.first().is_some_and(|record| record.kind.is_event());
+        let (length, is_event) =
+            self.first().map_or((0, false), |record| (record.rest.len() + 2, record.kind.is_event()));
         self.read += length;
         let Some(chunk) = self.chunks.front_mut() else { return };
         chunk.events -= u64::from(is_event);

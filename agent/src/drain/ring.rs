@@ -320,7 +320,7 @@ pub(super) fn each_record(words: &[u64], mut each: impl FnMut(&Record<'_>, &[u64
 
 impl DrainContext<'_> {
     #[inline]
-    fn function(&mut self, number: u32) -> Option<FunctionId> {
+    pub(super) fn function(&mut self, number: u32) -> Option<FunctionId> {
         match self.known.get(number as usize) {
             Some(function) => Some(*function),
             None => self.learn(number),

@@ -1,15 +1,15 @@
 //! What of a thread's records is passed on, where not everything is asked for.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use codec::SessionNs;
 
 use super::{
-    Drain,
+    Drain, GLANCE,
     backlog::Backlog,
     brief::Brief,
     ring::{DrainContext, Ring, Taken, each_record},
-    selection::Intervals,
+    selection::{Intervals, Mark},
 };
 use crate::{
     shared::{Kind, RUNTIME_FUNCTIONS, Record, header},
@@ -38,9 +38,6 @@ struct Inside {
     function: u32,
     depth: u32,
 }
-
-/// How long one wait for the collector lasts while what waits is sent for the last time.
-const GLANCE: Duration = Duration::from_millis(1);
 
 /// How far records are passed on.
 #[derive(Debug, Clone, Copy)]
@@ -118,17 +115,14 @@ impl Ring {
             return;
         }
         self.sieve.read_up_to = record.time;
+        let is_of_function = matches!(record.kind, Kind::Call | Kind::Return | Kind::Exception);
+        if is_of_function {
+            // So that it is known.
+            context.function(record.function);
+        }
         let Some(selection) = context.selection.as_deref_mut() else { return };
         selection.read(context.clock.at(record.time.min(context.now)));
-        let is_of_function = matches!(record.kind, Kind::Call | Kind::Return | Kind::Exception);
-        let mark = match is_of_function && context.known.get(record.function as usize).is_none() {
-            true => {
-                context.functions.copy_to(context.known);
-                selection.mark(record.function, context.known)
-            }
-            false if is_of_function => selection.mark(record.function, context.known),
-            false => Default::default(),
-        };
+        let mark = if is_of_function { selection.mark(record.function, context.known) } else { Mark::default() };
         if is_of_function {
             selection.watch(record, mark, context.clock);
         }

@@ -533,7 +533,6 @@ fn a_signal_to_the_command_has_what_is_kept_sent() {
     assert_eq!(on_disk(folder.path()), 0);
     agent.signal("USR1");
     eventually("what was kept is sent", || on_disk(folder.path()) > 0);
-    thread::sleep(Duration::from_millis(700));
     agent.signal("INT");
     let exit = agent.exit(LONG);
     assert_eq!((exit.code, exit.signal), (Some(0), None), "{}", exit.stderr);

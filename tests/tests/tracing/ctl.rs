@@ -118,7 +118,6 @@ fn what_is_kept_is_sent_when_it_is_asked_for() {
     assert_eq!(traced.status()["events"], 0);
     assert_eq!(traced.done(&["dump"]), "what is asked for is sent");
     answer("something is sent", || (traced.status()["events"].as_u64() > Some(0)).then_some(()));
-    thread::sleep(Duration::from_millis(500));
     assert_eq!(traced.done(&["stop"]), "nothing more is sent");
     let (_, trace, _) = traced.finish();
     let left_out = trace.manifest.limits.iter().find(|limit| limit.reason == "left-out");

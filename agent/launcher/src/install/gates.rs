@@ -22,7 +22,7 @@ impl Installer {
         self.arena.control().slots_used.store(numbers.into(), Ordering::Relaxed);
     }
 
-    /// Has functions stay full: depths are counted from these.
+    /// Has functions stay full.
     pub(super) fn keep_full(&self, numbers: impl Iterator<Item = u32>) {
         for slot in numbers.filter_map(|number| self.arena.slot(number)) {
             // ORDERING: nobody jumps there yet.

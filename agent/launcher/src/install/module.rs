@@ -35,6 +35,8 @@ pub(super) struct Planned {
     recognized: Arc<Recognized>,
     /// Functions below which only so many levels of calls are told, by their index.
     depths: Arc<[(u32, u32)]>,
+    /// Other functions that something depends on, by their index.
+    full: Arc<[u32]>,
     /// Functions that could not be hooked after all.
     refused: BTreeMap<u32, Reason>,
 }
@@ -128,7 +130,8 @@ impl Planned {
             entries_only: walks_stacks(&plan),
             needs_returns: needs_returns(&plan),
             recognized: Arc::new(Recognized::of(&plan, image.link_base(), file_name(&mapped.path))),
-            depths: depths(&plan, rules),
+            depths: hooked(&plan).filter_map(|(index, names)| Some((index, rules.depth_below(names)?))).collect(),
+            full: hooked(&plan).filter(|(_, names)| rules.is_full(names.clone())).map(|(index, _)| index).collect(),
             plan: Arc::new(plan),
             refused: BTreeMap::new(),
         })
@@ -159,6 +162,11 @@ impl Planned {
 
     pub(super) fn function_count(&self) -> usize {
         self.plan.functions.len()
+    }
+
+    /// Functions that stay full, by their index.
+    pub(super) fn full(&self) -> impl Iterator<Item = u32> {
+        self.depths.iter().map(|(index, _)| *index).chain(self.full.iter().copied())
     }
 
     /// Functions below which only so many levels of calls are told, by their index.
@@ -249,14 +257,10 @@ impl Planned {
     }
 }
 
-/// Functions below which only so many levels of calls are told. Where a return is not seen, nobody knows what is below it.
-fn depths(plan: &ModulePlan, rules: &Rules) -> Arc<[(u32, u32)]> {
+/// The functions whose calls and returns are seen, by their index, and their names.
+fn hooked(plan: &ModulePlan) -> impl Iterator<Item = (u32, impl Iterator<Item = &str> + Clone)> {
     let hooked = (0..).zip(&plan.functions).filter(|(_, function)| function.hook().is_some());
-    let limited = hooked.filter_map(|(index, function)| {
-        let names = [&function.name].into_iter().chain(&function.aliases).map(String::as_str);
-        Some((index, rules.depth_below(names)?))
-    });
-    limited.collect()
+    hooked.map(|(index, function)| (index, [&function.name].into_iter().chain(&function.aliases).map(String::as_str)))
 }
 
 /// Whether a module has V8, the Java virtual machine, MoarVM or compiled OCaml in it. They look up return addresses of
