@@ -260,7 +260,7 @@ impl Planner<'_> {
             return self.go(section, &self.go[index]);
         }
         if frame.is_none() && names.iter().any(|name| self.asynchronous.contains(name.as_bytes())) {
-            return Ok(Hook { kind: Kind::Probe, prologue: self.prologue(section, &symbol)? });
+            return Ok(Hook { kind: Kind::Probe, prologue: self.prologue(section, &symbol)?, loops: false });
         }
         let (frame, body) = frame.ok_or(Reason::NoUnwindEntry)?;
         if frame.start != address {
@@ -289,7 +289,8 @@ impl Planner<'_> {
             Body { touches_return: true, .. } => Kind::Probe,
             _ => Kind::Frame,
         };
-        Ok(Hook { kind, prologue })
+        let loops = self.sweep.looped.any(section, address..prologue.patch + 1);
+        Ok(Hook { kind, prologue, loops })
     }
 
     fn go(&self, section: &Section, function: &GoFunction<'_>) -> Result<Hook, Reason> {
@@ -297,7 +298,7 @@ impl Planner<'_> {
         let prologue = self.prologue(section, &(body..function.address + function.size))?;
         let mut covered = Decoder::new(64, prologue.bytes(), DecoderOptions::NONE);
         let may_fault = covered.iter().any(|instruction| go::may_fault(&instruction));
-        if may_fault { Err(Reason::MayFault) } else { Ok(Hook { kind: Kind::Go, prologue }) }
+        if may_fault { Err(Reason::MayFault) } else { Ok(Hook { kind: Kind::Go, prologue, loops: false }) }
     }
 
     fn prologue(&self, section: &Section, function: &Range<u64>) -> Result<Prologue, Reason> {

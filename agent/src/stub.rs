@@ -6,7 +6,8 @@
 //! | offset | bytes | what |
 //! |---:|---:|---|
 //! | 0 | 8 | the function's address |
-//! | 8 | 8 | what it is watched for, plus 1; 0 for nothing |
+//! | 8 | 4 | what it is watched for, plus 1; 0 for nothing |
+//! | 12 | 4 | 1 where its code jumps to its own start |
 //! | 16 | 8 | the routine that it enters by |
 //! | 24 | 8 | the second word of its records |
 //! | 32 | 6 | `call` the routine, which returns behind itself, or sixteen bytes further to leave the return alone |
@@ -139,6 +140,7 @@ impl Block {
         let at = self.address + start as u64;
         let mut bytes = Vec::with_capacity(MOST);
         let watch = stub.watched.map_or(0, |watched| watched as u64 + 1);
+        let loops = u64::from(stub.hook.is_some_and(|hook| hook.loops));
         let words = if self.routines.detail { 0 } else { 2 };
         let record = header(RecordKind::Call, words, 0, stub.number);
         let routine = match (stub.hook.map(|hook| hook.kind), stub.watched) {
@@ -148,7 +150,7 @@ impl Block {
             (Some(Kind::Frame), Some(_)) => 3,
             (Some(Kind::Go), _) => 4,
         };
-        for word in [stub.address, watch, self.routines.addresses[routine], record] {
+        for word in [stub.address, watch | loops << 32, self.routines.addresses[routine], record] {
             bytes.extend_from_slice(&word.to_le_bytes());
         }
         if let Some(hook) = stub.hook {

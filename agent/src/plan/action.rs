@@ -20,6 +20,8 @@ pub struct Hook {
     pub kind: Kind,
     /// What its hook overwrites.
     pub prologue: Prologue,
+    /// Whether it jumps to where the hook is.
+    pub loops: bool,
 }
 
 /// What a hook does.

@@ -22,6 +22,8 @@ pub(super) struct Sweep<'a> {
     pub(super) branched: Marks<'a>,
     /// Where any jumps from other frames land: whoever makes such a jump may end with it, as in a tail call.
     pub(super) jumped: Marks<'a>,
+    /// Where jumps from the same frame land, and from parts of functions that were moved away.
+    pub(super) looped: Marks<'a>,
     /// What is called, or has its address taken.
     pub(super) called: Marks<'a>,
     /// What is known of the body of each frame, in the order of the frames.
@@ -45,7 +47,14 @@ impl<'a> Sweep<'a> {
         let code = image.code();
         let bodies = Vec::with_capacity(frames.list().len());
         let marks = || Marks::new(code);
-        let mut sweep = Self { targets: marks(), branched: marks(), jumped: marks(), called: marks(), bodies };
+        let mut sweep = Self {
+            targets: marks(),
+            branched: marks(),
+            jumped: marks(),
+            looped: marks(),
+            called: marks(),
+            bodies,
+        };
         let mut context = UnwindContext::new();
         let mut suspects = Vec::new();
         let mut tables = Tables::default();
@@ -55,8 +64,8 @@ impl<'a> Sweep<'a> {
             let (here, others) = rest.split_at(rest.partition_point(|frame| frame.start < section.end()));
             rest = others;
             let bytes = &image.data()[section.file.clone()];
-            let Self { targets, branched, jumped, called, bodies } = &mut sweep;
-            let found = Found { targets, branched, jumped, called, tables: &mut tables, taken: &mut taken };
+            let Self { targets, branched, jumped, looped, called, bodies } = &mut sweep;
+            let found = Found { targets, branched, jumped, looped, called, tables: &mut tables, taken: &mut taken };
             let mut walk = Walk::new(section, bytes, found);
             for frame in here {
                 if !section.is_plt {
@@ -74,7 +83,7 @@ impl<'a> Sweep<'a> {
                 walk.plain(section.end(), starts);
             }
         }
-        tables.mark(image, frames.list(), starts, &mut sweep.targets);
+        tables.mark(image, frames.list(), starts, &mut sweep.targets, &mut sweep.looped);
         sweep.find_parts(code, frames);
         for address in taken {
             sweep.targets.set(address);
@@ -125,6 +134,7 @@ struct Found<'w, 'a> {
     targets: &'w mut Marks<'a>,
     branched: &'w mut Marks<'a>,
     jumped: &'w mut Marks<'a>,
+    looped: &'w mut Marks<'a>,
     called: &'w mut Marks<'a>,
     tables: &'w mut Tables,
     /// Addresses of code that are computed.
@@ -139,6 +149,8 @@ struct Walk<'w, 'a> {
     found: Found<'w, 'a>,
     /// The unwind entry that it is in.
     frame: Range<u64>,
+    /// Whether that is entered as functions are.
+    is_function: bool,
     /// What it calls, as long as the code of one unwind entry lasts.
     calls: Vec<u64>,
 }
@@ -146,7 +158,7 @@ struct Walk<'w, 'a> {
 impl<'w, 'a> Walk<'w, 'a> {
     fn new(section: &'w Section, bytes: &'w [u8], found: Found<'w, 'a>) -> Self {
         let decoder = Decoder::with_ip(64, bytes, section.address, DecoderOptions::NONE);
-        Self { section, decoder, instruction: Instruction::default(), found, frame: 0..0, calls: Vec::new() }
+        Self { section, decoder, instruction: Instruction::default(), found, frame: 0..0, is_function: true, calls: Vec::new() }
     }
 
     fn seek(&mut self, address: u64) {
@@ -170,10 +182,16 @@ impl<'w, 'a> Walk<'w, 'a> {
             if instruction.code() == Op::Call_rel32_64 {
                 self.calls.push(target);
                 self.found.called.set_near(self.section, target);
-            } else if !self.frame.contains(&target) {
-                self.found.jumped.set_near(self.section, target);
-                if instruction.is_jcc_short_or_near() {
-                    self.found.branched.set_near(self.section, target);
+            } else {
+                let is_within = self.frame.contains(&target);
+                if is_within || !self.is_function {
+                    self.found.looped.set_near(self.section, target);
+                }
+                if !is_within {
+                    self.found.jumped.set_near(self.section, target);
+                    if instruction.is_jcc_short_or_near() {
+                        self.found.branched.set_near(self.section, target);
+                    }
                 }
             }
         } else if instruction.code() == Op::Lea_r64_m && instruction.memory_base() == Register::RIP {
@@ -219,6 +237,7 @@ impl<'w, 'a> Walk<'w, 'a> {
         while self.decoder.ip() < frame.end && self.step() {}
         self.seek(frame.end);
         self.frame = 0..0;
+        self.is_function = true;
         body
     }
 
@@ -241,6 +260,7 @@ impl<'w, 'a> Walk<'w, 'a> {
             }
             from = row.end_address();
             how = how.or_else(|| Some(if is_signal { Entry::Signal } else { entered(row) }));
+            self.is_function = how == Some(Entry::Call);
             saves.note(row);
             let slot = Slot::of(row);
             if self.decoder.ip() != row.start_address() {

@@ -57,7 +57,15 @@ impl Tables {
     }
 
     /// Marks where the tables lead: into the functions that use them, and to the starts of parts of those.
-    pub(super) fn mark(mut self, image: &Image, frames: &[Frame], starts: &Marks<'_>, targets: &mut Marks<'_>) {
+    /// `looped` are those in the functions that use them.
+    pub(super) fn mark(
+        mut self,
+        image: &Image,
+        frames: &[Frame],
+        starts: &Marks<'_>,
+        targets: &mut Marks<'_>,
+        looped: &mut Marks<'_>,
+    ) {
         self.all.sort_unstable();
         self.all.dedup();
         // One table is read for each function that names it, but in all not more than could be different.
@@ -73,7 +81,10 @@ impl Tables {
                         return;
                     }
                     budget -= 1;
-                    if (frame.start..frame.end).contains(&target) || starts.any(section, target..target + 1) {
+                    if (frame.start..frame.end).contains(&target) {
+                        looped.set_near(section, target);
+                        targets.set_near(section, target);
+                    } else if starts.any(section, target..target + 1) {
                         targets.set_near(section, target);
                     }
                 }

@@ -216,13 +216,16 @@ global_asm!(
     jne 40f
     mov rax, [rsp + 40]
     cmp [rdx + {stub}], rax
-    je 21f
+    jne 21f
+    cmp dword ptr [rax - {loops}], 0
+    jne 22f
+21:
     mov [rdx + {stub}], rax
     add qword ptr [rsp + 40], 16
     add rax, 10
     mov [rsi], rax
     jmp 10b
-21:
+22:
     // The function has jumped to its own start: that is a loop, and no call.
     mov qword ptr [rcx + {busy}], 0
     add qword ptr [rsp + 40], 16
@@ -456,6 +459,7 @@ spoor_leave_detail:
     entered = const offset_of!(Entry, entered),
     record = const RECORD,
     watch = const super::shadow::FROM_HEADER - offset_of!(Header, watch),
+    loops = const super::shadow::FROM_HEADER - offset_of!(Header, loops),
     slow_enter = sym super::slow::enter,
     slow_enter_go = sym super::slow::enter_go,
     slow_leave = sym super::slow::leave,

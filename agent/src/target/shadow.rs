@@ -6,7 +6,7 @@
 use core::{
     mem::offset_of,
     ptr,
-    sync::atomic::{AtomicU64, AtomicUsize, Ordering},
+    sync::atomic::{AtomicU32, AtomicUsize, Ordering},
 };
 
 use super::{
@@ -122,7 +122,10 @@ pub(super) struct Header {
     /// The function's address.
     pub(super) function: usize,
     /// What it is watched for: a place in the table of [`watch`](super::watch), plus 1; 0 for nothing.
-    pub(super) watch: AtomicU64,
+    pub(super) watch: AtomicU32,
+    /// Not 0 where its code jumps to its start. In any other, who comes there again has been called again, by a function that it
+    /// jumped to and that jumped back, and of which nothing is told.
+    pub(super) loops: u32,
     /// The routine that its stub calls.
     pub(super) enter: AtomicUsize,
     /// The second word of its records: function number and kind, see [`record`](crate::shared::header).
@@ -137,7 +140,7 @@ impl Header {
     }
 
     /// What it is watched for.
-    pub(super) fn watch(&self) -> u64 {
+    pub(super) fn watch(&self) -> u32 {
         // ORDERING: who was led here by the watched routine sees it; others may see it later.
         self.watch.load(Ordering::Relaxed)
     }

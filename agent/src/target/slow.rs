@@ -172,7 +172,7 @@ fn record_entry(thread: &mut Thread, entered: &mut Entered, slot: usize, kind: u
     let (mut before, mut inherits) = (None, false);
     // What has the same slot as the function entered last was jumped to by it, unless that is gone.
     if let Some(entry) = thread.youngest().copied().filter(|entry| entry.slot() == slot) {
-        if entered.real == entry.armed() && entry.stub == stub {
+        if entered.real == entry.armed() && entry.stub == stub && entry.header().loops != 0 {
             // It has jumped to its own start: that is a loop, and no call.
             return false;
         } else if entered.real == entry.armed() {

@@ -97,6 +97,17 @@ fn what_joins_events_together_is_there_whatever_the_rules_say() {
 }
 
 #[test]
+fn what_is_jumped_to_by_a_function_left_out_that_it_jumped_to_is_recorded() {
+    for options in [&["--engine", "native", "--no-detail"][..], &["--engine", "frida"]] {
+        let traced = Run::target("tail_calls").with(options).with(&["--exclude", "pong"]).trace();
+        traced.sound();
+        exact(&traced, &["relay", "chosen", "counts_down"], &["pong"]);
+        // Where the other is the last, it returns to where this one was called from.
+        assert_eq!(traced.recorded("ping").calls, traced.counts["ping"].calls);
+    }
+}
+
+#[test]
 fn below_a_function_calls_are_recorded_to_a_depth() {
     for engine in ENGINES {
         let run = |target| Run::target(target).with(&["--engine", engine, "--no-detail"]);

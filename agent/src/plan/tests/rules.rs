@@ -292,3 +292,25 @@ fn a_function_is_as_large_as_it_is_said_to_be() {
     });
     assert!(seen.borrow().contains(&("f".into(), 6)), "{seen:?}");
 }
+
+#[test]
+fn functions_that_jump_to_their_start_are_known() {
+    let loops = |functions: &[&str]| match find(&planned(functions), "f").action {
+        Action::Hook(hook) => hook.loops,
+        Action::Leave(reason) => panic!("{reason}"),
+    };
+    let jumping = |code: &str| loops(&[&format!("f: .cfi_startproc; {code}; ret; .cfi_endproc")]);
+    assert!(!jumping("mov eax, 1; 1: add eax, eax; jnz 1b"));
+    assert!(!jumping("mov eax, 1; jz 1f; call f; 1: nop"));
+    assert!(jumping("sub rdi, 1; jnz f"));
+    assert!(jumping("endbr64; 1: sub rdi, 1; jnz 1b"));
+    assert!(jumping(
+        "mov eax, edi; mov eax, eax; lea rcx, [rip+.Lt]; movsxd rdx, dword ptr [rcx+rax*4]; add rdx, rcx; jmp rdx
+        .section .rodata; .Lt: .long f-.Lt; .text"
+    ));
+    let other = "f: .cfi_startproc; mov eax, 1; jmp g; .cfi_endproc";
+    assert!(!loops(&[other, "g: .cfi_startproc; mov eax, 2; jmp f; .cfi_endproc"]));
+    // A part that was moved away.
+    let cold = ".cfi_startproc; .cfi_def_cfa_offset 32; add rsp, 24; .cfi_def_cfa_offset 8; jmp f; .cfi_endproc";
+    assert!(loops(&[other, "g: .cfi_startproc; mov eax, 2; ret; .cfi_endproc", cold]));
+}

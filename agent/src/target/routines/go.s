@@ -16,7 +16,7 @@
     lea rsp, [r13 + {stack_end} - 16]
     SPOOR_SAVE_GO
     .if \detail == 0
-    cmp qword ptr [r12 - {watch}], 0
+    cmp dword ptr [r12 - {watch}], 0
     jne 20f
     mov rcx, r13
     mov rsi, [r13 + {away}]

@@ -112,7 +112,7 @@ fn write_alone(header: &'static Header, watched: Watched) -> bool {
         return false;
     }
     // ORDERING: who takes the new routine finds what for.
-    header.watch.store(watched as u64 + 1, Ordering::Relaxed);
+    header.watch.store(watched as u32 + 1, Ordering::Relaxed);
     let address = |routine: unsafe extern "C" fn()| routine as usize;
     let ordinary = [routines::spoor_enter_index, routines::spoor_enter_detail].map(address);
     // A probe looks at what it is watched for in any case.
