@@ -50,10 +50,14 @@ pub fn attach_to(collector: SocketAddr, transport: Transport, options: &[&str], 
 }
 
 /// Has a command keep what it keeps in the target folder, where the launcher's own tests keep it too: it gets Frida once
-/// for a checkout, and nothing of the user's is touched.
+/// for a checkout, and nothing of the user's is touched. It reads no source lines, where a test does not ask for them: of
+/// libraries with large debug files that would be a good part of all work.
 pub fn private(command: &mut Command) {
     let places = target_folder().join("tmp");
-    command.env("XDG_DATA_HOME", places.join("data")).env("XDG_CACHE_HOME", places.join("cache"));
+    command
+        .env("XDG_DATA_HOME", places.join("data"))
+        .env("XDG_CACHE_HOME", places.join("cache"))
+        .env("SPOOR_LINES", "none");
 }
 
 /// Has the command get what it needs before the first test looks at what it says, or how long it takes.

@@ -139,6 +139,10 @@ pub(crate) struct TraceArgs {
     pub(crate) selection: SelectionArgs,
     #[command(flatten)]
     pub(crate) symbols: SymbolArgs,
+    /// Whether to read in which source file and line each function begins, which takes time where debug files are large
+    #[arg(long, value_enum, value_name = "WHETHER", default_value_t = Lines::Read, env = "SPOOR_LINES",
+        help_heading = "Names")]
+    pub(crate) lines: Lines,
     /// Bytes of the stack to record with each call, from the stack pointer upward: 0 to 512, a multiple of 8
     #[arg(long, value_name = "N", default_value_t = 128, value_parser = stack_bytes, help_heading = "What to record")]
     pub(crate) stack_bytes: u32,
@@ -191,6 +195,15 @@ pub(crate) struct TraceArgs {
     /// Say more
     #[arg(long, short)]
     pub(crate) verbose: bool,
+}
+
+/// Whether source lines are read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Lines {
+    /// As far as there are some
+    Read,
+    /// No
+    None,
 }
 
 /// What of that which a program starts is traced, too.

@@ -194,7 +194,7 @@ impl Delivery {
                 say!("{} has {runtime} linked into it: its calls are traced, but not what it runs", module.path);
             }
             self.order(Order::Hooked(Arc::clone(module)));
-            if let Some(file) = &module.lines {
+            if let Some(file) = module.lines.as_ref().filter(|_| self.family.settings.lines) {
                 let addresses = module.functions.iter().map(|(offset, _)| offset.wrapping_add(module.link_base));
                 let (id, orders) = (module.id, self.orders.clone());
                 // Once the session is over nobody listens.
@@ -203,6 +203,7 @@ impl Delivery {
             }
         }
         for module in &report.unreadable {
+            say!("{} is not traced: {}", module.path, module.why);
             self.limit("module-not-hooked", 1, &format!("{}: {}", module.path, module.why));
         }
     }
@@ -307,7 +308,7 @@ impl Worker {
                 if self.drain.is_selective() {
                     self.learn_names(&module);
                 }
-                self.unread += u64::from(module.lines.is_some());
+                self.unread += u64::from(self.family.settings.lines && module.lines.is_some());
                 self.modules.push((module, now));
             }
             Order::Unloaded(id) => {

@@ -251,6 +251,12 @@ fn exit_status(pid: i32) -> EndState {
     fields.get(49).and_then(|code| code.parse().ok()).map_or(EndState::Unknown, EndState::from_raw)
 }
 
+/// Where the heap of a process begins, or will begin; 0 where that is not known.
+pub(crate) fn start_of_heap(pid: i32) -> u64 {
+    // The 47th field, as above.
+    stat(pid).and_then(|fields| fields.get(44)?.parse().ok()).unwrap_or(0)
+}
+
 /// What the system tells of a process, from its state on. Its name before that may contain anything.
 fn stat(pid: i32) -> Option<Vec<String>> {
     let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;

@@ -16,7 +16,7 @@ use agent::{
 
 use crate::{
     access,
-    args::{self, Budget, DestinationArgs, Follow, FridaArgs, Selected, SymbolArgs, TraceArgs, Wire},
+    args::{self, Budget, DestinationArgs, Follow, FridaArgs, Lines, Selected, SymbolArgs, TraceArgs, Wire},
     engine::Choice,
     frida,
     rules::Rules,
@@ -33,6 +33,8 @@ pub(crate) struct Settings {
     pub(crate) wire: Wire,
     pub(crate) rules: Arc<Rules>,
     pub(crate) symbols: Arc<SymbolFinder>,
+    /// Whether source lines are read.
+    pub(crate) lines: bool,
     pub(crate) stack_bytes: u32,
     pub(crate) detail: bool,
     pub(crate) selected: Selected,
@@ -236,6 +238,7 @@ impl Settings {
             wire: Wire::Runs,
             rules: Arc::new(rules),
             symbols: Arc::new(symbol_finder(&args.symbols).map_err(SettingsError::Usage)?),
+            lines: args.lines == Lines::Read,
             stack_bytes: if args.no_detail { 0 } else { args.stack_bytes },
             detail: !args.no_detail,
             selected: args.selection.selected(!args.no_detail).map_err(SettingsError::Usage)?,

@@ -47,14 +47,8 @@ impl<'a> Sweep<'a> {
         let code = image.code();
         let bodies = Vec::with_capacity(frames.list().len());
         let marks = || Marks::new(code);
-        let mut sweep = Self {
-            targets: marks(),
-            branched: marks(),
-            jumped: marks(),
-            looped: marks(),
-            called: marks(),
-            bodies,
-        };
+        let mut sweep =
+            Self { targets: marks(), branched: marks(), jumped: marks(), looped: marks(), called: marks(), bodies };
         let mut context = UnwindContext::new();
         let mut suspects = Vec::new();
         let mut tables = Tables::default();
@@ -158,7 +152,15 @@ struct Walk<'w, 'a> {
 impl<'w, 'a> Walk<'w, 'a> {
     fn new(section: &'w Section, bytes: &'w [u8], found: Found<'w, 'a>) -> Self {
         let decoder = Decoder::with_ip(64, bytes, section.address, DecoderOptions::NONE);
-        Self { section, decoder, instruction: Instruction::default(), found, frame: 0..0, is_function: true, calls: Vec::new() }
+        Self {
+            section,
+            decoder,
+            instruction: Instruction::default(),
+            found,
+            frame: 0..0,
+            is_function: true,
+            calls: Vec::new(),
+        }
     }
 
     fn seek(&mut self, address: u64) {

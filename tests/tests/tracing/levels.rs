@@ -33,7 +33,8 @@ fn functions_go_up_and_down_beside_frida() {
 
 #[test]
 fn every_call_is_recorded_or_counted() {
-    let targets = ["plain", "recursion", "threads64", "short_threads", "exceptions", "longjmp", "fork", "exec", "tail_calls"];
+    let targets =
+        ["plain", "recursion", "threads64", "short_threads", "exceptions", "longjmp", "fork", "exec", "tail_calls"];
     for (target, engine) in targets.into_iter().zip(["native", "native", "frida"].into_iter().cycle()) {
         println!("{target} with {engine}");
         let run = Run::target(target).with(&["--engine", engine, "--no-detail"]);

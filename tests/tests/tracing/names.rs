@@ -45,9 +45,11 @@ impl Stripped {
 
     fn run(&self) -> Run {
         // Nobody's cache is looked into but its own.
-        Run::of(&self.program).variable("DEBUGINFOD_CACHE_PATH", self.folder.join("cache"))
+        Run::of(&self.program).with(&LINES).variable("DEBUGINFOD_CACHE_PATH", self.folder.join("cache"))
     }
 }
+
+const LINES: [&str; 2] = ["--lines", "read"];
 
 /// Runs one of binutils.
 #[track_caller]
@@ -134,7 +136,7 @@ fn a_debug_file_is_found_by_its_build_id() {
 
 #[test]
 fn the_lines_of_a_program_with_its_own_are_known() {
-    sourced(&Run::target("plain_debug").trace());
+    sourced(&Run::target("plain_debug").with(&LINES).trace());
 }
 
 #[test]
@@ -169,7 +171,7 @@ fn lines_that_old_tools_packed_are_read() {
     let program = folder.join("plain");
     fs::copy(Target::named("plain_debug").program(), &program).expect("copied");
     tool("objcopy", &["--compress-debug-sections=zlib-gnu".as_ref(), &program]);
-    sourced(&Run::of(&program).trace());
+    sourced(&Run::of(&program).with(&LINES).trace());
 }
 
 /// A table that would take far more memory than the program.

@@ -1,10 +1,13 @@
 //! Programs that nobody here wrote, with all their functions hooked: each does what it does untraced.
 
-use std::path::PathBuf;
+use std::{
+    ffi::OsStr,
+    path::{Path, PathBuf},
+};
 
 use codec::atf::LimitEntry;
 use tests::{
-    Run, Traced, Transport, agent_command,
+    Run, Target, Trace, Traced, Transport, agent_command, counts,
     depths::Stacks,
     foreign::{self, Foreign, words},
     python::{say_skipped, skip},
@@ -45,6 +48,23 @@ fn unharmed(run: Run) -> Traced {
 fn ls() {
     let Some(run) = catalogued("ls") else { return };
     unharmed(run);
+}
+
+#[test]
+fn addresses_that_are_not_random_leave_room() {
+    let Some(setarch) = installed("setarch", "util-linux") else { return };
+    let plain = Target::named("plain").program();
+    let arguments = [OsStr::new("-R"), plain.as_os_str()];
+    for engine in ["native", "frida"] {
+        let traced = Run::of(&setarch).arguments(&arguments).with(&["--engine", engine, "--no-detail"]).trace();
+        traced.sound();
+        let is_plain = |trace: &&Trace| trace.manifest.modules.iter().any(|module| Path::new(&module.path) == plain);
+        let trace = traced.all().find(is_plain).expect("it was run");
+        for name in ["leaf", "main", "_dl_fini", "exit"] {
+            assert!(counts::of_functions(trace, name).calls > 0, "{engine}: {name}; {}", traced.traced.stderr);
+        }
+        assert!(trace.manifest.limits.iter().all(|limit| limit.reason != "module-not-hooked"));
+    }
 }
 
 #[test]

@@ -15,7 +15,10 @@ use super::{
     module::Planned,
     stop::Stopped,
 };
-use crate::native::{Borrowed, Library};
+use crate::{
+    native::{Borrowed, Library},
+    process,
+};
 
 /// How long threads may take to stop where that is not needed.
 const STOPPING: Duration = Duration::from_millis(50);
@@ -91,8 +94,9 @@ impl Installer {
     }
 
     pub(super) fn map_near(&self, module: &Mapped, bytes: u64, deadline: Instant) -> Result<Option<u64>> {
+        let heap = process::start_of_heap(self.pid);
         // Read anew for each module, since each takes some.
-        for place in Maps::read(self.pid)?.room_near(module, bytes) {
+        for place in Maps::read(self.pid)?.room_near(module, bytes, heap) {
             if self.ask(None, Command::Map, &[place, bytes], deadline)? == place {
                 return Ok(Some(place));
             }

@@ -124,22 +124,23 @@ impl Maps {
     }
 
     /// Places for this many bytes so close to a module that a jump reaches all of one from all of the other, the
-    /// nearest first.
-    pub(crate) fn room_near(&self, module: &Mapped, bytes: u64) -> Vec<u64> {
+    /// nearest first. The heap begins, or will begin, at `heap`.
+    pub(crate) fn room_near(&self, module: &Mapped, bytes: u64, heap: u64) -> Vec<u64> {
         /// What stays free beside other mappings, so that a heap or a stack can still grow.
         const MARGIN: u64 = 1 << 20;
         /// Not below: the kernel keeps the lowest addresses free.
         const LOWEST: u64 = 1 << 16;
-        /// What stays free behind the heap, which is there before it is first used: behind the program.
+        /// What stays free behind the heap.
         const HEAP: u64 = 1 << 30;
-        let has_heap = self.mappings.iter().any(|mapping| mapping.name == "[heap]");
-        let is_before_heap = |mapping: &Mapping| mapping.name == "[heap]" || (!has_heap && mapping.end == module.end);
-        let starts = self.mappings.iter().map(|mapping| mapping.start).chain([1 << 47]);
-        let ends = self.mappings.iter().map(|mapping| mapping.end + if is_before_heap(mapping) { HEAP } else { 0 });
-        let ends = [LOWEST].into_iter().chain(ends);
+        let grown = self.mappings.iter().find(|mapping| mapping.name == "[heap]").map_or(heap, |mapping| mapping.end);
+        let mut taken: Vec<_> = self.mappings.iter().map(|mapping| (mapping.start, mapping.end)).collect();
+        taken.extend([(heap, grown.saturating_add(HEAP)), (1 << 47, u64::MAX)]);
+        taken.sort_unstable();
         let mut places = Vec::new();
-        for (from, to) in ends.zip(starts) {
-            let (from, to) = (from.saturating_add(MARGIN), to.saturating_sub(MARGIN).saturating_sub(bytes));
+        let mut free = LOWEST;
+        for (start, end) in taken {
+            let (from, to) = (free.saturating_add(MARGIN), start.saturating_sub(MARGIN).saturating_sub(bytes));
+            free = free.max(end);
             if from > to {
                 continue;
             }
@@ -222,6 +223,8 @@ mod tests {
 7ffffffde000-7ffffffff000 rw-p 00000000 00:00 0                          [stack]
 ";
 
+    const HEAP: u64 = 0x40_3000;
+
     fn maps() -> Maps {
         Maps { pid: 1, mappings: TEXT.lines().filter_map(parse).collect() }
     }
@@ -239,13 +242,29 @@ mod tests {
     fn room_is_free_and_near() {
         let maps = maps();
         for module in maps.modules() {
-            let places = maps.room_near(&module, 1 << 20);
+            let places = maps.room_near(&module, 1 << 20, HEAP);
             assert!(!places.is_empty());
             for place in places {
                 assert!(place.abs_diff(module.base) < 2 << 30);
                 let free = |mapping: &Mapping| mapping.end <= place || place + (1 << 20) <= mapping.start;
                 assert!(maps.mappings.iter().all(free), "{place:x}");
+                assert!(!(HEAP..HEAP + (1 << 30)).contains(&place), "{place:x}");
             }
         }
+    }
+
+    #[test]
+    fn room_is_found_between_the_loader_and_the_stack() {
+        const TEXT: &str = "\
+555555554000-555555556000 r-xp 00000000 fe:00 11                         /usr/bin/low
+7ff7f7fc4000-7ffff7fc6000 rw-s 00000000 00:01 12                         /memfd:rings
+7ffff7fca000-7ffff7fcb000 r--p 00000000 fe:00 13                         /usr/lib/ld.so
+7ffff7fcb000-7ffff7fff000 r-xp 00001000 fe:00 13                         /usr/lib/ld.so
+7ffffffde000-7ffffffff000 rw-p 00000000 00:00 0                          [stack]
+";
+        let maps = Maps { pid: 1, mappings: TEXT.lines().filter_map(parse).collect() };
+        let loader = maps.modules().pop().expect("there is one");
+        let places = maps.room_near(&loader, 1 << 20, 0x5555_5555_7000);
+        assert_eq!(places, [loader.end + (1 << 20)]);
     }
 }
