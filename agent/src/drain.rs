@@ -11,10 +11,12 @@
 mod backlog;
 mod brief;
 mod clock;
+mod counted;
 mod creations;
 mod depths;
 #[cfg(test)]
 pub(crate) mod fake;
+mod functions;
 mod levels;
 mod queues;
 mod ring;
@@ -27,17 +29,18 @@ mod threads;
 use std::{
     collections::BTreeMap,
     fmt,
-    sync::{Arc, PoisonError, RwLock, atomic::Ordering},
+    sync::{Arc, atomic::Ordering},
     time::{Duration, Instant},
 };
 
 use codec::{
     FunctionId, SessionNs,
-    profile::{CountedCalls, EndReason, LevelChange, LevelKind},
+    profile::{EndReason, LevelChange, LevelKind},
 };
 
 pub use clock::Clock;
-pub use levels::{LevelCounts, Pace, SetLevels, TurnedDown};
+pub use functions::Functions;
+pub use levels::{LevelCounts, Pace, SetLevels, Spent, TurnedDown};
 pub use selection::{Comparison, Condition, Keep, MOST_TRIGGERS, Trigger, Wanted};
 pub use stall::Waiting;
 pub use tasks::{ProcTasks, Tasks};
@@ -46,10 +49,9 @@ use crate::{
     shared::{Arena, Level, tsc},
     ship::{Report, Shipper},
 };
-use brief::Sum;
 use creations::{Creation, Creations};
 use depths::Depths;
-use levels::{Change, Levels, Pinned};
+use levels::{Change, Levels};
 use queues::Queues;
 use ring::{DrainContext, Ring, Taken};
 use selection::Selection;
@@ -93,6 +95,8 @@ pub struct Drain {
     looked: Instant,
     named: Instant,
     next_name: usize,
+    counted_at: Instant,
+    next_counted: usize,
 }
 
 impl Drain {
@@ -122,6 +126,8 @@ impl Drain {
             looked: now,
             named: now,
             next_name: 0,
+            counted_at: now,
+            next_counted: 0,
         }
     }
 
@@ -180,8 +186,8 @@ impl Drain {
 
     /// What has come out so far.
     pub fn counts(&self) -> Counts {
-        let turned_down = self.levels.turned_down();
-        Counts { functions: self.functions.len() as u64, turned_down, ..self.counts.clone() }
+        let (turned_down, spent) = (self.levels.turned_down(), self.levels.spent);
+        Counts { functions: self.functions.len() as u64, turned_down, spent, ..self.counts.clone() }
     }
 
     /// Takes what is in the rings, as far as the shipper has room, and sends it. How many records that were.
@@ -197,6 +203,7 @@ impl Drain {
         self.find_stall(records, now);
         self.set_levels(now);
         self.tell_levels(shipper);
+        self.tell_counted_so_far(now, shipper);
         self.join_creators(shipper);
         shipper.flush();
         records
@@ -209,7 +216,8 @@ impl Drain {
         let mut deadline = Instant::now() + linger;
         self.clock.tick();
         self.find_threads(shipper);
-        while !self.is_empty() && Instant::now() < deadline && !shipper.is_forsaken() {
+        let mut has_all = self.is_empty();
+        while !has_all && Instant::now() < deadline && !shipper.is_forsaken() {
             self.arena.heartbeat();
             let begun = tsc::now();
             match (0..self.rings.len()).map(|ring| self.take(ring, WORDS_PER_TURN, shipper)).sum::<usize>() {
@@ -221,6 +229,7 @@ impl Drain {
             self.join_creators(shipper);
             shipper.flush();
             shipper.turn(Duration::ZERO);
+            has_all = self.is_empty();
         }
         // What came before an end of which nobody knows that it is a good one is always asked for.
         if matches!(reason, EndReason::Signaled(_)) || reason == EndReason::UNKNOWN {
@@ -230,7 +239,10 @@ impl Drain {
         // Threads of a process that goes on go on too.
         let end = (reason != EndReason::Detached).then_some(at);
         for ring in 0..self.rings.len() {
-            self.give_up(ring, shipper);
+            // A thread that goes on may return from what it was in: that is after the end.
+            if !has_all {
+                self.give_up(ring, shipper);
+            }
             self.end_thread(ring, end, shipper);
         }
         self.settle_all(deadline, shipper);
@@ -262,24 +274,6 @@ impl Drain {
             Some(LevelChange { function: *self.known.get(function as usize)?, at: time, level })
         };
         shipper.levels(&changes.iter().filter_map(change).collect::<Vec<_>>());
-    }
-
-    /// Tells how many calls a thread, which has ended, has made that are no events.
-    fn tell_counted(&mut self, ring: usize, gone: &Ring, shipper: &mut Shipper) {
-        let mut calls = BTreeMap::<u32, (u64, Sum)>::new();
-        for (function, count) in self.levels.thread_ends(&self.arena, ring) {
-            calls.entry(function).or_default().0 = count;
-        }
-        for (function, sum) in gone.sieve.brief.sums() {
-            self.counts.brief += sum.count;
-            calls.entry(function).or_default().1 = sum;
-        }
-        self.functions.copy_to(&mut self.known);
-        let calls = calls.into_iter().filter_map(|(function, (count, brief))| {
-            let function = *self.known.get(function as usize)?;
-            Some(CountedCalls { function, count, brief: brief.count, brief_ns: brief.time_ns })
-        });
-        shipper.counted(gone.thread.stream, &calls.collect::<Vec<_>>());
     }
 
     fn is_empty(&self) -> bool {
@@ -381,7 +375,7 @@ impl fmt::Debug for Drain {
 }
 
 /// How much was drained so far.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Counts {
     /// Events that were taken out of rings and given to the shipper.
     pub events: u64,
@@ -406,6 +400,8 @@ pub struct Counts {
     pub brief: u64,
     /// Functions that were turned down.
     pub turned_down: TurnedDown,
+    /// What tracing has cost where there was a budget.
+    pub spent: Spent,
     /// How often a ring held something that is no record, and how many bytes were thrown away for it.
     pub damages: u64,
     /// See [`damages`](Self::damages).
@@ -417,77 +413,6 @@ impl Counts {
         if count > 0 {
             *self.dropped.entry(reason).or_default() += count;
         }
-    }
-}
-
-/// The functions that are hooked, by the numbers that records name them by. Shared by whoever hooks and whoever drains.
-#[derive(Debug, Default)]
-pub struct Functions(RwLock<Numbered>);
-
-#[derive(Debug, Clone, Default)]
-struct Numbered {
-    ids: Vec<FunctionId>,
-    /// How many levels of calls are told below some of them, by their numbers.
-    limits: Vec<(u32, u32)>,
-    /// The levels that the user has set.
-    set: Pinned,
-}
-
-impl Functions {
-    /// Gives numbers to functions, the first of which is returned. To be done before they are hooked.
-    pub fn add(&self, functions: impl IntoIterator<Item = FunctionId>) -> u32 {
-        self.add_limited(functions, &[])
-    }
-
-    /// The same with limits: below some of them, by their places among these, only so many levels of calls are told.
-    pub fn add_limited(&self, functions: impl IntoIterator<Item = FunctionId>, limits: &[(u32, u32)]) -> u32 {
-        let mut all = self.0.write().unwrap_or_else(PoisonError::into_inner);
-        let first = all.ids.len() as u32;
-        all.ids.extend(functions);
-        all.limits.extend(limits.iter().map(|(place, levels)| (first + place, *levels)));
-        first
-    }
-
-    /// A copy, for a child that has inherited what is hooked.
-    pub fn inherit(&self) -> Self {
-        Self(RwLock::new(self.0.read().unwrap_or_else(PoisonError::into_inner).clone()))
-    }
-
-    fn levels_set(&self) -> Pinned {
-        self.0.read().unwrap_or_else(PoisonError::into_inner).set.clone()
-    }
-
-    /// Keeps what the user has set, for children that inherit it.
-    fn keep_levels_set(&self, set: &Pinned) {
-        self.0.write().unwrap_or_else(PoisonError::into_inner).set.clone_from(set);
-    }
-
-    /// The functions, by their numbers.
-    pub fn ids(&self) -> Vec<FunctionId> {
-        self.0.read().unwrap_or_else(PoisonError::into_inner).ids.clone()
-    }
-
-    /// How many there are.
-    pub fn len(&self) -> usize {
-        self.0.read().unwrap_or_else(PoisonError::into_inner).ids.len()
-    }
-
-    /// Whether there are none.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    /// Copies those that are new.
-    fn copy_to(&self, known: &mut Vec<FunctionId>) {
-        let all = self.0.read().unwrap_or_else(PoisonError::into_inner);
-        known.extend_from_slice(all.ids.get(known.len()..).unwrap_or_default());
-    }
-
-    /// Copies the limits from the one with this place on.
-    fn limits_from(&self, place: &mut usize, known: &mut BTreeMap<u32, u32>) {
-        let all = self.0.read().unwrap_or_else(PoisonError::into_inner);
-        known.extend(all.limits.get(*place..).unwrap_or_default().iter().copied());
-        *place = all.limits.len();
     }
 }
 

@@ -129,10 +129,12 @@ impl Trace {
     }
 }
 
-/// The session directories below a folder, in the order of their names.
+/// The session directories below a folder, in the order of their names. A collector that is killed at once leaves one in which
+/// nothing is.
 pub fn folders(below: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(below).unwrap_or_else(|error| panic!("{}: {error}", below.display()));
-    let mut folders: Vec<_> = entries.flatten().map(|entry| entry.path()).filter(|path| path.is_dir()).collect();
+    let is_used = |path: &PathBuf| fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_some());
+    let mut folders: Vec<_> = entries.flatten().map(|entry| entry.path()).filter(is_used).collect();
     folders.sort();
     folders
 }

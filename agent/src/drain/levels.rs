@@ -5,6 +5,7 @@
 //! What is called so often that even counting costs too much is turned off.
 
 mod pins;
+mod spent;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -16,7 +17,10 @@ use std::{
 use codec::SessionNs;
 
 pub(super) use self::pins::Pinned;
-pub use self::pins::{LevelCounts, SetLevels};
+pub use self::{
+    pins::{LevelCounts, SetLevels},
+    spent::Spent,
+};
 use crate::shared::{Arena, Level, read_slot, set_slot};
 
 /// How often it is looked what tracing costs, and how often all functions are looked at.
@@ -123,6 +127,7 @@ pub(super) struct Levels {
     /// The program's processor time at the last look, and how many calls were recorded.
     cpu: Duration,
     recorded: u64,
+    pub(super) spent: Spent,
     /// How many calls a second could be taken while rings filled up.
     capacity: f64,
 }
@@ -154,6 +159,7 @@ impl Levels {
             looked_at_all: now,
             cpu: Duration::ZERO,
             recorded: 0,
+            spent: Spent::default(),
             capacity: LEAST_CAPACITY,
         }
     }
@@ -269,7 +275,7 @@ impl Levels {
             Pace::Share { share, call_ns } => {
                 let cpu = cpu().unwrap_or(self.cpu + elapsed);
                 let spent = cpu.saturating_sub(std::mem::replace(&mut self.cpu, cpu)).as_nanos() as f64;
-                let own = (spent - calls * call_ns - passive_ns).max(0.0);
+                let own = self.spent.add(spent, calls * call_ns + passive_ns, share);
                 if passive_ns > own * share / 2.0 {
                     self.turn_off(&mut counted, passive_ns - own * share / 4.0, arena, time);
                 }
@@ -439,10 +445,15 @@ mod tests {
         }
         assert!(was_full[0] > looks - 5, "{was_full:?}");
         assert!((3..12).contains(&was_full[1]), "bursts become rare: {was_full:?}");
+        assert_eq!(levels.spent.excess(), None);
         let down = levels.turned_down();
         assert_eq!((down.functions, down.followed, down.counted), (2, u64::from(was_full[1]) * 20_000, 0));
         levels.thread_ends(arena, 0);
         assert_eq!(levels.turned_down().counted, u64::from(looks) * 40_003);
+        (0..10_000_000).for_each(|_| levels.called(1));
+        levels.look(arena, &[0], start + EVERY * 500, SessionNs(0), || Some(EVERY * 500));
+        let excess = levels.spent.excess().expect("it took more");
+        assert!(excess.contains("took about 2") && excess.contains("more than the 10 % of --budget"), "{excess}");
     }
 
     #[test]

@@ -25,10 +25,10 @@ use crate::{
 
 /// The threads that the system knows, and their names.
 #[derive(Debug, Clone, Default)]
-struct System(Arc<Mutex<BTreeMap<u32, String>>>);
+pub(super) struct System(Arc<Mutex<BTreeMap<u32, String>>>);
 
 impl System {
-    fn start(&self, tid: u32, name: &str) {
+    pub(super) fn start(&self, tid: u32, name: &str) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(tid, name.into());
     }
 

@@ -220,6 +220,7 @@ impl Drain {
             format!("{} bytes of rings were no records; events in them are not counted", self.counts.damaged_bytes);
         let down = self.levels.turned_down();
         let counted = down.line(self.levels.gate_count(&self.arena)).unwrap_or_default();
+        let excess = self.levels.spent.excess();
         let limit = |count, reason, detail| Limit { module: ModuleId(0), count, reason, detail };
         let limits = [
             limit(self.counts.too_deep, "max-depth", "calls"),
@@ -238,6 +239,7 @@ impl Drain {
             ),
             limit(self.counts.damages, "ring-damaged", &bytes),
             limit(down.counted, "counted", &counted),
+            limit(excess.is_some().into(), "over-budget", excess.as_deref().unwrap_or_default()),
             limit(self.counts.brief, "brief", "calls that took less than --slower-than, counted by function"),
             limit(self.counts.left_out, "left-out", "events outside of what was asked for"),
         ];

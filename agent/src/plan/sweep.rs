@@ -22,7 +22,7 @@ pub(super) struct Sweep<'a> {
     pub(super) branched: Marks<'a>,
     /// Where any jumps from other frames land: whoever makes such a jump may end with it, as in a tail call.
     pub(super) jumped: Marks<'a>,
-    /// Where jumps from the same frame land, and from parts of functions that were moved away.
+    /// Where jumps from the same frame land.
     pub(super) looped: Marks<'a>,
     /// What is called, or has its address taken.
     pub(super) called: Marks<'a>,
@@ -143,8 +143,6 @@ struct Walk<'w, 'a> {
     found: Found<'w, 'a>,
     /// The unwind entry that it is in.
     frame: Range<u64>,
-    /// Whether that is entered as functions are.
-    is_function: bool,
     /// What it calls, as long as the code of one unwind entry lasts.
     calls: Vec<u64>,
 }
@@ -152,15 +150,7 @@ struct Walk<'w, 'a> {
 impl<'w, 'a> Walk<'w, 'a> {
     fn new(section: &'w Section, bytes: &'w [u8], found: Found<'w, 'a>) -> Self {
         let decoder = Decoder::with_ip(64, bytes, section.address, DecoderOptions::NONE);
-        Self {
-            section,
-            decoder,
-            instruction: Instruction::default(),
-            found,
-            frame: 0..0,
-            is_function: true,
-            calls: Vec::new(),
-        }
+        Self { section, decoder, instruction: Instruction::default(), found, frame: 0..0, calls: Vec::new() }
     }
 
     fn seek(&mut self, address: u64) {
@@ -184,16 +174,12 @@ impl<'w, 'a> Walk<'w, 'a> {
             if instruction.code() == Op::Call_rel32_64 {
                 self.calls.push(target);
                 self.found.called.set_near(self.section, target);
+            } else if self.frame.contains(&target) {
+                self.found.looped.set_near(self.section, target);
             } else {
-                let is_within = self.frame.contains(&target);
-                if is_within || !self.is_function {
-                    self.found.looped.set_near(self.section, target);
-                }
-                if !is_within {
-                    self.found.jumped.set_near(self.section, target);
-                    if instruction.is_jcc_short_or_near() {
-                        self.found.branched.set_near(self.section, target);
-                    }
+                self.found.jumped.set_near(self.section, target);
+                if instruction.is_jcc_short_or_near() {
+                    self.found.branched.set_near(self.section, target);
                 }
             }
         } else if instruction.code() == Op::Lea_r64_m && instruction.memory_base() == Register::RIP {
@@ -239,7 +225,6 @@ impl<'w, 'a> Walk<'w, 'a> {
         while self.decoder.ip() < frame.end && self.step() {}
         self.seek(frame.end);
         self.frame = 0..0;
-        self.is_function = true;
         body
     }
 
@@ -262,7 +247,6 @@ impl<'w, 'a> Walk<'w, 'a> {
             }
             from = row.end_address();
             how = how.or_else(|| Some(if is_signal { Entry::Signal } else { entered(row) }));
-            self.is_function = how == Some(Entry::Call);
             saves.note(row);
             let slot = Slot::of(row);
             if self.decoder.ip() != row.start_address() {

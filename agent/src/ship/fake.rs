@@ -301,6 +301,10 @@ impl Got {
             ProfileOption::Module(module) => format!("module {}", module.id.0),
             ProfileOption::Functions(part) => format!("functions {} {}", part.module.0, part.first_index),
             ProfileOption::Queue(queue) => format!("queue {}", queue.id),
+            ProfileOption::Counted(counted) => {
+                let first = counted.calls.iter().next().map_or(0, |calls| calls.function.index() / 16);
+                format!("counted {} {first}", counted.stream.0)
+            }
             other => other.name().to_string(),
         };
         self.options.insert(about, format!("{option:?}"));

@@ -6,7 +6,7 @@ use codec::{
     profile::{Counted, CountedCalls, LevelChange, Levels},
 };
 
-use super::{HEAD_BYTES, Shipper};
+use super::{HEAD_BYTES, Shipper, options::group};
 
 impl Shipper {
     /// Tells from when on functions have other levels.
@@ -16,9 +16,10 @@ impl Shipper {
         }
     }
 
-    /// Tells how many calls a thread has made that are no events.
+    /// Tells how many calls a thread has made that are no events, by function, in the order of their ids. What is told later takes
+    /// the place of that, and has all of these functions.
     pub fn counted(&mut self, stream: StreamId, calls: &[CountedCalls]) {
-        for part in List::parts(calls, self.datagram_bytes().saturating_sub(HEAD_BYTES)) {
+        for part in calls.chunk_by(|one, next| group(one) == group(next)) {
             self.option(Counted { stream, calls: part.into() }.into());
         }
     }

@@ -8,7 +8,7 @@ use std::{
 use codec::{
     ModuleId, Position, StreamId,
     heph::List,
-    profile::{Fingerprint, ProfileOption},
+    profile::{CountedCalls, Fingerprint, ProfileOption},
 };
 
 /// What an option is about. A later one about the same thing takes the place of an earlier one, which must not be sent
@@ -20,6 +20,8 @@ pub(super) enum Topic {
     Functions(ModuleId, u32),
     Queue(u64),
     Offset,
+    /// Calls of a thread that are no events, of a group of functions.
+    Counted(StreamId, u64),
     /// The end, by the first stream in the packet.
     End(Option<StreamId>),
 }
@@ -32,10 +34,18 @@ impl Topic {
             ProfileOption::Functions(functions) => Self::Functions(functions.module, functions.first_index),
             ProfileOption::Queue(queue) => Self::Queue(queue.id),
             ProfileOption::Offset(_) => Self::Offset,
+            ProfileOption::Counted(counted) => {
+                Self::Counted(counted.stream, counted.calls.iter().next().map_or(0, |calls| group(&calls)))
+            }
             ProfileOption::End(end) => Self::End(end.streams.iter().next().map(|position| position.stream)),
             _ => return None,
         })
     }
+}
+
+/// The group of functions that calls belong to: what is told of one together. The next time the same is told, and more.
+pub(super) fn group(calls: &CountedCalls) -> u64 {
+    calls.function.0 / 16
 }
 
 /// Options in the order in which they were made.

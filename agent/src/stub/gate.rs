@@ -19,9 +19,10 @@ const PAD: u8 = 0xCC;
 
 /// The bytes before a stub, where its function can be turned down and there are slots. What is watched stays full: it joins
 /// events together. So do functions whose return is not hooked: a hooked one may jump to them, as `_setjmp` does to
-/// `__sigsetjmp`, and then it is their entry that puts the real return address back, before they look at it.
+/// `__sigsetjmp`, and then it is their entry that puts the real return address back, before they look at it. And so do functions
+/// that jump to their start: that is no call, and would be counted as one.
 pub(super) fn of(stub: &Stub<'_>, slots: u64) -> Option<Vec<u8>> {
-    let is_frame = stub.hook.is_some_and(|hook| hook.kind == Kind::Frame) && stub.watched.is_none();
+    let is_frame = stub.hook.is_some_and(|hook| hook.kind == Kind::Frame && !hook.loops) && stub.watched.is_none();
     let place = 8 * stub.number as usize;
     let slot = u32::try_from(slots + place as u64).ok().filter(|slot| *slot < 1 << 31)?;
     if !is_frame || slots == 0 || stub.number as usize >= MOST_SLOTS {

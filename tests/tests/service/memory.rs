@@ -8,7 +8,7 @@ use tests::{Collector, Folder, process::Stdout};
 use crate::machine;
 
 const LIMIT: u64 = 128 << 20;
-const TIME: Duration = Duration::from_millis(1_500);
+const TIME: Duration = Duration::from_millis(800);
 
 /// Attacks a collector with one sink, over six connections, and returns the most memory that it took.
 fn peak(sink: &str, attacks: &[Attack]) -> u64 {

@@ -79,10 +79,10 @@ fn a_signal_ends_it_although_a_sink_that_is_waited_for_is_stuck() {
     let _machine = machine();
     let folder = Folder::new("stuck-end");
     let collector = with_stuck_stdout(&folder, "block");
-    let settings = Settings { detail_every: 1, patience: Duration::from_secs(5), ..Settings::tcp(collector.tcp(), 3) };
+    let settings = Settings { detail_every: 1, patience: Duration::from_secs(2), ..Settings::tcp(collector.tcp(), 3) };
     let mut agent = Agent::start(settings).expect("it is heard");
     // It is taken as far as the queue goes.
-    let deadline = Instant::now() + Duration::from_secs(5);
+    let deadline = Instant::now() + Duration::from_secs(2);
     while Instant::now() < deadline && agent.work(1000).is_ok() {}
     let exit = collector.end_by("TERM");
     assert_eq!(exit.code, Some(1), "{}", exit.stderr);

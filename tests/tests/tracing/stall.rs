@@ -88,17 +88,25 @@ fn a_collector_that_comes_back_in_time_costs_nothing() {
 /// An agent that is stopped is not dead: the program waits for it as for a collector that takes nothing.
 #[test]
 fn an_agent_that_is_stopped_costs_nothing_within_the_stall() {
-    for (stall, stopped) in [("never", 6), ("0s", 7)] {
-        let Stalled { folder, mut collector, mut agent } = Stalled::start(Transport::Tcp, &["--stall", stall]);
-        agent.signal("STOP");
-        collector.process().signal("CONT");
-        std::thread::sleep(Duration::from_secs(stopped));
-        agent.signal("CONT");
-        let (last, trace) = Stalled { folder, collector, agent }.go_on();
-        let missing = trace.missing("agent:stalled").len() as u64;
-        assert_eq!(missing > 0, stall == "0s", "--stall {stall}: {last}");
-        assert_eq!(last.ends_with("nothing lost"), missing == 0, "{last}");
-    }
+    agent_stopped("never", 6);
+}
+
+#[test]
+fn an_agent_that_is_stopped_costs_something_without_a_stall() {
+    agent_stopped("0s", 7);
+}
+
+#[track_caller]
+fn agent_stopped(stall: &str, seconds: u64) {
+    let Stalled { folder, mut collector, mut agent } = Stalled::start(Transport::Tcp, &["--stall", stall]);
+    agent.signal("STOP");
+    collector.process().signal("CONT");
+    std::thread::sleep(Duration::from_secs(seconds));
+    agent.signal("CONT");
+    let (last, trace) = Stalled { folder, collector, agent }.go_on();
+    let missing = trace.missing("agent:stalled").len() as u64;
+    assert_eq!(missing > 0, stall == "0s", "--stall {stall}: {last}");
+    assert_eq!(last.ends_with("nothing lost"), missing == 0, "{last}");
 }
 
 #[test]

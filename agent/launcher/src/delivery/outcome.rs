@@ -97,6 +97,7 @@ impl Outcome {
         counts.left_out += more.left_out;
         counts.brief += more.brief;
         counts.turned_down += more.turned_down;
+        counts.spent += more.spent;
         let (report, more) = (&mut self.report, &other.report);
         report.events += more.events;
         report.unsettled += more.unsettled;
@@ -176,6 +177,9 @@ impl Outcome {
         }
         if let Some(down) = counts.turned_down.line(*hooked as u64) {
             line += &format!("; {down}");
+        }
+        if let Some(excess) = counts.spent.excess() {
+            line += &format!("; {excess}");
         }
         say!("{line}");
         if report.dropped.contains_key("ring-full") {
