@@ -247,6 +247,7 @@ impl Drain {
         }
         self.settle_all(deadline, shipper);
         self.levels.look_at_all(&self.arena, at);
+        self.levels.count_gates(&self.arena);
         self.tell_levels(shipper);
         self.report_limits(shipper);
         shipper.finish(reason, at, deadline.saturating_duration_since(Instant::now()))

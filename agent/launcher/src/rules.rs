@@ -79,7 +79,7 @@ impl Rules {
     fn read(&mut self, path: &str) -> Result<(), SettingsError> {
         let text = fs::read_to_string(path)
             .map_err(|error| SettingsError::Machine(format!("{DASHES}rules {path}: cannot read it: {error}")))?;
-        for (number, line) in (1..).zip(text.lines()) {
+        for (number, line) in (1..).zip(text.trim_start_matches('\u{feff}').lines()) {
             let line = line.trim();
             if line.is_empty() || line.starts_with('#') {
                 continue;

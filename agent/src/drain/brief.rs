@@ -66,7 +66,7 @@ impl Brief {
                 let time_ns = elapsed(entered, record.time);
                 let is_its = |held: &Held| held.entered == entered && held.function == record.function;
                 let place = self.held.iter().rposition(is_its);
-                let is_passed = place.is_some_and(|place| place < self.passed);
+                let is_passed = place.is_some_and(|place| self.first_replaced_by(place) < self.passed);
                 if time_ns >= least_ns || is_passed {
                     // Without a call of its own, all others are its callers.
                     self.pass_on(place.map_or(self.held.len(), |place| place + 1), out);
@@ -109,6 +109,13 @@ impl Brief {
         let (at, length, substream) = (self.words.len(), words.len(), self.substream);
         self.words.extend_from_slice(words);
         self.held.push(Held { function, depth, entered: time, at, length, substream, tail_called: None });
+    }
+
+    /// The first of the calls that ended in a call of the next, up to this one, which returns for all of them.
+    fn first_replaced_by(&self, place: usize) -> usize {
+        let before = self.held[..place].iter().rev();
+        let depth = self.held[place].depth;
+        place - before.take_while(|held| held.tail_called.is_some() && held.depth == depth).count()
     }
 
     /// Passes on the calls that have lasted long enough by now, though they are not over.
@@ -237,6 +244,19 @@ mod tests {
         sieve.call(1, 5, 20_001).leave(1, 5, 20_200, 20_001);
         let all = [(Kind::Call, 1, 10), (Kind::Call, 4, 20_000), (Kind::Call, 5, 20_001), (Kind::Return, 5, 20_200)];
         assert_eq!(sieve.passed(), all);
+    }
+
+    #[test]
+    fn what_returns_for_one_that_was_passed_on_is_passed_on() {
+        let mut sieve = Sieve::new();
+        sieve.call(0, 1, 10).call(1, 2, 20).call(1, 3, 300).call(1, 4, 310);
+        sieve.0.pass_on_long(|entered| entered <= 20, &mut sieve.1);
+        assert_eq!(sieve.passed(), [(Kind::Call, 1, 10), (Kind::Call, 2, 20)]);
+        sieve.leave(1, 4, 320, 310);
+        assert_eq!(sieve.passed(), [(Kind::Call, 3, 300), (Kind::Call, 4, 310), (Kind::Return, 4, 320)]);
+        sieve.call(1, 5, 330).leave(1, 5, 340, 330);
+        assert_eq!((sieve.passed(), sieve.sum(5)), (vec![], (1, 10)));
+        assert!([2, 3, 4].into_iter().all(|function| sieve.sum(function) == (0, 0)));
     }
 
     #[test]

@@ -63,7 +63,9 @@ pub(super) struct Change {
 /// What was turned down.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct TurnedDown {
-    /// How many functions were, at some time.
+    /// How many functions can be, as far as it was counted, and how many were at some time.
+    pub gates: u64,
+    /// See [`gates`](Self::gates).
     pub functions: u64,
     /// How many of their calls were followed all the same.
     pub followed: u64,
@@ -77,6 +79,7 @@ pub struct TurnedDown {
 
 impl AddAssign for TurnedDown {
     fn add_assign(&mut self, other: Self) {
+        self.gates += other.gates;
         self.functions += other.functions;
         self.followed += other.followed;
         self.counted += other.counted;
@@ -86,22 +89,20 @@ impl AddAssign for TurnedDown {
 }
 
 impl TurnedDown {
-    /// In one line, for so many functions in all: which part of the calls they made, and how many of those were followed. None
-    /// where nothing was.
-    pub fn line(&self, functions: u64) -> Option<String> {
+    /// In one line: which part of the calls they made, and how many of those were followed. None where nothing was.
+    pub fn line(&self) -> Option<String> {
         let theirs = self.followed + self.counted;
         let percent = |part: u64, of: u64| match 100.0 * part as f64 / of.max(1) as f64 {
             percent @ 10.0.. => format!("{percent:.0} %"),
             percent => format!("{percent:.1} %"),
         };
         let (share, seen) = (percent(theirs, self.calls + self.counted), percent(self.followed, theirs));
-        let down = self.functions;
+        let (down, gates) = (self.functions, self.gates);
         let off = match self.off {
             0 => String::new(),
             off => format!("; calls that {off} of them made while they were off are in no count"),
         };
-        let line =
-            || format!("{down} of {functions} functions made {share} of the calls: counted, {seen} followed{off}");
+        let line = || format!("{down} of {gates} functions made {share} of the calls: counted, {seen} followed{off}");
         (down > 0).then(line)
     }
 }
@@ -110,6 +111,8 @@ impl TurnedDown {
 #[derive(Debug)]
 pub(super) struct Levels {
     pace: Pace,
+    /// How many functions can be turned down.
+    gates: u64,
     /// How many calls were recorded, by function.
     calls: Vec<u64>,
     /// Functions that have been turned down at some time.
@@ -149,6 +152,7 @@ impl Levels {
     pub(super) fn new(now: Instant) -> Self {
         Self {
             pace: Pace::Any,
+            gates: 0,
             calls: Vec::new(),
             down: BTreeMap::new(),
             ended: BTreeMap::new(),
@@ -227,6 +231,7 @@ impl Levels {
     pub(super) fn turned_down(&self) -> TurnedDown {
         let down: BTreeSet<u32> = self.down.keys().chain(self.ended.keys()).copied().collect();
         TurnedDown {
+            gates: self.gates,
             functions: down.len() as u64,
             followed: down.iter().filter_map(|function| self.calls.get(*function as usize)).sum(),
             counted: self.ended.values().sum(),
@@ -296,9 +301,9 @@ impl Levels {
         }
     }
 
-    /// How many functions can be turned down.
-    pub(super) fn gate_count(&self, arena: &Arena) -> u64 {
-        (0..slots_used(arena)).filter(|function| level_of(arena, *function).is_some()).count() as u64
+    /// Counts the functions that can be turned down.
+    pub(super) fn count_gates(&mut self, arena: &Arena) {
+        self.gates = (0..slots_used(arena)).filter(|function| level_of(arena, *function).is_some()).count() as u64;
     }
 
     /// The functions that are counted, by how often they were called since the last time: the least often first.

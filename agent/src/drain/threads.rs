@@ -219,7 +219,7 @@ impl Drain {
         let bytes =
             format!("{} bytes of rings were no records; events in them are not counted", self.counts.damaged_bytes);
         let down = self.levels.turned_down();
-        let counted = down.line(self.levels.gate_count(&self.arena)).unwrap_or_default();
+        let counted = down.line().unwrap_or_default();
         let excess = self.levels.spent.excess();
         let limit = |count, reason, detail| Limit { module: ModuleId(0), count, reason, detail };
         let limits = [

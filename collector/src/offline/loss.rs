@@ -17,6 +17,8 @@ pub(super) struct Loss {
     written: u64,
     missing: u64,
     causes: BTreeMap<String, u64>,
+    /// How many more there were that were not asked for.
+    left_out: u64,
     /// Of each thread, how many of its events are there and how many are missing.
     threads: HashMap<StreamId, (u64, u64), RandomState>,
 }
@@ -36,7 +38,21 @@ impl Loss {
             let (_, missing) = loss.threads.entry(StreamId(gap.thread)).or_default();
             *missing = missing.saturating_add(gap.count);
         }
+        let left_out = trace.manifest.limits.iter().filter(|limit| limit.reason == "left-out");
+        loss.left_out = left_out.fold(0, |sum, limit| sum.saturating_add(limit.count));
         loss
+    }
+
+    /// One line about events that were not asked for, to stand above numbers.
+    pub(super) fn left_out(&self) -> Option<String> {
+        let line = || {
+            let left_out = counted(self.left_out, "event");
+            format!(
+                "{left_out} were left out that were not asked for: counts and times are of what was sent, but calls of functions \
+                 that were turned down, or that took too little time, are counted from the beginning to the end"
+            )
+        };
+        (self.left_out > 0).then(line)
     }
 
     /// Whether events are missing at all.

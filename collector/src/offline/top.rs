@@ -254,6 +254,9 @@ fn print_text(loss: &Loss, rows: &[Row], order: TopOrder, screen: Screen, out: &
     if loss.is_any() {
         writeln!(out, "{}", screen.paint(&loss.to_string(), Style::Alarm))?;
     }
+    if let Some(text) = loss.left_out() {
+        writeln!(out, "{}", screen.paint(&text, Style::Dim))?;
+    }
     let down = rows.iter().filter(|row| row.function.counted > 0).count();
     if down > 0 {
         let text = format!(

@@ -36,7 +36,7 @@ fn of_several_rules_the_last_that_matches_decides() {
         traced.sound();
         exact(&traced, &["middle", "leaf"], &["outer", "nothing"]);
         let left = limited(&traced, "excluded");
-        let told = format!("; {left} functions were left out by rules");
+        let told = format!("; {left} functions left out by rules");
         assert!(left > 1000 && traced.traced.stderr.contains(&told), "{told}: {}", traced.traced.stderr);
         assert!(traced.trace.len() < 5000, "{} events", traced.trace.len());
         let traced = run().with(&["--exclude", "*", "--only", "middle"]).trace();

@@ -62,6 +62,8 @@ fn only_what_runs_inside_of_a_function_is_sent() {
         let trace = &traced.trace;
         assert_eq!((calls(trace, "slow"), calls(trace, "quick"), calls(trace, "item")), (SLOWS, SLOWS, 0));
         assert!(left_out(trace, "left-out") > 2 * THREADS * ITEMS * QUICK);
+        let top = collector::run_on("top", &trace.folder, &[]).success();
+        assert!(top.text().contains(" events were left out that were not asked for: "), "{}", top.text());
     }
 }
 

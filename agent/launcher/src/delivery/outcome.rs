@@ -115,9 +115,10 @@ impl Outcome {
         let to = &settings.collector.name;
         let dropped = report.dropped_in_all();
         let lost: u64 = report.lost.values().sum();
-        let threads = if counts.threads == 1 { "1 thread".into() } else { format!("{} threads", counts.threads) };
+        let (events, threads) = (many(report.events, "event"), many(counts.threads, "thread"));
         let sessions = if *sessions == 1 { String::new() } else { format!("{sessions} sessions, ") };
-        let mut line = format!("{} events of {sessions}{threads} and {hooked} functions sent to {to}", report.events);
+        let functions = many(*hooked as u64, "function");
+        let mut line = format!("{events} of {sessions}{threads} and {functions} sent to {to}");
         if dropped > 0 {
             line += &format!(", {dropped} dropped ({})", list(&report.dropped));
         }
@@ -125,17 +126,17 @@ impl Outcome {
             line += &format!(", {lost} lost by the collector ({})", list(&report.lost));
         }
         if counts.brief > 0 {
-            line += &format!(", {} calls shorter than --slower-than left out", counts.brief);
+            line += &format!(", {} shorter than --slower-than left out", many(counts.brief, "call"));
         }
         if counts.left_out > 0 {
-            line += &format!(", {} events left out that were not asked for", counts.left_out);
+            line += &format!(", {} left out that were not asked for", many(counts.left_out, "event"));
             if report.events == 0 && settings.selected.wanted.is_waiting() {
                 line += ": nothing was seen that starts sending";
             }
         }
         let passed = self.passed();
         if passed > 0 {
-            line += &format!(", {passed} calls not recorded (`collector info` says why)");
+            line += &format!(", {} not recorded (`collector info` says why)", many(passed, "call"));
         }
         if dropped == 0
             && lost == 0
@@ -148,7 +149,7 @@ impl Outcome {
             line += ", nothing lost";
         }
         if self.left_out > 0 {
-            line += &format!("; {} functions were left out by rules", self.left_out);
+            line += &format!("; {} left out by rules", many(self.left_out as u64, "function"));
         }
         if *unfollowed > 0 {
             let what = if *unfollowed == 1 {
@@ -175,7 +176,7 @@ impl Outcome {
         } else if !report.complete {
             line += "; the collector has all events, but went away before it confirmed the rest";
         }
-        if let Some(down) = counts.turned_down.line(*hooked as u64) {
+        if let Some(down) = counts.turned_down.line() {
             line += &format!("; {down}");
         }
         if let Some(excess) = counts.spent.excess() {
@@ -190,6 +191,10 @@ impl Outcome {
             say!("rings were full: to lose less, use {ways}");
         }
     }
+}
+
+fn many(count: u64, what: &str) -> String {
+    if count == 1 { format!("1 {what}") } else { format!("{count} {what}s") }
 }
 
 fn list(counts: &BTreeMap<impl Display, u64>) -> String {

@@ -159,7 +159,8 @@ impl Running {
     /// Gives it a line of input.
     pub(crate) fn tell(&mut self, line: &str) {
         let stdin = self.child.stdin.as_mut().expect("a pipe");
-        writeln!(stdin, "{line}").expect("written");
+        // At once: it may end when it has read the first byte.
+        stdin.write_all(format!("{line}\n").as_bytes()).expect("written");
     }
 
     /// Waits for its end.
