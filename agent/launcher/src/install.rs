@@ -8,6 +8,7 @@ mod entry_only;
 mod gates;
 mod inherited;
 mod inside;
+mod left_alone;
 mod maps;
 mod module;
 mod plans;
@@ -15,6 +16,7 @@ mod recognized;
 mod stop;
 
 use std::{
+    collections::BTreeSet,
     io,
     path::Path,
     sync::{Arc, atomic::Ordering},
@@ -65,6 +67,9 @@ pub(crate) struct Installer {
     plans: Option<Arc<Plans>>,
     /// Whether something is loaded that needs return addresses to be what they are, everywhere.
     needs_returns: bool,
+    /// Where the functions are whose hooks were taken out again, and how many were looked at for that.
+    left_alone: BTreeSet<u64>,
+    seen_left_alone: usize,
 }
 
 /// A module that is hooked.
@@ -113,6 +118,8 @@ impl Installer {
             next_module: 1,
             plans: None,
             needs_returns: false,
+            left_alone: BTreeSet::new(),
+            seen_left_alone: 0,
         })
     }
 

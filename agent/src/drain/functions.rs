@@ -20,6 +20,8 @@ struct Numbered {
     limits: Vec<(u32, u32)>,
     /// The levels that the user has set.
     set: Pinned,
+    /// Those that are left alone for good, in the order in which that was found out.
+    left_alone: Vec<u32>,
 }
 
 impl Functions {
@@ -49,6 +51,17 @@ impl Functions {
     /// Keeps what the user has set, for children that inherit it.
     pub(super) fn keep_levels_set(&self, set: &Pinned) {
         self.0.write().unwrap_or_else(PoisonError::into_inner).set.clone_from(set);
+    }
+
+    /// Has functions be what they are without a hook.
+    pub(super) fn leave_alone(&self, functions: &[u32]) {
+        self.0.write().unwrap_or_else(PoisonError::into_inner).left_alone.extend_from_slice(functions);
+    }
+
+    /// The functions that are to be what they are without a hook, from the one with this place on.
+    pub fn left_alone(&self, from: usize) -> Vec<u32> {
+        let all = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        all.left_alone.get(from..).unwrap_or_default().to_vec()
     }
 
     /// The functions, by their numbers.

@@ -75,7 +75,7 @@ fn read_rest(mut stdout: BufReader<ChildStdout>) -> String {
 }
 
 /// The events that are in the files below a folder.
-fn on_disk(below: &Path) -> u64 {
+pub(crate) fn on_disk(below: &Path) -> u64 {
     let of_session = |session: &PathBuf| {
         let threads = trace::folders(session).len() as u32;
         (0..threads).map(|thread| trace::indexed(session, thread)).sum::<u64>()

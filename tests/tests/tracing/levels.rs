@@ -1,6 +1,14 @@
 //! Functions that are turned down and up while the program runs.
 
-use tests::{Run, collector, counts};
+use std::{fs, os::unix::fs::FileExt, path::Path, process::Command};
+
+use tests::{
+    Collector, Process, Run, Target, Trace, Transport, agent_command, collector, counts,
+    process::Stdout,
+    wait::{LONG, eventually},
+};
+
+use crate::{attach::on_disk, child};
 
 /// What goes on on stacks that is not calling and returning, with functions that go up and down at random: the program does
 /// what it does by itself.
@@ -60,6 +68,50 @@ fn functions_turn_themselves_down_among_jumps_and_exceptions() {
     for budget in [&["--budget", "1%"][..], &["--budget", "10%"], &["--ring-bytes", "64KiB"]] {
         let options = [budget, &["--engine", "native", "--no-detail"]].concat();
         Run::target("crossings").lossy(&options).trace().same_behaviour().times_rise();
+    }
+}
+
+/// Where a function of a running program is.
+fn address(pid: u32, program: &Path, function: &str) -> u64 {
+    let symbols = Command::new("nm").arg(program).output().expect("nm runs").stdout;
+    let symbols = String::from_utf8(symbols).expect("text");
+    let line = symbols.lines().find(|line| line.ends_with(&format!(" T {function}"))).expect("it is there");
+    let maps = fs::read_to_string(format!("/proc/{pid}/maps")).expect("it runs");
+    let first = maps.lines().find(|line| line.ends_with(&*program.to_string_lossy())).expect("it is mapped");
+    let number = |text: &str| u64::from_str_radix(text, 16).expect("a number");
+    number(first.split('-').next().unwrap_or_default()) + number(line.split(' ').next().unwrap_or_default())
+}
+
+/// Whether a function begins with a jump, behind what may be jumped to.
+fn is_hooked(pid: u32, function: u64) -> bool {
+    let mut code = [0; 9];
+    let memory = fs::File::open(format!("/proc/{pid}/mem")).expect("it runs");
+    memory.read_exact_at(&mut code, function).expect("it is there");
+    let behind = if code.starts_with(&[0xF3, 0x0F, 0x1E, 0xFA]) { 4 } else { 0 };
+    code[behind] == 0xE9
+}
+
+#[test]
+fn what_is_called_too_often_to_be_hooked_is_not_hooked_any_more() {
+    agent_command::prepare();
+    for engine in ["native", "frida"] {
+        let (folder, collector) = Collector::in_folder("hottest", &[]);
+        let target = Target::named("hot_loop").program();
+        let options = ["--engine", engine, "--no-detail", "--budget", "5%"];
+        let mut command = agent_command::run_to(collector.tcp(), Transport::Tcp, &options);
+        command.arg(&target).args(["1000000000000", "2"]);
+        let mut agent = Process::start(command, Stdout::Collect);
+        let pid = child(agent.pid(), &target);
+        let tiny = address(pid, &target, "tiny");
+        eventually("something is recorded", || on_disk(folder.path()) > 0);
+        eventually("its first bytes are its own", || !is_hooked(pid, tiny));
+        agent.signal("INT");
+        let exit = agent.exit(LONG);
+        assert_eq!(exit.signal, Some(2), "{}", exit.stderr);
+        assert!(exit.stderr.contains("while they were off are in no count"), "{}", exit.stderr);
+        collector.stop().success();
+        let trace = Trace::only(folder.path());
+        assert!(trace.manifest.gaps.is_empty() && counts::of_functions(&trace, "tiny").calls > 0);
     }
 }
 

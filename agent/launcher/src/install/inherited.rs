@@ -40,6 +40,8 @@ impl Installer {
             next_module: self.next_module,
             plans: self.plans.clone(),
             needs_returns: self.needs_returns,
+            left_alone: self.left_alone.clone(),
+            seen_left_alone: self.seen_left_alone,
         };
         Ok((child, functions))
     }
@@ -50,7 +52,7 @@ impl Installer {
         let is_there = |module: &Installed| {
             let mut there = [0; 5];
             // Jumps are written in this order.
-            let last = module.patches.last();
+            let last = module.patches.iter().rfind(|patch| !self.left_alone.contains(&patch.address));
             last.is_none_or(|last| memory.read(last.address, &mut there).is_ok() && there == last.jump)
         };
         let (whole, torn) = self.modules.drain(..).partition::<Vec<_>, _>(is_there);

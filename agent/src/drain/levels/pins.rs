@@ -12,7 +12,8 @@ use crate::shared::{Arena, Level, pin_slot, set_slot, unpin_slot};
 pub struct SetLevels {
     /// How many have the level now.
     pub set: u64,
-    /// How many cannot have it: they are not hooked, join events together, or depths are counted from them.
+    /// How many cannot have it: they are not hooked, are left alone for good, join events together, or depths are counted from
+    /// them.
     pub fixed: u64,
 }
 
@@ -40,6 +41,10 @@ impl Levels {
     ) -> SetLevels {
         let mut result = SetLevels::default();
         for &function in functions {
+            if self.is_left_alone(function) {
+                result.fixed += 1;
+                continue;
+            }
             let slot = arena.slot(function);
             let before = self.pinned.remove(&function);
             // What is full because the user said so can be something else.
@@ -79,7 +84,8 @@ impl Levels {
 
     /// Has all functions be full but those that the user has set.
     pub(super) fn follow_all(&mut self, arena: &Arena, time: SessionNs) {
-        let down = self.down.iter().filter(|(function, down)| down.level != Level::Full && !self.is_pinned(**function));
+        let may_be = |function: u32| !self.is_pinned(function) && !self.is_left_alone(function);
+        let down = self.down.iter().filter(|(function, down)| down.level != Level::Full && may_be(**function));
         let down: Vec<u32> = down.map(|(function, _)| *function).collect();
         for function in down {
             if arena.slot(function).is_some_and(|slot| set_slot(slot, Level::Full)) {

@@ -1,0 +1,118 @@
+use super::*;
+use crate::drain::fake::FakeTarget;
+
+const HEADER: u64 = 0x10_0000;
+
+/// A target with so many functions, all full, and what looks after their levels.
+fn levels(functions: u32, pace: Pace) -> (FakeTarget, Levels, Instant) {
+    let target = FakeTarget::new(1 << 16, 1);
+    let now = Instant::now();
+    let mut levels = Levels::new(now);
+    levels.begin(&target.arena, pace, SessionNs(0));
+    for function in 0..functions {
+        let full = Level::Full.slot(HEADER + 0x100 * u64::from(function));
+        target.arena.slot(function).expect("a slot").store(full, Ordering::Relaxed);
+    }
+    target.arena.control().slots_used.store(functions.into(), Ordering::Relaxed);
+    (target, levels, now)
+}
+
+fn count(target: &FakeTarget, function: u32, calls: u64) {
+    target.arena.counter(0, function).expect("a counter").fetch_add(calls, Ordering::Relaxed);
+}
+
+fn turn_down(target: &FakeTarget, levels: &mut Levels, function: u32) {
+    assert!(set_slot(target.arena.slot(function).expect("a slot"), Level::Counted));
+    levels.changed(SessionNs(0), function, Level::Counted);
+}
+
+#[test]
+fn what_is_called_little_is_followed_again_and_the_hottest_now_and_then() {
+    let share = Pace::Share { share: 0.1, call_ns: 100.0 };
+    let (target, mut levels, start) = levels(3, share);
+    let arena = &target.arena;
+    let level = |function| level_of(arena, function).expect("a level");
+    [0, 1].into_iter().for_each(|function| turn_down(&target, &mut levels, function));
+    let mut was_full = [0; 2];
+    let looks = 400;
+    for look in 1..=looks {
+        count(&target, 0, 3);
+        count(&target, 1, 40_000);
+        levels.look(arena, &[0], start + EVERY * look, SessionNs(0), || Some(EVERY * look));
+        for function in [0, 1] {
+            was_full[function as usize] += u32::from(level(function) == Level::Full);
+        }
+        // It makes more calls than it may, and finds that out by itself.
+        if level(1) == Level::Full {
+            (0..20_000).for_each(|_| levels.called(1));
+            turn_down(&target, &mut levels, 1);
+        }
+    }
+    assert!(was_full[0] > looks - 5, "{was_full:?}");
+    assert!((3..12).contains(&was_full[1]), "bursts become rare: {was_full:?}");
+    assert_eq!(levels.spent.excess(), None);
+    let down = levels.turned_down();
+    assert_eq!((down.functions, down.followed, down.counted), (2, u64::from(was_full[1]) * 20_000, 0));
+    levels.thread_ends(arena, 0);
+    assert_eq!(levels.turned_down().counted, u64::from(looks) * 40_003);
+    (0..10_000_000).for_each(|_| levels.called(1));
+    levels.look(arena, &[0], start + EVERY * 500, SessionNs(0), || Some(EVERY * 500));
+    let excess = levels.spent.excess().expect("it took more");
+    assert!(excess.contains("took about 2") && excess.contains("more than the 10 % of --budget"), "{excess}");
+}
+
+#[test]
+fn what_costs_too_much_even_to_count_is_turned_off() {
+    let share = Pace::Share { share: 0.1, call_ns: 100.0 };
+    let (target, mut levels, start) = levels(2, share);
+    [0, 1].into_iter().for_each(|function| turn_down(&target, &mut levels, function));
+    count(&target, 0, 2_000_000);
+    count(&target, 1, 2_000);
+    levels.look(&target.arena, &[0], start + EVERY, SessionNs(0), || Some(EVERY));
+    let level = |function| level_of(&target.arena, function);
+    assert_eq!((level(0), level(1)), (Some(Level::Off), Some(Level::Counted)));
+    assert_eq!(levels.turned_down().off, 1);
+    // A forked child begins with the levels of its parent.
+    let mut child = Levels::new(start);
+    child.begin(&target.arena, share, SessionNs(0));
+    assert_eq!(child.turned_down().off, 1);
+}
+
+#[test]
+fn what_is_turned_off_again_and_again_is_left_alone() {
+    let share = Pace::Share { share: 0.1, call_ns: 100.0 };
+    let (target, mut levels, start) = levels(2, share);
+    let arena = &target.arena;
+    turn_down(&target, &mut levels, 0);
+    let mut left_alone = Vec::new();
+    for look in 1..100 {
+        if level_of(arena, 0) == Some(Level::Counted) {
+            assert!(left_alone.is_empty());
+            count(&target, 0, 2_000_000);
+        }
+        levels.look(arena, &[0], start + EVERY * look, SessionNs(0), || Some(EVERY * look));
+        left_alone.extend(levels.take_left_alone());
+    }
+    assert_eq!(left_alone, [0]);
+    // Nobody can have it back.
+    assert_eq!(levels.set(arena, &[0, 1], Some(Level::Full), SessionNs(0)), SetLevels { set: 1, fixed: 1 });
+    levels.set_pace(Pace::Any);
+    levels.look(arena, &[0], start + EVERY * 200, SessionNs(0), || None);
+    assert_eq!(level_of(arena, 0), Some(Level::Off));
+    // Nor has a child that was forked.
+    let mut child = Levels::new(start);
+    child.begin(arena, Pace::Any, SessionNs(0));
+    child.inherit_left_alone(&left_alone);
+    assert_eq!(child.set(arena, &[0], Some(Level::Counted), SessionNs(0)).fixed, 1);
+}
+
+#[test]
+fn what_turned_itself_down_is_found_without_a_word() {
+    let (target, mut levels, start) = levels(2, Pace::Rings);
+    set_slot(target.arena.slot(1).expect("a slot"), Level::Counted);
+    levels.look(&target.arena, &[], start + ALL_EVERY, SessionNs(0), || None);
+    assert_eq!(levels.turned_down().functions, 1);
+    // It is called by nobody, so there is room for it.
+    levels.look(&target.arena, &[], start + ALL_EVERY + EVERY * 20, SessionNs(0), || None);
+    assert_eq!(level_of(&target.arena, 1), Some(Level::Full));
+}
