@@ -288,7 +288,7 @@ impl Levels {
                 let spent = cpu.saturating_sub(std::mem::replace(&mut self.cpu, cpu)).as_nanos() as f64;
                 let own = self.spent.add(spent, calls * call_ns + passive_ns, share);
                 if passive_ns > own * share / 2.0 {
-                    self.turn_off(&mut counted, passive_ns - own * share / 4.0, arena, time);
+                    self.turn_off(&mut counted, passive_ns - own * share / 4.0, own * share / 10.0, arena, time);
                 }
                 (own * share - passive_ns) / call_ns - calls
             }
@@ -330,17 +330,26 @@ impl Levels {
         counted
     }
 
-    /// Turns the hottest off, until counting the others costs so many nanoseconds less.
-    fn turn_off(&mut self, counted: &mut Vec<(u64, u32)>, mut saved_ns: f64, arena: &Arena, time: SessionNs) {
+    /// Turns the hottest off, until counting the others costs so many nanoseconds less. Those that cost `most_ns` alone never come
+    /// back.
+    fn turn_off(
+        &mut self,
+        counted: &mut Vec<(u64, u32)>,
+        mut saved_ns: f64,
+        most_ns: f64,
+        arena: &Arena,
+        time: SessionNs,
+    ) {
         /// What is called less often in a look is not what costs.
         const LEAST_CALLS: u64 = 1_000;
         while saved_ns > 0.0
             && let Some((calls, function)) = counted.pop_if(|(calls, _)| *calls >= LEAST_CALLS)
         {
-            saved_ns -= calls as f64 * COUNTING_NS;
+            let cost_ns = calls as f64 * COUNTING_NS;
+            saved_ns -= cost_ns;
             if arena.slot(function).is_some_and(|slot| set_slot(slot, Level::Off)) {
                 self.changed(time, function, Level::Off);
-                self.turned_off(function);
+                self.turned_off(function, cost_ns >= most_ns);
             }
         }
     }

@@ -15,11 +15,11 @@ impl Down {
 }
 
 impl Levels {
-    /// A function was turned off.
-    pub(super) fn turned_off(&mut self, function: u32) {
+    /// A function was turned off, at once for good or not.
+    pub(super) fn turned_off(&mut self, function: u32, for_good: bool) {
         let Some(down) = self.down.get_mut(&function) else { return };
-        down.turned_off += 1;
-        if down.turned_off == MOST_OFF {
+        down.turned_off = if for_good { MOST_OFF } else { down.turned_off + 1 };
+        if down.is_left_alone() {
             self.left_alone.push(function);
         }
     }

@@ -79,30 +79,32 @@ fn what_costs_too_much_even_to_count_is_turned_off() {
 }
 
 #[test]
-fn what_is_turned_off_again_and_again_is_left_alone() {
+fn what_takes_much_just_to_be_counted_is_left_alone_and_what_is_turned_off_again_and_again() {
     let share = Pace::Share { share: 0.1, call_ns: 100.0 };
-    let (target, mut levels, start) = levels(2, share);
+    let (target, mut levels, start) = levels(3, share);
     let arena = &target.arena;
-    turn_down(&target, &mut levels, 0);
-    let mut left_alone = Vec::new();
-    for look in 1..100 {
-        if level_of(arena, 0) == Some(Level::Counted) {
-            assert!(left_alone.is_empty());
-            count(&target, 0, 2_000_000);
-        }
+    [0, 1].into_iter().for_each(|function| turn_down(&target, &mut levels, function));
+    count(&target, 0, 2_000_000);
+    count(&target, 1, 2_000);
+    levels.look(arena, &[0], start + EVERY, SessionNs(0), || Some(EVERY));
+    assert_eq!(levels.take_left_alone(), [0]);
+    for look in 2..100 {
         levels.look(arena, &[0], start + EVERY * look, SessionNs(0), || Some(EVERY * look));
-        left_alone.extend(levels.take_left_alone());
+        assert_eq!(level_of(arena, 0), Some(Level::Off));
     }
-    assert_eq!(left_alone, [0]);
+    for times in 1..=3 {
+        levels.turned_off(1, false);
+        assert_eq!(levels.take_left_alone().len(), usize::from(times == 3));
+    }
     // Nobody can have it back.
-    assert_eq!(levels.set(arena, &[0, 1], Some(Level::Full), SessionNs(0)), SetLevels { set: 1, fixed: 1 });
+    assert_eq!(levels.set(arena, &[0, 2], Some(Level::Full), SessionNs(0)), SetLevels { set: 1, fixed: 1 });
     levels.set_pace(Pace::Any);
     levels.look(arena, &[0], start + EVERY * 200, SessionNs(0), || None);
     assert_eq!(level_of(arena, 0), Some(Level::Off));
     // Nor has a child that was forked.
     let mut child = Levels::new(start);
     child.begin(arena, Pace::Any, SessionNs(0));
-    child.inherit_left_alone(&left_alone);
+    child.inherit_left_alone(&[0]);
     assert_eq!(child.set(arena, &[0], Some(Level::Counted), SessionNs(0)).fixed, 1);
 }
 
