@@ -102,10 +102,8 @@ fn the_budget_can_change_while_it_runs() {
         (functions["counted"].as_u64() > Some(0) || functions["off"].as_u64() > Some(0)).then_some(())
     });
     assert_eq!(traced.done(&["budget", "complete"]), "the budget is complete");
-    answer("all of them are followed again", || {
-        let functions = &traced.status()["functions"];
-        (functions["counted"] == 0 && functions["off"] == 0).then_some(())
-    });
+    // Some may have been left alone by then, for good.
+    answer("the others are followed again", || (traced.status()["functions"]["counted"] == 0).then_some(()));
     let text = traced.done(&[]);
     assert!(text.contains("budget       complete\n") && text.contains(" a second"), "{text}");
     traced.finish();
