@@ -23,7 +23,7 @@ use agent::{
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    delivery::Order,
+    delivery::{Order, many},
     family::Family,
     rules::{Names, Pattern},
     run_folder::{self, Socket},
@@ -223,7 +223,7 @@ fn set_levels(session: &Session, word: &str, glob: &str) -> Result<String, Strin
              together"
         ),
     };
-    let functions = |count| if count == 1 { "1 function".into() } else { format!("{count} functions") };
+    let functions = |count| many(count, "function");
     match (level, result.set) {
         (Some(_), 0) => {
             let why = "not hooked, left alone since they are called too often, or needed as they are";

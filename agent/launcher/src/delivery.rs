@@ -26,8 +26,8 @@ use codec::{
 };
 use ring::rand::{SecureRandom, SystemRandom};
 
-pub(crate) use self::outcome::Outcome;
 use self::outcome::{ModuleCode, left_out};
+pub(crate) use self::outcome::{Outcome, many};
 use crate::{
     args::Wire,
     control::{Session, Status},
@@ -194,7 +194,7 @@ impl Delivery {
                 say!("{} has {runtime} linked into it: its calls are traced, but not what it runs", module.path);
             }
             self.order(Order::Hooked(Arc::clone(module)));
-            if let Some(file) = module.lines.as_ref().filter(|_| self.family.settings.lines) {
+            if let Some(file) = lines_of(module, &self.family) {
                 let addresses = module.functions.iter().map(|(offset, _)| offset.wrapping_add(module.link_base));
                 let (id, orders) = (module.id, self.orders.clone());
                 // Once the session is over nobody listens.
@@ -265,6 +265,11 @@ impl Delivery {
     }
 }
 
+/// The file that the source lines of a module are read from, if they are.
+fn lines_of<'a>(module: &'a Hooked, family: &Family) -> Option<&'a Arc<fs::File>> {
+    module.lines.as_ref().filter(|_| family.settings.lines)
+}
+
 /// What runs on the thread.
 struct Worker {
     family: Arc<Family>,
@@ -308,7 +313,7 @@ impl Worker {
                 if self.drain.is_selective() {
                     self.learn_names(&module);
                 }
-                self.unread += u64::from(self.family.settings.lines && module.lines.is_some());
+                self.unread += u64::from(lines_of(&module, &self.family).is_some());
                 self.modules.push((module, now));
             }
             Order::Unloaded(id) => {

@@ -146,7 +146,7 @@ struct Down {
     was_off: bool,
     /// How many of its calls were counted when it was looked at last.
     counted: u64,
-    /// How often it was turned off because even counting its calls costs too much.
+    /// How often it was turned off because even counting its calls costs too much; as often as may be where that is for good.
     turned_off: u32,
     /// How many bursts it has had, and when the next one is due.
     bursts: u32,

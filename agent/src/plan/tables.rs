@@ -81,10 +81,11 @@ impl Tables {
                         return;
                     }
                     budget -= 1;
-                    if (frame.start..frame.end).contains(&target) {
+                    let is_within = (frame.start..frame.end).contains(&target);
+                    if is_within {
                         looped.set_near(section, target);
-                        targets.set_near(section, target);
-                    } else if starts.any(section, target..target + 1) {
+                    }
+                    if is_within || starts.any(section, target..target + 1) {
                         targets.set_near(section, target);
                     }
                 }

@@ -13,7 +13,7 @@ use codec::{
     profile::{Ack, Fingerprint, FunctionEvent, Kept, Known, Message, Nack, ProfileOption, Range, StreamPosition},
 };
 
-use super::{Settings, Shipper, Transport, Who, Wire};
+use super::{Settings, Shipper, Transport, Who, Wire, options::GROUP};
 
 /// Longer than anything here takes.
 const LONG: Duration = Duration::from_secs(30);
@@ -302,7 +302,7 @@ impl Got {
             ProfileOption::Functions(part) => format!("functions {} {}", part.module.0, part.first_index),
             ProfileOption::Queue(queue) => format!("queue {}", queue.id),
             ProfileOption::Counted(counted) => {
-                let first = counted.calls.iter().next().map_or(0, |calls| calls.function.index() / 16);
+                let first = counted.calls.iter().next().map_or(0, |calls| u64::from(calls.function.index()) / GROUP);
                 format!("counted {} {first}", counted.stream.0)
             }
             other => other.name().to_string(),

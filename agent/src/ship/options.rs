@@ -43,9 +43,12 @@ impl Topic {
     }
 }
 
+/// How many functions a group has: calls of all of them fit a datagram.
+pub(super) const GROUP: u64 = 16;
+
 /// The group of functions that calls belong to: what is told of one together. The next time the same is told, and more.
 pub(super) fn group(calls: &CountedCalls) -> u64 {
-    calls.function.0 / 16
+    calls.function.0 / GROUP
 }
 
 /// Options in the order in which they were made.

@@ -56,7 +56,7 @@ const NOWHERE: u64 = -1_i64 as u64;
 
 /// What a function of Go says of a program that is about to run. Its first argument may be the path.
 pub(super) fn go(thread: &mut Thread, header: &Header, argument: u64) {
-    let is = |watched: Watched| header.watch() == watched as u32 + 1;
+    let is = |watched| header.is(watched);
     match () {
         () if header.watch() == 0 => {}
         () if is(Watched::GoFork) => thread.notes.program = argument,
@@ -73,7 +73,7 @@ pub(super) fn go(thread: &mut Thread, header: &Header, argument: u64) {
 /// The program that a function is about to run, if its stub is one of those that do: a directory's descriptor, and the path
 /// from there. Without a path, the descriptor is the program's.
 pub(super) fn program(stub: usize, arguments: [u64; 2]) -> Option<[u64; 2]> {
-    let is = |watched: Watched| Header::of(stub).watch() == watched as u32 + 1;
+    let is = |watched| Header::of(stub).is(watched);
     let [first, second] = arguments;
     match () {
         () if is(Watched::Execute) => Some([HERE, first]),

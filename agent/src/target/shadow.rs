@@ -15,6 +15,7 @@ use super::{
     sys,
     thread::Thread,
 };
+use crate::shared::Watched;
 
 /// A hooked function that has been entered and not left. `routines` knows the layout.
 #[derive(Debug, Clone, Copy)]
@@ -143,6 +144,11 @@ impl Header {
     pub(super) fn watch(&self) -> u32 {
         // ORDERING: who was led here by the watched routine sees it; others may see it later.
         self.watch.load(Ordering::Relaxed)
+    }
+
+    /// Whether it is watched for this.
+    pub(super) fn is(&self, watched: Watched) -> bool {
+        self.watch() == watched as u32 + 1
     }
 }
 

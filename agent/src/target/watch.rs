@@ -138,7 +138,7 @@ fn watched(entry: &Entry) -> Option<Watched> {
 
 /// Whether a stub is that of the loader's notification that modules have come or gone.
 pub(super) fn is_loaders(stub: usize) -> bool {
-    Header::of(stub).watch() == Watched::DebugState as u32 + 1
+    Header::of(stub).is(Watched::DebugState)
 }
 
 /// Remembers a call until it is left, if it is seen being left.

@@ -193,7 +193,8 @@ impl Outcome {
     }
 }
 
-fn many(count: u64, what: &str) -> String {
+/// So many of these, without separators.
+pub(crate) fn many(count: u64, what: &str) -> String {
     if count == 1 { format!("1 {what}") } else { format!("{count} {what}s") }
 }
 
