@@ -21,6 +21,7 @@ mod screen;
 mod spanning;
 mod swift_names;
 mod trace;
+mod turned_down;
 
 use std::io::{self, ErrorKind, Write};
 

@@ -9,7 +9,9 @@ use codec::{
 };
 use serde_json::{Map, Value as Json, json};
 
-use super::{duration, histogram::Histogram, loss::Loss, printable, spanning, tell, trace::Trace};
+use super::{
+    duration, histogram::Histogram, loss::Loss, printable, spanning, tell, trace::Trace, turned_down::TurnedDown,
+};
 use crate::{
     args::StatsArgs,
     quantity::{count, counted},
@@ -129,7 +131,7 @@ fn json(trace: &Trace, stats: &BTreeMap<SpanRuntime, Stats>) -> Json {
         .iter()
         .map(|gap| json!({"thread": gap.thread, "first": gap.first, "count": gap.count, "cause": gap.cause}))
         .collect();
-    json!({"session": trace.name(), "unfinished": trace.is_unfinished, "runtimes": runtimes, "missing": Loss::of(trace).missing(), "gaps": gaps})
+    json!({"session": trace.name(), "unfinished": trace.is_unfinished, "runtimes": runtimes, "missing": Loss::of(trace).missing(), "turned_down": TurnedDown::of(&trace.catalog).len(), "gaps": gaps})
 }
 
 fn describe(trace: &Trace, stats: &BTreeMap<SpanRuntime, Stats>) -> Result<String> {
@@ -137,6 +139,10 @@ fn describe(trace: &Trace, stats: &BTreeMap<SpanRuntime, Stats>) -> Result<Strin
     let loss = Loss::of(trace);
     if loss.is_any() {
         writeln!(out, "  {loss}")?;
+    }
+    let down = TurnedDown::of(&trace.catalog).len() as u64;
+    if down > 0 {
+        writeln!(out, "  {} turned down: numbers are of the calls that were followed", counted(down, "function"))?;
     }
     if stats.is_empty() {
         writeln!(out, "  no spans")?;

@@ -1,5 +1,6 @@
 //! `collector top`: the functions of a session, by how long they took.
 
+mod bursts;
 mod ranking;
 #[cfg(test)]
 mod tests;
@@ -30,6 +31,7 @@ use super::{
     spanning,
     spans::field,
     trace::Trace,
+    turned_down::TurnedDown,
 };
 use crate::{
     args::{TopArgs, TopOrder},
@@ -44,7 +46,7 @@ pub(crate) fn run(args: &TopArgs) -> Result<ExitCode> {
         None => None,
     };
     let loss = Loss::of(&trace);
-    let mut ranking = Ranking::default();
+    let mut ranking = Ranking::new(TurnedDown::of(catalog));
     let engine = spanning::engine(&trace, args.session.making.config());
     spanning::spans(&trace, engine, |spans| {
         let wanted = spans.iter().filter(|span| span.kind.runtime() == args.runtime);
@@ -117,12 +119,16 @@ fn print(args: &TopArgs, loss: &Loss, rows: &[Row], out: &mut impl Write) -> io:
     }
     if args.table.csv {
         out.write_all(b"function,symbol,module,count,total_ns,self_ns,p50_ns,p95_ns,p99_ns,max_ns,")?;
-        out.write_all(b"estimated_count,untimed,unsure_ns,counted,brief,brief_ns,source\r\n")?;
+        out.write_all(b"estimated_count,untimed,unsure_ns,counted,brief,brief_ns,")?;
+        out.write_all(b"estimated_total_ns,estimated_total_error_ns,was_off,self_has_turned_down,source\r\n")?;
     }
     for row in rows {
         let (function, calls) = (&row.function, &row.function.calls);
         let [p50, p95, p99] = [500, 950, 990].map(|thousandths| calls.percentile(thousandths));
         let estimate = function.estimate.round() as u64;
+        let in_all = function.in_all();
+        let (in_all, error) = (in_all.map(|(ns, _)| ns), in_all.and_then(|(_, error)| error));
+        let marks = [function.was_off(), function.has_called_down];
         if args.table.json {
             let object = json!({
                 "function": row.name,
@@ -141,6 +147,10 @@ fn print(args: &TopArgs, loss: &Loss, rows: &[Row], out: &mut impl Write) -> io:
                 "counted": function.counted,
                 "brief": function.brief,
                 "brief_ns": function.brief_ns,
+                "estimated_total_ns": in_all,
+                "estimated_total_error_ns": error,
+                "was_off": marks[0],
+                "self_has_turned_down": marks[1],
                 "source": row.source,
             });
             writeln!(out, "{}", printable_json(&object.to_string()))?;
@@ -157,7 +167,10 @@ fn print(args: &TopArgs, loss: &Loss, rows: &[Row], out: &mut impl Write) -> io:
             for value in [function.count].iter().chain(&times).chain(&doubts).chain(&others) {
                 write!(line, ",{value}")?;
             }
-            line.push(b',');
+            for value in [in_all, error] {
+                write!(line, ",{}", value.map_or_else(String::new, |value| value.to_string()))?;
+            }
+            write!(line, ",{},{},", marks[0], marks[1])?;
             field(&mut line, row.source.as_deref().unwrap_or_default());
             line.extend_from_slice(b"\r\n");
             out.write_all(&line)?;
@@ -168,11 +181,12 @@ fn print(args: &TopArgs, loss: &Loss, rows: &[Row], out: &mut impl Write) -> io:
 
 /// The columns before the names. Where the screen is narrow, those with the largest numbers are left out first: those of
 /// [`EXTRA`] and more unless names have plenty of room, the others only where names would have none.
-const COLUMNS: [(&str, u32); 12] = [
+const COLUMNS: [(&str, u32); 13] = [
     ("count", 2),
     (FOLLOWED, 3),
     ("about", 4),
     ("total", 0),
+    (IN_ALL, 3),
     (BRIEF, 2),
     ("self", 1),
     ("unsure", 4),
@@ -187,16 +201,27 @@ const MODULE: &str = "module";
 /// Of functions that were turned down: which part of their calls the times are of.
 const FOLLOWED: &str = "followed";
 
+/// Of functions that were turned down: about how long all their calls took together.
+const IN_ALL: &str = "in all";
+
 /// How long the calls took together that were left out because they took too little time.
 const BRIEF: &str = "brief";
+
+/// Whether there were calls of it that are no events.
+fn is_in_part(function: &Function) -> bool {
+    function.counted + function.brief > 0 || function.was_off()
+}
 
 /// What a column says of a function.
 fn cell(row: &Row, column: &str) -> String {
     let (function, calls) = (&row.function, &row.function.calls);
     match column {
-        "count" => count(function.all_calls()),
-        FOLLOWED if function.counted + function.brief == 0 => String::new(),
-        FOLLOWED => format!("{:.1} %", 100.0 * function.count as f64 / function.all_calls() as f64),
+        "count" => format!("{}{}", if function.was_off() { "≥ " } else { "" }, count(function.all_calls())),
+        FOLLOWED if !is_in_part(function) => String::new(),
+        FOLLOWED => {
+            let percent = 100.0 * function.count as f64 / function.all_calls() as f64;
+            format!("{}{percent:.1} %", if function.was_off() { "≤ " } else { "" })
+        }
         "about" => format!("~{}", count(function.estimate.round() as u64)),
         MODULE => row.file_name(),
         BRIEF if function.brief == 0 => String::new(),
@@ -204,7 +229,15 @@ fn cell(row: &Row, column: &str) -> String {
         // Of none of its calls the return was seen.
         _ if function.untimed == function.count => "-".into(),
         "total" => duration(function.total_ns),
-        "self" => duration(function.self_ns),
+        IN_ALL if !is_in_part(function) => String::new(),
+        IN_ALL => {
+            let Some((in_all, error)) = function.in_all() else { return "-".into() };
+            let percent = |error| (error as f64 * 100.0 / in_all.max(1) as f64).ceil().to_string();
+            let percent = error.map_or_else(|| "?".into(), percent);
+            let at_least = if function.was_off() { "≥ " } else { "" };
+            format!("{at_least}~{} ± {percent} %", duration(in_all))
+        }
+        "self" => format!("{}{}", if function.has_called_down { "≤ " } else { "" }, duration(function.self_ns)),
         "unsure" => duration(function.unsure_ns),
         "p50" => duration(calls.percentile(500)),
         "p95" => duration(calls.percentile(950)),
@@ -226,11 +259,11 @@ fn columns(loss: &Loss, rows: &[Row], order: TopOrder, screen: Screen) -> Vec<(&
     };
     let wide = |text: &str| text.chars().count();
     let width = |column: &str| rows.iter().map(|row| wide(&cell(row, column))).fold(wide(column), usize::max);
-    let is_any_down = rows.iter().any(|row| row.function.counted + row.function.brief > 0);
+    let is_any_in_part = rows.iter().any(|row| is_in_part(&row.function));
     let is_any_brief = rows.iter().any(|row| row.function.brief > 0);
     let is_wanted = |column: &str| match column {
         "about" | "unsure" => loss.is_any(),
-        FOLLOWED => is_any_down,
+        FOLLOWED | IN_ALL => is_any_in_part,
         BRIEF => is_any_brief,
         _ => true,
     };
@@ -257,11 +290,12 @@ fn print_text(loss: &Loss, rows: &[Row], order: TopOrder, screen: Screen, out: &
     if let Some(text) = loss.left_out() {
         writeln!(out, "{}", screen.paint(&text, Style::Dim))?;
     }
-    let down = rows.iter().filter(|row| row.function.counted > 0).count();
+    let down = rows.iter().filter(|row| row.function.bursts.is_some()).count();
     if down > 0 {
         let text = format!(
-            "{down} of these functions were turned down: their counts have all calls but those made while a function was off, \
-             their times are those of the calls that were followed, and their callers' own times contain the others"
+            "{down} of these functions were turned down: their times are of the calls that were followed, `in all` is an estimate \
+             for all that were counted, calls while a function was off are in no count (`≥`), and own times of callers contain \
+             what was not followed (`≤`)"
         );
         writeln!(out, "{}", screen.paint(&text, Style::Dim))?;
     }

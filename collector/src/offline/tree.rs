@@ -11,7 +11,7 @@ use anyhow::{Result, bail};
 use codec::{StreamId, SubstreamId};
 use sinks::tree::{BirthPlace, CallTree, Grouping, Node, Owner};
 
-use self::printer::{Place, Printer};
+use self::printer::{Place, Printer, Standing};
 use super::{
     birth_call::thread_of,
     events::wanted_threads,
@@ -21,6 +21,7 @@ use super::{
     screen::Style,
     spanning,
     trace::Trace,
+    turned_down::TurnedDown,
 };
 use crate::{args::TreeArgs, quantity::counted};
 
@@ -56,6 +57,7 @@ struct Walk<'a, W> {
 struct Process {
     trace: Trace,
     tree: CallTree,
+    turned_down: TurnedDown,
     /// Its children, each with the number of its birth in the tree, where its thread is known.
     children: Vec<(usize, Option<usize>)>,
     /// What is asked for, where that is not everything.
@@ -72,6 +74,15 @@ impl<W: Write> Walk<'_, W> {
         if loss.is_any() && !self.args.json {
             let line = format!("{loss}; `≥` stands before times that lack those of calls without an end");
             self.printer.line(&line, Style::Alarm)?;
+        }
+        let down = process.turned_down.len() as u64;
+        if down > 0 && !self.args.json {
+            let line = format!(
+                "{} turned down: `≥` stands before their counts and times, which lack the calls that were not followed, and `≤` \
+                 before own times that contain those",
+                counted(down, "function")
+            );
+            self.printer.line(&line, Style::Dim)?;
         }
         self.calls(&process, Place::default(), 0)
     }
@@ -104,12 +115,13 @@ impl<W: Write> Walk<'_, W> {
             Ok(())
         })?;
         tree.finish();
-        Ok(Process { trace, tree, children, owners })
+        let turned_down = TurnedDown::of(&trace.catalog);
+        Ok(Process { trace, tree, turned_down, children, owners })
     }
 
     /// Prints what a process called, with the processes that it made, of which so many are above it.
     fn calls(&mut self, process: &Process, place: Place, nested: usize) -> Result<()> {
-        let Process { trace, tree, children, owners } = process;
+        let Process { trace, tree, children, owners, .. } = process;
         let found: Vec<_> = match owners {
             Some(owners) => owners.iter().filter_map(|owner| Some((*owner, tree.root(*owner)?))).collect(),
             None => tree.roots().collect(),
@@ -151,10 +163,12 @@ impl<W: Write> Walk<'_, W> {
             if percent < self.args.min_percent && whole > 0 && !tree.leads_to_birth(&node) {
                 continue;
             }
-            let (number, module) = self.printer.node(&process.trace, &title, &node, place, percent, caller)?;
+            let children = node.children();
+            let is_down = |node: &Node<'_>| process.turned_down.has(node.what());
+            let standing = Standing { percent, is_down: is_down(&node), has_called_down: children.iter().any(is_down) };
+            let (number, module) = self.printer.node(&process.trace, &title, &node, standing, place, caller)?;
             let below = place.below(number);
             self.made_in(process, tree.births_in(&node), "", below, nested)?;
-            let children = node.children();
             rest.extend(children.into_iter().rev().map(|child| (child, level + 1, below, module.clone())));
         }
         Ok(())
@@ -191,7 +205,11 @@ impl<W: Write> Walk<'_, W> {
                     0 => String::new(),
                     missing => format!("; {} missing in it", counted(missing, "event")),
                 };
-                let below = self.printer.process(known, &format!("{made}{missing}"), place)?;
+                let down = match process.turned_down.len() as u64 {
+                    0 => String::new(),
+                    down => format!("; {} turned down in it", counted(down, "function")),
+                };
+                let below = self.printer.process(known, &format!("{made}{missing}{down}"), place)?;
                 self.calls(&process, below, nested + 1)
             }
             Err(error) => {

@@ -9,8 +9,8 @@ use codec::{
     span::{Reason, Span, SpanFlags, SpanId, What},
 };
 
-use super::times::Times;
-use crate::offline::histogram::Histogram;
+use super::{bursts::Bursts, times::Times};
+use crate::offline::{histogram::Histogram, turned_down::TurnedDown};
 
 /// What the calls of all functions come to, told from spans as they end: what was called ends before its caller.
 #[derive(Debug, Default)]
@@ -47,6 +47,12 @@ pub(super) struct Function {
     pub(super) unsure_ns: u64,
     /// When the last of them began.
     pub(super) last_start: SessionNs,
+    /// When they were followed, if it was turned down.
+    pub(super) bursts: Option<Bursts>,
+    /// Whether it was called by itself, directly or not.
+    pub(super) is_recursive: bool,
+    /// Whether it has called functions that were turned down. Its own time has those of their calls that were not followed.
+    pub(super) has_called_down: bool,
 }
 
 /// What a span that has not ended has called so far.
@@ -54,6 +60,8 @@ pub(super) struct Function {
 struct Called {
     /// How long that took.
     ns: u64,
+    /// Whether one of them was turned down.
+    is_any_down: bool,
     /// How long each function took below it, where it is the outermost so far.
     outermost: Times,
     /// The same behind a gap: it was called here, if the span has an end.
@@ -63,8 +71,9 @@ struct Called {
 impl Called {
     /// Adds what was called elsewhere, and returns an empty table.
     fn absorb(&mut self, other: Self) -> Times {
-        let Self { ns, mut outermost, .. } = other;
+        let Self { ns, is_any_down, mut outermost, .. } = other;
         self.ns = self.ns.saturating_add(ns);
+        self.is_any_down |= is_any_down;
         self.outermost.absorb(&mut outermost);
         outermost
     }
@@ -78,9 +87,40 @@ impl Function {
     pub(super) fn all_calls(&self) -> u64 {
         self.count.saturating_add(self.counted).saturating_add(self.brief)
     }
+
+    /// How long they took together, if those that were only counted were like those that were followed, and by how much that may
+    /// be wrong, where that can be told. None where nothing can be told: calls within calls are no time of their own.
+    pub(super) fn in_all(&self) -> Option<(u64, Option<u64>)> {
+        let known_ns = self.total_ns.saturating_add(self.brief_ns);
+        if self.counted == 0 {
+            return Some((known_ns, Some(0)));
+        }
+        let known = self.count.saturating_sub(self.untimed).saturating_add(self.brief);
+        if known == 0 || self.is_recursive {
+            return None;
+        }
+        let others_ns = known_ns as f64 / known as f64 * self.counted as f64;
+        // How long calls took that were left out for being brief is not known by burst.
+        let error = self.bursts.as_ref().filter(|_| self.brief == 0).and_then(Bursts::error);
+        Some((known_ns.saturating_add(others_ns as u64), error.map(|error| (error * others_ns) as u64)))
+    }
+
+    /// Whether calls were made that nobody counted.
+    pub(super) fn was_off(&self) -> bool {
+        self.bursts.as_ref().is_some_and(Bursts::was_off)
+    }
 }
 
 impl Ranking {
+    pub(super) fn new(turned_down: TurnedDown) -> Self {
+        let mut ranking = Self::default();
+        for (function, changes) in turned_down.into_functions() {
+            let number = ranking.number(&What::Function(function));
+            ranking.functions[number].bursts = Some(Bursts::new(changes));
+        }
+        ranking
+    }
+
     /// Adds a span that stands for so many.
     pub(super) fn add(&mut self, span: &Span, weight: f64) {
         let mut called = self.waiting.remove(&span.id);
@@ -100,15 +140,21 @@ impl Ranking {
         let called_ns = if span.kind.is_logical() { 0 } else { ns };
         let took = span.duration().unwrap_or(called_ns);
         let number = self.number(&span.what);
+        let mut is_down = false;
         if let Some(function) = self.functions.get_mut(number) {
             function.count = function.count.saturating_add(1);
             function.last_start = span.start;
+            function.has_called_down |= called.as_ref().is_some_and(|called| called.is_any_down);
+            is_down = function.bursts.is_some();
             // Of those that are known only from their end, nobody knows how many others are not known at all.
             function.estimate += if has_no_call { 0.0 } else { weight };
             if is_lost || has_no_call || span.reason == Some(Reason::EntryOnly) {
                 function.untimed = function.untimed.saturating_add(1);
             } else {
                 function.calls.add(took);
+                if let Some(bursts) = &mut function.bursts {
+                    bursts.add(span.start, took);
+                }
                 let is_across = span.flags.has(SpanFlags::ACROSS_GAP);
                 let own = if is_across { &mut function.unsure_ns } else { &mut function.self_ns };
                 *own = own.saturating_add(took.saturating_sub(ns));
@@ -122,13 +168,18 @@ impl Ranking {
         match (called, span.parent) {
             (Some(mut called), parent) => {
                 // Whatever it took below itself, it took here already.
-                called.outermost.set(number, took);
+                let is_recursive = called.outermost.set(number, took) > 0;
+                if let (true, Some(function)) = (is_recursive, self.functions.get_mut(number)) {
+                    function.is_recursive = true;
+                }
                 called.ns = took;
+                called.is_any_down = is_down;
                 self.called_by(parent, called, is_behind);
             }
             (None, Some(parent)) => {
                 let caller = self.caller(parent, is_behind);
                 caller.ns = caller.ns.saturating_add(took);
+                caller.is_any_down |= is_down;
                 caller.outermost.add(number, took);
             }
             (None, None) => self.add_total(number, took),
@@ -168,11 +219,7 @@ impl Ranking {
 
     /// Adds calls of a function that are no events.
     pub(super) fn add_counted(&mut self, calls: &CountedCalls) {
-        let new = self.functions.len();
-        let number = *self.numbers.entry(What::Function(calls.function)).or_insert(new);
-        if number == new {
-            self.functions.push(Function::default());
-        }
+        let number = self.number(&What::Function(calls.function));
         if let Some(function) = self.functions.get_mut(number) {
             function.counted = function.counted.saturating_add(calls.count);
             function.brief = function.brief.saturating_add(calls.brief);
@@ -186,7 +233,10 @@ impl Ranking {
         let mut functions = self.functions;
         // There were at least those that are there.
         functions.iter_mut().for_each(|function| function.estimate = function.estimate.max(function.count as f64));
-        self.numbers.into_iter().filter_map(move |(what, number)| Some((what, mem::take(functions.get_mut(number)?))))
+        let all = self.numbers.into_iter();
+        all.filter_map(move |(what, number)| Some((what, mem::take(functions.get_mut(number)?))))
+            // One that was turned down may have been called by others only.
+            .filter(|(_, function)| function.all_calls() > 0)
     }
 
     fn settle(&mut self, outermost: Times) {
@@ -212,7 +262,13 @@ impl Ranking {
 
 #[cfg(test)]
 mod tests {
-    use codec::{FunctionId, Position, StreamId, span::SpanKind};
+    use codec::{
+        FunctionId, LevelKind, Position, StreamId,
+        atf::Manifest,
+        profile::{LevelChange, Levels, ProfileOption},
+        span::SpanKind,
+    };
+    use sinks::Catalog;
 
     use super::*;
 
@@ -246,5 +302,42 @@ mod tests {
             .collect();
         assert_eq!(found[&What::Function(FunctionId(1))], (3, 100, 20 + 30 + 20));
         assert_eq!(found[&What::Function(FunctionId(2))], (3, 80 + 7, 20 + 10 + 7));
+    }
+
+    #[test]
+    fn calls_that_were_only_counted_are_estimated_and_their_callers_marked() {
+        let mut catalog = Catalog::from_manifest(&Manifest::default());
+        let change = |function, at, level| LevelChange { function: FunctionId(function), at: SessionNs(at), level };
+        let changes = [
+            change(2, 100, LevelKind::Counted),
+            change(2, 200, LevelKind::Full),
+            change(2, 300, LevelKind::Off),
+            change(3, 0, LevelKind::Counted),
+        ];
+        catalog.apply(&ProfileOption::Levels(Levels { changes: changes[..].into() }));
+        let mut ranking = Ranking::new(TurnedDown::of(&catalog));
+        // 1 calls 2 in two bursts, and 4, which calls nothing. 3 is never followed, 5 never called.
+        for span in [
+            frame(1, Some(0), 2, 10, 20),
+            frame(2, Some(0), 2, 210, 240),
+            frame(3, Some(0), 4, 310, 320),
+            frame(0, None, 1, 0, 1000),
+        ] {
+            ranking.add(&span, 1.0);
+        }
+        for (function, count) in [(2, 8), (3, 5)] {
+            let function = FunctionId(function);
+            ranking.add_counted(&CountedCalls { function, count, brief: 0, brief_ns: 0 });
+        }
+        let found: HashMap<_, _> = ranking.finish().collect();
+        let function = |number| &found[&What::Function(FunctionId(number))];
+        assert!(function(1).has_called_down && !function(4).has_called_down);
+        let (in_all, error) = function(2).in_all().expect("an estimate");
+        assert_eq!((in_all, function(2).all_calls(), function(2).was_off()), (40 + 8 * 20, 10, true));
+        // Two bursts say little of others.
+        assert!(error.is_some_and(|error| error > 160), "{error:?}");
+        assert_eq!((function(3).in_all(), function(3).all_calls(), function(3).was_off()), (None, 5, false));
+        assert_eq!(function(4).in_all(), Some((10, Some(0))));
+        assert_eq!(found.len(), 4);
     }
 }

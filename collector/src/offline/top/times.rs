@@ -22,9 +22,9 @@ impl Times {
         *sum = sum.saturating_add(ns);
     }
 
-    /// A function took so long, whatever was known before.
-    pub(super) fn set(&mut self, number: usize, ns: u64) {
-        *self.entry(number) = ns;
+    /// A function took so long, whatever was known before. Returns that.
+    pub(super) fn set(&mut self, number: usize, ns: u64) -> u64 {
+        mem::replace(self.entry(number), ns)
     }
 
     /// Adds all of another table, and leaves that one empty.

@@ -46,6 +46,17 @@ pub(super) struct Place {
     is_inner: bool,
 }
 
+/// How a node stands in its tree.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Standing {
+    /// Its part of the time of the whole.
+    pub(super) percent: f64,
+    /// Its function was turned down, so that there were more calls.
+    pub(super) is_down: bool,
+    /// It called such a function, and its own time has the calls that were not followed.
+    pub(super) has_called_down: bool,
+}
+
 impl Place {
     /// Below the node with this number.
     pub(super) fn below(self, number: u64) -> Self {
@@ -147,8 +158,8 @@ impl<'a, W: Write> Printer<'a, W> {
         trace: &Trace,
         title: &str,
         node: &Node<'_>,
+        standing: Standing,
         place: Place,
-        percent: f64,
         caller: Option<Arc<str>>,
     ) -> Result<(u64, Option<Arc<str>>)> {
         let number = self.next;
@@ -169,7 +180,9 @@ impl<'a, W: Write> Printer<'a, W> {
                 "total_ns": node.total_ns(),
                 "self_ns": node.self_ns(),
                 "untimed": node.untimed(),
-                "percent": (percent * 1000.0).round() / 1000.0,
+                "turned_down": standing.is_down,
+                "self_has_turned_down": standing.has_called_down,
+                "percent": (standing.percent * 1000.0).round() / 1000.0,
             });
             if let (true, Value::Object(object)) = (self.is_family, &mut object) {
                 object.insert("session".into(), self.session.as_str().into());
@@ -182,16 +195,17 @@ impl<'a, W: Write> Printer<'a, W> {
             SpanKind::Frame | SpanKind::Gap => String::new(),
             kind => format!("[{kind}] "),
         };
-        let at_least = if node.untimed() > 0 { "≥ " } else { "" };
-        let total = format!("{at_least}{}", duration(node.total_ns()));
-        let (own, calls) = (duration(node.self_ns()), count(node.count()));
+        let marked = |mark: &str, so: bool, text: String| if so { format!("{mark} {text}") } else { text };
+        let total = marked("≥", node.untimed() > 0 || standing.is_down, duration(node.total_ns()));
+        let own = marked("≤", standing.has_called_down, duration(node.self_ns()));
+        let calls = marked("≥", standing.is_down, count(node.count()));
         let module = name.module.clone();
         // What has no name is called after its module already.
         let is_named = name.raw.is_some();
         let entered = module.as_deref().filter(|module| is_named && caller.as_deref() != Some(*module));
         let entered = entered.map_or_else(String::new, |path| format!("  [{}]", printable(file_name(path))));
         let name = printable(&name.pretty);
-        let numbers = self.numbers(percent, &total, &own, &calls);
+        let numbers = self.numbers(standing.percent, &total, &own, &calls);
         let indent = self.screen.indent(place.indent(), numbers.chars().count() + mark.chars().count());
         let line = format!("{numbers}{:indent$}{mark}", "");
         writeln!(self.out, "{}", self.screen.line(&line, &name, &entered, Style::Dim))?;

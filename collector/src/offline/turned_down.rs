@@ -1,0 +1,50 @@
+//! Functions that the agent turned down while it recorded a session, for those who add up what is there.
+
+use std::collections::HashMap;
+
+use ahash::RandomState;
+use codec::{FunctionId, LevelKind, SessionNs, span::What};
+use sinks::Catalog;
+
+/// The functions that were turned down.
+#[derive(Debug, Default)]
+pub(super) struct TurnedDown(HashMap<FunctionId, Changes, RandomState>);
+
+/// What became of one of them.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Changes {
+    /// When it became full again. With the time before the first, these are its bursts.
+    pub(super) bursts: Vec<SessionNs>,
+    /// Whether it was off at times, so that there were calls that nobody counted.
+    pub(super) was_off: bool,
+}
+
+impl TurnedDown {
+    pub(super) fn of(catalog: &Catalog) -> Self {
+        let mut functions: HashMap<_, Changes, _> = HashMap::default();
+        for change in catalog.levels() {
+            match change.level {
+                LevelKind::Full => {
+                    if let Some(changes) = functions.get_mut(&change.function) {
+                        changes.bursts.push(change.at);
+                    }
+                }
+                LevelKind::Off => functions.entry(change.function).or_default().was_off = true,
+                _ => drop(functions.entry(change.function).or_default()),
+            }
+        }
+        Self(functions)
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    pub(super) fn has(&self, what: &What) -> bool {
+        matches!(what, What::Function(function) if self.0.contains_key(function))
+    }
+
+    pub(super) fn into_functions(self) -> impl Iterator<Item = (FunctionId, Changes)> {
+        self.0.into_iter()
+    }
+}
