@@ -134,7 +134,7 @@ impl Drain {
     /// Turns functions down and up, so that tracing costs no more than this.
     pub fn at_pace(mut self, pace: Pace) -> Self {
         self.levels.begin(&self.arena, pace, self.clock.now());
-        self.levels.inherit_left_alone(&self.functions.left_alone(0));
+        self.levels.inherit_left_alone(&self.functions.left_alone());
         self.levels.inherit(&self.arena, &self.functions.levels_set(), self.clock.now());
         self
     }
@@ -258,10 +258,7 @@ impl Drain {
         let Self { levels, arena, tasks, rings, clock, .. } = self;
         let live: Vec<_> = (0..rings.len()).filter(|ring| rings[*ring].is_some()).collect();
         levels.look(arena, &live, now, clock.now(), || tasks.processor_time());
-        let left_alone = levels.take_left_alone();
-        if !left_alone.is_empty() {
-            self.functions.leave_alone(&left_alone);
-        }
+        levels.settle_hooks(&self.functions, arena, clock.now());
     }
 
     /// Tells which functions have other levels.

@@ -218,16 +218,12 @@ fn set_levels(session: &Session, word: &str, glob: &str) -> Result<String, Strin
     let result = ask(session, |done| Order::Levels { functions, level, done })?;
     let fixed = match result.fixed {
         0 => String::new(),
-        fixed => format!(
-            "; {fixed} others stay as they are: not hooked, left alone since they are called too often, or needed to join events \
-             together"
-        ),
+        fixed => format!("; {fixed} others stay as they are: not hooked, or needed to join events together"),
     };
     let functions = |count| many(count, "function");
     match (level, result.set) {
         (Some(_), 0) => {
-            let why = "not hooked, left alone since they are called too often, or needed as they are";
-            Err(format!("{glob}: {} cannot be set: {why}", functions(result.fixed)))
+            Err(format!("{glob}: {} cannot be set: not hooked, or needed as they are", functions(result.fixed)))
         }
         (Some(_), set) => Ok(format!("{}: {word}{fixed}", functions(set))),
         (None, set) => Ok(format!("{}: as the budget allows", functions(set))),

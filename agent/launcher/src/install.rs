@@ -16,7 +16,7 @@ mod recognized;
 mod stop;
 
 use std::{
-    collections::BTreeSet,
+    collections::BTreeMap,
     io,
     path::Path,
     sync::{Arc, atomic::Ordering},
@@ -67,9 +67,8 @@ pub(crate) struct Installer {
     plans: Option<Arc<Plans>>,
     /// Whether something is loaded that needs return addresses to be what they are, everywhere.
     needs_returns: bool,
-    /// Where the functions are whose hooks were taken out again, and how many were looked at for that.
-    left_alone: BTreeSet<u64>,
-    seen_left_alone: usize,
+    /// The functions whose hooks were ever taken out, by their numbers.
+    left_alone: BTreeMap<u32, Patch>,
 }
 
 /// A module that is hooked.
@@ -118,8 +117,7 @@ impl Installer {
             next_module: 1,
             plans: None,
             needs_returns: false,
-            left_alone: BTreeSet::new(),
-            seen_left_alone: 0,
+            left_alone: BTreeMap::new(),
         })
     }
 
@@ -152,11 +150,7 @@ impl Installer {
         let new = self.patches_from(first_new);
         let stopped = Stopped::stop(self.pid, &[], deadline)?;
         stopped.point_gs_to(self.routines.gs, &self.memory)?;
-        let mut moves: Vec<_> = new.iter().flat_map(|patch| patch.moves.iter().copied()).collect();
-        moves.sort_unstable();
-        let to = |at: u64| moves.binary_search_by_key(&at, |(from, _)| *from).ok().map(|place| moves[place].1);
-        // A thread that was moved can go on in any case.
-        self.write_jumps(&new, || stopped.move_threads(to).map(drop))?;
+        self.write_jumps(&new, || stopped.move_out_of(&new))?;
         drop(stopped);
         report.installing = started.elapsed() - report.planning;
         Ok(report)
@@ -236,7 +230,9 @@ impl Installer {
     pub(crate) fn unloaded(&mut self, base: u64) -> Option<u32> {
         self.unreadable.retain(|left| *left != base);
         let place = self.modules.iter().position(|module| module.hooked.base == base)?;
-        Some(self.modules.swap_remove(place).hooked.id)
+        let gone = self.modules.swap_remove(place);
+        self.forget_left_alone(&gone);
+        Some(gone.hooked.id)
     }
 
     /// Makes every function what it was, and puts the return addresses of those back that are being executed. A thread of
@@ -308,6 +304,7 @@ impl Installer {
         self.unreadable.retain(|base| !gone(*base));
         let (gone, left) = self.modules.drain(..).partition::<Vec<_>, _>(|module| gone(module.hooked.base));
         self.modules = left;
+        gone.iter().for_each(|gone| self.forget_left_alone(gone));
         Ok(gone.iter().map(|module| module.hooked.id).collect())
     }
 

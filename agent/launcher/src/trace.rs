@@ -74,7 +74,7 @@ struct Trace {
     /// When was last looked for modules that nobody has told of.
     looked: Instant,
     /// When hooks are next taken out of functions that are called too often.
-    next_left_alone: Instant,
+    next_settling: Instant,
     /// How many forked children were heard of.
     forked: u32,
     /// The program that it is about to run in its place.
@@ -187,7 +187,7 @@ impl Trace {
             foreign: Vec::new(),
             is_loading: false,
             looked: Instant::now(),
-            next_left_alone: Instant::now(),
+            next_settling: Instant::now(),
             forked: 0,
             replacement: None,
             is_over: false,
@@ -285,7 +285,7 @@ impl Trace {
             self.replaced_untraced();
         }
         self.look_for_modules();
-        self.leave_hottest_alone();
+        self.settle_hooks();
         while let Some(event) = self.host.as_ref().and_then(|host| host.next_event(Duration::ZERO)) {
             match event {
                 Event::Detached(reason) if reason == "process-replaced" => {

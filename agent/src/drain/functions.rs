@@ -1,7 +1,7 @@
 //! The functions that are hooked.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     sync::{PoisonError, RwLock},
 };
 
@@ -20,8 +20,9 @@ struct Numbered {
     limits: Vec<(u32, u32)>,
     /// The levels that the user has set.
     set: Pinned,
-    /// Those that are left alone for good, in the order in which that was found out.
-    left_alone: Vec<u32>,
+    /// Those whose hooks are to be out, and those whose hooks are, or are about to be.
+    unwanted: BTreeSet<u32>,
+    unhooked: BTreeSet<u32>,
 }
 
 impl Functions {
@@ -54,14 +55,48 @@ impl Functions {
     }
 
     /// Has functions be what they are without a hook.
-    pub(super) fn leave_alone(&self, functions: &[u32]) {
-        self.0.write().unwrap_or_else(PoisonError::into_inner).left_alone.extend_from_slice(functions);
+    pub(super) fn unhook(&self, functions: &[u32]) {
+        self.0.write().unwrap_or_else(PoisonError::into_inner).unwanted.extend(functions);
     }
 
-    /// The functions that are to be what they are without a hook, from the one with this place on.
-    pub fn left_alone(&self, from: usize) -> Vec<u32> {
+    /// Has functions have their hooks back.
+    pub(super) fn hook_again(&self, functions: &BTreeSet<u32>) {
+        let mut all = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        all.unwanted.retain(|function| !functions.contains(function));
+    }
+
+    /// Whether every call of a function goes through its hook.
+    pub(super) fn is_hooked(&self, function: u32) -> bool {
+        !self.0.read().unwrap_or_else(PoisonError::into_inner).unhooked.contains(&function)
+    }
+
+    /// The functions that have no hooks, or will have none.
+    pub(super) fn left_alone(&self) -> Vec<u32> {
         let all = self.0.read().unwrap_or_else(PoisonError::into_inner);
-        all.left_alone.get(from..).unwrap_or_default().to_vec()
+        all.unwanted.union(&all.unhooked).copied().collect()
+    }
+
+    /// The functions whose hooks are to be taken out. Nobody relies on those any more.
+    pub fn take_unwanted(&self) -> Vec<u32> {
+        let mut all = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let unwanted: Vec<u32> = all.unwanted.difference(&all.unhooked).copied().collect();
+        all.unhooked.extend(&unwanted);
+        unwanted
+    }
+
+    /// The functions whose hooks are to be put back.
+    pub fn wanted_again(&self) -> Vec<u32> {
+        let all = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        all.unhooked.difference(&all.unwanted).copied().collect()
+    }
+
+    /// A function was found to have its hook, or not to have it.
+    pub fn found(&self, function: u32, is_hooked: bool) {
+        let mut all = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        match is_hooked {
+            true => all.unhooked.remove(&function),
+            false => all.unhooked.insert(function),
+        };
     }
 
     /// The functions, by their numbers.

@@ -17,6 +17,7 @@ use std::{
 
 use codec::SessionNs;
 
+use self::left_alone::Hooks;
 pub(super) use self::pins::Pinned;
 pub use self::{
     pins::{LevelCounts, SetLevels},
@@ -118,8 +119,7 @@ pub(super) struct Levels {
     calls: Vec<u64>,
     /// Functions that have been turned down at some time.
     down: BTreeMap<u32, Down>,
-    /// Those that are off for good, as far as that was not told.
-    left_alone: Vec<u32>,
+    hooks: Hooks,
     /// What threads that have ended had counted, by function.
     ended: BTreeMap<u32, u64>,
     /// What the user has set.
@@ -146,8 +146,10 @@ struct Down {
     was_off: bool,
     /// How many of its calls were counted when it was looked at last.
     counted: u64,
-    /// How often it was turned off because even counting its calls costs too much; as often as may be where that is for good.
+    /// How often it was turned off because even counting its calls costs too much; as often as may be while it is left alone.
     turned_off: u32,
+    /// How often it was left alone.
+    left_alone: u32,
     /// How many bursts it has had, and when the next one is due.
     bursts: u32,
     due: Instant,
@@ -160,7 +162,7 @@ impl Levels {
             gates: 0,
             calls: Vec::new(),
             down: BTreeMap::new(),
-            left_alone: Vec::new(),
+            hooks: Hooks::new(now),
             ended: BTreeMap::new(),
             pinned: Pinned::new(),
             is_lifted: false,
@@ -183,6 +185,7 @@ impl Levels {
     /// Has tracing cost this from here on.
     pub(super) fn set_pace(&mut self, pace: Pace) {
         self.is_lifted = self.is_lifted || self.pace != Pace::Any;
+        self.hook_all();
         self.pace = pace;
     }
 
@@ -208,7 +211,15 @@ impl Levels {
     /// A function has another level from then on.
     pub(super) fn changed(&mut self, time: SessionNs, function: u32, level: Level) {
         let now = Instant::now();
-        let new = || Down { level: Level::Full, was_off: false, counted: 0, turned_off: 0, bursts: 0, due: now };
+        let new = || Down {
+            level: Level::Full,
+            was_off: false,
+            counted: 0,
+            turned_off: 0,
+            left_alone: 0,
+            bursts: 0,
+            due: now,
+        };
         let down = self.down.entry(function).or_insert_with(new);
         if down.level != level {
             down.level = level;
@@ -330,8 +341,8 @@ impl Levels {
         counted
     }
 
-    /// Turns the hottest off, until counting the others costs so many nanoseconds less. Those that cost `most_ns` alone never come
-    /// back.
+    /// Turns the hottest off, until counting the others costs so many nanoseconds less. Those that cost `most_ns` alone are left
+    /// alone.
     fn turn_off(
         &mut self,
         counted: &mut Vec<(u64, u32)>,
@@ -356,6 +367,7 @@ impl Levels {
 
     /// Turns functions up that are called little, and one of the others for a burst. One that is off is counted for a while.
     fn turn_up(&mut self, counted: &[(u64, u32)], mut spare: f64, arena: &Arena, now: Instant, time: SessionNs) {
+        self.try_again(now);
         let mut up = Vec::new();
         let mut next: Option<(Instant, u32)> = None;
         for (calls, function) in counted {

@@ -50,7 +50,7 @@ impl Traced {
     }
 }
 
-fn ctl(pid: u32, arguments: &[&str]) -> Exit {
+pub(crate) fn ctl(pid: u32, arguments: &[&str]) -> Exit {
     let pid = pid.to_string();
     let mut all = vec!["ctl", &pid];
     all.extend(arguments);
@@ -102,8 +102,10 @@ fn the_budget_can_change_while_it_runs() {
         (functions["counted"].as_u64() > Some(0) || functions["off"].as_u64() > Some(0)).then_some(())
     });
     assert_eq!(traced.done(&["budget", "complete"]), "the budget is complete");
-    // Some may have been left alone by then, for good.
-    answer("the others are followed again", || (traced.status()["functions"]["counted"] == 0).then_some(()));
+    answer("all are followed again", || {
+        let functions = &traced.status()["functions"];
+        (functions["counted"] == 0 && functions["off"] == 0).then_some(())
+    });
     let text = traced.done(&[]);
     assert!(text.contains("budget       complete\n") && text.contains(" a second"), "{text}");
     traced.finish();

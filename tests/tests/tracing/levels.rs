@@ -8,7 +8,7 @@ use tests::{
     wait::{LONG, eventually},
 };
 
-use crate::{attach::on_disk, child};
+use crate::{attach::on_disk, child, ctl::ctl};
 
 /// What goes on on stacks that is not calling and returning, with functions that go up and down at random: the program does
 /// what it does by itself.
@@ -105,6 +105,12 @@ fn what_is_called_too_often_to_be_hooked_is_not_hooked_any_more() {
         let tiny = address(pid, &target, "tiny");
         eventually("something is recorded", || on_disk(folder.path()) > 0);
         eventually("its first bytes are its own", || !is_hooked(pid, tiny));
+        // Whoever asks for it gets it back, and from then on its calls are exact.
+        let level = |level| ctl(pid, &["level", level, "tiny"]).success();
+        level("counted");
+        eventually("it is hooked again", || is_hooked(pid, tiny));
+        level("auto");
+        eventually("its first bytes are its own again", || !is_hooked(pid, tiny));
         agent.signal("INT");
         let exit = agent.exit(LONG);
         assert_eq!(exit.signal, Some(2), "{}", exit.stderr);

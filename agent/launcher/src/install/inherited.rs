@@ -41,18 +41,19 @@ impl Installer {
             plans: self.plans.clone(),
             needs_returns: self.needs_returns,
             left_alone: self.left_alone.clone(),
-            seen_left_alone: self.seen_left_alone,
         };
+        // Hooks may have come and gone since it was forked.
+        child.find_hooks();
         Ok((child, functions))
     }
 
     /// Tells of what was inherited, and hooks what was not: what the parent was just loading. The child waits in the mailbox.
     pub(crate) fn complete(&mut self, deadline: Instant, tell: &mut dyn FnMut(&Report)) -> Result<()> {
-        let memory = &self.memory;
+        let (memory, left_alone) = (&self.memory, self.ever_left_alone());
         let is_there = |module: &Installed| {
             let mut there = [0; 5];
             // Jumps are written in this order.
-            let last = module.patches.iter().rfind(|patch| !self.left_alone.contains(&patch.address));
+            let last = module.patches.iter().rfind(|patch| !left_alone.contains(&patch.address));
             last.is_none_or(|last| memory.read(last.address, &mut there).is_ok() && there == last.jump)
         };
         let (whole, torn) = self.modules.drain(..).partition::<Vec<_>, _>(is_there);

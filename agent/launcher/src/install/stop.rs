@@ -6,6 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use agent::stub::Patch;
 use anyhow::{Context, Result, anyhow, bail};
 use nix::{
     errno::Errno,
@@ -152,8 +153,17 @@ impl Stopped {
         Ok(())
     }
 
+    /// Moves threads that are in the middle of what jumps replace to the copies of that.
+    pub(super) fn move_out_of(&self, patches: &[&Patch]) -> Result<()> {
+        let mut moves: Vec<_> = patches.iter().flat_map(|patch| patch.moves.iter().copied()).collect();
+        moves.sort_unstable();
+        let to = |at: u64| moves.binary_search_by_key(&at, |(from, _)| *from).ok().map(|place| moves[place].1);
+        // A thread that was moved can go on in any case.
+        self.move_threads(to).map(drop)
+    }
+
     /// Moves threads that are at one of these addresses, from which they could not go on, to where they can.
-    pub(super) fn move_threads(&self, to: impl Fn(u64) -> Option<u64>) -> Result<usize> {
+    fn move_threads(&self, to: impl Fn(u64) -> Option<u64>) -> Result<usize> {
         let mut moved = 0;
         for tid in self.threads.keys() {
             let thread = Pid::from_raw(*tid);

@@ -1,12 +1,46 @@
-//! Functions that are left alone for good: even to jump past their hooks costs too much.
+//! Functions that are left alone: even to jump past their hooks costs too much.
 //!
-//! What is called so often that it is turned off again and again will be called so often for as long as the program runs. Whoever
-//! has put the hooks in takes those out.
+//! What is called so often that it is turned off again and again will be called so often for a while. Whoever has put the hooks in
+//! takes those out, and puts them back when the user asks for that, or when it is time to look whether a function is still called
+//! so often. Until its hook is back, a function is off.
+
+use std::{
+    collections::BTreeSet,
+    time::{Duration, Instant},
+};
+
+use codec::SessionNs;
 
 use super::{Down, Levels};
+use crate::{drain::Functions, shared::Arena};
 
 /// How often a function may be turned off.
 const MOST_OFF: u32 = 3;
+
+/// How long a function is left alone at first. Each time it is twice as long, up to so many times.
+const PAUSE: Duration = Duration::from_secs(30);
+const MOST_DOUBLED: u32 = 5;
+
+/// How often hooks are put back, and how many at once: all threads stand still for that.
+const RETURNS_EVERY: Duration = Duration::from_secs(10);
+const MOST_RETURNS: usize = 8;
+
+/// What there is to do about hooks.
+#[derive(Debug)]
+pub(super) struct Hooks {
+    /// Those that are to be taken out.
+    out: Vec<u32>,
+    /// Those that were asked for again, and are not back yet.
+    returning: BTreeSet<u32>,
+    /// When others may be.
+    next_return: Instant,
+}
+
+impl Hooks {
+    pub(super) fn new(now: Instant) -> Self {
+        Self { out: Vec::new(), returning: BTreeSet::new(), next_return: now }
+    }
+}
 
 impl Down {
     pub(super) fn is_left_alone(&self) -> bool {
@@ -15,18 +49,64 @@ impl Down {
 }
 
 impl Levels {
-    /// A function was turned off, at once for good or not.
-    pub(super) fn turned_off(&mut self, function: u32, for_good: bool) {
+    /// A function was turned off, with its hook or not.
+    pub(super) fn turned_off(&mut self, function: u32, with_hook: bool) {
         let Some(down) = self.down.get_mut(&function) else { return };
-        down.turned_off = if for_good { MOST_OFF } else { down.turned_off + 1 };
+        down.turned_off = if with_hook { MOST_OFF } else { down.turned_off + 1 };
         if down.is_left_alone() {
-            self.left_alone.push(function);
+            down.due = Instant::now() + PAUSE * (1 << down.left_alone.min(MOST_DOUBLED));
+            down.left_alone += 1;
+            self.hooks.out.push(function);
         }
     }
 
-    /// Functions that are left alone from now on.
-    pub(in super::super) fn take_left_alone(&mut self) -> Vec<u32> {
-        std::mem::take(&mut self.left_alone)
+    /// Has hooks put back that may be tried again.
+    pub(super) fn try_again(&mut self, now: Instant) {
+        if now < self.hooks.next_return {
+            return;
+        }
+        self.hooks.next_return = now + RETURNS_EVERY;
+        let is_due =
+            |(function, down): &(&u32, &Down)| down.is_left_alone() && down.due <= now && !self.is_pinned(**function);
+        let mut due: Vec<_> = self.down.iter().filter(is_due).map(|(function, down)| (down.due, *function)).collect();
+        due.sort_unstable();
+        self.hooks.returning.extend(due.into_iter().take(MOST_RETURNS).map(|(_, function)| function));
+    }
+
+    /// Has the hooks of all functions put back but those of which the user has said something else.
+    pub(super) fn hook_all(&mut self) {
+        let left_alone = self.down.iter().filter(|(_, down)| down.is_left_alone()).map(|(function, _)| *function);
+        let again: Vec<u32> = left_alone.filter(|function| !self.is_pinned(*function)).collect();
+        self.hooks.returning.extend(again);
+    }
+
+    /// Has the hook of a function put back.
+    pub(super) fn hook_again(&mut self, function: u32) {
+        self.hooks.returning.insert(function);
+    }
+
+    /// Says which hooks are to be taken out and put back, and finds out which ones are back.
+    pub(in super::super) fn settle_hooks(&mut self, functions: &Functions, arena: &Arena, time: SessionNs) {
+        let out = std::mem::take(&mut self.hooks.out);
+        if !out.is_empty() {
+            functions.unhook(&out);
+        }
+        if self.hooks.returning.is_empty() {
+            return;
+        }
+        functions.hook_again(&self.hooks.returning);
+        let back: Vec<u32> =
+            self.hooks.returning.iter().copied().filter(|function| functions.is_hooked(*function)).collect();
+        for function in back {
+            self.hooks.returning.remove(&function);
+            let Some(down) = self.down.get_mut(&function) else { continue };
+            // One that is still called too often goes at once.
+            down.turned_off = MOST_OFF - 1;
+            down.due = Instant::now();
+            if let Some(level) = self.pinned.get(&function).copied() {
+                self.set(arena, &[function], Some(level), time);
+            }
+        }
     }
 
     /// Takes over those of the process that this one was forked from.
@@ -34,6 +114,7 @@ impl Levels {
         for function in functions {
             if let Some(down) = self.down.get_mut(function) {
                 down.turned_off = MOST_OFF;
+                down.due = Instant::now() + PAUSE;
             }
         }
     }

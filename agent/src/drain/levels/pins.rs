@@ -10,10 +10,9 @@ use crate::shared::{Arena, Level, pin_slot, set_slot, unpin_slot};
 /// What became of functions whose levels were to be set.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct SetLevels {
-    /// How many have the level now.
+    /// How many have the level now, or have it as soon as they are hooked again.
     pub set: u64,
-    /// How many cannot have it: they are not hooked, are left alone for good, join events together, or depths are counted from
-    /// them.
+    /// How many cannot have it: they are not hooked, join events together, or depths are counted from them.
     pub fixed: u64,
 }
 
@@ -41,8 +40,10 @@ impl Levels {
     ) -> SetLevels {
         let mut result = SetLevels::default();
         for &function in functions {
-            if self.is_left_alone(function) {
-                result.fixed += 1;
+            if self.is_left_alone(function) && level.is_some() {
+                self.pinned.extend(level.map(|level| (function, level)));
+                self.hook_again(function);
+                result.set += 1;
                 continue;
             }
             let slot = arena.slot(function);

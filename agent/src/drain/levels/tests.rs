@@ -1,4 +1,5 @@
 use super::*;
+use crate::drain::Functions;
 use crate::drain::fake::FakeTarget;
 
 const HEADER: u64 = 0x10_0000;
@@ -82,30 +83,71 @@ fn what_costs_too_much_even_to_count_is_turned_off() {
 fn what_takes_much_just_to_be_counted_is_left_alone_and_what_is_turned_off_again_and_again() {
     let share = Pace::Share { share: 0.1, call_ns: 100.0 };
     let (target, mut levels, start) = levels(3, share);
-    let arena = &target.arena;
+    let (arena, functions) = (&target.arena, Functions::default());
     [0, 1].into_iter().for_each(|function| turn_down(&target, &mut levels, function));
     count(&target, 0, 2_000_000);
     count(&target, 1, 2_000);
     levels.look(arena, &[0], start + EVERY, SessionNs(0), || Some(EVERY));
-    assert_eq!(levels.take_left_alone(), [0]);
+    levels.settle_hooks(&functions, arena, SessionNs(0));
+    assert_eq!(functions.take_unwanted(), [0]);
     for look in 2..100 {
         levels.look(arena, &[0], start + EVERY * look, SessionNs(0), || Some(EVERY * look));
         assert_eq!(level_of(arena, 0), Some(Level::Off));
     }
     for times in 1..=3 {
         levels.turned_off(1, false);
-        assert_eq!(levels.take_left_alone().len(), usize::from(times == 3));
+        levels.settle_hooks(&functions, arena, SessionNs(0));
+        assert_eq!(functions.take_unwanted().len(), usize::from(times == 3));
     }
-    // Nobody can have it back.
-    assert_eq!(levels.set(arena, &[0, 2], Some(Level::Full), SessionNs(0)), SetLevels { set: 1, fixed: 1 });
+    assert_eq!(functions.left_alone(), [0, 1]);
+}
+
+#[test]
+fn what_was_left_alone_is_what_is_asked_for_as_soon_as_its_hook_is_back() {
+    let share = Pace::Share { share: 0.1, call_ns: 100.0 };
+    let (target, mut levels, start) = levels(3, share);
+    let (arena, functions) = (&target.arena, Functions::default());
+    for function in 0..3 {
+        turn_down(&target, &mut levels, function);
+        set_slot(arena.slot(function).expect("a slot"), Level::Off);
+        levels.changed(SessionNs(0), function, Level::Off);
+        levels.turned_off(function, true);
+    }
+    levels.settle_hooks(&functions, arena, SessionNs(0));
+    assert_eq!(functions.take_unwanted(), [0, 1, 2]);
+    let level = |function| level_of(arena, function);
+    // The user asks for one, and a child that is forked meanwhile for another.
+    assert_eq!(levels.set(arena, &[0], Some(Level::Full), SessionNs(0)), SetLevels { set: 1, fixed: 0 });
+    levels.settle_hooks(&functions, arena, SessionNs(0));
+    let (inherited, mut child) = (functions.inherit(), Levels::new(start));
+    child.begin(arena, share, SessionNs(0));
+    child.inherit_left_alone(&inherited.left_alone());
+    assert_eq!(child.set(arena, &[1], Some(Level::Off), SessionNs(0)).set, 1);
+    assert_eq!((functions.wanted_again(), level(0)), (vec![0], Some(Level::Off)));
+    functions.found(0, true);
+    levels.settle_hooks(&functions, arena, SessionNs(0));
+    assert_eq!((level(0), level(1), functions.wanted_again()), (Some(Level::Full), Some(Level::Off), vec![]));
+    // After a while others are tried again, and are left alone again at once where they are called as often.
+    levels.look(arena, &[0], start + Duration::from_secs(40), SessionNs(0), || Some(EVERY));
+    levels.settle_hooks(&functions, arena, SessionNs(0));
+    assert_eq!(functions.wanted_again(), [1, 2]);
+    functions.found(1, true);
+    levels.settle_hooks(&functions, arena, SessionNs(0));
+    levels.look(arena, &[0], start + Duration::from_secs(41), SessionNs(0), || Some(EVERY));
+    assert_eq!((level(1), level(2)), (Some(Level::Counted), Some(Level::Off)));
+    levels.turned_off(1, false);
+    levels.settle_hooks(&functions, arena, SessionNs(0));
+    assert_eq!(functions.take_unwanted(), [1]);
+    // Where everything may be followed, everything is that has its hook.
     levels.set_pace(Pace::Any);
-    levels.look(arena, &[0], start + EVERY * 200, SessionNs(0), || None);
-    assert_eq!(level_of(arena, 0), Some(Level::Off));
-    // Nor has a child that was forked.
-    let mut child = Levels::new(start);
-    child.begin(arena, Pace::Any, SessionNs(0));
-    child.inherit_left_alone(&[0]);
-    assert_eq!(child.set(arena, &[0], Some(Level::Counted), SessionNs(0)).fixed, 1);
+    levels.settle_hooks(&functions, arena, SessionNs(0));
+    assert_eq!(functions.wanted_again(), [1, 2]);
+    levels.look(arena, &[0], start + Duration::from_secs(42), SessionNs(0), || None);
+    assert_eq!(level(2), Some(Level::Off));
+    [1, 2].into_iter().for_each(|function| functions.found(function, true));
+    levels.settle_hooks(&functions, arena, SessionNs(0));
+    levels.look(arena, &[0], start + Duration::from_secs(43), SessionNs(0), || None);
+    assert_eq!([0, 1, 2].map(level), [Some(Level::Full); 3]);
 }
 
 #[test]
