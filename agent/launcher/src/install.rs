@@ -43,7 +43,7 @@ use crate::{frida::GumHook, rules::Rules, symbols::SymbolFinder};
 use maps::Mapped;
 use module::Planned;
 use stop::Stopped;
-pub(crate) use stop::restart_interrupted;
+pub(crate) use stop::{restart_call, restart_interrupted};
 
 /// Hooks in a target.
 #[derive(Debug)]

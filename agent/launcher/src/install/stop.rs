@@ -35,12 +35,15 @@ const EXITING: Duration = Duration::from_millis(300);
 pub(super) struct Stopped {
     /// Each thread, and the signal that it was about to be given.
     threads: BTreeMap<i32, Option<Signal>>,
+    /// Threads that were told to stop, and have not yet. All are told before any is waited for: where processors are busy, each
+    /// has to wait for its turn to stop.
+    told: Vec<i32>,
 }
 
 impl Stopped {
     /// Stops all threads but these, those too that are started meanwhile.
     pub(super) fn stop(pid: i32, but: &[i32], deadline: Instant) -> Result<Self> {
-        let mut stopped = Self { threads: BTreeMap::new() };
+        let mut stopped = Self { threads: BTreeMap::new(), told: Vec::new() };
         // A thread that has ended may be listed for as long as the process lives, such as a main thread before the others.
         let mut ended = BTreeSet::new();
         loop {
@@ -50,19 +53,20 @@ impl Stopped {
             if new.is_empty() {
                 return Ok(stopped);
             }
-            for tid in new {
-                stopped.add(tid, deadline)?;
-                if !stopped.threads.contains_key(&tid) {
-                    ended.insert(tid);
-                }
+            new.iter().try_for_each(|tid| stopped.tell(*tid, deadline))?;
+            while let Some(tid) = stopped.told.last().copied() {
+                stopped.wait(tid, deadline)?;
+                stopped.told.pop();
             }
+            ended.extend(new.into_iter().filter(|tid| !stopped.holds(*tid)));
             if Instant::now() >= deadline {
                 bail!("the program starts threads faster than they can be stopped");
             }
         }
     }
 
-    fn add(&mut self, tid: i32, deadline: Instant) -> Result<()> {
+    /// Tells a thread to stop, unless it has ended.
+    fn tell(&mut self, tid: i32, deadline: Instant) -> Result<()> {
         let thread = Pid::from_raw(tid);
         let patience = deadline.min(Instant::now() + EXITING);
         while process::is_unstoppable(tid) {
@@ -84,15 +88,17 @@ impl Stopped {
         }
         // Threads that have ended meanwhile say so when they are waited for.
         let _ = ptrace::interrupt(thread);
+        self.told.push(tid);
+        Ok(())
+    }
+
+    /// Waits for a thread that was told to stop.
+    fn wait(&mut self, tid: i32, deadline: Instant) -> Result<()> {
+        let thread = Pid::from_raw(tid);
         loop {
             match waitpid(thread, Some(WaitPidFlag::__WALL | WaitPidFlag::WNOHANG)) {
                 Ok(WaitStatus::PtraceEvent(..)) => {
-                    // One that was killed meanwhile is not asked for its registers.
-                    if let Ok(mut registers) = ptrace::getregs(thread)
-                        && restart_interrupted(&mut registers)
-                    {
-                        let _ = ptrace::setregs(thread, registers);
-                    }
+                    restart_call(thread);
                     self.threads.insert(tid, None);
                     return Ok(());
                 }
@@ -103,10 +109,7 @@ impl Stopped {
                 Ok(WaitStatus::StillAlive) if Instant::now() < deadline => {
                     std::thread::sleep(Duration::from_micros(50));
                 }
-                Ok(WaitStatus::StillAlive) => {
-                    native::let_go(thread);
-                    bail!("thread {tid} of the program does not stop")
-                }
+                Ok(WaitStatus::StillAlive) => bail!("thread {tid} of the program does not stop"),
                 Ok(WaitStatus::Exited(..) | WaitStatus::Signaled(..)) | Err(Errno::ECHILD | Errno::ESRCH) => {
                     return Ok(());
                 }
@@ -179,6 +182,16 @@ impl Stopped {
     }
 }
 
+/// Has the system call of a stopped thread made again that failed only because of that.
+pub(crate) fn restart_call(thread: Pid) {
+    // One that was killed meanwhile is not asked for its registers.
+    if let Ok(mut registers) = ptrace::getregs(thread)
+        && restart_interrupted(&mut registers)
+    {
+        let _ = ptrace::setregs(thread, registers);
+    }
+}
+
 /// Has a system call made again that failed only because its thread was stopped. Whether there is one. A signal that comes
 /// meanwhile interrupts it all the same.
 pub(crate) fn restart_interrupted(registers: &mut user_regs_struct) -> bool {
@@ -193,6 +206,7 @@ pub(crate) fn restart_interrupted(registers: &mut user_regs_struct) -> bool {
 
 impl Drop for Stopped {
     fn drop(&mut self) {
+        native::let_go_all(self.told.iter().copied().map(Pid::from_raw));
         for (tid, signal) in &self.threads {
             let thread = Pid::from_raw(*tid);
             if ptrace::detach(thread, *signal).is_err() {

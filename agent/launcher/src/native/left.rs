@@ -16,6 +16,8 @@ use nix::{
     unistd::Pid,
 };
 
+use crate::install::restart_call;
+
 thread_local! {
     /// Those of the calling thread, which alone can let go of them.
     static LEFT: RefCell<Vec<Pid>> = const { RefCell::new(Vec::new()) };
@@ -29,7 +31,12 @@ pub(crate) fn let_go(thread: Pid) {
     if ptrace::detach(thread, None).is_ok() || ptrace::interrupt(thread).is_err() {
         return;
     }
-    LEFT.with_borrow_mut(|left| left.push(thread));
+    let_go_all([thread]);
+}
+
+/// Lets go of threads that were told to stop, as soon as they do.
+pub(crate) fn let_go_all(threads: impl IntoIterator<Item = Pid>) {
+    LEFT.with_borrow_mut(|left| left.extend(threads));
     let_go_of_left(PATIENCE);
 }
 
@@ -57,7 +64,10 @@ fn is_let_go(thread: Pid) -> bool {
     match waitpid(thread, Some(WaitPidFlag::__WALL | WaitPidFlag::__WNOTHREAD | WaitPidFlag::WNOHANG)) {
         Ok(WaitStatus::StillAlive) => false,
         Ok(WaitStatus::Stopped(_, signal)) => ptrace::detach(thread, signal).is_ok(),
-        Ok(WaitStatus::PtraceEvent(..)) => ptrace::detach(thread, None).is_ok(),
+        Ok(WaitStatus::PtraceEvent(..)) => {
+            restart_call(thread);
+            ptrace::detach(thread, None).is_ok()
+        }
         Ok(_) | Err(_) => true,
     }
 }

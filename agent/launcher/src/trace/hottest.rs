@@ -9,7 +9,7 @@ const EVERY: Duration = Duration::from_millis(100);
 
 /// How long threads may take to stop, and after how long that is tried again: one may wait for a child that it has made.
 const STOPPING: Duration = Duration::from_millis(50);
-const AGAIN: Duration = Duration::from_secs(5);
+const AGAIN: Duration = Duration::from_secs(2);
 
 impl Trace {
     /// Takes hooks out of functions that are called too often, and puts back those that are wanted again. Where that cannot be done
