@@ -1,6 +1,10 @@
 //! Functions that are called so often that their hooks have to go, whatever they do, and come back later.
 
-use std::{collections::BTreeSet, sync::atomic::Ordering, time::Instant};
+use std::{
+    collections::BTreeSet,
+    sync::atomic::Ordering,
+    time::{Duration, Instant},
+};
 
 use agent::{shared::read_slot, stub::Patch};
 use anyhow::Result;
@@ -17,14 +21,14 @@ enum There {
 }
 
 impl Installer {
-    /// Takes hooks out that nobody wants, and puts those back that are wanted again.
-    pub(crate) fn settle_hooks(&mut self, deadline: Instant) -> Result<()> {
-        self.take_out(deadline)?;
-        self.put_back(deadline)
+    /// Takes hooks out that nobody wants, and puts those back that are wanted again. Threads may take so long to stop.
+    pub(crate) fn settle_hooks(&mut self, patience: Duration) -> Result<()> {
+        self.take_out(patience)?;
+        self.put_back(patience)
     }
 
     /// Who is in one of their stubs goes on from there.
-    fn take_out(&mut self, deadline: Instant) -> Result<()> {
+    fn take_out(&mut self, patience: Duration) -> Result<()> {
         let functions = self.functions.take_unwanted();
         if functions.is_empty() {
             return Ok(());
@@ -32,14 +36,15 @@ impl Installer {
         let patches: Vec<_> =
             functions.iter().filter_map(|function| Some((*function, self.patch_of(*function)?))).collect();
         self.left_alone.extend(patches.iter().cloned());
-        let taken = self.unpatch(&patches.iter().map(|(_, patch)| patch.clone()).collect::<Vec<_>>(), deadline);
+        let patches: Vec<_> = patches.into_iter().map(|(_, patch)| patch).collect();
+        let taken = self.unpatch(&patches, Instant::now() + patience);
         if taken.is_err() {
             self.find_hooks();
         }
         taken
     }
 
-    fn put_back(&mut self, deadline: Instant) -> Result<()> {
+    fn put_back(&mut self, patience: Duration) -> Result<()> {
         let mut out = Vec::new();
         for function in self.functions.wanted_again() {
             match self.left_alone.get(&function).map(|patch| (patch, self.there(patch))) {
@@ -52,7 +57,7 @@ impl Installer {
         if out.is_empty() {
             return Ok(());
         }
-        let stopped = Stopped::stop(self.pid, &[], deadline)?;
+        let stopped = Stopped::stop(self.pid, &[], Instant::now() + patience)?;
         out.retain(|(_, patch)| self.there(patch) == There::Original);
         let mut patches: Vec<&Patch> = out.iter().map(|(_, patch)| *patch).collect();
         patches.sort_unstable_by_key(|patch| patch.address);

@@ -19,7 +19,7 @@ impl Trace {
         if now < self.next_settling || self.replacement.is_some() || self.arena.request().is_some() {
             return;
         }
-        let settled = self.installer.settle_hooks(now + STOPPING);
+        let settled = self.installer.settle_hooks(STOPPING);
         self.next_settling = now + if settled.is_ok() { EVERY } else { AGAIN };
         if let Err(error) = settled
             && self.family.settings.verbose
