@@ -508,7 +508,7 @@ fn another_collector_is_told_the_end_last_too() {
         fake.got = Default::default();
         fake.got.settled.insert(0, 10);
         fake.overlook = overlook;
-        let who = Nack { session: codec::SessionId::NONE, ranges: [].as_slice().into() };
+        let who = Nack { session: SessionId::NONE, ranges: [].as_slice().into() };
         let mut packet = Vec::new();
         ProfileOption::from(who).encode(&mut packet).expect("it fits");
         fake.say(&packet);

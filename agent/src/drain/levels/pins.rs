@@ -54,6 +54,9 @@ impl Levels {
             // It goes on as it is; what has to be is changed from here on.
             let Some(level) = level else {
                 result.set += u64::from(before.is_some());
+                result.fixed += u64::from(level_of(arena, function).is_none());
+                // Where everything may be followed nothing else would turn it up again.
+                self.is_lifted |= before.is_some();
                 continue;
             };
             let is_set =
