@@ -181,5 +181,12 @@ mod tests {
         levels.look(arena, &[0], now + Duration::from_secs(20), SessionNs(4), || None);
         let counts = levels.counts(arena);
         assert_eq!((counts.full, counts.counted, counts.off), (3, 0, 1));
+        // Nor is it turned down for good because it was set once, be it that everything was followed from the start.
+        let mut levels = Levels::new(now);
+        levels.begin(arena, super::super::Pace::Any, SessionNs(0));
+        assert_eq!(set(&mut levels, &[0, 1], Some(Level::Off)).set, 2);
+        assert_eq!(set(&mut levels, &[0, 1, 9], None), SetLevels { set: 2, fixed: 1 });
+        levels.look(arena, &[0], now + Duration::from_secs(40), SessionNs(5), || None);
+        assert_eq!(levels.counts(arena).full, 4);
     }
 }
