@@ -79,7 +79,9 @@ fn answer(line: &str, receiver: &Receiver) -> Reply {
     let reply = match receiver.ask(id, request, PATIENCE) {
         Ok(Told::Done(text)) => Reply::Done(text),
         Ok(Told::Refused(why)) => Reply::Refused(why),
-        Ok(Told::Nothing) => Reply::Refused(format!("session {id} has ended before its agent answered")),
+        Ok(Told::Nothing) => {
+            Reply::Refused(format!("session {id} has ended, or its collector was stopped, before its agent answered"))
+        }
         Err(NoAnswer::NotAsked(NotAsked::Unknown)) => Reply::Unknown,
         Err(why) => Reply::Refused(explain(id, why, receiver)),
     };

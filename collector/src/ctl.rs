@@ -97,6 +97,15 @@ impl Found {
         self.text("name") == wanted || begins(id) || id.get(COMMON_DIGITS..).is_some_and(begins)
     }
 
+    /// It in a line, for scripts.
+    fn json(&self) -> String {
+        let mut entry = self.entry.clone();
+        // It is not.
+        entry.as_object_mut().map(|fields| fields.remove("over"));
+        format!("{}\n", printable_json(&entry.to_string()))
+    }
+
+    /// It in a line, for people.
     fn line(&self) -> String {
         let over = self.over().map(|why| if why == "lost" { ", contact lost" } else { ", ended" });
         let process = match (self.text("program"), &self.entry["pid"]) {
@@ -138,7 +147,7 @@ impl Known {
     fn list(&self, as_json: bool) -> String {
         let open = self.sessions.iter().filter(|found| found.over().is_none());
         match as_json {
-            true => open.map(|found| format!("{}\n", printable_json(&found.entry.to_string()))).collect(),
+            true => open.map(Found::json).collect(),
             false => open.map(Found::line).collect(),
         }
     }

@@ -106,16 +106,15 @@ fn serve(stream: &UnixStream, family: &Weak<Family>) -> io::Result<()> {
 /// Answers what the collector asks of a session, on a thread that ends with that. The session's own is told the answer.
 pub(crate) fn answer_collector(asked: Asked, session: Session, family: &Arc<Family>) {
     let Asked { number, request } = asked;
-    let (orders, family) = (session.orders.clone(), Arc::clone(family));
-    let answer = move || {
-        let result = match family.settings.remote_control {
-            true => request::answer(&request, &session, &family),
-            false => Err(NO_REMOTE_CONTROL.into()),
-        };
-        drop(session.orders.send(Order::Answer { number, result }));
-    };
+    let orders = session.orders.clone();
+    // Once the session is over nobody listens.
+    let tell = move |orders: &Sender<Order>, result| drop(orders.send(Order::Answer { number, result }));
+    if !family.settings.remote_control {
+        return tell(&orders, Err(NO_REMOTE_CONTROL.into()));
+    }
+    let family = Arc::clone(family);
+    let answer = move || tell(&session.orders, request::answer(&request, &session, &family));
     if let Err(error) = thread::Builder::new().name("asked".into()).spawn(answer) {
-        let result = Err(format!("the agent cannot start a thread: {error}"));
-        drop(orders.send(Order::Answer { number, result }));
+        tell(&orders, Err(format!("the agent cannot start a thread: {error}")));
     }
 }

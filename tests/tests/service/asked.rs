@@ -157,7 +157,7 @@ fn nonsense_for_an_answer_does_no_harm() {
     other.asked("stop");
     drop(other);
     drop(collector.stop());
-    says(&asking.exit(LONG), 1, "ended before its agent answered");
+    says(&asking.exit(LONG), 1, "was stopped, before its agent answered");
     drop(one);
     for trace in Trace::all(folder.path()) {
         run_on("verify", &trace.folder, &[]).success();
