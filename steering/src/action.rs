@@ -1,8 +1,9 @@
 //! What can be asked of a running trace.
 
 use clap::{Subcommand, ValueEnum};
+use codec::profile::MAX_REQUEST_BYTES;
 
-use crate::{MAX_REQUEST_BYTES, Pace};
+use crate::Pace;
 
 /// What is to be told, or to change.
 #[derive(Debug, Clone, Subcommand)]

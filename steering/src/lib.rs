@@ -15,7 +15,7 @@ mod run_folder;
 mod status;
 
 pub use action::{Action, LevelWord};
-pub use line::{MAX_REQUEST_BYTES, Reply, ask, serve};
+pub use line::{Reply, ask, serve};
 pub use pace::{Budget, Pace};
 pub use run_folder::{Role, Socket, path, sockets};
 pub use status::{ByLevel, Status};

@@ -12,10 +12,9 @@ use std::{
     time::Duration,
 };
 
-/// The longest request, without whom it is for.
-pub const MAX_REQUEST_BYTES: usize = 4096;
+use codec::profile::MAX_REQUEST_BYTES;
 
-/// The longest line, and the longest answer that is read.
+/// The longest line, with whom it is for, and the longest answer that is read.
 const MOST_LINE_BYTES: u64 = MAX_REQUEST_BYTES as u64 + 256;
 const MOST_ANSWER_BYTES: u64 = 16 << 20;
 
@@ -135,7 +134,7 @@ mod tests {
     #[test]
     fn a_request_is_answered_whole_or_not_at_all() {
         assert_eq!(answered("5 level off a b\n"), ("5 level off a b".into(), "done fine\n".into()));
-        let long = format!("5 level off {}\n", "a".repeat(4_300));
+        let long = format!("5 level off {}\n", "a".repeat(5_000));
         for wrong in ["5 level off a", "", &long] {
             let (asked, answer) = answered(wrong);
             assert_eq!(asked, "", "nothing is done");

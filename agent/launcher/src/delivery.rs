@@ -161,8 +161,7 @@ impl Delivery {
         let Some((shipper, clock, orders, traced)) = self.work.take() else { return Ok(()) };
         let tied = Arc::clone(&arena);
         let drain = Drain::new(arena, clock, Arc::clone(&self.functions), ProcTasks::new(self.pid));
-        let (orders_here, functions) = (self.orders.clone(), Arc::clone(&self.functions));
-        let session = Session { pid: self.pid, orders: orders_here, functions };
+        let session = Session { pid: self.pid, orders: self.orders.clone(), functions: Arc::clone(&self.functions) };
         let settings = &self.family.settings;
         let drain = drain.with_stall(self.stall).at_pace(settings.drain_pace());
         let drain = drain.sending(settings.selected.wanted.clone());

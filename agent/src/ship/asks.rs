@@ -8,16 +8,12 @@ use std::collections::VecDeque;
 use codec::{
     SessionId,
     heph::Encode,
-    profile::{Answer, AnswerKind, Ask, ProfileOption},
+    profile::{Answer, AnswerKind, Ask, MAX_ANSWER_BYTES, MAX_REQUEST_BYTES, ProfileOption},
 };
 
 /// How many requests are remembered with their answers, and how many of them may be in somebody's hands.
 const REMEMBERED: usize = 64;
 const MOST_OPEN: usize = 16;
-
-/// The longest request that is taken, and the longest answer that is given.
-const MOST_REQUEST_BYTES: usize = 4_096;
-const MOST_ANSWER_BYTES: usize = 16_384;
 
 /// A request of the collector's.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -54,7 +50,7 @@ impl Asks {
         }
         let open = self.known.iter().filter(|entry| entry.answer.is_none()).count();
         // What is not taken is asked for again.
-        if open >= MOST_OPEN || ask.request.len() > MOST_REQUEST_BYTES {
+        if open >= MOST_OPEN || ask.request.len() > MAX_REQUEST_BYTES {
             return;
         }
         if self.known.len() >= REMEMBERED
@@ -75,10 +71,10 @@ impl Asks {
     pub(super) fn answer(&mut self, session: SessionId, number: u64, result: Result<&str, &str>) {
         let Some(entry) = self.known.iter_mut().find(|entry| entry.number == number) else { return };
         let (kind, text) = match result {
-            Ok(text) if text.len() <= MOST_ANSWER_BYTES => (AnswerKind::Done, text),
+            Ok(text) if text.len() <= MAX_ANSWER_BYTES => (AnswerKind::Done, text),
             // Half of it would be something else.
             Ok(_) => (AnswerKind::Refused, "the answer is too long to be sent"),
-            Err(why) => (AnswerKind::Refused, super::text::cut(why, MOST_ANSWER_BYTES)),
+            Err(why) => (AnswerKind::Refused, super::text::cut(why, MAX_ANSWER_BYTES)),
         };
         let mut packet = Vec::new();
         let encoded = ProfileOption::from(Answer { session, number, kind, text }).encode(&mut packet);

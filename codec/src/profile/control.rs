@@ -2,6 +2,12 @@
 
 use crate::{AnswerKind, SessionId, heph::wire::wire_struct};
 
+/// The longest request.
+pub const MAX_REQUEST_BYTES: usize = 4_096;
+
+/// The longest text of an answer.
+pub const MAX_ANSWER_BYTES: usize = 16_384;
+
 wire_struct! {
     /// The collector wants to know something of a session, or to have it changed.
     pub struct Ask<'a> as "ask" {

@@ -10,10 +10,6 @@ use crate::Session;
 /// How many requests to one agent may be open.
 pub(crate) const MAX_OPEN: usize = 16;
 
-/// The longest request, and the longest answer that is taken.
-pub const MAX_REQUEST_BYTES: usize = 4096;
-pub(crate) const MAX_ANSWER_BYTES: usize = 16_384;
-
 /// How long an answer is waited for before the agent is asked again: a datagram may be lost, and a connection may end.
 const AGAIN: Duration = Duration::from_millis(250);
 

@@ -33,7 +33,7 @@ mod session_state;
 pub mod spans;
 mod stream;
 
-pub use asks::{Answered, Listed, MAX_REQUEST_BYTES, NotAsked, Told};
+pub use asks::{Answered, Listed, NotAsked, Told};
 pub use batch::{Batch, Run, RunEvents};
 pub use budget::Budget;
 pub use catalog::{Catalog, CatalogLimits, CatalogModule, CatalogProcess, CatalogThread, Refused};

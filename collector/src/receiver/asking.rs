@@ -4,7 +4,7 @@ use std::{
     collections::HashMap,
     sync::{
         Mutex, MutexGuard, PoisonError,
-        mpsc::{self, RecvTimeoutError, Sender},
+        mpsc::{self, Sender},
     },
     time::Duration,
 };
@@ -55,9 +55,7 @@ impl Receiver {
         self.waiting.senders().insert(number, tell);
         let asked = self.with_core(|state, now| state.core.ask(now, id, number, request));
         let answer = match asked {
-            Ok(()) => told.recv_timeout(patience).map_err(|error| match error {
-                RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected => NoAnswer::Silence,
-            }),
+            Ok(()) => told.recv_timeout(patience).map_err(|_| NoAnswer::Silence),
             Err(why) => Err(NoAnswer::NotAsked(why)),
         };
         self.waiting.senders().remove(&number);

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use codec::SessionId;
+use codec::{SessionId, profile::MAX_REQUEST_BYTES};
 
 use super::Collector;
 use crate::{
     NotAsked,
-    asks::{Answered, Listed, MAX_REQUEST_BYTES},
+    asks::{Answered, Listed},
 };
 
 impl Collector {

@@ -4,14 +4,13 @@ use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use codec::{
     Position, StreamId,
-    profile::{Answer, AnswerKind, Ask, Fingerprint, Lost, ProfileOption, Range},
+    profile::{Answer, AnswerKind, Ask, Fingerprint, Lost, MAX_ANSWER_BYTES, ProfileOption, Range},
     text::cut,
 };
 
 use super::{SessionContext, SessionState, end_state::EndState};
 use crate::{
     Answered, NotAsked, Peer, Session, Told, Transmit,
-    asks::MAX_ANSWER_BYTES,
     reply::{MAX_RANGES, nacks, packet},
     stream::Stream,
 };
