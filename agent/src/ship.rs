@@ -5,6 +5,7 @@
 //! what the collector sends, retransmits what was lost, reports progress, and reconnects. It starts no threads; a tunnel,
 //! which others provide, may.
 
+mod asks;
 mod contact;
 mod delivery;
 mod drops;
@@ -36,6 +37,7 @@ use codec::{
     profile::{End, EndReason, ProfileOption, Range, RunEvent},
 };
 
+pub use asks::Asked;
 pub use codec::profile::{Birth, BirthKind};
 pub(crate) use codec::text;
 pub use error::ShipError;
@@ -43,6 +45,7 @@ pub use report::Report;
 pub use settings::{Settings, Transport, Who, Wire};
 pub use tunnel::{Tunnel, TunnelState, Tunnelled};
 
+use asks::Asks;
 use contact::Contact;
 use drops::Drops;
 use losses::Losses;
@@ -79,6 +82,7 @@ pub struct Shipper {
     /// Told before other options: the collector waits for events that it has not been told are dropped.
     drop_reports: Options,
     drops: Drops,
+    asks: Asks,
     window_bytes: u64,
     /// What the collector asked for again.
     wanted: Vec<Range>,
@@ -135,6 +139,7 @@ impl Shipper {
             options: Options::new(is_ordered),
             drop_reports: Options::new(is_ordered),
             drops: Drops::default(),
+            asks: Asks::default(),
             window_bytes: delivery::FIRST_WINDOW_BYTES,
             wanted: Vec::new(),
             started: now,
@@ -239,6 +244,16 @@ impl Shipper {
     pub fn dropped(&mut self, stream: StreamId, first: Position, count: u64, reason: &'static str) {
         self.drops.add(stream, first, count, reason);
         self.replay.skip(stream, Position(first.0.saturating_add(count)));
+    }
+
+    /// What the collector asks for, which is to be [answered](Self::answer). Each request comes once.
+    pub fn next_ask(&mut self) -> Option<Asked> {
+        self.asks.next()
+    }
+
+    /// Tells the collector what came of what it asked for, or why nothing did.
+    pub fn answer(&mut self, number: u64, result: Result<&str, &str>) {
+        self.asks.answer(self.session, number, result);
     }
 
     /// Sends what waits for a datagram to be full.

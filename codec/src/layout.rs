@@ -3,9 +3,9 @@
 use crate::{
     heph::{EVENT_LAYOUT, METADATA_LAYOUT},
     profile::{
-        Ack, Birth, Claim, Clock, Counted, CountedCalls, Dropped, Drops, End, Epoch, FunctionName, Functions, Kept,
-        LevelChange, Levels, Limit, Limits, Lost, Module, Nack, Offset, Progress, Queue, Range, Refused, Session,
-        SourceLine, Sources, StreamPosition, Thread, Times, Token,
+        Ack, Answer, Ask, Birth, Claim, Clock, Counted, CountedCalls, Dropped, Drops, End, Epoch, FunctionName,
+        Functions, Kept, LevelChange, Levels, Limit, Limits, Lost, Module, Nack, Offset, Progress, Queue, Range,
+        Refused, Session, SourceLine, Sources, StreamPosition, Thread, Times, Token,
     },
 };
 
@@ -56,6 +56,7 @@ pub const WIRE: &[Layout] = &[
     End::LAYOUT,
     Claim::LAYOUT,
     Token::LAYOUT,
+    Answer::LAYOUT,
     Ack::LAYOUT,
     Times::LAYOUT,
     Kept::LAYOUT,
@@ -63,6 +64,7 @@ pub const WIRE: &[Layout] = &[
     Nack::LAYOUT,
     Range::LAYOUT,
     Refused::LAYOUT,
+    Ask::LAYOUT,
 ];
 
 /// The fields of a word of a run from its highest bit, each with its number of bits.

@@ -59,4 +59,4 @@ pub mod text;
 #[cfg(feature = "std")]
 pub use id::{ClockNs, Counter, FunctionId, ModuleId, Position, SessionId, SessionNs, StreamId, SubstreamId};
 pub use key::Key;
-pub use platform::{Arch, BirthKind, ClockKind, EventKind, LevelKind, Os};
+pub use platform::{AnswerKind, Arch, BirthKind, ClockKind, EventKind, LevelKind, Os};

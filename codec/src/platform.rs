@@ -134,6 +134,15 @@ numbered! {
     Off = 3 "off"
 }
 
+numbered! {
+    /// What became of a request to an agent.
+    AnswerKind:
+    /// It was done.
+    Done = 1 "done",
+    /// It was not, and the text says why.
+    Refused = 2 "refused"
+}
+
 /// What a function event tells of: numbered as in ATF's index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum EventKind {
@@ -200,6 +209,7 @@ mod tests {
             assert_eq!(u8::from(ClockKind::from(number)), number);
             assert_eq!(u8::from(BirthKind::from(number)), number);
             assert_eq!(u8::from(LevelKind::from(number)), number);
+            assert_eq!(u8::from(AnswerKind::from(number)), number);
         }
         for kind in EventKind::ALL {
             assert_eq!(EventKind::from_number(kind.number().into()), Some(kind));

@@ -6,6 +6,7 @@
 
 mod access;
 mod birth;
+mod control;
 mod delivery;
 mod end;
 mod fingerprint;
@@ -18,9 +19,10 @@ pub(crate) mod run;
 mod runtime;
 mod session;
 
-pub use crate::{BirthKind, Key, LevelKind};
+pub use crate::{AnswerKind, BirthKind, Key, LevelKind};
 pub use access::{Claim, Refused, Token};
 pub use birth::Birth;
+pub use control::{Answer, Ask, MAX_ANSWER_BYTES, MAX_REQUEST_BYTES};
 pub use delivery::{Ack, Dropped, Drops, Kept, Lost, Nack, Progress, Range, StreamPosition, Times};
 pub use end::{End, EndReason};
 pub use fingerprint::{Fingerprint, FunctionTableHasher};

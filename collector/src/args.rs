@@ -1,6 +1,7 @@
 //! The command line.
 
 mod access;
+mod ctl;
 mod spans;
 
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
@@ -15,6 +16,7 @@ use crate::{
 };
 
 pub(crate) use self::access::AccessArgs;
+pub(crate) use self::ctl::CtlArgs;
 pub(crate) use self::spans::{
     ExportArgs, ExportFormat, MakingArgs, SpanOrder, SpansArgs, StatsArgs, TableArgs, TopArgs, TopOrder, TreeArgs,
     WhichArgs, WireForm,
@@ -32,6 +34,8 @@ Examples:
       Print what a session directory holds.
   collector spans traces/20260101-120000-1 --sort duration --limit 20
       Print the 20 longest spans.
+  collector ctl 20260101-120000-1 level off 'libcrypto.so*'
+      Have the agent of a running session record nothing of a library.
   collector verify traces && echo complete
       Check all checksums and links, and that every event is accounted for.
 
@@ -85,6 +89,10 @@ pub(crate) enum Command {
     Verify(DirArgs),
     /// Complete sessions whose collector was killed
     Repair(RepairArgs),
+    /// Look at a session while it is traced, or change what its agent records
+    ///
+    /// Asks the collectors of this user on this machine, which pass it on to the agent of the session.
+    Ctl(CtlArgs),
     /// Print a completion script for a shell
     Completions {
         /// The shell

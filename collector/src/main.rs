@@ -9,6 +9,8 @@
 #![forbid(unsafe_code)]
 
 mod args;
+mod control;
+mod ctl;
 mod door;
 mod ingest;
 mod listen;
@@ -52,6 +54,7 @@ fn main() -> ExitCode {
         Some(Command::Export(args)) => offline::export::run(args),
         Some(Command::Verify(args)) => offline::verify::run(args),
         Some(Command::Repair(args)) => offline::repair::run(args),
+        Some(Command::Ctl(args)) => ctl::run(args),
         Some(Command::Completions { shell }) => manual::completions(*shell),
         Some(Command::Man) => manual::man(),
     };

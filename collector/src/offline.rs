@@ -23,9 +23,20 @@ mod swift_names;
 mod trace;
 mod turned_down;
 
-use std::io::{self, ErrorKind, Write};
+use std::{
+    io::{self, ErrorKind, Write},
+    path::Path,
+};
+
+use anyhow::{Context, Result};
 
 pub(crate) use codec::text::printable;
+
+/// The id of the session in a directory, or of the latest of those in it.
+pub(crate) fn session_in(dir: &Path) -> Result<String> {
+    let trace = trace::Trace::open(dir)?;
+    trace.manifest.session.with_context(|| format!("{}: the session has no id", trace.dir.display()))
+}
 
 /// Whoever reads our output may stop early: that is no failure.
 pub(crate) fn ended_early(result: io::Result<()>) -> io::Result<()> {
@@ -36,7 +47,7 @@ pub(crate) fn ended_early(result: io::Result<()>) -> io::Result<()> {
 }
 
 /// The same for an error that came a longer way.
-fn quiet(result: anyhow::Result<()>) -> anyhow::Result<()> {
+fn quiet(result: Result<()>) -> Result<()> {
     let is_end = |error: &io::Error| error.kind() == ErrorKind::BrokenPipe;
     result.or_else(|error| if error.downcast_ref().is_some_and(is_end) { Ok(()) } else { Err(error) })
 }

@@ -1,5 +1,6 @@
 //! The receiver: what the sockets receive goes in, the core decides, the recorders get the rest, and agents get answers.
 
+mod asking;
 mod ledger;
 mod post;
 
@@ -18,7 +19,8 @@ use sinks::EarlierSessions;
 use tokio::sync::Notify;
 use tracing::info_span;
 
-pub(crate) use self::{ledger::Ledger, post::Post};
+use self::asking::Waiting;
+pub(crate) use self::{asking::NoAnswer, ledger::Ledger, post::Post};
 use crate::{
     door::Refusal,
     names::Names,
@@ -40,6 +42,8 @@ pub(crate) struct Receiver {
     pub(crate) session_ended: Notify,
     backlogs: Vec<BackgroundWriter>,
     kept: Arc<KeptPositions>,
+    /// Who waits for answers of agents.
+    waiting: Waiting,
 }
 
 #[derive(Debug)]
@@ -146,7 +150,16 @@ impl Receiver {
             wall: WallClock::start(),
             free_bytes: 1,
         };
-        Self { state: Mutex::new(state), post, ledger, notices, session_ended: Notify::new(), backlogs, kept }
+        Self {
+            state: Mutex::new(state),
+            post,
+            ledger,
+            notices,
+            session_ended: Notify::new(),
+            backlogs,
+            kept,
+            waiting: Waiting::default(),
+        }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -260,6 +273,9 @@ impl Receiver {
         }
         while let Some(transmit) = state.core.poll_transmit() {
             self.post.send(&transmit);
+        }
+        while let Some(answered) = state.core.poll_answer() {
+            self.waiting.tell(answered);
         }
         self.ledger.enter(state.core.counts());
     }

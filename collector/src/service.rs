@@ -31,6 +31,7 @@ use tracing::{error, info, warn};
 
 use crate::{
     args::{self, RunArgs},
+    control,
     door::Door,
     listen::{self, Listening, Wanted},
     log, metrics,
@@ -195,6 +196,7 @@ async fn serve(
         info!("metrics http://{address}/metrics");
         tokio::spawn(metrics::serve(receiver.clone(), listener));
     }
+    let _reachable = control::listen(receiver);
     for (sink, _) in &receiver.ledger.sinks {
         info!("writing to {sink}");
     }

@@ -8,10 +8,13 @@ mod variable;
 
 use std::{ffi::OsString, path::PathBuf, str::FromStr, time::Duration};
 
-use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum, error::ErrorKind};
+use clap::{
+    Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum, builder::BoolishValueParser, error::ErrorKind,
+};
+use steering::Budget;
 
 pub(crate) use self::{
-    ctl::{CtlAction, CtlArgs},
+    ctl::CtlArgs,
     destination::{AccessArgs, DestinationArgs, Transport, Wire},
     rules::RuleArgs,
     selection::{Selected, SelectionArgs},
@@ -184,6 +187,9 @@ pub(crate) struct TraceArgs {
     /// What gets into the program: by default Frida where it is installed, else this command itself
     #[arg(long, value_enum, value_name = "ENGINE", env = "SPOOR_ENGINE")]
     pub(crate) engine: Option<Engine>,
+    /// Do nothing that the collector asks for (`collector ctl`)
+    #[arg(long, env = "SPOOR_NO_REMOTE_CONTROL", value_parser = BoolishValueParser::new())]
+    pub(crate) no_remote_control: bool,
     #[command(flatten)]
     pub(crate) frida: FridaArgs,
     /// Write at the end what came of the trace to this file, as a JSON object; - is standard error
@@ -266,28 +272,6 @@ pub(crate) struct DoctorArgs {
     pub(crate) frida: FridaArgs,
 }
 
-/// How much processor time tracing may take besides the program's own: a part of that, or any.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Budget(pub(crate) Option<f64>);
-
-impl FromStr for Budget {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let number = |text: &str| text.parse::<f64>().ok();
-        let share = match text {
-            "none" => return Ok(Self(None)),
-            _ => match (text.strip_suffix('%'), text.strip_suffix('x')) {
-                (Some(percent), _) => number(percent).map(|percent| percent / 100.0),
-                (_, Some(times)) => number(times).map(|times| times - 1.0),
-                _ => None,
-            },
-        };
-        let share = share.filter(|share| (0.001..=100.0).contains(share));
-        share.map(|share| Self(Some(share))).ok_or_else(|| "expected a share as 10%, a factor as 2x, or none".into())
-    }
-}
-
 /// How long a thread may wait for a collector that takes nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Stall(pub(crate) Option<Duration>);
@@ -348,21 +332,4 @@ fn ring_bytes(text: &str) -> Result<Size, String> {
 fn replay_bytes(text: &str) -> Result<Size, String> {
     let size: Size = text.parse()?;
     if (1 << 20..=64 << 30).contains(&size.0) { Ok(size) } else { Err("expected from 1MiB to 64GiB".into()) }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_budget_is_a_share_a_factor_or_none() {
-        let share =
-            |text: &str| text.parse::<Budget>().map(|Budget(share)| share.map(|share| (share * 1000.0).round()));
-        assert_eq!(share("10%"), Ok(Some(100.0)));
-        assert_eq!((share("2x"), share("1.5x")), (Ok(Some(1000.0)), Ok(Some(500.0))));
-        assert_eq!(share("none"), Ok(None));
-        for wrong in ["", "10", "%", "x", "0%", "-5%", "1x", "0.5x", "NaN%", "infx", "100000%"] {
-            assert!(share(wrong).is_err(), "{wrong}");
-        }
-    }
 }

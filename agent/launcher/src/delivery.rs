@@ -25,12 +25,13 @@ use codec::{
     profile::{EndReason, FunctionName, Limit, Module, SourceLine},
 };
 use ring::rand::{SecureRandom, SystemRandom};
+use steering::Status;
 
 use self::outcome::{ModuleCode, left_out};
 pub(crate) use self::outcome::{Outcome, many};
 use crate::{
     args::Wire,
-    control::{Session, Status},
+    control::{self, Session},
     family::Family,
     install::{Hooked, Report},
     notices::Notices,
@@ -96,6 +97,11 @@ pub(crate) enum Order {
         is_start: bool,
         done: Sender<bool>,
     },
+    /// To tell the collector what came of what it asked for.
+    Answer {
+        number: u64,
+        result: Result<String, String>,
+    },
     Hooked(Arc<Hooked>),
     Unloaded(u32),
     Lines(u32, Arc<FileLines>),
@@ -155,6 +161,7 @@ impl Delivery {
         let Some((shipper, clock, orders, traced)) = self.work.take() else { return Ok(()) };
         let tied = Arc::clone(&arena);
         let drain = Drain::new(arena, clock, Arc::clone(&self.functions), ProcTasks::new(self.pid));
+        let session = Session { pid: self.pid, orders: self.orders.clone(), functions: Arc::clone(&self.functions) };
         let settings = &self.family.settings;
         let drain = drain.with_stall(self.stall).at_pace(settings.drain_pace());
         let drain = drain.sending(settings.selected.wanted.clone());
@@ -164,6 +171,7 @@ impl Delivery {
             shipper,
             drain,
             orders,
+            session: session.clone(),
             modules: Vec::new(),
             unread: 0,
             notices: self.notices.clone(),
@@ -176,8 +184,7 @@ impl Delivery {
             worker.work()
         });
         self.thread = Some(thread.context("cannot start a thread")?);
-        let (orders, functions) = (self.orders.clone(), Arc::clone(&self.functions));
-        self.family.sessions.add(Session { pid: self.pid, orders, functions });
+        self.family.sessions.add(session);
         // It may have changed since the rings were made.
         self.order(Order::Pace);
         Ok(())
@@ -277,6 +284,8 @@ struct Worker {
     shipper: Shipper,
     drain: Drain,
     orders: Receiver<Order>,
+    /// How it is asked itself.
+    session: Session,
     /// The modules that were told of, and when they were loaded.
     modules: Vec<(Arc<Hooked>, SessionNs)>,
     /// Of how many modules the source lines are still being read.
@@ -294,6 +303,9 @@ impl Worker {
                 if let Some(reason) = self.execute(order) {
                     return self.end(reason);
                 }
+            }
+            while let Some(asked) = self.shipper.next_ask() {
+                control::answer_collector(asked, self.session.clone(), &self.family);
             }
             for is_start in self.triggers.look() {
                 self.drain.trigger(is_start);

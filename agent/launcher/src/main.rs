@@ -42,7 +42,6 @@ mod process;
 mod program;
 mod record;
 mod rules;
-mod run_folder;
 mod settings;
 mod signals;
 mod summary;

@@ -1,9 +1,8 @@
 //! From arguments to what the parts are to work with. Everything is checked here, before anything is started.
 
 use std::{
-    fmt, io,
+    io,
     net::{SocketAddr, ToSocketAddrs},
-    str::FromStr,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
@@ -13,10 +12,11 @@ use agent::{
     shared::{FLAG_BLOCK, FLAG_TURN_DOWN},
     ship::{self, Tunnel},
 };
+use steering::{Budget, Pace};
 
 use crate::{
     access,
-    args::{self, Budget, DestinationArgs, Follow, FridaArgs, Lines, Selected, SymbolArgs, TraceArgs, Wire},
+    args::{self, DestinationArgs, Follow, FridaArgs, Lines, Selected, SymbolArgs, TraceArgs, Wire},
     engine::Choice,
     frida,
     rules::Rules,
@@ -53,59 +53,20 @@ pub(crate) struct Settings {
     pub(crate) max_processes: usize,
     pub(crate) engine: Choice,
     pub(crate) frida: frida::Options,
+    /// Whether the collector may ask for something.
+    pub(crate) remote_control: bool,
     pub(crate) summary: Option<SummaryOutput>,
     pub(crate) quiet: bool,
     pub(crate) verbose: bool,
 }
 
-/// What becomes of a program that calls more than can be followed.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) enum Pace {
-    /// It waits.
-    Complete,
-    /// Calls are left out.
-    Lossy,
-    /// Functions are turned down where calls would be left out.
-    Rings,
-    /// Functions are turned down, so that tracing takes no more than this part of the program's own time.
-    Share(f64),
-}
-
-impl Pace {
-    fn of(args: &TraceArgs) -> Self {
-        match (args.complete, args.budget) {
-            (true, _) => Self::Complete,
-            (false, None) => Self::Rings,
-            (false, Some(Budget(None))) => Self::Lossy,
-            (false, Some(Budget(Some(share)))) => Self::Share(share),
-        }
-    }
-}
-
-impl FromStr for Pace {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        match text {
-            "complete" => Ok(Self::Complete),
-            "rings" => Ok(Self::Rings),
-            _ => match text.parse::<Budget>() {
-                Ok(Budget(share)) => Ok(share.map_or(Self::Lossy, Self::Share)),
-                Err(error) => Err(format!("{error}, or rings, or complete")),
-            },
-        }
-    }
-}
-
-impl fmt::Display for Pace {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Complete => f.write_str("complete"),
-            Self::Lossy => f.write_str("none"),
-            Self::Rings => f.write_str("rings"),
-            Self::Share(share) if *share >= 1.0 => write!(f, "{}x", share + 1.0),
-            Self::Share(share) => write!(f, "{}%", (share * 1e5).round() / 1e3),
-        }
+/// What becomes of a program that calls more than can be followed, as the arguments say.
+fn pace_of(args: &TraceArgs) -> Pace {
+    match (args.complete, args.budget) {
+        (true, _) => Pace::Complete,
+        (false, None) => Pace::Rings,
+        (false, Some(Budget(None))) => Pace::Lossy,
+        (false, Some(Budget(Some(share)))) => Pace::Share(share),
     }
 }
 
@@ -242,7 +203,7 @@ impl Settings {
             stack_bytes: if args.no_detail { 0 } else { args.stack_bytes },
             detail: !args.no_detail,
             selected: args.selection.selected(!args.no_detail).map_err(SettingsError::Usage)?,
-            pace: CurrentPace::new(Pace::of(args)),
+            pace: CurrentPace::new(pace_of(args)),
             stall: args.stall.0,
             ring_bytes: args.ring_bytes.0,
             replay_bytes: args.replay_bytes.0,
@@ -253,6 +214,7 @@ impl Settings {
             max_processes: args.max_processes as usize,
             engine: Choice::new(args.engine, &frida, args.quiet),
             frida,
+            remote_control: !args.no_remote_control,
             summary: args.summary.as_deref().map(SummaryOutput::open).transpose().map_err(SettingsError::Machine)?,
             quiet: args.quiet,
             verbose: args.verbose,
@@ -293,14 +255,6 @@ impl Collector {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn paces_read_as_they_are_written() {
-        for text in ["10%", "0.5%", "2x", "3.5x", "none", "rings", "complete"] {
-            assert_eq!(text.parse::<Pace>().expect(text).to_string(), text);
-        }
-        assert!("fast".parse::<Pace>().is_err());
-    }
 
     #[test]
     fn addresses_are_read() {

@@ -60,6 +60,7 @@ impl Shipper {
         let (session, wanted) = (self.session, &mut self.wanted);
         let (replay, options, drops) = (&mut self.replay, &mut self.options, &mut self.drop_reports);
         let (lost, offset, zero_ns) = (&mut self.lost, &mut self.offset, self.clock_zero_ns);
+        let asks = &mut self.asks;
         let any = self.contact.receive(now, |packet| match Message::decode(packet) {
             Ok(Message::Option(Known { option: ProfileOption::Ack(ack), .. })) if ack.session == session => {
                 let Ack { echo, window_bytes, streams, options: fingerprints, .. } = ack;
@@ -85,6 +86,9 @@ impl Shipper {
             }
             Ok(Message::Option(Known { option: ProfileOption::Nack(nack), .. })) if nack.session == SessionId::NONE => {
                 is_unknown = true;
+            }
+            Ok(Message::Option(Known { option: ProfileOption::Ask(ask), .. })) if ask.session == session => {
+                asks.hear(&ask);
             }
             Ok(Message::Option(Known { option: ProfileOption::Refused(Refused { reason }), .. })) => {
                 refused = Some(text::printable(reason));
@@ -182,6 +186,7 @@ impl Shipper {
                 options.send_again(now, repeat_every, datagram_bytes, REPEAT_BYTES, send);
             }
         }
+        self.asks.send(sender(&mut self.contact, &mut self.bytes, now));
         self.pump(now);
         if now.saturating_duration_since(self.progress_sent) >= PROGRESS_EVERY {
             self.send_progress(now);

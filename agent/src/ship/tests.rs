@@ -7,9 +7,9 @@ use std::{
 };
 
 use codec::{
-    EventKind, FunctionId, ModuleId, Position, SessionNs, StreamId, SubstreamId,
+    EventKind, FunctionId, ModuleId, Position, SessionId, SessionNs, StreamId, SubstreamId,
     heph::Encode,
-    profile::{EndReason, FunctionName, Limit, Module, Nack, ProfileOption, Range, RunEvent, Thread},
+    profile::{Ask, EndReason, FunctionName, Limit, Module, Nack, ProfileOption, Range, RunEvent, Thread},
 };
 
 use super::{
@@ -299,6 +299,43 @@ fn nonsense_is_not_believed() {
 }
 
 #[test]
+fn what_is_asked_for_is_handed_over_once_and_answered_to_who_asks() {
+    for transport in TRANSPORTS {
+        let mut fake = Fake::new(Wire::Runs);
+        let mut shipper = fake.shipper(transport);
+        let ask = |session, number| {
+            let mut packet = Vec::new();
+            ProfileOption::from(Ask { session, number, request: "status" }).encode(&mut packet).expect("it fits");
+            packet
+        };
+        fake.say(&ask(SessionId([1; 16]), 1));
+        fake.say(&ask(SESSION, 2));
+        fake.say(&ask(SESSION, 2));
+        let mut asked = None;
+        fake.until(&mut shipper, |shipper, _| {
+            asked = shipper.next_ask();
+            asked.is_some()
+        });
+        assert_eq!(asked.map(|asked| (asked.number, asked.request)), Some((2, "status".into())), "{transport}");
+        // Meanwhile there is another collector, which has asked for nothing.
+        fake.close();
+        fake.open();
+        fake.until(&mut shipper, |_, fake| fake.got.options.contains_key("session"));
+        fake.until(&mut shipper, |shipper, _| shipper.is_connected());
+        assert!(shipper.next_ask().is_none());
+        shipper.answer(2, Ok("fine"));
+        fake.until(&mut shipper, |_, fake| fake.got.options.contains_key("answer"));
+        assert!(fake.got.options["answer"].contains("fine"));
+        let answers = |fake: &Fake| fake.got.order.iter().filter(|name| **name == "answer").count();
+        assert_eq!(answers(&fake), 1, "it is not repeated");
+        fake.say(&ask(SESSION, 2));
+        fake.until(&mut shipper, |_, fake| answers(fake) == 2);
+        assert!(shipper.next_ask().is_none());
+        finish(&mut shipper, &mut fake);
+    }
+}
+
+#[test]
 fn time_is_up_at_some_time() {
     for wire in WIRES {
         let mut fake = Fake::new(wire);
@@ -471,7 +508,7 @@ fn another_collector_is_told_the_end_last_too() {
         fake.got = Default::default();
         fake.got.settled.insert(0, 10);
         fake.overlook = overlook;
-        let who = Nack { session: codec::SessionId::NONE, ranges: [].as_slice().into() };
+        let who = Nack { session: SessionId::NONE, ranges: [].as_slice().into() };
         let mut packet = Vec::new();
         ProfileOption::from(who).encode(&mut packet).expect("it fits");
         fake.say(&packet);

@@ -4,8 +4,8 @@ use bytes::BufMut;
 
 use super::{DecodeError, EncodeError};
 use crate::{
-    Arch, BirthKind, ClockKind, Counter, FunctionId, LevelKind, ModuleId, Os, Position, SessionId, SessionNs, StreamId,
-    SubstreamId,
+    AnswerKind, Arch, BirthKind, ClockKind, Counter, FunctionId, LevelKind, ModuleId, Os, Position, SessionId,
+    SessionNs, StreamId, SubstreamId,
 };
 
 /// A place in a packet's bytes, from which fields are taken one after the other.
@@ -196,6 +196,7 @@ travels_as! {
     Os as u8: Os::from, u8::from;
     ClockKind as u8: ClockKind::from, u8::from;
     BirthKind as u8: BirthKind::from, u8::from;
+    AnswerKind as u8: AnswerKind::from, u8::from;
     LevelKind as u8: LevelKind::from, u8::from;
 }
 

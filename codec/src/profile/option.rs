@@ -3,8 +3,8 @@
 use bytes::BufMut;
 
 use super::{
-    Ack, Birth, Claim, Clock, Counted, Drops, End, Epoch, Functions, Kept, Levels, Limits, Module, Nack, Offset,
-    Progress, Queue, Refused, Session, Sources, Thread, Times, Token,
+    Ack, Answer, Ask, Birth, Claim, Clock, Counted, Drops, End, Epoch, Functions, Kept, Levels, Limits, Module, Nack,
+    Offset, Progress, Queue, Refused, Session, Sources, Thread, Times, Token,
 };
 use crate::heph::{
     DecodeError, Encode, EncodeError, Metadata, metadata_size,
@@ -145,6 +145,8 @@ options! {
     "claim" => Claim(Claim<'a>),
     /// That the sender may send.
     "token" => Token(Token<'a>),
+    /// What came of what the collector asked for.
+    "answer" => Answer(Answer<'a>),
     /// From the collector: what it has.
     "ack" => Ack(Ack<'a>),
     /// From the collector: when it was asked and answered.
@@ -155,6 +157,8 @@ options! {
     "nack" => Nack(Nack<'a>),
     /// From the collector: why it takes nothing.
     "refused" => Refused(Refused<'a>),
+    /// From the collector: what it wants to know, or to be changed.
+    "ask" => Ask(Ask<'a>),
 }
 
 impl Encode for ProfileOption<'_> {

@@ -5,8 +5,8 @@
 use std::collections::BTreeMap;
 
 use codec::{
-    Arch, BirthKind, ClockKind, ClockNs, Counter, EventKind, FunctionId, LevelKind, ModuleId, Os, Position, SessionId,
-    SessionNs, StreamId, SubstreamId,
+    AnswerKind, Arch, BirthKind, ClockKind, ClockNs, Counter, EventKind, FunctionId, LevelKind, ModuleId, Os, Position,
+    SessionId, SessionNs, StreamId, SubstreamId,
     atf::{
         BirthEntry, Context, CountedEntry, DetailBody, EndEntry, FunctionDetail, FunctionEntry, GapEntry, IndexEvent,
         Keys, LevelEntry, LimitEntry, Manifest, ModuleEntry, OffsetEntry, ProcessEntry, QueueEntry, TableEntry,
@@ -14,10 +14,10 @@ use codec::{
     },
     heph::{Attribute, Attributes, Event, List, Metadata, Stamp, Value},
     profile::{
-        Ack, Birth, Claim, Clock, Counted, CountedCalls, Detail, Dropped, Drops, End, EndReason, Epoch, Fingerprint,
-        FunctionEvent, FunctionName, Functions, Kept, Known, LevelChange, Levels, Limit, Limits, Lost, MAX_STACK_WORDS,
-        Message, Module, Nack, Offset, ProfileOption, Progress, Queue, Range, Refused, Registers, RuntimeEvent,
-        Session, SourceLine, Sources, StreamPosition, Thread, Times, Token,
+        Ack, Answer, Ask, Birth, Claim, Clock, Counted, CountedCalls, Detail, Dropped, Drops, End, EndReason, Epoch,
+        Fingerprint, FunctionEvent, FunctionName, Functions, Kept, Known, LevelChange, Levels, Limit, Limits, Lost,
+        MAX_STACK_WORDS, Message, Module, Nack, Offset, ProfileOption, Progress, Queue, Range, Refused, Registers,
+        RuntimeEvent, Session, SourceLine, Sources, StreamPosition, Thread, Times, Token,
     },
 };
 use quickcheck::{Arbitrary, Gen};
@@ -124,7 +124,7 @@ any_by! {
     &'static [u8] => |g| Vec::arbitrary(g).leak();
     SessionNs, ClockNs, StreamId, SubstreamId, Counter, Position, ModuleId, FunctionId, Fingerprint => |g| Self(any(g));
     SessionId => |g| Self(std::array::from_fn(|_| any(g)));
-    Arch, Os, ClockKind, BirthKind, LevelKind => |g| any::<u8>(g).into();
+    Arch, Os, ClockKind, BirthKind, LevelKind, AnswerKind => |g| any::<u8>(g).into();
     EventKind => |g| Self::ALL[pick(g, 3)];
     Registers => |g| Self::from_words(std::array::from_fn(|_| any(g)));
     // Names that are none of the profile's.
@@ -169,7 +169,7 @@ any_by! {
         3 => Self::Context(any(g)),
         _ => Self::Other { kind: 999, payload: any(g) },
     };
-    ProfileOption<'static> => |g| match pick(g, 23) {
+    ProfileOption<'static> => |g| match pick(g, 25) {
         0 => any::<Epoch>(g).into(),
         1 => any::<Clock>(g).into(),
         2 => any::<Session<'_>>(g).into(),
@@ -192,6 +192,8 @@ any_by! {
         19 => any::<Birth>(g).into(),
         20 => any::<Levels<'_>>(g).into(),
         21 => any::<Counted<'_>>(g).into(),
+        22 => any::<Ask<'_>>(g).into(),
+        23 => any::<Answer<'_>>(g).into(),
         _ => any::<Nack<'_>>(g).into(),
     };
 }
@@ -260,6 +262,8 @@ any_of_fields! {
     Token<'static> { token }
     Claim<'static> { secret }
     Refused<'static> { reason }
+    Ask<'static> { session, number, request }
+    Answer<'static> { session, number, kind, text }
     Keys<'static> { function, start, end, substream, attributes }
     Context { substream, start }
     IndexEvent { timestamp, function, thread, kind, depth, detail }

@@ -4,19 +4,19 @@ use std::{collections::BTreeSet, io::Cursor};
 
 use crate::fixtures::{golden, golden_packets};
 use codec::{
-    Arch, BirthKind, ClockKind, ClockNs, Counter, EventKind, FunctionId, ModuleId, Os, Position, SessionId, SessionNs,
-    StreamId, SubstreamId,
+    AnswerKind, Arch, BirthKind, ClockKind, ClockNs, Counter, EventKind, FunctionId, ModuleId, Os, Position, SessionId,
+    SessionNs, StreamId, SubstreamId,
     atf::{
         Context, DetailBody, DetailReader, FunctionDetail, IndexEvent, IndexReader, Integrity, Keys, Manifest, Origin,
         ThreadReader, ThreadWriter,
     },
     heph::{Attribute, Attributes, Encode, Event, List, Metadata, Packet, Stamp, Value},
     profile::{
-        Ack, Birth, Claim, Clock, Counted, CountedCalls, Detail, Dropped, Drops, End, EndReason, Epoch, Fingerprint,
-        FunctionEvent, FunctionName, FunctionTableHasher, Functions, Kept, Key, Known, LevelChange, LevelKind, Levels,
-        Limit, Limits, Lost, Message, Module, Nack, Offset, ProfileOption, Progress, Queue, Range, Refused, Registers,
-        RunEncoder, RunEvent, Runtime, RuntimeEvent, Session, SourceLine, Sources, StreamPosition, Thread, Times,
-        Token,
+        Ack, Answer, Ask, Birth, Claim, Clock, Counted, CountedCalls, Detail, Dropped, Drops, End, EndReason, Epoch,
+        Fingerprint, FunctionEvent, FunctionName, FunctionTableHasher, Functions, Kept, Key, Known, LevelChange,
+        LevelKind, Levels, Limit, Limits, Lost, Message, Module, Nack, Offset, ProfileOption, Progress, Queue, Range,
+        Refused, Registers, RunEncoder, RunEvent, Runtime, RuntimeEvent, Session, SourceLine, Sources, StreamPosition,
+        Thread, Times, Token,
     },
 };
 
@@ -343,6 +343,10 @@ fn check_options(seen: &mut BTreeSet<String>) {
     check(seen, "option-claim", option(Claim { secret: &[7; 32] }));
     check(seen, "option-token", option(Token { token: b"open sesame" }));
     check(seen, "option-refused", option(Refused { reason: "wrong token" }));
+    let number = (1 << 63) + 5;
+    check(seen, "option-ask", option(Ask { session: SESSION, number, request: "level off tick" }));
+    let answer = Answer { session: SESSION, number, kind: AnswerKind::Done, text: "1 function: off" };
+    check(seen, "option-answer", option(answer));
 }
 
 #[test]

@@ -198,7 +198,9 @@ impl Catalog {
             | ProfileOption::Nack(_)
             | ProfileOption::Claim(_)
             | ProfileOption::Token(_)
-            | ProfileOption::Refused(_) => {}
+            | ProfileOption::Refused(_)
+            | ProfileOption::Ask(_)
+            | ProfileOption::Answer(_) => {}
         }
         refused
     }

@@ -1,5 +1,6 @@
 //! All sessions, and the way of bytes to them.
 
+mod asking;
 mod incoming;
 mod openings;
 mod past;

@@ -13,6 +13,7 @@
 
 #![forbid(unsafe_code)]
 
+mod asks;
 mod batch;
 mod bindings;
 mod budget;
@@ -32,6 +33,7 @@ mod session_state;
 pub mod spans;
 mod stream;
 
+pub use asks::{Answered, Listed, NotAsked, Told};
 pub use batch::{Batch, Run, RunEvents};
 pub use budget::Budget;
 pub use catalog::{Catalog, CatalogLimits, CatalogModule, CatalogProcess, CatalogThread, Refused};

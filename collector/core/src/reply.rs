@@ -135,9 +135,9 @@ pub(crate) fn who() -> Option<Bytes> {
 /// The most ranges that one tick asks a session for.
 pub(crate) const MAX_RANGES: usize = 4 * PER_PACKET;
 
-fn packet(option: ProfileOption<'_>) -> Option<Bytes> {
+pub(crate) fn packet(option: ProfileOption<'_>) -> Option<Bytes> {
     let mut bytes = BytesMut::new();
-    // Neither can be too large for a packet.
+    // None of them can be too large for a packet.
     option.encode(&mut bytes).ok()?;
     Some(bytes.freeze())
 }

@@ -19,7 +19,8 @@ use codec::{
 use self::end_state::EndState;
 pub(crate) use self::shared::{SessionContext, Shared};
 use crate::{
-    Cause, Config, Counts, EarlierSession, How, Output, Peer, Session, Summary,
+    Answered, Cause, Config, Counts, EarlierSession, How, Output, Peer, Session, Summary, Told,
+    asks::Asks,
     cause::AgentCauses,
     outbox::Outbox,
     refused::RefusedStreams,
@@ -80,6 +81,7 @@ pub(crate) struct SessionState {
     next_look: Duration,
     tally: Tally,
     refused: RefusedStreams,
+    pub(crate) asks: Asks,
     /// Bytes that came from the peer in datagrams and bytes sent there, so that no more goes out than came in.
     received_bytes: u64,
     sent_bytes: u64,
@@ -132,6 +134,7 @@ impl SessionState {
             next_look: Duration::ZERO,
             tally: Tally::default(),
             refused: RefusedStreams::default(),
+            asks: Asks::default(),
             received_bytes: 0,
             sent_bytes: 0,
         }
@@ -274,7 +277,9 @@ impl SessionState {
                 return;
             }
             // A secret goes into no file.
-            Some(ProfileOption::Claim(_) | ProfileOption::Token(_) | ProfileOption::Refused(_)) => return,
+            Some(ProfileOption::Claim(_) | ProfileOption::Token(_)) => return,
+            Some(ProfileOption::Refused(_) | ProfileOption::Ask(_)) => return,
+            Some(ProfileOption::Answer(answer)) => return self.answered(answer, context),
             // A name that a collector made up says nothing about who it is.
             Some(ProfileOption::Session(_)) if self.id.is_none() => return,
             Some(ProfileOption::Epoch(epoch)) => self.epoch = Some(*epoch),
@@ -452,6 +457,7 @@ impl SessionState {
             self.out.option(&packets);
             context.counts.ending_room_now += charged;
         }
+        context.answers.extend(self.asks.take().map(|number| Answered { number, told: Told::Nothing }));
         context.counts.sessions_open -= 1;
         context.counts.streams_now -= self.streams.len();
         context.counts.refused_streams_now -= self.refused.len();

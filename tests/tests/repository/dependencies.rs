@@ -10,14 +10,15 @@ use serde_json::Value;
 use crate::root;
 
 /// Each crate and the crates of the workspace that it may use. Packages for tests and benchmarks may use all.
-const ALLOWED: [(&str, &[&str]); 7] = [
+const ALLOWED: [(&str, &[&str]); 8] = [
     ("codec", &[]),
     ("agent", &["codec"]),
+    ("steering", &["codec"]),
     ("tunnel", &["agent", "codec"]),
-    ("launcher", &["agent", "codec", "tunnel"]),
+    ("launcher", &["agent", "codec", "steering", "tunnel"]),
     ("collector-core", &["codec"]),
     ("sinks", &["codec", "collector-core"]),
-    ("collector", &["codec", "collector-core", "sinks"]),
+    ("collector", &["codec", "collector-core", "sinks", "steering"]),
 ];
 
 #[test]

@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, fs, path::Path, process::Command};
 use crate::{root, text};
 
 /// What may lie at the top. Names with a dot in front are for tools.
-const TOP: [&str; 15] = [
+const TOP: [&str; 16] = [
     "CHANGELOG.md",
     "CONTRIBUTING.md",
     "Cargo.lock",
@@ -20,6 +20,7 @@ const TOP: [&str; 15] = [
     "fixtures",
     "packaging",
     "sinks",
+    "steering",
     "tests",
 ];
 

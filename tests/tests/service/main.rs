@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod access;
+mod asked;
 mod clocks;
 mod encrypted;
 mod hostile;

@@ -78,6 +78,12 @@ fn levels_that_are_set_stay_and_are_told() {
         let auto = traced.done(&["level", "auto", "*"]);
         assert!(auto.ends_with(" functions: as the budget allows"), "{auto}");
         assert_eq!(traced.status()["functions"]["set"], 0);
+        assert_eq!(traced.done(&["exclude", "tick"]), "1 function: off");
+        let only = traced.done(&["only", "dives"]);
+        assert!(only.starts_with("1 function: as the budget allows; ") && only.contains(" others: off"), "{only}");
+        assert!(traced.status()["functions"]["set"].as_u64() > Some(100));
+        assert!(traced.done(&["status"]).contains(" set by hand: "));
+        traced.done(&["level", "auto", "*"]);
 
         let (exit, trace, _folder) = traced.finish();
         assert!(exit.stderr.contains("are in no count") && !exit.stderr.contains("nothing lost"), "{}", exit.stderr);

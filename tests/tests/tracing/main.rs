@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod attach;
+mod collector_ctl;
 mod ctl;
 mod detail;
 mod encrypted;

@@ -2,10 +2,13 @@
 
 use std::sync::{Arc, atomic::Ordering};
 
-use agent::shared::{FLAG_BLOCK, FLAG_TURN_DOWN};
+use agent::{
+    drain::LevelCounts,
+    shared::{FLAG_BLOCK, FLAG_TURN_DOWN},
+};
+use steering::{ByLevel, Status};
 
 use super::{Order, Worker};
-use crate::control::Status;
 
 impl Worker {
     /// Does what it is asked to. Nobody may be there any more to hear of it.
@@ -19,6 +22,9 @@ impl Worker {
                 let _ = done.send(self.drain.set_functions(&functions, level));
             }
             Order::Pace => self.change_pace(),
+            Order::Answer { number, result } => {
+                self.shipper.answer(number, result.as_deref().map_err(String::as_str));
+            }
             _ => {}
         }
     }
@@ -26,6 +32,7 @@ impl Worker {
     fn status(&mut self) -> Status {
         let (counts, report) = (self.drain.counts(), self.shipper.report());
         let dropped = report.dropped.iter().map(|(reason, count)| (reason.to_string(), *count)).collect();
+        let LevelCounts { full, counted, off, set } = self.drain.level_counts();
         let lost = report.lost.iter().map(|(cause, count)| (cause.to_string(), *count)).collect();
         Status {
             pid: self.traced.pid,
@@ -34,7 +41,7 @@ impl Worker {
             agent: std::process::id(),
             threads: counts.threads,
             events: counts.events,
-            functions: self.drain.level_counts().into(),
+            functions: ByLevel { full, counted, off, set },
             dropped,
             lost,
             unconfirmed: report.unsettled,

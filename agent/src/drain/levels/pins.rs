@@ -40,9 +40,12 @@ impl Levels {
     ) -> SetLevels {
         let mut result = SetLevels::default();
         for &function in functions {
-            if self.is_left_alone(function) && level.is_some() {
-                self.pinned.extend(level.map(|level| (function, level)));
-                self.hook_again(function);
+            if let (true, Some(level)) = (self.is_left_alone(function), level) {
+                self.pinned.insert(function, level);
+                // It is off already.
+                if level != Level::Off {
+                    self.hook_again(function);
+                }
                 result.set += 1;
                 continue;
             }
@@ -55,6 +58,9 @@ impl Levels {
             // It goes on as it is; what has to be is changed from here on.
             let Some(level) = level else {
                 result.set += u64::from(before.is_some());
+                result.fixed += u64::from(level_of(arena, function).is_none());
+                // Where everything may be followed nothing else would turn it up again.
+                self.is_lifted |= before.is_some();
                 continue;
             };
             let is_set =
@@ -179,5 +185,12 @@ mod tests {
         levels.look(arena, &[0], now + Duration::from_secs(20), SessionNs(4), || None);
         let counts = levels.counts(arena);
         assert_eq!((counts.full, counts.counted, counts.off), (3, 0, 1));
+        // Nor is it turned down for good because it was set once, be it that everything was followed from the start.
+        let mut levels = Levels::new(now);
+        levels.begin(arena, super::super::Pace::Any, SessionNs(0));
+        assert_eq!(set(&mut levels, &[0, 1], Some(Level::Off)).set, 2);
+        assert_eq!(set(&mut levels, &[0, 1, 9], None), SetLevels { set: 2, fixed: 1 });
+        levels.look(arena, &[0], now + Duration::from_secs(40), SessionNs(5), || None);
+        assert_eq!(levels.counts(arena).full, 4);
     }
 }

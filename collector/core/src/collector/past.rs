@@ -73,6 +73,11 @@ impl Past {
         self.sessions.get(&id).is_some_and(|ended| !ended.over)
     }
 
+    /// All that are remembered, and whether each has ended by its own account.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&SessionState, bool)> {
+        self.sessions.values().map(|ended| (&ended.session, ended.over))
+    }
+
     pub(crate) fn session_mut(&mut self, id: SessionId) -> Option<&mut SessionState> {
         self.sessions.get_mut(&id).map(|ended| &mut ended.session)
     }

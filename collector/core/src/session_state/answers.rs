@@ -1,16 +1,17 @@
 //! What a session tells its agent: acknowledgements, and requests for what is missing.
 
-use std::{collections::VecDeque, time::Duration};
+use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use codec::{
     Position, StreamId,
-    profile::{Fingerprint, Lost, ProfileOption, Range},
+    profile::{Answer, AnswerKind, Ask, Fingerprint, Lost, MAX_ANSWER_BYTES, ProfileOption, Range},
+    text::cut,
 };
 
 use super::{SessionContext, SessionState, end_state::EndState};
 use crate::{
-    Peer, Transmit,
-    reply::{MAX_RANGES, nacks},
+    Answered, NotAsked, Peer, Session, Told, Transmit,
+    reply::{MAX_RANGES, nacks, packet},
     stream::Stream,
 };
 
@@ -43,6 +44,28 @@ impl SessionState {
         if self.ending.as_mut().is_none_or(|ending| ending.may_answer(fingerprint)) {
             self.reply.option(fingerprint, by);
         }
+    }
+
+    /// Asks the agent for something, until it has answered.
+    pub(crate) fn ask(&mut self, number: u64, request: &str, now: Duration) -> Result<(), NotAsked> {
+        let session = self.id.filter(|_| !self.has_ended()).ok_or(NotAsked::Ended)?;
+        let packet = packet(Ask { session, number, request }.into()).ok_or(NotAsked::TooLong)?;
+        self.asks.add(number, packet, now).then_some(()).ok_or(NotAsked::TooMany)
+    }
+
+    /// The agent has answered. What was not asked for, or of another session, is no answer.
+    pub(super) fn answered(&mut self, answer: &Answer<'_>, context: &mut SessionContext<'_>) {
+        if self.id != Some(answer.session) || !self.asks.remove(answer.number) {
+            return;
+        }
+        let text = cut(answer.text, MAX_ANSWER_BYTES).into();
+        let told = if answer.kind == AnswerKind::Done { Told::Done(text) } else { Told::Refused(text) };
+        context.answers.push_back(Answered { number: answer.number, told });
+    }
+
+    /// What others know of it.
+    pub(crate) fn session(&self) -> Arc<Session> {
+        Arc::clone(&self.session)
     }
 
     /// Whether something is to be told.
@@ -93,6 +116,7 @@ impl SessionState {
             }
         }
         packets.extend(nacks(id, &ranges));
+        packets.extend(self.asks.due(context.now));
         for packet in packets {
             let bytes = packet.len() as u64;
             let is_datagram = matches!(self.peer, Peer::Datagram { .. });

@@ -6,8 +6,8 @@ use codec::{
     Arch, ClockKind, EventKind, FunctionId, Os, Position, SessionId, SessionNs, StreamId, SubstreamId,
     heph::{Attributes, Encode, Stamp},
     profile::{
-        Claim, Clock, Dropped, Drops, End, EndReason, Epoch, FunctionEvent, PROFILE_VERSION, ProfileOption, Progress,
-        RunEncoder, RunEvent, Session, StreamPosition,
+        Answer, AnswerKind, Claim, Clock, Dropped, Drops, End, EndReason, Epoch, FunctionEvent, PROFILE_VERSION,
+        ProfileOption, Progress, RunEncoder, RunEvent, Session, StreamPosition,
     },
 };
 use collector_core::Peer;
@@ -101,6 +101,10 @@ impl Agent {
             stream_count: u32::try_from(streams.len()).expect("few streams"),
             streams: streams.as_slice().into(),
         })
+    }
+
+    pub(crate) fn answer(&self, number: u64, kind: AnswerKind, text: &str) -> Vec<u8> {
+        packet(Answer { session: self.id, number, kind, text })
     }
 
     pub(crate) fn drops(&self, stream: u32, first: u64, count: u64) -> Vec<u8> {

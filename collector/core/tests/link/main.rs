@@ -1,6 +1,7 @@
 //! The collector's core at the end of a link that loses, repeats and reorders, in simulated time.
 
 mod agent;
+mod asks;
 mod cases;
 mod delivery;
 mod hostile;

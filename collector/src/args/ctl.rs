@@ -1,0 +1,17 @@
+//! Arguments of `collector ctl`.
+
+use clap::Args;
+use steering::Action;
+
+#[derive(Debug, Args)]
+pub(crate) struct CtlArgs {
+    /// The session: its id, or as many digits as tell it from others, its name, or its directory. Without one, print those that
+    /// there are
+    #[arg(value_name = "SESSION")]
+    pub(crate) session: Option<String>,
+    /// Print the status as JSON, or one object per session
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(subcommand)]
+    pub(crate) action: Option<Action>,
+}
