@@ -399,6 +399,8 @@ pub struct Counts {
     pub unplaced: u64,
     /// Events that were left out because they were not asked for.
     pub left_out: u64,
+    /// How much time is missing of what was to be kept, since there was no memory for it.
+    pub not_kept_ns: u64,
     /// Calls that were left out because they took too little time, of threads that have ended.
     pub brief: u64,
     /// Functions that were turned down.

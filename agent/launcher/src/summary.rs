@@ -74,6 +74,8 @@ pub(crate) struct Summary<'a> {
     dropped: &'a BTreeMap<&'static str, u64>,
     lost: &'a BTreeMap<Box<str>, u64>,
     not_recorded: u64,
+    /// How much time is missing of what `--keep` was to keep.
+    pub(crate) not_kept_ns: u64,
     /// What is no event by choice: events that were not asked for, calls that took too little time, and calls that were counted.
     pub(crate) left_out: u64,
     pub(crate) brief: u64,
@@ -113,6 +115,7 @@ impl<'a> Summary<'a> {
             dropped: &report.dropped,
             lost: &report.lost,
             not_recorded,
+            not_kept_ns: 0,
             left_out: 0,
             brief: 0,
             counted: 0,

@@ -49,6 +49,11 @@ pub struct Keep {
     pub bytes: usize,
 }
 
+impl Keep {
+    /// The longest time, which stands for as long as there is memory.
+    pub const LONGEST: Duration = Duration::from_secs(24 * 3600);
+}
+
 /// Something that happens.
 #[derive(Debug, Clone)]
 pub enum Trigger {
@@ -118,6 +123,9 @@ pub(super) struct Selection {
     /// When the last record was that was read. What is kept lies before that: a program that has been idle,
     /// or takes its time to die, has done nothing since.
     newest: SessionNs,
+    /// Up to when there was no memory for what might have been asked for, and how much time of what was is missing for that.
+    forgotten: SessionNs,
+    missing_ns: u64,
 }
 
 /// What a function has to do with it.
@@ -164,6 +172,8 @@ impl Selection {
             moments,
             intervals,
             newest: SessionNs(0),
+            forgotten: SessionNs(0),
+            missing_ns: 0,
             wanted,
         })
     }
@@ -246,18 +256,33 @@ impl Selection {
 
     /// Takes note of what has happened up to a time, after which nothing more is learned of it. Which events are sent now.
     pub(super) fn settle(&mut self, up_to: SessionNs) -> (SessionNs, &Intervals) {
-        let Self { wanted, moments, intervals, newest, .. } = self;
+        let Self { wanted, moments, intervals, newest, forgotten, missing_ns, .. } = self;
         moments.sort_unstable();
         let around = wanted.keep.map(|keep| keep.time.as_nanos() as u64);
         for moment in moments.extract_if(.., |moment| moment.at <= up_to) {
             match moment.is_start {
-                true => intervals.start(moment.at, around),
+                true => {
+                    let from = intervals.start(moment.at, around);
+                    if wanted.keep.is_none_or(|keep| keep.time < Keep::LONGEST) {
+                        *missing_ns = (*missing_ns).max(forgotten.0.saturating_sub(from.0));
+                    }
+                }
                 false => intervals.stop(moment.at),
             }
         }
         let newest = (*newest).min(up_to);
         let oldest = around.map_or(up_to, |around| SessionNs(newest.0.saturating_sub(around)));
         (oldest, intervals)
+    }
+
+    /// There was no memory for what came before a time.
+    pub(super) fn forget(&mut self, before: SessionNs) {
+        self.forgotten = self.forgotten.max(before);
+    }
+
+    /// How much time is missing of what was asked for, since there was no memory to keep it until that was known.
+    pub(super) fn missing_ns(&self) -> u64 {
+        self.missing_ns
     }
 }
 
@@ -278,10 +303,11 @@ impl Intervals {
         Self(is_open.then_some((SessionNs(0), SessionNs(u64::MAX))).into_iter().collect())
     }
 
-    /// From then on, and if it is said how long, only as long, and as long before.
-    fn start(&mut self, at: SessionNs, around: Option<u64>) {
+    /// From then on, and if it is said how long, only as long, and as long before. From when on that was not so already.
+    fn start(&mut self, at: SessionNs, around: Option<u64>) -> SessionNs {
         let start = SessionNs(at.0.saturating_sub(around.unwrap_or(0)));
         let end = SessionNs(around.map_or(u64::MAX, |time| at.0.saturating_add(time)));
+        let new = self.0.last().map_or(start, |last| start.max(last.1));
         match self.0.last_mut() {
             Some(last) if last.1 >= start => last.1 = last.1.max(end),
             _ => self.0.push((start, end)),
@@ -289,6 +315,7 @@ impl Intervals {
         if self.0.len() > MOST_INTERVALS {
             self.0.remove(0);
         }
+        new
     }
 
     /// Until then, and with what happened then.
@@ -354,6 +381,17 @@ mod tests {
         assert_eq!(oldest, SessionNs(650), "what came before the last that happened, whenever that was");
         let times = [49, 50, 149, 179, 180, 249, 250, 349, 350];
         assert_eq!(found(intervals, &times), [false, true, true, true, false, false, true, true, false]);
+        assert_eq!(selection.missing_ns(), 0);
+        // There is no memory for all of the next, of which a part was sent already.
+        selection.forget(SessionNs(680));
+        selection.trigger(true);
+        selection.settle(SessionNs(1_000));
+        assert_eq!(selection.missing_ns(), 30);
+        selection.read(SessionNs(760));
+        selection.forget(SessionNs(740));
+        selection.trigger(true);
+        selection.settle(SessionNs(1_000));
+        assert_eq!(selection.missing_ns(), 30, "it was asked for before");
     }
 
     #[test]

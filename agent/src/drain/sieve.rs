@@ -266,10 +266,14 @@ impl Drain {
     fn release(&mut self, up_to: SessionNs, is_last: bool, shipper: &mut Shipper) -> bool {
         let Some(mut selection) = self.selection.take() else { return true };
         let most = selection.most_bytes();
+        let mut fits = SessionNs(0);
         let (usual, intervals) = selection.settle(up_to);
         let release = match is_last {
             true => Release { intervals, up_to: SessionNs(u64::MAX), oldest: SessionNs(u64::MAX) },
-            false => Release { intervals, up_to, oldest: usual.max(self.oldest_that_fits(most)) },
+            false => {
+                fits = self.oldest_that_fits(most);
+                Release { intervals, up_to, oldest: usual.max(fits) }
+            }
         };
         let mut is_done = true;
         for place in 0..self.rings.len() {
@@ -284,6 +288,10 @@ impl Drain {
                 false => self.waiting.push(ring),
             }
         }
+        if fits > usual {
+            selection.forget(fits);
+        }
+        self.counts.not_kept_ns = selection.missing_ns();
         self.selection = Some(selection);
         let all = self.rings.iter().flatten().chain(&self.waiting);
         self.waiting_bytes = all.map(|ring| ring.sieve.backlog.bytes()).sum();

@@ -242,6 +242,11 @@ impl Drain {
             limit(excess.is_some().into(), "over-budget", excess.as_deref().unwrap_or_default()),
             limit(self.counts.brief, "brief", "calls that took less than --slower-than, counted by function"),
             limit(self.counts.left_out, "left-out", "events outside of what was asked for"),
+            limit(
+                self.counts.not_kept_ns,
+                "not-kept",
+                "nanoseconds of what was to be kept, for which there was no memory",
+            ),
         ];
         let limits: Vec<_> = limits.into_iter().filter(|limit| limit.count > 0).collect();
         shipper.limits(&limits);

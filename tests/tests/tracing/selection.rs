@@ -109,10 +109,17 @@ fn the_last_seconds_of_a_program_that_crashes_are_complete() {
 /// The newest stay. Each call has more than 200 bytes.
 #[test]
 fn no_more_is_kept_than_there_is_memory_for() {
-    let run = Run::target("phases").arguments(&["crash"]).with(&["--keep", "1h,1MiB", "--engine", "native"]);
-    let traced = run.trace();
-    traced.same_behaviour().nothing_lost();
-    let kept = traced.trace.len() as u64;
-    assert_eq!(calls(&traced.trace, "last_words"), 1);
-    assert!(kept < 10_000 && left_out(&traced.trace, "left-out") > THREADS * ITEMS, "{kept} events");
+    for (keep, is_said) in [("1h,1MiB", true), ("1MiB", false)] {
+        let run = Run::target("phases").arguments(&["crash"]).with(&["--keep", keep, "--engine", "native"]);
+        let traced = run.trace();
+        traced.same_behaviour().nothing_lost();
+        let kept = traced.trace.len() as u64;
+        assert_eq!(calls(&traced.trace, "last_words"), 1);
+        assert!(kept < 10_000 && left_out(&traced.trace, "left-out") > THREADS * ITEMS, "{kept} events");
+        // Where a time was asked for, that is less than that.
+        let stderr = &traced.traced.stderr;
+        assert_eq!(stderr.contains("s of what --keep was to keep are missing"), is_said, "{stderr}");
+        assert_eq!(stderr.contains("nothing lost"), !is_said, "{stderr}");
+        assert_eq!(left_out(&traced.trace, "not-kept") > 0, is_said);
+    }
 }

@@ -1,6 +1,6 @@
 //! Arguments about what is sent of all that is recorded.
 
-use std::{str::FromStr, time::Duration};
+use std::str::FromStr;
 
 use agent::drain::{Comparison, Condition, Keep, MOST_TRIGGERS, Trigger, Wanted};
 use clap::Args;
@@ -10,9 +10,6 @@ use super::{Period, Size};
 
 /// What is kept back at most, where only a time is given.
 const USUAL_KEEP: Size = Size(1 << 30);
-
-/// For how long, where only a size is given.
-const LONGEST_KEEP: Duration = Duration::from_secs(24 * 60 * 60);
 
 #[derive(Debug, Args)]
 #[command(next_help_heading = "What to send")]
@@ -123,11 +120,11 @@ impl FromStr for Kept {
         let wrong = |_| "expected a time as 10s, a size as 256MiB, or both as 10s,256MiB".to_string();
         let (time, size) = match (text.split_once(','), text.parse::<Size>()) {
             (Some((time, size)), _) => (time.parse().map_err(wrong)?, size.parse().map_err(wrong)?),
-            (None, Ok(size)) => (Period(LONGEST_KEEP), size),
+            (None, Ok(size)) => (Period(Keep::LONGEST), size),
             (None, Err(_)) => (text.parse().map_err(wrong)?, USUAL_KEEP),
         };
         let (Period(time), Size(bytes)) = (time, size);
-        if time.is_zero() || time > LONGEST_KEEP || !((1 << 20)..=(1 << 40)).contains(&bytes) {
+        if time.is_zero() || time > Keep::LONGEST || !((1 << 20)..=(1 << 40)).contains(&bytes) {
             return Err("expected a time up to 1d and a size from 1MiB to 1TiB".into());
         }
         Ok(Self(Keep { time, bytes: usize::try_from(bytes).unwrap_or(usize::MAX) }))
@@ -193,6 +190,8 @@ impl SelectionArgs {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     #[test]

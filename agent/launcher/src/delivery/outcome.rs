@@ -74,6 +74,7 @@ impl Outcome {
         let mut summary = Summary::new(traced, *end, report, counts.threads, *hooked, self.passed());
         (summary.sessions, summary.not_followed, summary.let_go) = (*sessions, *unfollowed, let_go);
         (summary.left_out, summary.brief) = (counts.left_out, counts.brief);
+        summary.not_kept_ns = counts.not_kept_ns;
         summary.counted = counts.turned_down.counted;
         summary
     }
@@ -95,6 +96,7 @@ impl Outcome {
         counts.interrupted += more.interrupted;
         counts.unplaced += more.unplaced;
         counts.left_out += more.left_out;
+        counts.not_kept_ns = counts.not_kept_ns.max(more.not_kept_ns);
         counts.brief += more.brief;
         counts.turned_down += more.turned_down;
         counts.spent += more.spent;
@@ -145,8 +147,15 @@ impl Outcome {
             && *unfollowed == 0
             && least.undescribed == 0
             && counts.turned_down.off == 0
+            && counts.not_kept_ns == 0
         {
             line += ", nothing lost";
+        }
+        if counts.not_kept_ns > 0 {
+            let missing = counts.not_kept_ns as f64 / 1e9;
+            line += &format!(
+                "; {missing:.1} s of what --keep was to keep are missing: there was no memory for more (`--keep 10s,4GiB` takes more)"
+            );
         }
         if self.left_out > 0 {
             line += &format!("; {} left out by rules", many(self.left_out as u64, "function"));
