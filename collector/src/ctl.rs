@@ -39,7 +39,13 @@ pub(crate) fn run(args: &CtlArgs) -> Result<ExitCode> {
         bail!("no collector of this user runs on this machine");
     }
     let text = match (&args.session, &args.action) {
-        (None, _) => known.list(args.json),
+        (None, _) => {
+            let list = known.list(args.json);
+            if list.is_empty() {
+                eprintln!("collector: no agent can be asked: none of these collectors has a session that goes on");
+            }
+            list
+        }
         (Some(session), action) => {
             let action = action.as_ref().unwrap_or(&Action::Status);
             let request = action.request().map_err(anyhow::Error::msg)?;
@@ -63,8 +69,9 @@ const OTHER_VERSION: &str = "the agent is of another version";
 /// The sessions that the collectors of this user know.
 #[derive(Debug)]
 struct Known {
-    /// How many collectors there are.
+    /// How many collectors there are, and how many of them do not say what they have.
     collectors: usize,
+    silent: usize,
     sessions: Vec<Found>,
 }
 
@@ -120,7 +127,7 @@ impl Found {
 impl Known {
     /// Asks all collectors of this user.
     fn find() -> Result<Self> {
-        let mut known = Self { collectors: 0, sessions: Vec::new() };
+        let mut known = Self { collectors: 0, silent: 0, sessions: Vec::new() };
         for socket in steering::sockets(&steering::path(), Role::Collector)? {
             let entries = match steering::ask(&socket, SESSIONS, LISTING) {
                 Ok(Some(Reply::Done(list))) => {
@@ -137,7 +144,10 @@ impl Known {
                     known.sessions.extend(entries.into_iter().map(|entry| Found { socket: socket.clone(), entry }));
                 }
                 // One that hangs keeps nobody from the others.
-                Err(why) => eprintln!("collector: the collector at {} does not answer: {why}", socket.display()),
+                Err(why) => {
+                    known.silent += 1;
+                    eprintln!("collector: the collector at {} does not answer: {why}", socket.display());
+                }
             }
         }
         Ok(known)
@@ -185,6 +195,7 @@ impl Known {
         match self.sessions.iter().find(is_meant).and_then(Found::over) {
             Some("lost") => bail!("session {wanted}: contact with its agent is lost"),
             Some(_) => bail!("session {wanted} has ended"),
+            None if self.silent > 0 => bail!("session {wanted} is none of the collectors' that have answered"),
             None if id.is_some() => {
                 bail!("session {wanted} has ended, or is none of a collector of this user that runs")
             }

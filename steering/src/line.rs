@@ -78,7 +78,12 @@ pub fn ask(socket: &Path, request: &str, patience: Duration) -> io::Result<Optio
     writeln!(stream, "{request}")?;
     stream.shutdown(Shutdown::Write)?;
     let mut answer = String::new();
-    stream.take(MOST_ANSWER_BYTES).read_to_string(&mut answer)?;
+    stream.take(MOST_ANSWER_BYTES).read_to_string(&mut answer).map_err(|error| match error.kind() {
+        ErrorKind::WouldBlock | ErrorKind::TimedOut => {
+            io::Error::new(ErrorKind::TimedOut, format!("nothing within {} s", patience.as_secs()))
+        }
+        _ => error,
+    })?;
     let nothing = || io::Error::new(ErrorKind::UnexpectedEof, "it ended before it answered");
     Reply::parse(&answer).map(Some).ok_or_else(nothing)
 }

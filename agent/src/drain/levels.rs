@@ -38,6 +38,13 @@ const LEAST_CAPACITY: f64 = 200_000.0;
 /// The longest time between two bursts of a function, as a power of two of the time between two looks.
 const MOST_PATIENCE: u32 = 10;
 
+/// What is called less often between two looks is not what costs.
+const LEAST_CALLS: u64 = 1_000;
+
+/// How many nanoseconds tracing may take more than it may for a while: threads begin with some of it, and find out by themselves
+/// when they have used it up.
+const MOST_DEBT_NS: f64 = 10_000_000.0;
+
 /// How much tracing may cost.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Pace {
@@ -134,6 +141,10 @@ pub(super) struct Levels {
     cpu: Duration,
     recorded: u64,
     pub(super) spent: Spent,
+    /// How many nanoseconds tracing has taken more than it may, and how many calls had been recorded by function when that was
+    /// looked at.
+    debt_ns: f64,
+    looked_calls: Vec<u64>,
     /// How many calls a second could be taken while rings filled up.
     capacity: f64,
 }
@@ -172,6 +183,8 @@ impl Levels {
             cpu: Duration::ZERO,
             recorded: 0,
             spent: Spent::default(),
+            debt_ns: 0.0,
+            looked_calls: Vec::new(),
             capacity: LEAST_CAPACITY,
         }
     }
@@ -186,6 +199,7 @@ impl Levels {
     pub(super) fn set_pace(&mut self, pace: Pace) {
         self.is_lifted = self.is_lifted || self.pace != Pace::Any;
         self.hook_all();
+        self.spent = Spent::default();
         self.pace = pace;
     }
 
@@ -301,7 +315,13 @@ impl Levels {
                 if passive_ns > own * share / 2.0 {
                     self.turn_off(&mut counted, passive_ns - own * share / 4.0, own * share / 10.0, arena, time);
                 }
-                (own * share - passive_ns) / call_ns - calls
+                let spare_ns = own * share - passive_ns - calls * call_ns;
+                self.debt_ns = (self.debt_ns - spare_ns).max(-MOST_DEBT_NS);
+                if self.debt_ns > MOST_DEBT_NS && spare_ns < 0.0 {
+                    self.turn_down(-spare_ns, call_ns, arena, time);
+                }
+                self.looked_calls.clone_from(&self.calls);
+                spare_ns / call_ns
             }
         };
         self.turn_up(&counted, spare, arena, now, time);
@@ -341,6 +361,25 @@ impl Levels {
         counted
     }
 
+    /// Counts the functions that were called most since the last look, until following the others costs so many nanoseconds less.
+    /// Threads do that by themselves, unless they end before they find out.
+    fn turn_down(&mut self, mut saved_ns: f64, call_ns: f64, arena: &Arena, time: SessionNs) {
+        let before = |function: usize| self.looked_calls.get(function).copied().unwrap_or(0);
+        let new = self.calls.iter().enumerate().map(|(function, calls)| (calls - before(function), function as u32));
+        let mut hottest: Vec<_> = new.filter(|(calls, _)| *calls >= LEAST_CALLS).collect();
+        hottest.sort_unstable();
+        while saved_ns > 0.0
+            && let Some((calls, function)) = hottest.pop()
+        {
+            saved_ns -= calls as f64 * call_ns;
+            if level_of(arena, function) == Some(Level::Full)
+                && arena.slot(function).is_some_and(|slot| set_slot(slot, Level::Counted))
+            {
+                self.changed(time, function, Level::Counted);
+            }
+        }
+    }
+
     /// Turns the hottest off, until counting the others costs so many nanoseconds less. Those that cost `most_ns` alone are left
     /// alone.
     fn turn_off(
@@ -351,8 +390,6 @@ impl Levels {
         arena: &Arena,
         time: SessionNs,
     ) {
-        /// What is called less often in a look is not what costs.
-        const LEAST_CALLS: u64 = 1_000;
         while saved_ns > 0.0
             && let Some((calls, function)) = counted.pop_if(|(calls, _)| *calls >= LEAST_CALLS)
         {

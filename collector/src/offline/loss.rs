@@ -49,7 +49,7 @@ impl Loss {
             let left_out = counted(self.left_out, "event");
             format!(
                 "{left_out} were left out that were not asked for: counts and times are of what was sent, but calls of functions \
-                 that were turned down, or that took too little time, are counted from the beginning to the end"
+                 that were turned down, or that took too little time, are counted from the beginning to the end (`≤`)"
             )
         };
         (self.left_out > 0).then(line)

@@ -1,6 +1,7 @@
 //! `collector top`: the functions of a session, by how long they took.
 
 mod bursts;
+mod in_all;
 mod ranking;
 #[cfg(test)]
 mod tests;
@@ -21,7 +22,10 @@ use codec::{
 use serde_json::json;
 use sinks::{Catalog, NameCache, file_name, source_at};
 
-use self::ranking::{Function, Ranking};
+use self::{
+    in_all::InAll,
+    ranking::{Function, Ranking},
+};
 use super::{
     duration,
     events::wanted_threads,
@@ -59,7 +63,7 @@ pub(crate) fn run(args: &TopArgs) -> Result<ExitCode> {
     counted
         .filter(|(stream, _)| threads.as_ref().is_none_or(|threads| threads.contains(stream)))
         .for_each(|(_, calls)| ranking.add_counted(&calls));
-    let rows = rows(args, catalog, ranking);
+    let rows = rows(args, catalog, ranking, loss.left_out().is_some());
     let mut out = BufWriter::new(io::stdout().lock());
     let printed = print(args, &loss, &rows, &mut out).and_then(|()| out.flush());
     quiet(printed.map_err(Into::into))?;
@@ -83,11 +87,11 @@ impl Row {
 }
 
 /// The functions that are wanted, in the order that is wanted.
-fn rows(args: &TopArgs, catalog: &Catalog, ranking: Ranking) -> Vec<Row> {
+fn rows(args: &TopArgs, catalog: &Catalog, ranking: Ranking, is_part: bool) -> Vec<Row> {
     let glob = args.function.as_deref().map(Glob::new);
     let mut names = NameCache::new();
     let mut rows = Vec::new();
-    for (what, function) in ranking.finish() {
+    for (what, function) in ranking.finish(is_part) {
         let name = names.name(catalog, &what, function.last_start);
         if glob.as_ref().is_none_or(|glob| name.matches(glob)) {
             let text = |text: &std::sync::Arc<str>| text.to_string();
@@ -126,8 +130,7 @@ fn print(args: &TopArgs, loss: &Loss, rows: &[Row], out: &mut impl Write) -> io:
         let (function, calls) = (&row.function, &row.function.calls);
         let [p50, p95, p99] = [500, 950, 990].map(|thousandths| calls.percentile(thousandths));
         let estimate = function.estimate.round() as u64;
-        let in_all = function.in_all();
-        let (in_all, error) = (in_all.map(|(ns, _)| ns), in_all.and_then(|(_, error)| error));
+        let (in_all, error) = (function.in_all.map(|all| all.ns), function.in_all.and_then(|all| all.error_ns));
         let marks = [function.was_off(), function.has_called_down];
         if args.table.json {
             let object = json!({
@@ -216,8 +219,16 @@ fn is_in_part(function: &Function) -> bool {
 fn cell(row: &Row, column: &str) -> String {
     let (function, calls) = (&row.function, &row.function.calls);
     match column {
-        "count" => format!("{}{}", if function.was_off() { "≥ " } else { "" }, count(function.all_calls())),
-        FOLLOWED if !is_in_part(function) => String::new(),
+        "count" => {
+            let bound = match (function.was_off(), function.has_others) {
+                (true, true) => "~ ",
+                (true, false) => "≥ ",
+                (false, true) => "≤ ",
+                (false, false) => "",
+            };
+            format!("{bound}{}", count(function.all_calls()))
+        }
+        FOLLOWED if !is_in_part(function) || function.has_others => String::new(),
         FOLLOWED => {
             let percent = 100.0 * function.count as f64 / function.all_calls() as f64;
             format!("{}{percent:.1} %", if function.was_off() { "≤ " } else { "" })
@@ -231,7 +242,7 @@ fn cell(row: &Row, column: &str) -> String {
         "total" => duration(function.total_ns),
         IN_ALL if !is_in_part(function) => String::new(),
         IN_ALL => {
-            let Some((in_all, error)) = function.in_all() else { return "-".into() };
+            let Some(InAll { ns: in_all, error_ns: error }) = function.in_all else { return "-".into() };
             let percent = |error| (error as f64 * 100.0 / in_all.max(1) as f64).ceil().to_string();
             let percent = error.map_or_else(|| "?".into(), percent);
             let at_least = if function.was_off() { "≥ " } else { "" };

@@ -59,6 +59,13 @@ impl Levels {
             let Some(level) = level else {
                 result.set += u64::from(before.is_some());
                 result.fixed += u64::from(level_of(arena, function).is_none());
+                // What was off is counted, to see how often it is called.
+                if before == Some(Level::Off)
+                    && !self.is_left_alone(function)
+                    && slot.is_some_and(|slot| set_slot(slot, Level::Counted))
+                {
+                    self.note(time, function, Level::Counted);
+                }
                 // Where everything may be followed nothing else would turn it up again.
                 self.is_lifted |= before.is_some();
                 continue;

@@ -37,7 +37,7 @@ impl Spent {
         let line = || {
             let (spent, allowed) = (percent(self.hooks_ns), percent(self.allowed_ns));
             format!(
-                "tracing took about {spent} of the program's own processor time, more than the {allowed} of --budget"
+                "tracing took {spent} of the program's own processor time or more, and not the {allowed} of --budget"
             )
         };
         (self.hooks_ns > self.allowed_ns * TOLERANCE).then(line)

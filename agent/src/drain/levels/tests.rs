@@ -59,7 +59,28 @@ fn what_is_called_little_is_followed_again_and_the_hottest_now_and_then() {
     (0..10_000_000).for_each(|_| levels.called(1));
     levels.look(arena, &[0], start + EVERY * 500, SessionNs(0), || Some(EVERY * 500));
     let excess = levels.spent.excess().expect("it took more");
-    assert!(excess.contains("took about 2") && excess.contains("more than the 10 % of --budget"), "{excess}");
+    assert!(excess.contains("tracing took 2") && excess.contains("or more, and not the 10 % of --budget"), "{excess}");
+}
+
+/// Threads that end before they have recorded enough to find out.
+#[test]
+fn what_no_thread_turns_down_is_turned_down_all_the_same() {
+    let (target, mut levels, _) = levels(2, Pace::Share { share: 0.1, call_ns: 100.0 });
+    let arena = &target.arena;
+    let mut looks_with = |calls: u32| {
+        let mut looks = 0;
+        while level_of(arena, 0) == Some(Level::Full) && looks < 100 {
+            looks += 1;
+            (0..calls).for_each(|_| levels.called(0));
+            (0..10).for_each(|_| levels.called(1));
+            let (now, cpu) = (levels.looked + EVERY, levels.cpu + EVERY);
+            levels.look(arena, &[], now, SessionNs(0), || Some(cpu));
+        }
+        looks
+    };
+    assert_eq!(looks_with(8_000), 100, "it stays within the budget");
+    assert!((2..10).contains(&looks_with(60_000)));
+    assert_eq!(level_of(arena, 1), Some(Level::Full));
 }
 
 #[test]

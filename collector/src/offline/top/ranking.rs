@@ -9,7 +9,11 @@ use codec::{
     span::{Reason, Span, SpanFlags, SpanId, What},
 };
 
-use super::{bursts::Bursts, times::Times};
+use super::{
+    bursts::Bursts,
+    in_all::{Bounds, InAll},
+    times::Times,
+};
 use crate::offline::{histogram::Histogram, turned_down::TurnedDown};
 
 /// What the calls of all functions come to, told from spans as they end: what was called ends before its caller.
@@ -49,6 +53,10 @@ pub(super) struct Function {
     pub(super) last_start: SessionNs,
     /// When they were followed, if it was turned down.
     pub(super) bursts: Option<Bursts>,
+    /// How long all of them took, as far as that can be told.
+    pub(super) in_all: Option<InAll>,
+    /// Whether calls were counted that are not in the part of the session that was asked for.
+    pub(super) has_others: bool,
     /// Whether it was called by itself, directly or not.
     pub(super) is_recursive: bool,
     /// Whether it has called functions that were turned down. Its own time has those of their calls that were not followed.
@@ -86,23 +94,6 @@ impl Function {
     /// How many calls there are: those that were recorded, and those that were only counted.
     pub(super) fn all_calls(&self) -> u64 {
         self.count.saturating_add(self.counted).saturating_add(self.brief)
-    }
-
-    /// How long they took together, if those that were only counted were like those that were followed, and by how much that may
-    /// be wrong, where that can be told. None where nothing can be told: calls within calls are no time of their own.
-    pub(super) fn in_all(&self) -> Option<(u64, Option<u64>)> {
-        let known_ns = self.total_ns.saturating_add(self.brief_ns);
-        if self.counted == 0 {
-            return Some((known_ns, Some(0)));
-        }
-        let known = self.count.saturating_sub(self.untimed).saturating_add(self.brief);
-        if known == 0 || self.is_recursive {
-            return None;
-        }
-        let others_ns = known_ns as f64 / known as f64 * self.counted as f64;
-        // How long calls took that were left out for being brief is not known by burst.
-        let error = self.bursts.as_ref().filter(|_| self.brief == 0).and_then(Bursts::error);
-        Some((known_ns.saturating_add(others_ns as u64), error.map(|error| (error * others_ns) as u64)))
     }
 
     /// Whether calls were made that nobody counted.
@@ -227,10 +218,15 @@ impl Ranking {
         }
     }
 
-    /// What ran, and what it comes to.
-    pub(super) fn finish(mut self) -> impl Iterator<Item = (What, Function)> {
+    /// What ran, and what it comes to. Of a part of a session, what was recorded is no sample of what was counted.
+    pub(super) fn finish(mut self, is_part: bool) -> impl Iterator<Item = (What, Function)> {
         self.settle_waiting();
         let mut functions = self.functions;
+        let bounds = Bounds::of(&functions);
+        for function in &mut functions {
+            function.has_others = is_part && function.counted > 0;
+            function.in_all = bounds.estimate(function).filter(|_| !function.has_others);
+        }
         // There were at least those that are there.
         functions.iter_mut().for_each(|function| function.estimate = function.estimate.max(function.count as f64));
         let all = self.numbers.into_iter();
@@ -297,7 +293,7 @@ mod tests {
             ranking.add(&span, 1.0);
         }
         let found: HashMap<_, _> = ranking
-            .finish()
+            .finish(false)
             .map(|(what, function)| (what, (function.count, function.total_ns, function.self_ns)))
             .collect();
         assert_eq!(found[&What::Function(FunctionId(1))], (3, 100, 20 + 30 + 20));
@@ -325,19 +321,20 @@ mod tests {
         ] {
             ranking.add(&span, 1.0);
         }
-        for (function, count) in [(2, 8), (3, 5)] {
+        for (function, count) in [(2, 100), (3, 5)] {
             let function = FunctionId(function);
             ranking.add_counted(&CountedCalls { function, count, brief: 0, brief_ns: 0 });
         }
-        let found: HashMap<_, _> = ranking.finish().collect();
+        let found: HashMap<_, _> = ranking.finish(false).collect();
         let function = |number| &found[&What::Function(FunctionId(number))];
         assert!(function(1).has_called_down && !function(4).has_called_down);
-        let (in_all, error) = function(2).in_all().expect("an estimate");
-        assert_eq!((in_all, function(2).all_calls(), function(2).was_off()), (40 + 8 * 20, 10, true));
-        // Two bursts say little of others.
-        assert!(error.is_some_and(|error| error > 160), "{error:?}");
-        assert_eq!((function(3).in_all(), function(3).all_calls(), function(3).was_off()), (None, 5, false));
-        assert_eq!(function(4).in_all(), Some((10, Some(0))));
+        // Two bursts say little of others; those cannot have taken more than their caller took itself.
+        let in_all = function(2).in_all.expect("an estimate");
+        let most = function(1).self_ns;
+        assert_eq!((in_all.ns, in_all.error_ns), (40 + most / 2, Some(most / 2)));
+        assert_eq!((function(2).all_calls(), function(2).was_off()), (102, true));
+        assert_eq!((function(3).in_all, function(3).all_calls(), function(3).was_off()), (None, 5, false));
+        assert_eq!(function(4).in_all, Some(InAll { ns: 10, error_ns: Some(0) }));
         assert_eq!(found.len(), 4);
     }
 }
