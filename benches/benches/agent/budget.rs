@@ -109,9 +109,10 @@ struct Seen {
 }
 
 fn case(settings: &Settings, name: &str, rounds: usize, most: f64, mut run: impl FnMut(Option<&[&str]>) -> Seen) {
+    let is_wanted = |(budget, _): &&(&str, &[&str])| settings.budget.as_deref().is_none_or(|wanted| wanted == *budget);
     let mut untraced = Samples::default();
     let mut ways: Vec<_> =
-        BUDGETS.iter().map(|(budget, options)| (budget, options, Samples::default(), None)).collect();
+        BUDGETS.iter().filter(is_wanted).map(|(budget, options)| (budget, options, Samples::default(), None)).collect();
     for _ in 0..rounds {
         untraced.push(run(None).figure);
         for (_, options, samples, last) in &mut ways {

@@ -1,4 +1,4 @@
-//! The agent: `cargo bench -p benches --bench agent -- [WORDS] [rounds=N]`. The whole way is in `pipeline`.
+//! The agent: `cargo bench -p benches --bench agent -- [WORDS] [rounds=N] [budget=10%]`. The whole way is in `pipeline`.
 //!
 //! `hooking`, `cost`, `programs`, `names`, `startup`, `children` and `budget` measure only that. Every figure stands beside what the same program
 //! does untraced and what a peer makes of it, all in turn in one run.
@@ -26,13 +26,15 @@ use benches::{
 #[derive(Debug)]
 struct Settings {
     rounds: Option<usize>,
+    /// The only budget, where one is named.
+    budget: Option<String>,
     folder: PathBuf,
 }
 
 fn main() {
     let arguments = Arguments::read();
     let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("agent-bench");
-    let settings = Settings { rounds: arguments.value("rounds="), folder };
+    let settings = Settings { rounds: arguments.value("rounds="), budget: arguments.value("budget="), folder };
     agent::prepare(Running::start_with(&["--sink", "heph:/dev/null"]).address);
     let measured = |name: &str, measure: fn(&Settings)| {
         if arguments.wants(name) {
