@@ -25,7 +25,7 @@ use nix::{
 pub(crate) use self::{
     borrowed::{Borrowed, Lent, entry_point, interrupt},
     execution::{Executed, Execution},
-    left::{let_go, let_go_all, let_go_of_left, stopped},
+    left::{let_go, let_go_all, let_go_of_left, look, stopped},
 };
 use crate::{
     install::{Maps, TargetMemory, file_name},

@@ -207,6 +207,12 @@ pub(crate) fn is_unstoppable(tid: i32) -> bool {
     state(tid) == Some('D')
 }
 
+/// Whether a thread is the main thread of a program that this process has started.
+pub(crate) fn is_own_child(tid: i32) -> bool {
+    let is = |field: &str, number: i32| status(tid, field).and_then(|text| text.parse().ok()) == Some(number);
+    is("Tgid:", tid) && is("PPid:", std::process::id() as i32)
+}
+
 /// The process that traces the main thread of a process, if any.
 fn tracer(pid: i32) -> Option<i32> {
     status(pid, "TracerPid:")?.parse().ok().filter(|tracer| *tracer != 0)

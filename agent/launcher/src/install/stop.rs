@@ -14,7 +14,7 @@ use nix::{
     sys::{
         ptrace::{self, Options},
         signal::Signal,
-        wait::{WaitPidFlag, WaitStatus, waitpid},
+        wait::WaitStatus,
     },
     unistd::Pid,
 };
@@ -96,7 +96,7 @@ impl Stopped {
     fn wait(&mut self, tid: i32, deadline: Instant) -> Result<()> {
         let thread = Pid::from_raw(tid);
         loop {
-            match waitpid(thread, Some(WaitPidFlag::__WALL | WaitPidFlag::WNOHANG)) {
+            match native::look(thread) {
                 Ok(WaitStatus::PtraceEvent(..)) => {
                     restart_call(thread);
                     self.threads.insert(tid, None);
@@ -211,7 +211,7 @@ impl Drop for Stopped {
             let thread = Pid::from_raw(*tid);
             if ptrace::detach(thread, *signal).is_err() {
                 // It was killed meanwhile, and waits to be asked how it ended. One that is not ours is none of our business.
-                let _ = waitpid(thread, Some(WaitPidFlag::__WALL | WaitPidFlag::WNOHANG));
+                let _ = native::look(thread);
             }
         }
     }

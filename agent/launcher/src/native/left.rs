@@ -11,12 +11,12 @@ use nix::{
     sys::{
         ptrace,
         signal::Signal,
-        wait::{WaitPidFlag, WaitStatus, waitpid},
+        wait::{Id, WaitPidFlag, WaitStatus, waitid, waitpid},
     },
     unistd::Pid,
 };
 
-use crate::install::restart_call;
+use crate::{install::restart_call, process};
 
 thread_local! {
     /// Those of the calling thread, which alone can let go of them.
@@ -60,8 +60,21 @@ pub(crate) fn stopped(thread: Pid, signal: Option<Signal>) {
     LEFT.with_borrow_mut(|left| left.retain(|other| *other != thread));
 }
 
+/// What has become of a thread that this one traces. How a program has ended that this process has started is left to who waits
+/// for that: it can be asked for once.
+pub(crate) fn look(thread: Pid) -> nix::Result<WaitStatus> {
+    let any = WaitPidFlag::__WALL | WaitPidFlag::__WNOTHREAD | WaitPidFlag::WNOHANG;
+    match waitid(Id::Pid(thread), any | WaitPidFlag::WEXITED | WaitPidFlag::WSTOPPED | WaitPidFlag::WNOWAIT)? {
+        ended @ (WaitStatus::Exited(..) | WaitStatus::Signaled(..)) if process::is_own_child(thread.as_raw()) => {
+            Ok(ended)
+        }
+        WaitStatus::StillAlive => Ok(WaitStatus::StillAlive),
+        _ => waitpid(thread, Some(any)),
+    }
+}
+
 fn is_let_go(thread: Pid) -> bool {
-    match waitpid(thread, Some(WaitPidFlag::__WALL | WaitPidFlag::__WNOTHREAD | WaitPidFlag::WNOHANG)) {
+    match look(thread) {
         Ok(WaitStatus::StillAlive) => false,
         Ok(WaitStatus::Stopped(_, signal)) => ptrace::detach(thread, signal).is_ok(),
         Ok(WaitStatus::PtraceEvent(..)) => {
@@ -69,5 +82,23 @@ fn is_let_go(thread: Pid) -> bool {
             ptrace::detach(thread, None).is_ok()
         }
         Ok(_) | Err(_) => true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::*;
+
+    #[test]
+    fn how_a_program_of_ours_has_ended_can_still_be_asked_for() {
+        let mut program = Command::new("sh").args(["-c", "exit 7"]).spawn().expect("it starts");
+        let thread = Pid::from_raw(program.id() as i32);
+        while look(thread) == Ok(WaitStatus::StillAlive) {
+            thread::sleep(Duration::from_millis(1));
+        }
+        assert_eq!(look(thread), Ok(WaitStatus::Exited(thread, 7)));
+        assert_eq!(program.wait().expect("its end").code(), Some(7));
     }
 }
