@@ -40,6 +40,7 @@ pub(crate) use plans::Plans;
 pub(crate) use recognized::is_needed;
 
 use crate::{frida::GumHook, rules::Rules, symbols::SymbolFinder};
+use left_alone::There;
 use maps::Mapped;
 use module::Planned;
 use stop::Stopped;
@@ -280,9 +281,8 @@ impl Installer {
     fn unpatch(&self, patches: &[Patch], deadline: Instant) -> Result<()> {
         let _stopped = Stopped::stop(self.pid, &[], deadline)?;
         for patch in patches {
-            let mut there = [0; 5];
             // Where somebody has put a hook over ours, ours has to stay.
-            if self.memory.read(patch.address, &mut there).is_ok() && there == patch.jump {
+            if There::of(patch, &self.memory) == There::Jump {
                 self.memory.write(patch.address, &patch.original)?;
             }
         }

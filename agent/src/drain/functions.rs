@@ -59,15 +59,11 @@ impl Functions {
         self.0.write().unwrap_or_else(PoisonError::into_inner).unwanted.extend(functions);
     }
 
-    /// Has functions have their hooks back.
-    pub(super) fn hook_again(&self, functions: &BTreeSet<u32>) {
+    /// Has functions have their hooks back. Returns those that have: every call of them goes through its hook.
+    pub(super) fn hook_again(&self, functions: &BTreeSet<u32>) -> Vec<u32> {
         let mut all = self.0.write().unwrap_or_else(PoisonError::into_inner);
         all.unwanted.retain(|function| !functions.contains(function));
-    }
-
-    /// Whether every call of a function goes through its hook.
-    pub(super) fn is_hooked(&self, function: u32) -> bool {
-        !self.0.read().unwrap_or_else(PoisonError::into_inner).unhooked.contains(&function)
+        functions.difference(&all.unhooked).copied().collect()
     }
 
     /// The functions that have no hooks, or will have none.

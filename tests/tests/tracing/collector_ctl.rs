@@ -154,7 +154,10 @@ fn a_session_is_steered_over_both_transports() {
         // It was left out when the program was hooked.
         wrong(&id, &["only", "dives"], "dives: 1 function cannot be followed: not hooked");
         wrong(&id, &["exclude", "dives"], "dives: 1 function cannot be set: not hooked");
-        thread::sleep(Duration::from_millis(300));
+        // A status takes the agent a quarter of a second.
+        let events = || status(&id)["events"].as_u64();
+        let before = events();
+        answer("others are recorded meanwhile", || (events() > before).then_some(()));
         assert_eq!(done(&id, &["level", "full", "tick"]), "1 function: full");
 
         traced.finish();

@@ -8,7 +8,7 @@ use std::{
 use agent::{drain::Functions, shared::Arena};
 use anyhow::{Context, Result};
 
-use super::{Installed, Installer, LibraryPlace, Report, TargetMemory};
+use super::{Installed, Installer, LibraryPlace, Report, TargetMemory, left_alone::There};
 use crate::native::Library;
 
 impl Installer {
@@ -51,15 +51,13 @@ impl Installer {
     pub(crate) fn complete(&mut self, deadline: Instant, tell: &mut dyn FnMut(&Report)) -> Result<()> {
         let (memory, left_alone) = (&self.memory, self.ever_left_alone());
         let is_there = |module: &Installed| {
-            let mut there = [0; 5];
             // Jumps are written in this order.
             let last = module.patches.iter().rfind(|patch| !left_alone.contains(&patch.address));
-            last.is_none_or(|last| memory.read(last.address, &mut there).is_ok() && there == last.jump)
+            last.is_none_or(|last| There::of(last, memory) == There::Jump)
         };
         let (whole, torn) = self.modules.drain(..).partition::<Vec<_>, _>(is_there);
         for patch in torn.iter().flat_map(|module| module.patches.iter()) {
-            let mut there = [0; 5];
-            if memory.read(patch.address, &mut there).is_ok() && there == patch.jump {
+            if There::of(patch, memory) == There::Jump {
                 memory.write(patch.address, &patch.original)?;
             }
         }

@@ -9,15 +9,26 @@ use std::{
 use agent::{shared::read_slot, stub::Patch};
 use anyhow::Result;
 
-use super::{Installed, Installer, Stopped};
+use super::{Installed, Installer, Stopped, TargetMemory};
 
 /// What is where a jump was.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum There {
+pub(super) enum There {
     Jump,
     Original,
     /// Somebody else's hook, or nothing.
     Other,
+}
+
+impl There {
+    pub(super) fn of(patch: &Patch, memory: &TargetMemory) -> Self {
+        let mut there = [0; 5];
+        match memory.read(patch.address, &mut there) {
+            Ok(()) if there == patch.jump => Self::Jump,
+            Ok(()) if there == patch.original => Self::Original,
+            _ => Self::Other,
+        }
+    }
 }
 
 impl Installer {
@@ -47,7 +58,7 @@ impl Installer {
     fn put_back(&mut self, patience: Duration) -> Result<()> {
         let mut out = Vec::new();
         for function in self.functions.wanted_again() {
-            match self.left_alone.get(&function).map(|patch| (patch, self.there(patch))) {
+            match self.left_alone.get(&function).map(|patch| (patch, There::of(patch, &self.memory))) {
                 Some((patch, There::Original)) => out.push((function, patch)),
                 Some((_, There::Other)) => {}
                 // It was never out, or its module is gone.
@@ -58,7 +69,7 @@ impl Installer {
             return Ok(());
         }
         let stopped = Stopped::stop(self.pid, &[], Instant::now() + patience)?;
-        out.retain(|(_, patch)| self.there(patch) == There::Original);
+        out.retain(|(_, patch)| There::of(patch, &self.memory) == There::Original);
         let mut patches: Vec<&Patch> = out.iter().map(|(_, patch)| *patch).collect();
         patches.sort_unstable_by_key(|patch| patch.address);
         self.write_jumps(&patches, || stopped.move_out_of(&patches))?;
@@ -69,7 +80,7 @@ impl Installer {
     /// Finds out which of the hooks that were ever out are there.
     pub(super) fn find_hooks(&self) {
         for (function, patch) in &self.left_alone {
-            self.functions.found(*function, self.there(patch) == There::Jump);
+            self.functions.found(*function, There::of(patch, &self.memory) == There::Jump);
         }
     }
 
@@ -92,14 +103,5 @@ impl Installer {
         let (.., header) = read_slot(self.arena.slot(function)?.load(Ordering::Relaxed))?;
         let mut patches = self.modules.iter().flat_map(|module| module.patches.iter());
         patches.find(|patch| patch.stub.contains(&header)).cloned()
-    }
-
-    fn there(&self, patch: &Patch) -> There {
-        let mut there = [0; 5];
-        match self.memory.read(patch.address, &mut there) {
-            Ok(()) if there == patch.jump => There::Jump,
-            Ok(()) if there == patch.original => There::Original,
-            _ => There::Other,
-        }
     }
 }

@@ -94,10 +94,7 @@ impl Levels {
         if self.hooks.returning.is_empty() {
             return;
         }
-        functions.hook_again(&self.hooks.returning);
-        let back: Vec<u32> =
-            self.hooks.returning.iter().copied().filter(|function| functions.is_hooked(*function)).collect();
-        for function in back {
+        for function in functions.hook_again(&self.hooks.returning) {
             self.hooks.returning.remove(&function);
             let Some(down) = self.down.get_mut(&function) else { continue };
             // One that is still called too often goes at once.

@@ -53,21 +53,13 @@ impl Bursts {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// Numbers that look random, from 0 to 1.
-    struct Random(u64);
-
-    impl Random {
-        fn next(&mut self) -> f64 {
-            self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            (self.0 >> 33) as f64 / (1_u64 << 31) as f64
-        }
-    }
+    use crate::offline::top::tests::Random;
 
     #[test]
     fn the_mean_of_all_calls_is_within_the_error_nearly_always() {
         for bursts in [2, 4, 8, 30] {
             let mut random = Random(bursts);
+            let mut part = || random.below(1 << 20) as f64 / (1 << 20) as f64;
             let mut within = 0;
             for _ in 0..1000 {
                 let began: Vec<_> = (1..bursts).map(|burst| SessionNs(burst * 1000)).collect();
@@ -75,9 +67,9 @@ mod tests {
                 let (mut all, mut calls, mut followed, mut followed_calls) = (0.0, 0.0, 0.0, 0.0);
                 // Each phase of the program has its own mean, and only a fortieth part of its calls is followed.
                 for burst in 0..bursts {
-                    let slow = 500.0 + 400.0 * (random.next() + random.next() + random.next());
+                    let slow = 500.0 + 400.0 * (part() + part() + part());
                     for number in 0..400 {
-                        let took = slow * (0.5 + random.next());
+                        let took = slow * (0.5 + part());
                         (all, calls) = (all + took, calls + 1.0);
                         if number < 10 {
                             found.add(SessionNs(burst * 1000 + number), took as u64);
