@@ -174,10 +174,10 @@ impl Drop for TableFile<'_> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::mpsc;
+    use std::{sync::mpsc, thread, time::Duration};
 
     use super::*;
-    use crate::{Catalog, CatalogLimits, DiskOptions, Ended, Session, Sink};
+    use crate::{Catalog, CatalogLimits, DiskOptions, Ended, Session, Sink, disk::verify};
 
     /// A sink on an empty directory, with two sessions that it has finished and reported.
     fn finished(name: &str, max_bytes: u64) -> (PathBuf, DiskSink, [PendingTable; 2]) {
@@ -216,6 +216,28 @@ mod tests {
         assert!(first.create().expect("looked at").is_none() && !first.dir.join(PARTIAL).exists(), "it is there");
         fs::remove_dir_all(&second.dir).expect("it is there");
         assert!(second.create().expect("looked at").is_none(), "the session is gone");
+        fs::remove_dir_all(&dir).expect("it is there");
+    }
+
+    #[test]
+    fn a_table_that_is_about_to_get_its_name_is_not_missing() {
+        let (dir, _sink, [first, _]) = finished("about", 1 << 20);
+        let mut file = first.create().expect("it is made").expect("nobody else does");
+        file.write_all(b"rows").expect("room");
+        file.finish(1).expect("renamed");
+        // As it is between the manifest and the name.
+        let locked = files::lock_dir(&first.dir).expect("it is free");
+        fs::rename(first.dir.join(SPANS), first.dir.join(PARTIAL)).expect("renamed");
+        let verifying = thread::spawn({
+            let dir = first.dir.clone();
+            move || verify::verify(&dir).expect("looked at")
+        });
+        thread::sleep(Duration::from_millis(100));
+        assert!(!verifying.is_finished(), "it waits");
+        fs::rename(first.dir.join(PARTIAL), first.dir.join(SPANS)).expect("renamed");
+        drop(locked);
+        let found = verifying.join().expect("no panic");
+        assert!(!format!("{found:?}").contains("it is not there"), "{found:?}");
         fs::remove_dir_all(&dir).expect("it is there");
     }
 

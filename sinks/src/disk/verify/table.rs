@@ -9,7 +9,7 @@ use std::{
 use codec::atf::{FileChecksum, Manifest, TableEntry};
 
 use super::{
-    super::{SpansWhen, spans::SPANS},
+    super::{SpansWhen, files::lock_dir, spans::SPANS},
     Verified,
 };
 use crate::parquet::table_rows;
@@ -17,11 +17,12 @@ use crate::parquet::table_rows;
 /// Checks the table of spans against what the manifest says of it.
 pub(super) fn verify_table(found: &mut Verified, manifest: &Manifest) -> io::Result<()> {
     let path = found.dir.join(SPANS);
-    let file = match File::open(&path) {
-        Ok(file) => Some(file),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-        Err(error) => return Err(error),
-    };
+    let mut file = open_if_there(&path)?;
+    if file.is_none() && manifest.table.is_some() {
+        // The manifest lists it before it has its name: whoever is between the two holds the lock.
+        let _locked = lock_dir(&found.dir)?;
+        file = open_if_there(&path)?;
+    }
     let is_after = manifest.spans.as_deref() == Some(SpansWhen::After.name()) && manifest.end.is_some();
     let (file, problem) = match (&manifest.table, file) {
         (Some(table), None) => {
@@ -55,6 +56,13 @@ pub(super) fn verify_table(found: &mut Verified, manifest: &Manifest) -> io::Res
         found.problems.push(format!("{SPANS}: {problem}"));
     }
     Ok(())
+}
+
+fn open_if_there(path: &Path) -> io::Result<Option<File>> {
+    match File::open(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        file => file.map(Some),
+    }
 }
 
 /// What is wrong with the bytes of a file, if anything is.
