@@ -11,31 +11,48 @@ pub(crate) mod top;
 pub(crate) mod tree;
 pub(crate) mod verify;
 
-mod birth_call;
-mod family;
-mod histogram;
-mod loss;
-mod options;
-mod scan;
 mod screen;
-mod spanning;
-mod swift_names;
-mod trace;
-mod turned_down;
 
 use std::{
     io::{self, ErrorKind, Write},
     path::Path,
 };
 
+use answers::trace::Trace;
 use anyhow::{Context, Result};
 
-pub(crate) use codec::text::printable;
+pub(crate) use answers::printable;
 
 /// The id of the session in a directory, or of the latest of those in it.
 pub(crate) fn session_in(dir: &Path) -> Result<String> {
-    let trace = trace::Trace::open(dir)?;
+    let trace = open(dir)?;
     trace.manifest.session.with_context(|| format!("{}: the session has no id", trace.dir.display()))
+}
+
+/// Opens a session, and says which one where a directory has several.
+fn open(dir: &Path) -> Result<Trace> {
+    let trace = Trace::open(dir)?;
+    say(trace.note.as_deref());
+    Ok(trace)
+}
+
+/// The same with times by the collector's clock, where `--align` asks for them.
+fn open_aligned(dir: &Path, align: bool) -> Result<Trace> {
+    let trace = Trace::open_aligned(dir, align)?;
+    say(trace.note.as_deref());
+    Ok(trace)
+}
+
+/// Says which session was taken, if there is something to say.
+fn say(note: Option<&str>) {
+    note.iter().for_each(|note| eprintln!("{note}"));
+}
+
+/// Says what spans cannot tell of a session that is not finished.
+fn say_if_unfinished(trace: &Trace) {
+    if trace.is_unfinished {
+        eprintln!("{}: it is not finished: names, gaps and the end are missing until it is", trace.dir.display());
+    }
 }
 
 /// Whoever reads our output may stop early: that is no failure.
@@ -57,32 +74,5 @@ fn tell(out: &mut impl Write, text: &str) -> io::Result<bool> {
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(false),
         result => result.map(|()| true),
-    }
-}
-
-/// A time in seconds, to the nanosecond.
-fn seconds(ns: u64) -> String {
-    format!("{}.{:09}", ns / 1_000_000_000, ns % 1_000_000_000)
-}
-
-/// A number of nanoseconds for people, with what is left out of it less than a thousandth.
-fn duration(ns: u64) -> String {
-    let (unit, factor) = match ns {
-        0..1_000 => return format!("{ns} ns"),
-        1_000..1_000_000 => ("µs", 1_000),
-        1_000_000..1_000_000_000 => ("ms", 1_000_000),
-        _ => ("s", 1_000_000_000),
-    };
-    format!("{}.{:03} {unit}", ns / factor, ns % factor / (factor / 1000))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn durations_are_short() {
-        let times = [0, 999, 1_000, 1_234_567, 999_999_999, 3_600_000_000_000].map(duration);
-        assert_eq!(times, ["0 ns", "999 ns", "1.000 µs", "1.234 ms", "999.999 ms", "3600.000 s"]);
     }
 }

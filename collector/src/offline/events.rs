@@ -7,6 +7,10 @@ use std::{
     process::ExitCode,
 };
 
+use answers::{
+    scan::{MessageConsumer, Messages, Scan},
+    trace::Trace,
+};
 use anyhow::{Result, bail};
 use codec::{
     Position, SessionNs, StreamId,
@@ -16,15 +20,11 @@ use codec::{
 };
 
 use self::line::Lines;
-use super::{
-    quiet,
-    scan::{MessageConsumer, Messages, Scan},
-    trace::Trace,
-};
+use super::quiet;
 use crate::args::EventsArgs;
 
 pub(crate) fn run(args: &EventsArgs) -> Result<ExitCode> {
-    let trace = Trace::open_aligned(&args.dir, args.align)?.named();
+    let trace = super::open_aligned(&args.dir, args.align)?.named();
     let threads = wanted_threads(&trace, args.thread.as_deref())?;
     let mut out = BufWriter::with_capacity(64 << 10, io::stdout().lock());
     let printed = print(&trace, args, &threads, &mut out);

@@ -15,12 +15,13 @@ use std::{
     },
 };
 
+use answers::{family::Chosen, spanning, trace::Trace};
 use anyhow::{Context, Result};
 use codec::span::Span;
 use sinks::{ChromeSink, Ended, FoldedSink, PerfettoSink, Session, Sink, SinkError};
 
 use self::watch::Watch;
-use super::{family::Chosen, spanning, table, trace::Trace};
+use super::table;
 use crate::{
     args::{ExportArgs, ExportFormat, wrong_usage},
     quantity::{Size, count, counted},
@@ -38,6 +39,7 @@ pub(crate) fn run(args: &ExportArgs) -> Result<ExitCode> {
         wrong_usage("--align needs --format perfetto or chrome".into());
     }
     let chosen = Chosen::open(&args.session.dir);
+    super::say(chosen.note.as_deref());
     let others = chosen.all().len().saturating_sub(1);
     let is_picture = matches!(args.format, ExportFormat::Perfetto | ExportFormat::Chrome);
     let family = Some(&chosen).filter(|_| is_picture && others > 0 && !args.alone);
@@ -107,6 +109,7 @@ fn write_spans(
 ) -> Result<()> {
     let engine = spanning::engine(trace, args.session.making.config());
     progress.begin(trace.name(), trace.events());
+    super::say_if_unfinished(trace);
     spanning::batches(trace, engine, false, |batch| {
         progress.reach(batch.events)?;
         take(&batch.spans)

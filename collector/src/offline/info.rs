@@ -11,17 +11,18 @@ use std::{
     time::Duration,
 };
 
+use answers::{
+    family::{Family, Parent},
+    scan::Scan,
+    seconds,
+    trace::{Trace, move_times},
+};
 use anyhow::{Context, Result};
 use codec::{FunctionId, ModuleId, atf::ThreadEntry, text::printable_json};
 
-use super::{
-    family::{Family, Parent},
-    scan::Scan,
-    trace::{Trace, move_times},
-};
 use crate::{
     args::InfoArgs,
-    offline::{printable, seconds, tell},
+    offline::{printable, tell},
     quantity::{Period, Size, count, counted},
 };
 

@@ -10,17 +10,18 @@ use std::{
     process::ExitCode,
 };
 
+use answers::{spanning, trace::Trace};
 use anyhow::Result;
 use codec::{SessionNs, span::Span};
 use sinks::{Catalog, NameCache, source_of, span_line};
 
 pub(super) use self::csv::field;
 use self::{filter::Filter, row::Row, spill::Sorter};
-use super::{quiet, screen::Screen, spanning, trace::Trace};
+use super::{quiet, screen::Screen};
 use crate::args::{SpanOrder, SpansArgs, TableArgs};
 
 pub(crate) fn run(args: &SpansArgs) -> Result<ExitCode> {
-    let trace = Trace::open_aligned(&args.session.dir, args.align)?.named();
+    let trace = super::open_aligned(&args.session.dir, args.align)?.named();
     let mut out = BufWriter::with_capacity(64 << 10, io::stdout().lock());
     let printed = print(&trace, args, &mut out);
     let flushed = out.flush();
@@ -49,6 +50,7 @@ fn print(trace: &Trace, args: &SpansArgs, out: &mut impl Write) -> Result<()> {
     out.write_all(lines.head())?;
     let mut line = Vec::new();
     let engine = spanning::engine(trace, args.session.making.config());
+    super::say_if_unfinished(trace);
     let result = spanning::spans(trace, engine, |spans| {
         for span in spans {
             if !filter.matches(catalog, &mut lines.names, span) {

@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeMap, fmt::Write as _, io, process::ExitCode};
 
+use answers::{duration, histogram::Histogram, loss::Loss, spanning, trace::Trace, turned_down::TurnedDown};
 use anyhow::{Context, Result};
 use codec::{
     span::{Reason, Span, SpanFlags, SpanKind, SpanRuntime, SpanStatus},
@@ -9,18 +10,17 @@ use codec::{
 };
 use serde_json::{Map, Value as Json, json};
 
-use super::{
-    duration, histogram::Histogram, loss::Loss, printable, spanning, tell, trace::Trace, turned_down::TurnedDown,
-};
+use super::{printable, tell};
 use crate::{
     args::StatsArgs,
     quantity::{count, counted},
 };
 
 pub(crate) fn run(args: &StatsArgs) -> Result<ExitCode> {
-    let trace = Trace::open(&args.session.dir)?;
+    let trace = super::open(&args.session.dir)?;
     let mut stats: BTreeMap<SpanRuntime, Stats> = BTreeMap::new();
     let engine = spanning::engine(&trace, args.session.making.config());
+    super::say_if_unfinished(&trace);
     spanning::spans(&trace, engine, |spans| {
         spans.iter().for_each(|span| stats.entry(span.kind.runtime()).or_default().add(span));
         Ok(())

@@ -5,12 +5,12 @@ use std::{
     time::{Duration, Instant},
 };
 
+use answers::{spanning, trace::Trace};
 use anyhow::Result;
 use codec::Arch;
 use collector_core::spans::SpanConfig;
 use sinks::{PendingTable, SinkError, SpanTable};
 
-use super::{spanning, trace::Trace};
 use crate::tables::Progress;
 
 /// A table that was made.
@@ -43,6 +43,7 @@ pub(super) fn write(
     let written = |result: io::Result<()>| result.map_err(|error| SinkError::from_io("cannot write the table", error));
     progress.begin(trace.name(), trace.events());
     let mut write = |bytes: &[u8]| written(if bytes.is_empty() { Ok(()) } else { out.write_all(bytes) });
+    super::say_if_unfinished(trace);
     spanning::batches(trace, engine, registers, |batch| {
         let catalog = session.catalog();
         for span in &batch.spans {

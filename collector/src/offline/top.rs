@@ -1,18 +1,18 @@
 //! `collector top`: the functions of a session, by how long they took.
 
-mod bursts;
-mod in_all;
-mod ranking;
-#[cfg(test)]
-mod tests;
-mod times;
-
 use std::{
     collections::BTreeSet,
     io::{self, BufWriter, Write},
     process::ExitCode,
 };
 
+use answers::{
+    duration,
+    loss::Loss,
+    spanning,
+    top::{Function, InAll, Ranking},
+    turned_down::TurnedDown,
+};
 use anyhow::Result;
 use codec::{
     StreamId,
@@ -22,20 +22,11 @@ use codec::{
 use serde_json::json;
 use sinks::{Catalog, NameCache, file_name, source_at};
 
-use self::{
-    in_all::InAll,
-    ranking::{Function, Ranking},
-};
 use super::{
-    duration,
     events::wanted_threads,
-    loss::Loss,
     printable, quiet,
     screen::{Screen, Style},
-    spanning,
     spans::field,
-    trace::Trace,
-    turned_down::TurnedDown,
 };
 use crate::{
     args::{TopArgs, TopOrder},
@@ -43,7 +34,7 @@ use crate::{
 };
 
 pub(crate) fn run(args: &TopArgs) -> Result<ExitCode> {
-    let trace = Trace::open(&args.session.dir)?.named();
+    let trace = super::open(&args.session.dir)?.named();
     let catalog = &trace.catalog;
     let threads: Option<BTreeSet<StreamId>> = match &args.thread {
         Some(thread) => Some(wanted_threads(&trace, Some(thread))?.iter().map(|thread| StreamId(thread.id)).collect()),
@@ -52,6 +43,7 @@ pub(crate) fn run(args: &TopArgs) -> Result<ExitCode> {
     let loss = Loss::of(&trace);
     let mut ranking = Ranking::new(TurnedDown::of(catalog));
     let engine = spanning::engine(&trace, args.session.making.config());
+    super::say_if_unfinished(&trace);
     spanning::spans(&trace, engine, |spans| {
         let wanted = spans.iter().filter(|span| span.kind.runtime() == args.runtime);
         wanted

@@ -7,22 +7,20 @@ use std::{
     process::ExitCode,
 };
 
+use answers::{
+    birth_call::thread_of,
+    family::{Chosen, Family, how_and_when},
+    loss::Loss,
+    spanning,
+    trace::Trace,
+    turned_down::TurnedDown,
+};
 use anyhow::{Result, bail};
 use codec::{StreamId, SubstreamId};
 use sinks::tree::{BirthPlace, CallTree, Grouping, Node, Owner};
 
 use self::printer::{Place, Printer, Standing};
-use super::{
-    birth_call::thread_of,
-    events::wanted_threads,
-    family::{Chosen, Family, how_and_when},
-    loss::Loss,
-    printable, quiet,
-    screen::Style,
-    spanning,
-    trace::Trace,
-    turned_down::TurnedDown,
-};
+use super::{events::wanted_threads, printable, quiet, screen::Style};
 use crate::{args::TreeArgs, quantity::counted};
 
 /// How many processes may be below one another. What those beyond called is not shown: somebody may have made them up.
@@ -30,6 +28,7 @@ const MOST_NESTED: usize = 100;
 
 pub(crate) fn run(args: &TreeArgs) -> Result<ExitCode> {
     let chosen = Chosen::open(&args.session.dir);
+    super::say(chosen.note.as_deref());
     let mut out = BufWriter::with_capacity(64 << 10, io::stdout().lock());
     let is_alone = args.alone || args.thread.is_some() || args.task.is_some();
     let is_family = !is_alone && chosen.all().len() > 1;
@@ -110,6 +109,7 @@ impl<W: Write> Walk<'_, W> {
             children.push((*place, thread.map(|(thread, at)| tree.find_birth(StreamId(thread), at))));
         }
         let engine = spanning::engine(&trace, self.args.session.making.config());
+        super::say_if_unfinished(&trace);
         spanning::spans(&trace, engine, |spans| {
             spans.iter().for_each(|span| tree.add(span));
             Ok(())

@@ -7,15 +7,15 @@ use std::{
     process::ExitCode,
 };
 
-use anyhow::{Context, Result};
-use collector_core::spans::SpanConfig;
-use sinks::{SpanDigest, SpansWhen, disk::Verified};
-
-use super::{
+use answers::{
     family::{Family, Member, Parent},
     spanning,
     trace::Trace,
 };
+use anyhow::{Context, Result};
+use collector_core::spans::SpanConfig;
+use sinks::{SpanDigest, SpansWhen, disk::Verified};
+
 use crate::{
     args::DirArgs,
     offline::{printable, tell},
@@ -103,6 +103,7 @@ fn check_table(session: &Verified) -> Result<Agreement> {
     let table = SpanDigest::read(File::open(session.dir.join(TABLE))?)?;
     let mut made = SpanDigest::default();
     let engine = spanning::engine(&trace, SpanConfig::default());
+    super::say_if_unfinished(&trace);
     spanning::spans(&trace, engine, |spans| {
         spans.iter().for_each(|span| made.add(span));
         Ok(())

@@ -1,5 +1,6 @@
 //! An event as a line, for people or as JSON.
 
+use answers::{seconds, trace::Trace};
 use codec::{
     EventKind, Position, SessionNs, StreamId,
     atf::GapEntry,
@@ -11,8 +12,6 @@ use sinks::{Gap, KnownName, Line, NameCache};
 use crate::offline::{
     printable,
     screen::{Screen, Style},
-    seconds,
-    trace::Trace,
 };
 
 /// Writes lines.

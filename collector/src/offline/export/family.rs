@@ -2,6 +2,11 @@
 
 use std::collections::{HashMap, HashSet};
 
+use answers::{
+    birth_call::thread_of,
+    family::{Chosen, Family, Member},
+    trace::Trace,
+};
 use anyhow::Result;
 use codec::{
     SessionId, StreamId,
@@ -11,17 +16,7 @@ use codec::{
 use sinks::{BirthPoint, FamilySink, ProcessLabel, SinkError};
 
 use super::{end, write_spans};
-use crate::{
-    args::ExportArgs,
-    offline::{
-        birth_call::thread_of,
-        family::{Chosen, Family, Member},
-        printable,
-        trace::Trace,
-    },
-    quantity::counted,
-    tables::Progress,
-};
+use crate::{args::ExportArgs, offline::printable, quantity::counted, tables::Progress};
 
 /// By what the ids of processes are told apart that had the same, one after the other: more than any process id is, and
 /// easy to read.

@@ -2,6 +2,11 @@
 
 use std::{collections::BTreeMap, io::Write, sync::Arc};
 
+use answers::{
+    options,
+    scan::{MessageConsumer, Messages, Scan},
+    trace::Trace,
+};
 use anyhow::{Context, Result};
 use bytes::Bytes;
 use codec::{
@@ -13,15 +18,7 @@ use codec::{
 use sinks::{Batch, HephSink, Packer, Run, Session, Sink};
 
 use super::end;
-use crate::{
-    args::WireForm,
-    offline::{
-        options,
-        scan::{MessageConsumer, Messages, Scan},
-        trace::Trace,
-    },
-    tables::Progress,
-};
+use crate::{args::WireForm, tables::Progress};
 
 /// Events are handed over when their packets have so many bytes.
 const BATCH_BYTES: usize = 256 << 10;

@@ -2,18 +2,18 @@
 
 use std::fmt::Write as _;
 
+use answers::{
+    birth_call::BirthCall,
+    family::{Family, Parent, how_and_when},
+    scan::Scan,
+    trace::Trace,
+};
 use anyhow::Result;
 use codec::profile::Birth;
 
 use super::{LISTED, end_of, written};
 use crate::{
-    offline::{
-        birth_call::BirthCall,
-        family::{Family, Parent, how_and_when},
-        printable,
-        scan::Scan,
-        trace::Trace,
-    },
+    offline::printable,
     quantity::{count, counted},
 };
 

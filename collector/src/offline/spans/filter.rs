@@ -2,14 +2,12 @@
 
 use std::collections::BTreeSet;
 
+use answers::trace::Trace;
 use anyhow::Result;
 use codec::{StreamId, span::Span, text::Glob};
 use sinks::{Catalog, NameCache};
 
-use crate::{
-    args::WhichArgs,
-    offline::{events::wanted_threads, trace::Trace},
-};
+use crate::{args::WhichArgs, offline::events::wanted_threads};
 
 /// Tells which spans are wanted.
 pub(super) struct Filter<'a> {

@@ -1,10 +1,11 @@
 //! A span as a line for people.
 
+use answers::duration;
 use codec::span::{Span, SpanKind, SpanStatus};
 use sinks::KnownName;
 
 use crate::offline::{
-    duration, printable,
+    printable,
     screen::{Screen, Style},
 };
 

@@ -2,6 +2,7 @@
 
 use std::{io::Write, sync::Arc};
 
+use answers::{duration, family::Member, trace::Trace};
 use anyhow::Result;
 use codec::{SessionNs, span::SpanKind, text::printable_json};
 use serde_json::{Value, json};
@@ -13,11 +14,8 @@ use sinks::{
 use crate::{
     args::TreeArgs,
     offline::{
-        duration,
-        family::Member,
         printable,
         screen::{Screen, Style},
-        trace::Trace,
     },
     quantity::count,
 };

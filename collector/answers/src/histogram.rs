@@ -3,7 +3,7 @@
 /// Counts numbers in buckets whose width grows with the numbers: up to 64 every number has its own, and beyond that every
 /// doubling has 64. So a percentile is at most 1/64, or 1.6 %, above what it is.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Histogram {
+pub struct Histogram {
     /// The bucket of each number, as long as they are few.
     few: Vec<u16>,
     /// How many numbers are in each bucket, by doubling, once they are many.
@@ -21,7 +21,8 @@ const BITS: u32 = 6;
 const BUCKETS: usize = 1 << BITS;
 
 impl Histogram {
-    pub(super) fn add(&mut self, value: u64) {
+    /// Adds a number.
+    pub fn add(&mut self, value: u64) {
         self.count = self.count.saturating_add(1);
         self.max = self.max.max(value);
         if self.doublings.is_empty() {
@@ -43,16 +44,18 @@ impl Histogram {
         buckets[place] = buckets[place].saturating_add(1);
     }
 
-    pub(super) fn count(&self) -> u64 {
+    /// How many numbers there are.
+    pub fn count(&self) -> u64 {
         self.count
     }
 
-    pub(super) fn max(&self) -> u64 {
+    /// The largest of them.
+    pub fn max(&self) -> u64 {
         self.max
     }
 
     /// The number that so many thousandths of all numbers are not above.
-    pub(super) fn percentile(&self, thousandths: u64) -> u64 {
+    pub fn percentile(&self, thousandths: u64) -> u64 {
         let rank = u128::from(self.count) * u128::from(thousandths);
         let rank = u64::try_from(rank.div_ceil(1000)).unwrap_or(u64::MAX).max(1);
         let mut few = self.few.clone();

@@ -11,10 +11,10 @@ use codec::{
 };
 
 use super::{Consumer, Raw, Run};
-use crate::offline::trace::Trace;
+use crate::trace::Trace;
 
 /// What takes the events of a session as they came over the wire.
-pub(in crate::offline) trait MessageConsumer {
+pub trait MessageConsumer {
     /// By how much an event may come before earlier ones of other streams.
     const SLACK_NS: u64 = 0;
 
@@ -39,14 +39,15 @@ pub(in crate::offline) trait MessageConsumer {
 }
 
 /// Makes messages of events, and hands them on.
-pub(in crate::offline) struct Messages<'a, C> {
+pub struct Messages<'a, C> {
     trace: &'a Trace,
     zero_ns: u64,
     threads: Vec<Known>,
     by_stream: HashMap<u32, usize>,
     /// The stream of the event before, and its place: mostly the next is of the same.
     last: (u32, usize),
-    pub(in crate::offline) consumer: C,
+    /// Who takes them.
+    pub consumer: C,
 }
 
 /// What is known of a thread from its events so far.
@@ -112,7 +113,8 @@ enum StandIn<'a> {
 }
 
 impl<'a, C> Messages<'a, C> {
-    pub(in crate::offline) fn new(trace: &'a Trace, consumer: C) -> Self {
+    /// Makes messages for a consumer.
+    pub fn new(trace: &'a Trace, consumer: C) -> Self {
         Self {
             trace,
             zero_ns: trace.zero_ns(),

@@ -17,30 +17,35 @@ use codec::{
     profile::Birth,
 };
 
-pub(super) use label::how_and_when;
+pub use label::how_and_when;
 
 /// Sessions that are beside one another, each with its parent and its children.
 #[derive(Debug, Default)]
-pub(super) struct Family {
-    pub(super) members: Vec<Member>,
+pub struct Family {
+    /// The sessions.
+    pub members: Vec<Member>,
 }
 
 /// A session.
 #[derive(Debug)]
-pub(super) struct Member {
-    pub(super) dir: PathBuf,
-    pub(super) head: ManifestHead,
-    pub(super) id: Option<SessionId>,
+pub struct Member {
+    /// Its directory.
+    pub dir: PathBuf,
+    /// What its manifest says first.
+    pub head: ManifestHead,
+    /// Its id, if it has one.
+    pub id: Option<SessionId>,
     /// How it was made, where it says so.
-    pub(super) birth: Option<Birth>,
-    pub(super) parent: Parent,
+    pub birth: Option<Birth>,
+    /// The one that made it.
+    pub parent: Parent,
     /// In the order in which they were made.
-    pub(super) children: Vec<usize>,
+    pub children: Vec<usize>,
 }
 
 /// The session that made another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Parent {
+pub enum Parent {
     /// It has not said that there is one.
     None,
     /// Its place in the family.
@@ -53,17 +58,20 @@ pub(super) enum Parent {
 
 /// What a command is to show: some sessions of a family, and all that came from them.
 #[derive(Debug)]
-pub(super) struct Chosen {
-    pub(super) family: Family,
+pub struct Chosen {
+    /// All that are beside it.
+    pub family: Family,
     /// Where to begin: several only where a session was split into parts.
-    pub(super) first: Vec<usize>,
+    pub first: Vec<usize>,
     /// What was asked for.
     dir: PathBuf,
+    /// Which was taken, where the directory has several.
+    pub note: Option<String>,
 }
 
 impl Family {
     /// The family of these sessions.
-    pub(super) fn of(sessions: impl IntoIterator<Item = PathBuf>) -> Self {
+    pub fn of(sessions: impl IntoIterator<Item = PathBuf>) -> Self {
         let mut family = Self { members: sessions.into_iter().map(Member::read).collect() };
         family.find_parents();
         family.cut_circles();
@@ -82,7 +90,7 @@ impl Family {
     }
 
     /// A session with those that are beside it, and its place among them.
-    pub(super) fn beside(session: &Path) -> (Self, usize) {
+    pub fn beside(session: &Path) -> (Self, usize) {
         let full = fs::canonicalize(session).unwrap_or_else(|_| session.into());
         let beside = full.parent().and_then(|folder| sinks::disk::sessions_in(folder).ok()).unwrap_or_default();
         match beside.iter().position(|dir| *dir == full) {
@@ -100,7 +108,7 @@ impl Family {
     }
 
     /// The place of the parent, where it is there.
-    pub(super) fn parent(&self, member: usize) -> Option<usize> {
+    pub fn parent(&self, member: usize) -> Option<usize> {
         match self.members.get(member)?.parent {
             Parent::Known(parent) => Some(parent),
             _ => None,
@@ -108,25 +116,22 @@ impl Family {
     }
 
     /// The earliest ancestor that is there.
-    pub(super) fn root_of(&self, member: usize) -> usize {
+    pub fn root_of(&self, member: usize) -> usize {
         std::iter::successors(Some(member), |member| self.parent(*member)).last().unwrap_or(member)
     }
 
     /// Those that none of the others made.
-    pub(super) fn roots(&self) -> impl Iterator<Item = usize> {
+    pub fn roots(&self) -> impl Iterator<Item = usize> {
         (0..self.members.len()).filter(|member| self.parent(*member).is_none())
     }
 
     /// Whether one of them was made by another process.
-    pub(super) fn has_births(&self) -> bool {
+    pub fn has_births(&self) -> bool {
         self.members.iter().any(|member| member.birth.is_some())
     }
 
     /// These members and all that came from them, each before its children, and how many processes are above it.
-    pub(super) fn below(
-        &self,
-        first: impl IntoIterator<Item = usize, IntoIter: DoubleEndedIterator>,
-    ) -> Vec<(usize, usize)> {
+    pub fn below(&self, first: impl IntoIterator<Item = usize, IntoIter: DoubleEndedIterator>) -> Vec<(usize, usize)> {
         let mut rest: Vec<_> = first.into_iter().rev().map(|member| (member, 0)).collect();
         let mut found = Vec::new();
         while let Some((member, level)) = rest.pop() {
@@ -188,12 +193,12 @@ impl Family {
 
 impl Chosen {
     /// A session, or the latest family of a directory of sessions, from its first process on.
-    pub(super) fn open(dir: &Path) -> Self {
+    pub fn open(dir: &Path) -> Self {
         // Whoever opens what is no session says so.
         let sessions = sinks::disk::sessions_in(dir).unwrap_or_else(|_| vec![dir.into()]);
         if sessions.first().is_some_and(|session| session == dir) {
             let (family, place) = Family::beside(dir);
-            return Self { family, first: vec![place], dir: dir.into() };
+            return Self { family, first: vec![place], dir: dir.into(), note: None };
         }
         let family = Family::of(sessions);
         let root = family.root_of(family.members.len().saturating_sub(1));
@@ -206,31 +211,30 @@ impl Chosen {
             true => family.roots().filter(is_part).collect(),
             false => vec![root],
         };
-        let chosen = Self { family, first, dir: dir.into() };
-        chosen.announce(root);
+        let mut chosen = Self { family, first, dir: dir.into(), note: None };
+        chosen.note = Some(chosen.describe(root));
         chosen
     }
 
     /// All that are chosen, each before its children, and how many processes are above it.
-    pub(super) fn all(&self) -> Vec<(usize, usize)> {
+    pub fn all(&self) -> Vec<(usize, usize)> {
         self.family.below(self.first.iter().copied())
     }
 
     /// The directory of the first one.
-    pub(super) fn dir(&self) -> &Path {
+    pub fn dir(&self) -> &Path {
         let first = self.first.first().and_then(|first| self.family.members.get(*first));
         first.map_or(&self.dir, |member| &member.dir)
     }
 
-    /// Says which session was taken.
-    fn announce(&self, root: usize) {
+    fn describe(&self, root: usize) -> String {
         let name = self.family.members.get(root).and_then(|member| member.dir.file_name()).unwrap_or_default();
         let (name, all, count) = (name.to_string_lossy(), self.all().len(), self.family.members.len());
         let which = match all {
             1 => format!("the latest of {count}"),
             _ => format!("the first of the latest family, which are {all} of {count}"),
         };
-        eprintln!("{}: session {name}, {which}", self.dir.display());
+        format!("{}: session {name}, {which}", self.dir.display())
     }
 }
 
@@ -245,7 +249,7 @@ impl Member {
     }
 
     /// The name of its directory.
-    pub(super) fn name(&self) -> String {
+    pub fn name(&self) -> String {
         self.dir.file_name().unwrap_or(self.dir.as_os_str()).to_string_lossy().into_owned()
     }
 }

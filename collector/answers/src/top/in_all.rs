@@ -4,10 +4,11 @@ use super::{bursts::Bursts, ranking::Function};
 
 /// An estimate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct InAll {
-    pub(super) ns: u64,
+pub struct InAll {
+    /// How many nanoseconds.
+    pub ns: u64,
     /// By how much it may be wrong. None where that cannot be told.
-    pub(super) error_ns: Option<u64>,
+    pub error_ns: Option<u64>,
 }
 
 /// What all functions of a session tell of each of them.

@@ -14,11 +14,11 @@ use super::{
     in_all::{Bounds, InAll},
     times::Times,
 };
-use crate::offline::{histogram::Histogram, turned_down::TurnedDown};
+use crate::{histogram::Histogram, turned_down::TurnedDown};
 
 /// What the calls of all functions come to, told from spans as they end: what was called ends before its caller.
 #[derive(Debug, Default)]
-pub(super) struct Ranking {
+pub struct Ranking {
     numbers: HashMap<What, usize, RandomState>,
     functions: Vec<Function>,
     /// What was called by spans that have not ended.
@@ -29,38 +29,39 @@ pub(super) struct Ranking {
 
 /// What the calls of one function come to.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Function {
+pub struct Function {
     /// How many are there.
-    pub(super) count: u64,
+    pub count: u64,
     /// How many there were, if what is missing was like what is there.
-    pub(super) estimate: f64,
+    pub estimate: f64,
     /// How many more there were that were counted and not recorded.
-    pub(super) counted: u64,
+    pub counted: u64,
     /// How many more there were that were left out because they took too little time, and how long those took.
-    pub(super) brief: u64,
-    pub(super) brief_ns: u64,
+    pub brief: u64,
+    /// See [`brief`](Self::brief).
+    pub brief_ns: u64,
     /// Of how many of them nobody knows how long they took, since events are missing or their returns are not recorded.
-    pub(super) untimed: u64,
+    pub untimed: u64,
     /// How long each of the others took.
-    pub(super) calls: Histogram,
+    pub calls: Histogram,
     /// How long they took together. Where it was called by itself, directly or not, only the outermost call counts.
-    pub(super) total_ns: u64,
+    pub total_ns: u64,
     /// The same without what it called.
-    pub(super) self_ns: u64,
+    pub self_ns: u64,
     /// What it took itself, or something that it called and that is missing.
-    pub(super) unsure_ns: u64,
+    pub unsure_ns: u64,
     /// When the last of them began.
-    pub(super) last_start: SessionNs,
+    pub last_start: SessionNs,
     /// When they were followed, if it was turned down.
-    pub(super) bursts: Option<Bursts>,
+    pub bursts: Option<Bursts>,
     /// How long all of them took, as far as that can be told.
-    pub(super) in_all: Option<InAll>,
+    pub in_all: Option<InAll>,
     /// Whether calls were counted that are not in the part of the session that was asked for.
-    pub(super) has_others: bool,
+    pub has_others: bool,
     /// Whether it was called by itself, directly or not.
-    pub(super) is_recursive: bool,
+    pub is_recursive: bool,
     /// Whether it has called functions that were turned down. Its own time has those of their calls that were not followed.
-    pub(super) has_called_down: bool,
+    pub has_called_down: bool,
 }
 
 /// What a span that has not ended has called so far.
@@ -92,18 +93,19 @@ const MOST_WAITING: usize = 1 << 20;
 
 impl Function {
     /// How many calls there are: those that were recorded, and those that were only counted.
-    pub(super) fn all_calls(&self) -> u64 {
+    pub fn all_calls(&self) -> u64 {
         self.count.saturating_add(self.counted).saturating_add(self.brief)
     }
 
     /// Whether calls were made that nobody counted.
-    pub(super) fn was_off(&self) -> bool {
+    pub fn was_off(&self) -> bool {
         self.bursts.as_ref().is_some_and(Bursts::was_off)
     }
 }
 
 impl Ranking {
-    pub(super) fn new(turned_down: TurnedDown) -> Self {
+    /// Nothing yet, of a session in which these functions were turned down.
+    pub fn new(turned_down: TurnedDown) -> Self {
         let mut ranking = Self::default();
         for (function, changes) in turned_down.into_functions() {
             let number = ranking.number(&What::Function(function));
@@ -113,7 +115,7 @@ impl Ranking {
     }
 
     /// Adds a span that stands for so many.
-    pub(super) fn add(&mut self, span: &Span, weight: f64) {
+    pub fn add(&mut self, span: &Span, weight: f64) {
         let mut called = self.waiting.remove(&span.id);
         let is_lost = span.has_lost_its_end();
         // What was called behind a gap was called here if this was still open, and otherwise further out.
@@ -209,7 +211,7 @@ impl Ranking {
     }
 
     /// Adds calls of a function that are no events.
-    pub(super) fn add_counted(&mut self, calls: &CountedCalls) {
+    pub fn add_counted(&mut self, calls: &CountedCalls) {
         let number = self.number(&What::Function(calls.function));
         if let Some(function) = self.functions.get_mut(number) {
             function.counted = function.counted.saturating_add(calls.count);
@@ -219,7 +221,7 @@ impl Ranking {
     }
 
     /// What ran, and what it comes to. Of a part of a session, what was recorded is no sample of what was counted.
-    pub(super) fn finish(mut self, is_part: bool) -> impl Iterator<Item = (What, Function)> {
+    pub fn finish(mut self, is_part: bool) -> impl Iterator<Item = (What, Function)> {
         self.settle_waiting();
         let mut functions = self.functions;
         let bounds = Bounds::of(&functions);

@@ -6,20 +6,20 @@ use codec::{BirthKind, profile::Birth};
 use sinks::file_name;
 
 use super::Member;
-use crate::offline::{printable, seconds};
+use crate::{printable, seconds};
 
 /// The name of a process for people: `make (4711)`, `cc1 (4712, after exec)`.
 #[derive(Debug, Clone, Copy)]
-pub(in crate::offline) struct Label<'a>(&'a Member);
+pub struct Label<'a>(&'a Member);
 
 impl Member {
     /// What it is called.
-    pub(in crate::offline) fn label(&self) -> Label<'_> {
+    pub fn label(&self) -> Label<'_> {
         Label(self)
     }
 
     /// The process id, where it is known.
-    pub(in crate::offline) fn pid(&self) -> Option<u32> {
+    pub fn pid(&self) -> Option<u32> {
         self.head.process.as_ref().map(|process| process.pid)
     }
 }
@@ -37,7 +37,7 @@ impl fmt::Display for Label<'_> {
 }
 
 /// How and when a process was made, but for the call: `forked by thread 4711 at 0.001250000 s`.
-pub(in crate::offline) fn how_and_when(birth: &Birth, call: &str) -> String {
+pub fn how_and_when(birth: &Birth, call: &str) -> String {
     let how = match birth.how {
         BirthKind::Other(_) => "made in a way that is not known",
         how => how.name(),

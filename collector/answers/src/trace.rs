@@ -16,28 +16,34 @@ use super::{
     family::Chosen,
     swift_names::{self, Readings},
 };
-use crate::quantity::Moment;
+use codec::quantity::Moment;
 
 /// What the manifest of a session says, with what is looked up in it.
 #[derive(Debug)]
-pub(super) struct Trace {
-    pub(super) dir: PathBuf,
-    pub(super) manifest: Manifest,
-    pub(super) catalog: Catalog,
+pub struct Trace {
+    /// Where it is.
+    pub dir: PathBuf,
+    /// The manifest.
+    pub manifest: Manifest,
+    /// Names, threads and modules.
+    pub catalog: Catalog,
     /// Whether its collector has not finished it.
-    pub(super) is_unfinished: bool,
+    pub is_unfinished: bool,
     /// What its manifest cannot be trusted for.
-    pub(super) wrong: Option<ManifestError>,
+    pub wrong: Option<ManifestError>,
+    /// Which session was taken, where the directory has several.
+    pub note: Option<String>,
     /// What is added to times that are told: the session's zero by the collector's clock with `--align`, or else 0.
-    pub(super) added_ns: u64,
+    pub added_ns: u64,
     /// What symbols stand for that others understand.
     readings: Arc<Readings>,
 }
 
 impl Trace {
     /// Opens a session, or the latest of those that are in a directory.
-    pub(super) fn open(dir: &Path) -> Result<Self> {
-        let dir = &*latest(dir);
+    pub fn open(dir: &Path) -> Result<Self> {
+        let (dir, note) = latest(dir);
+        let dir = &*dir;
         let path = dir.join("manifest.json");
         let json = fs::read(&path)
             .with_context(|| format!("cannot read {} (is {} a session directory?)", path.display(), dir.display()))?;
@@ -45,18 +51,19 @@ impl Trace {
         let catalog = Catalog::from_manifest(&manifest);
         let is_unfinished = manifest.end.is_none() || dir.join("journal.heph").exists();
         let wrong = Manifest::check_bytes(&json).err().or_else(|| manifest.check().err());
-        Ok(Self { dir: dir.into(), manifest, catalog, is_unfinished, wrong, added_ns: 0, readings: Arc::default() })
+        let (dir, readings) = (dir.into(), Arc::default());
+        Ok(Self { dir, manifest, catalog, is_unfinished, wrong, note, added_ns: 0, readings })
     }
 
     /// The same, with names that only others can tell: for those who show names to people.
-    pub(super) fn named(mut self) -> Self {
+    pub fn named(mut self) -> Self {
         self.readings = Arc::new(swift_names::read(self.manifest.functions.iter().map(|function| &*function.name)));
         self.catalog.set_readings(Arc::clone(&self.readings));
         self
     }
 
     /// The same with times by the collector's clock, where `--align` asks for them.
-    pub(super) fn open_aligned(dir: &Path, align: bool) -> Result<Self> {
+    pub fn open_aligned(dir: &Path, align: bool) -> Result<Self> {
         let mut trace = Self::open(dir)?;
         if align {
             trace.align(trace.manifest.offset)?;
@@ -65,7 +72,7 @@ impl Trace {
     }
 
     /// Counts times by the collector's clock.
-    pub(super) fn align(&mut self, offset: Option<OffsetEntry>) -> Result<()> {
+    pub fn align(&mut self, offset: Option<OffsetEntry>) -> Result<()> {
         let offset = offset.with_context(|| {
             format!("--align: {} does not say how its clock and the collector's are apart", self.dir.display())
         })?;
@@ -74,7 +81,7 @@ impl Trace {
     }
 
     /// The session as it was when it was recorded, with its zero where it is to be.
-    pub(super) fn session(&self) -> Arc<Session> {
+    pub fn session(&self) -> Arc<Session> {
         let moved = (self.added_ns != 0).then(|| {
             let mut manifest = self.manifest.clone();
             move_times(&mut manifest, self.zero_ns(), self.added_ns);
@@ -90,7 +97,7 @@ impl Trace {
     }
 
     /// The name of its directory, which is that of the session.
-    pub(super) fn name(&self) -> String {
+    pub fn name(&self) -> String {
         let name = self.dir.file_name().map(|name| name.to_string_lossy().into_owned());
         // The path may end with dots.
         let full = || Some(fs::canonicalize(&self.dir).ok()?.file_name()?.to_string_lossy().into_owned());
@@ -98,27 +105,27 @@ impl Trace {
     }
 
     /// How many events its manifest says that it has.
-    pub(super) fn events(&self) -> u64 {
+    pub fn events(&self) -> u64 {
         self.manifest.threads.iter().filter_map(|thread| thread.written).fold(0, u64::saturating_add)
     }
 
     /// What the trace's clock showed at the session's zero: times in the files count from there on.
-    pub(super) fn zero_ns(&self) -> u64 {
+    pub fn zero_ns(&self) -> u64 {
         self.manifest.clock_zero_ns.unwrap_or(0)
     }
 
     /// A time that somebody gave, counted like those that are told, since the session's zero.
-    pub(super) fn given_ns(&self, time: Moment) -> u64 {
+    pub fn given_ns(&self, time: Moment) -> u64 {
         u64::try_from(time.0.as_nanos()).unwrap_or(u64::MAX).saturating_sub(self.added_ns)
     }
 
     /// Where the files of a thread are.
-    pub(super) fn thread_dir(&self, thread: u32) -> PathBuf {
+    pub fn thread_dir(&self, thread: u32) -> PathBuf {
         self.dir.join(format!("thread_{thread}"))
     }
 
     /// The threads: those of the manifest, and in a session that is not finished those that have a directory.
-    pub(super) fn threads(&self) -> Vec<ThreadEntry> {
+    pub fn threads(&self) -> Vec<ThreadEntry> {
         let mut threads = self.manifest.threads.clone();
         if self.is_unfinished {
             let entries = fs::read_dir(&self.dir).into_iter().flatten().flatten();
@@ -132,7 +139,7 @@ impl Trace {
     }
 
     /// What is missing of each thread, in the order of its events. What nobody knows the place of comes last.
-    pub(super) fn gaps_by_thread(&self) -> HashMap<u32, Vec<&GapEntry>> {
+    pub fn gaps_by_thread(&self) -> HashMap<u32, Vec<&GapEntry>> {
         let mut gaps: HashMap<u32, Vec<&GapEntry>> = HashMap::new();
         for gap in &self.manifest.gaps {
             gaps.entry(gap.thread).or_default().push(gap);
@@ -142,15 +149,19 @@ impl Trace {
     }
 }
 
-/// Of a directory of sessions, the first of the latest family; anything else as it is.
-fn latest(dir: &Path) -> Cow<'_, Path> {
+/// Of a directory of sessions, the first of the latest family, and which that is; anything else as it is.
+fn latest(dir: &Path) -> (Cow<'_, Path>, Option<String>) {
     let sessions = sinks::disk::sessions_in(dir).unwrap_or_default();
     let is_folder = sessions.last().is_some_and(|last| last != dir);
-    if is_folder { Cow::Owned(Chosen::open(dir).dir().into()) } else { dir.into() }
+    if !is_folder {
+        return (dir.into(), None);
+    }
+    let chosen = Chosen::open(dir);
+    (Cow::Owned(chosen.dir().into()), chosen.note)
 }
 
 /// Counts the times of a manifest from another zero: what was at `from` is at `to`.
-pub(super) fn move_times(manifest: &mut Manifest, from: u64, to: u64) {
+pub fn move_times(manifest: &mut Manifest, from: u64, to: u64) {
     let offset = manifest.offset.as_mut().map(|offset| &mut offset.at_ns);
     let birth = manifest.birth.as_mut().map(|birth| &mut birth.at_ns);
     let end = manifest.end.as_mut().and_then(|end| end.at_ns.as_mut());

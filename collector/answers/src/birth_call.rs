@@ -19,7 +19,7 @@ use super::{
 
 /// The call that a process was made in.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum BirthCall {
+pub enum BirthCall {
     /// This function was the innermost.
     Function(What),
     /// Events are missing there.
@@ -35,7 +35,7 @@ const MOST_DEPTH: u32 = 1 << 16;
 
 impl BirthCall {
     /// The calls of a session that other processes were made in, one for each birth.
-    pub(super) fn find(trace: &Trace, births: &[Birth]) -> Vec<Self> {
+    pub fn find(trace: &Trace, births: &[Birth]) -> Vec<Self> {
         let threads = trace.threads();
         let mut found = vec![Self::NoThread; births.len()];
         let mut by_thread: BTreeMap<u32, Vec<(SessionNs, usize)>> = BTreeMap::new();
@@ -56,7 +56,7 @@ impl BirthCall {
     }
 
     /// In words: `in fork`.
-    pub(super) fn words(&self, trace: &Trace) -> String {
+    pub fn words(&self, trace: &Trace) -> String {
         match self {
             Self::Function(function) => format!("in {}", printable(&name(&trace.catalog, function).pretty)),
             Self::Missing => "in a call that is missing".into(),
@@ -67,7 +67,7 @@ impl BirthCall {
 }
 
 /// The thread of a parent that made a process.
-pub(super) fn thread_of<'a>(threads: &'a [ThreadEntry], birth: &Birth) -> Option<&'a ThreadEntry> {
+pub fn thread_of<'a>(threads: &'a [ThreadEntry], birth: &Birth) -> Option<&'a ThreadEntry> {
     // Ids are used again: the last that had begun by then.
     let is_it = |thread: &&ThreadEntry| birth.tid != 0 && thread.os_id == Some(birth.tid.into());
     threads.iter().filter(is_it).max_by_key(|thread| thread.start_ns.unwrap_or(0))

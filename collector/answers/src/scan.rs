@@ -9,12 +9,12 @@ use std::{cmp::Reverse, collections::BinaryHeap};
 use anyhow::{Result, bail};
 use codec::atf::{DetailEvents, GapEntry, IndexEvent, ThreadEntry};
 
-pub(super) use self::message::{MessageConsumer, Messages};
+pub use self::message::{MessageConsumer, Messages};
 use self::thread::ThreadScan;
 use super::trace::Trace;
 
 /// What takes the events of a session.
-pub(super) trait Consumer {
+pub trait Consumer {
     /// By how much an event may come before earlier ones of other threads. The fewer turns, the faster.
     const SLACK_NS: u64 = 0;
 
@@ -40,22 +40,22 @@ pub(super) trait Consumer {
 
 /// An event as it is on disk.
 #[derive(Debug)]
-pub(super) struct Raw<'a> {
+pub struct Raw<'a> {
     /// The thread.
-    pub(super) stream: u32,
+    pub stream: u32,
     /// Its place in what the thread produced.
-    pub(super) position: u64,
+    pub position: u64,
     /// The event.
-    pub(super) event: IndexEvent,
+    pub event: IndexEvent,
     /// What was captured with it.
-    pub(super) details: DetailEvents<'a>,
+    pub details: DetailEvents<'a>,
 }
 
 /// Events of a thread that come one after another and have no details, as they are on disk.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Run<'a> {
+pub struct Run<'a> {
     /// The thread.
-    pub(super) stream: u32,
+    pub stream: u32,
     /// The place of the first in what the thread produced.
     first: u64,
     records: &'a [[u8; IndexEvent::BYTES]],
@@ -64,7 +64,7 @@ pub(super) struct Run<'a> {
 impl Run<'_> {
     /// The events, each with its place.
     #[inline]
-    pub(super) fn events(&self) -> impl Iterator<Item = (u64, IndexEvent)> {
+    pub fn events(&self) -> impl Iterator<Item = (u64, IndexEvent)> {
         // All of them can be decoded, or they would not be here.
         let events = self.records.iter().filter_map(|record| IndexEvent::decode(record, 0).ok());
         (self.first..=u64::MAX).zip(events)
@@ -73,7 +73,7 @@ impl Run<'_> {
 
 /// Threads that are read together.
 #[derive(Debug)]
-pub(super) struct Scan<'a> {
+pub struct Scan<'a> {
     threads: Vec<ThreadScan<'a>>,
     trace: &'a Trace,
 }
@@ -89,7 +89,7 @@ const SWITCHED_PER_SETTLE: u32 = 1 << 10;
 
 impl<'a> Scan<'a> {
     /// Looks at the two ends of each thread's files.
-    pub(super) fn open(trace: &'a Trace, threads: &[ThreadEntry]) -> Result<Self> {
+    pub fn open(trace: &'a Trace, threads: &[ThreadEntry]) -> Result<Self> {
         // Two files each.
         let page = (PAGES_BYTES / threads.len().saturating_mul(2).max(1)).clamp(SMALLEST_PAGE, LARGEST_PAGE);
         let mut gaps = trace.gaps_by_thread();
@@ -102,19 +102,19 @@ impl<'a> Scan<'a> {
     }
 
     /// How many events the index of a thread has, if it can be read.
-    pub(super) fn events_of(trace: &Trace, thread: &ThreadEntry) -> Option<u64> {
+    pub fn events_of(trace: &Trace, thread: &ThreadEntry) -> Option<u64> {
         let thread = ThreadScan::open(trace, thread, Vec::new(), SMALLEST_PAGE).ok()??;
         Some(thread.events())
     }
 
     /// What is wrong with the manifest, or what files lack of what it says, so far as their ends tell.
-    pub(super) fn wrong(&self) -> Option<String> {
+    pub fn wrong(&self) -> Option<String> {
         let manifest = self.trace.wrong.as_ref().map(ToString::to_string);
         manifest.or_else(|| self.threads.iter().find_map(ThreadScan::wrong))
     }
 
     /// Hands over all events. Stops at the first error, be it the consumer's.
-    pub(super) fn run<C: Consumer>(&mut self, consumer: &mut C) -> Result<()> {
+    pub fn run<C: Consumer>(&mut self, consumer: &mut C) -> Result<()> {
         let mut order: BinaryHeap<_> =
             self.threads.iter().enumerate().map(|(index, thread)| Reverse((thread.time(), index))).collect();
         let mut since_settle = 0;

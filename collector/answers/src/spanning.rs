@@ -30,7 +30,7 @@ const WAITING: usize = 4;
 const SLACK_NS: u64 = 1_000_000;
 
 /// What makes the spans of a session, having been told what is known of it.
-pub(super) fn engine(trace: &Trace, config: SpanConfig) -> Engine {
+pub fn engine(trace: &Trace, config: SpanConfig) -> Engine {
     let mut engine = Engine::new(config);
     let mut tell = |option: &ProfileOption<'_>| engine.option(option);
     options::threads(trace, &mut tell);
@@ -41,32 +41,31 @@ pub(super) fn engine(trace: &Trace, config: SpanConfig) -> Engine {
 /// Hands over all spans of a session, each once: those that have ended as they end, and those that have not at last.
 ///
 /// The spans of a thread depend on what others did, so all threads are read, whichever are wanted.
-pub(super) fn spans(trace: &Trace, engine: Engine, mut take: impl FnMut(&[Span]) -> Result<()>) -> Result<()> {
+pub fn spans(trace: &Trace, engine: Engine, mut take: impl FnMut(&[Span]) -> Result<()>) -> Result<()> {
     batches(trace, engine, false, |batch| take(&batch.spans))
 }
 
 /// Some spans, and how many events were read for them and those before.
-pub(super) struct Batch {
-    pub(super) spans: Vec<Span>,
-    pub(super) events: u64,
+pub struct Batch {
+    /// The spans.
+    pub spans: Vec<Span>,
+    /// How many events were read so far.
+    pub events: u64,
     /// The registers that the arguments of these frames were in, where they are asked for and were captured.
-    pub(super) arguments: HashMap<SpanId, Arguments>,
+    pub arguments: HashMap<SpanId, Arguments>,
 }
 
 /// The registers that arguments are passed in.
-pub(super) type Arguments = [u64; 8];
+pub type Arguments = [u64; 8];
 
 /// The same in batches, with the registers of frames if they are asked for. They are made by another thread, while the
 /// last one is being taken.
-pub(super) fn batches(
+pub fn batches(
     trace: &Trace,
     engine: Engine,
     registers: bool,
     mut take: impl FnMut(&Batch) -> Result<()>,
 ) -> Result<()> {
-    if trace.is_unfinished {
-        eprintln!("{}: it is not finished: names, gaps and the end are missing until it is", trace.dir.display());
-    }
     let mut scan = Scan::open(trace, &trace.threads())?;
     thread::scope(|scope| {
         let (to, made) = mpsc::sync_channel(WAITING);

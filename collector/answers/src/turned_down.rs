@@ -8,19 +8,20 @@ use sinks::Catalog;
 
 /// The functions that were turned down.
 #[derive(Debug, Default)]
-pub(super) struct TurnedDown(HashMap<FunctionId, Changes, RandomState>);
+pub struct TurnedDown(HashMap<FunctionId, Changes, RandomState>);
 
 /// What became of one of them.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Changes {
+pub struct Changes {
     /// When it became full again. With the time before the first, these are its bursts.
-    pub(super) bursts: Vec<SessionNs>,
+    pub bursts: Vec<SessionNs>,
     /// Whether it was off at times, so that there were calls that nobody counted.
-    pub(super) was_off: bool,
+    pub was_off: bool,
 }
 
 impl TurnedDown {
-    pub(super) fn of(catalog: &Catalog) -> Self {
+    /// The functions that a session says were turned down.
+    pub fn of(catalog: &Catalog) -> Self {
         let mut functions: HashMap<_, Changes, _> = HashMap::default();
         for change in catalog.levels() {
             match change.level {
@@ -36,15 +37,18 @@ impl TurnedDown {
         Self(functions)
     }
 
-    pub(super) fn len(&self) -> usize {
+    /// How many there are.
+    pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    pub(super) fn has(&self, what: &What) -> bool {
+    /// Whether this is one of them.
+    pub fn has(&self, what: &What) -> bool {
         matches!(what, What::Function(function) if self.0.contains_key(function))
     }
 
-    pub(super) fn into_functions(self) -> impl Iterator<Item = (FunctionId, Changes)> {
+    /// All of them, with what became of each.
+    pub fn into_functions(self) -> impl Iterator<Item = (FunctionId, Changes)> {
         self.0.into_iter()
     }
 }

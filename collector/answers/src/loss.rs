@@ -9,11 +9,11 @@ use ahash::RandomState;
 use codec::StreamId;
 
 use super::{printable, trace::Trace};
-use crate::quantity::{count, counted};
+use codec::quantity::{count, counted};
 
 /// How many events are missing, where, and why.
 #[derive(Debug, Default)]
-pub(super) struct Loss {
+pub struct Loss {
     written: u64,
     missing: u64,
     causes: BTreeMap<String, u64>,
@@ -24,7 +24,8 @@ pub(super) struct Loss {
 }
 
 impl Loss {
-    pub(super) fn of(trace: &Trace) -> Self {
+    /// What is missing from a session.
+    pub fn of(trace: &Trace) -> Self {
         let mut loss = Self::default();
         for thread in &trace.manifest.threads {
             let written = thread.written.unwrap_or(0);
@@ -44,7 +45,7 @@ impl Loss {
     }
 
     /// One line about events that were not asked for, to stand above numbers.
-    pub(super) fn left_out(&self) -> Option<String> {
+    pub fn left_out(&self) -> Option<String> {
         let line = || {
             let left_out = counted(self.left_out, "event");
             format!(
@@ -56,17 +57,17 @@ impl Loss {
     }
 
     /// Whether events are missing at all.
-    pub(super) fn is_any(&self) -> bool {
+    pub fn is_any(&self) -> bool {
         self.missing > 0
     }
 
     /// How many events are missing.
-    pub(super) fn missing(&self) -> u64 {
+    pub fn missing(&self) -> u64 {
         self.missing
     }
 
     /// For how many events of a thread each of them stands that is there, if those that are missing were like them.
-    pub(super) fn weight(&self, stream: StreamId) -> f64 {
+    pub fn weight(&self, stream: StreamId) -> f64 {
         // It is asked for every span.
         if !self.is_any() {
             return 1.0;

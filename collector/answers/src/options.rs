@@ -18,7 +18,7 @@ use super::trace::Trace;
 const LIST_BYTES: usize = 32 << 10;
 
 /// Tells of the session: who it is first, then its clock, birth, threads, modules, functions, source lines, queues, limits and levels.
-pub(super) fn each(trace: &Trace, tell: &mut dyn FnMut(&ProfileOption<'_>)) {
+pub fn each(trace: &Trace, tell: &mut dyn FnMut(&ProfileOption<'_>)) {
     let (manifest, catalog) = (&trace.manifest, &trace.catalog);
     catalog.with_session_option(|session| tell(&session.into()));
     if let Some(clock) = catalog.clock() {
@@ -59,7 +59,7 @@ pub(super) fn each(trace: &Trace, tell: &mut dyn FnMut(&ProfileOption<'_>)) {
 }
 
 /// Tells of the threads.
-pub(super) fn threads(trace: &Trace, tell: &mut dyn FnMut(&ProfileOption<'_>)) {
+pub fn threads(trace: &Trace, tell: &mut dyn FnMut(&ProfileOption<'_>)) {
     // A thread of which nobody told has events, but no id.
     for thread in trace.manifest.threads.iter().filter(|thread| thread.os_id.is_some()) {
         let stream = StreamId(thread.id);
@@ -70,7 +70,7 @@ pub(super) fn threads(trace: &Trace, tell: &mut dyn FnMut(&ProfileOption<'_>)) {
 }
 
 /// Tells what could not be captured.
-pub(super) fn limits(trace: &Trace, tell: &mut dyn FnMut(&ProfileOption<'_>)) {
+pub fn limits(trace: &Trace, tell: &mut dyn FnMut(&ProfileOption<'_>)) {
     for entry in &trace.manifest.limits {
         let limits = [Limit {
             module: ModuleId(entry.module),

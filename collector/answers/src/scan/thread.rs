@@ -15,7 +15,7 @@ use super::{
     Consumer, Raw, Run,
     pages::{Pages, read_at},
 };
-use crate::offline::trace::Trace;
+use crate::trace::Trace;
 
 /// A thread that is being read.
 #[derive(Debug)]

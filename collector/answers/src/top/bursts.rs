@@ -2,11 +2,11 @@
 
 use codec::SessionNs;
 
-use crate::offline::turned_down::Changes;
+use crate::turned_down::Changes;
 
 /// The calls of a function that was turned down, by the burst in which they were followed.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Bursts {
+pub struct Bursts {
     changes: Changes,
     /// How many calls began in each burst, and how long they took together.
     sums: Vec<(u64, u64)>,
@@ -16,16 +16,19 @@ pub(super) struct Bursts {
 const STUDENT: [f64; 10] = [12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23];
 
 impl Bursts {
-    pub(super) fn new(changes: Changes) -> Self {
+    /// No calls yet.
+    pub fn new(changes: Changes) -> Self {
         let sums = vec![(0, 0); changes.bursts.len() + 1];
         Self { changes, sums }
     }
 
-    pub(super) fn was_off(&self) -> bool {
+    /// Whether it was off at times.
+    pub fn was_off(&self) -> bool {
         self.changes.was_off
     }
 
-    pub(super) fn add(&mut self, start: SessionNs, took: u64) {
+    /// Adds a call that was followed.
+    pub fn add(&mut self, start: SessionNs, took: u64) {
         let burst = self.changes.bursts.partition_point(|began| *began <= start);
         if let Some((calls, ns)) = self.sums.get_mut(burst) {
             *calls = calls.saturating_add(1);
@@ -35,7 +38,7 @@ impl Bursts {
 
     /// By which part the mean time of a call may be wrong, in nineteen cases of twenty: calls of a burst are like each other, so
     /// what counts is how bursts differ. None where there is only one.
-    pub(super) fn error(&self) -> Option<f64> {
+    pub fn error(&self) -> Option<f64> {
         let seen = || self.sums.iter().filter(|(calls, _)| *calls > 0).map(|(calls, ns)| (*calls as f64, *ns as f64));
         let (bursts, calls, ns) =
             seen().fold((0_usize, 0.0, 0.0), |(bursts, calls, ns), burst| (bursts + 1, calls + burst.0, ns + burst.1));
@@ -53,7 +56,7 @@ impl Bursts {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::offline::top::tests::Random;
+    use crate::top::tests::Random;
 
     #[test]
     fn the_mean_of_all_calls_is_within_the_error_nearly_always() {
