@@ -9,6 +9,7 @@ pub mod family;
 pub mod histogram;
 pub mod loss;
 pub mod options;
+pub mod overview;
 pub mod scan;
 pub mod spanning;
 pub mod top;

@@ -131,7 +131,7 @@ fn json(trace: &Trace, stats: &BTreeMap<SpanRuntime, Stats>) -> Json {
         .iter()
         .map(|gap| json!({"thread": gap.thread, "first": gap.first, "count": gap.count, "cause": gap.cause}))
         .collect();
-    json!({"session": trace.name(), "unfinished": trace.is_unfinished, "runtimes": runtimes, "missing": Loss::of(trace).missing(), "turned_down": TurnedDown::of(&trace.catalog).len(), "gaps": gaps})
+    json!({"session": trace.name(), "unfinished": trace.is_unfinished, "runtimes": runtimes, "missing": Loss::of(trace).missing(), "turned_down": TurnedDown::of(&trace.catalog).count(), "gaps": gaps})
 }
 
 fn describe(trace: &Trace, stats: &BTreeMap<SpanRuntime, Stats>) -> Result<String> {
@@ -140,7 +140,7 @@ fn describe(trace: &Trace, stats: &BTreeMap<SpanRuntime, Stats>) -> Result<Strin
     if loss.is_any() {
         writeln!(out, "  {loss}")?;
     }
-    let down = TurnedDown::of(&trace.catalog).len() as u64;
+    let down = TurnedDown::of(&trace.catalog).count() as u64;
     if down > 0 {
         writeln!(out, "  {} turned down: numbers are of the calls that were followed", counted(down, "function"))?;
     }

@@ -74,7 +74,7 @@ impl<W: Write> Walk<'_, W> {
             let line = format!("{loss}; `≥` stands before times that lack those of calls without an end");
             self.printer.line(&line, Style::Alarm)?;
         }
-        let down = process.turned_down.len() as u64;
+        let down = process.turned_down.count() as u64;
         if down > 0 && !self.args.json {
             let line = format!(
                 "{} turned down: `≥` stands before their counts and times, which lack the calls that were not followed, and `≤` \
@@ -205,7 +205,7 @@ impl<W: Write> Walk<'_, W> {
                     0 => String::new(),
                     missing => format!("; {} missing in it", counted(missing, "event")),
                 };
-                let down = match process.turned_down.len() as u64 {
+                let down = match process.turned_down.count() as u64 {
                     0 => String::new(),
                     down => format!("; {} turned down in it", counted(down, "function")),
                 };

@@ -1,0 +1,248 @@
+//! The second pass: each row from its end to its beginning, so that callers come before what they called.
+//!
+//! The last spans to end are the outermost. Whoever is read before and still encloses a span has called it, so each span
+//! finds its context. Spans that overlap and do not nest are of different stacks, coroutines for instance: these get lanes
+//! of their own.
+
+use std::io::Write;
+
+use anyhow::Result;
+
+use super::{
+    contexts::{Contexts, NONE},
+    flags,
+    gather::{Drawn, Gathered, Source, traits},
+    lane::{Depth, Lane, Open},
+    layout::{CHUNK, Chunk, ContextSum, FOLD, Record},
+};
+
+/// How many lanes a thread's stacks may take, and those of a runtime.
+const MOST_LANES: usize = 64;
+const MOST_LOGICAL_LANES: usize = 512;
+
+/// How many slices may wait to be written.
+const MOST_WAITING: usize = 1 << 21;
+
+/// How many slices may be special.
+const MOST_SPECIAL: usize = 1 << 20;
+
+/// A slice whose own time is not simply what it took without what it called.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Special {
+    pub(super) row: u32,
+    pub(super) depth: u32,
+    pub(super) start: u64,
+    pub(super) end: u64,
+    pub(super) context: u32,
+    /// Whether it has an end. If not, it took as long as what it called.
+    pub(super) has_end: bool,
+    /// How long what it called took.
+    pub(super) called: u64,
+}
+
+/// Writes chunks, and finds contexts.
+#[derive(Debug)]
+pub(super) struct Arranging<W> {
+    out: W,
+    at: u64,
+    pub(super) contexts: Contexts,
+    pub(super) special: Vec<Special>,
+    /// How many spans found no lane.
+    pub(super) cut: u64,
+    sums: Sums,
+    bytes: Vec<u8>,
+}
+
+impl<W: Write> Arranging<W> {
+    pub(super) fn new(out: W) -> Self {
+        let (contexts, sums) = (Contexts::default(), Sums::default());
+        Self { out, at: 0, contexts, special: Vec::new(), cut: 0, sums, bytes: Vec::new() }
+    }
+
+    /// The lanes of a source, the first of which is the row with this number.
+    pub(super) fn rows(&mut self, gathered: &Gathered, source: Source, first: u32) -> Result<Vec<Lane>> {
+        let mut lanes: Vec<Lane> = Vec::new();
+        let Some(row) = gathered.rows.get(&source) else { return Ok(lanes) };
+        let (is_thread, mut waiting) = (matches!(source, Source::Thread(_)), 0);
+        // Those that ended in a jump, until all is read that began behind it: the last to end is the last of them.
+        let mut jumped: Vec<Drawn> = Vec::new();
+        gathered.backwards(row, |drawn| {
+            waiting += 1;
+            while let Some(earlier) = jumped.pop_if(|earlier| drawn.start < earlier.end) {
+                self.frame(&mut lanes, &earlier, first)?;
+            }
+            match is_thread {
+                true if drawn.traits & traits::TAIL != 0 => {
+                    let place = jumped.partition_point(|other| other.end <= drawn.end);
+                    jumped.insert(place, drawn);
+                }
+                true => self.frame(&mut lanes, &drawn, first)?,
+                false => self.logical(&mut lanes, &drawn)?,
+            }
+            if waiting >= MOST_WAITING {
+                waiting = 0;
+                lanes.iter_mut().flat_map(|lane| &mut lane.depths).try_for_each(|depth| self.flush(depth, FOLD))?;
+            }
+            Ok(())
+        })?;
+        for earlier in jumped.into_iter().rev() {
+            self.frame(&mut lanes, &earlier, first)?;
+        }
+        for lane in &mut lanes {
+            self.close(lane, 0);
+            for depth in &mut lane.depths {
+                self.flush(depth, 1)?;
+                depth.chunks.reverse();
+            }
+        }
+        Ok(lanes)
+    }
+
+    /// A frame goes where its caller is, or else where there is room.
+    fn frame(&mut self, lanes: &mut Vec<Lane>, drawn: &Drawn, first_row: u32) -> Result<()> {
+        let mut free = lanes.iter().enumerate().filter_map(|(number, lane)| Some((number, lane.place(drawn)?)));
+        let first = free.next();
+        let chosen = match first {
+            Some((_, 0)) => free.find(|(_, callers)| *callers > 0).or(first),
+            first => first,
+        };
+        let (number, callers) = chosen.unwrap_or((lanes.len(), 0));
+        if number >= MOST_LANES {
+            self.cut = self.cut.saturating_add(1);
+            return Ok(());
+        }
+        if lanes.len() <= number {
+            lanes.resize_with(number + 1, Lane::default);
+        }
+        let lane = &mut lanes[number];
+        self.close(lane, callers);
+        let caller = lane.caller(callers);
+        let level = usize::from(drawn.depth);
+        let context = self.put(lane.depth(level), caller.map_or(NONE, |caller| caller.context), drawn)?;
+        let Drawn { start, end, depth, traits, .. } = *drawn;
+        let row = first_row.saturating_add(u32::try_from(number).unwrap_or(u32::MAX));
+        if traits & traits::ENDLESS == 0 {
+            self.called(caller, end - start);
+        }
+        let special = self.special(drawn, row, level, context);
+        lane.open(Open { start, end, depth, context, special });
+        Ok(())
+    }
+
+    /// A caller has called something that took so long.
+    fn called(&mut self, caller: Option<Open>, took: u64) {
+        if let Some(special) = caller.and_then(|caller| self.special.get_mut(caller.special?)) {
+            special.called = special.called.saturating_add(took);
+        }
+    }
+
+    /// What is called by those that are over is known.
+    fn close(&mut self, lane: &mut Lane, callers: usize) {
+        let mut ended: Option<Open> = None;
+        let mut endless = |this: &mut Self, caller: Open| {
+            if let Some(callee) = ended.replace(caller)
+                && let Some(special) = callee.special.and_then(|place| this.special.get(place).copied())
+                && !special.has_end
+            {
+                this.called(Some(caller), special.called);
+            }
+        };
+        lane.close(callers, |open| endless(self, open));
+        if let Some(caller) = lane.caller(callers) {
+            endless(self, caller);
+        }
+    }
+
+    fn special(&mut self, drawn: &Drawn, row: u32, level: usize, context: u32) -> Option<usize> {
+        let has_end = drawn.traits & traits::ENDLESS == 0;
+        if has_end && drawn.traits & traits::ACROSS == 0 || self.special.len() >= MOST_SPECIAL {
+            return None;
+        }
+        let (start, end, depth) = (drawn.start, drawn.end, u32::try_from(level).unwrap_or(u32::MAX));
+        self.special.push(Special { row, depth, start, end, context, has_end, called: 0 });
+        Some(self.special.len() - 1)
+    }
+
+    /// Of what a runtime ran, each is where there is room; the depth tells the lane.
+    fn logical(&mut self, lanes: &mut Vec<Lane>, drawn: &Drawn) -> Result<()> {
+        if lanes.is_empty() {
+            lanes.push(Lane::default());
+        }
+        let lane = &mut lanes[0];
+        let level = lane.depths.iter().position(|depth| drawn.end <= depth.start).unwrap_or(lane.depths.len());
+        if level >= MOST_LOGICAL_LANES {
+            self.cut = self.cut.saturating_add(1);
+            return Ok(());
+        }
+        self.put(lane.depth(level), NONE, drawn).map(drop)
+    }
+
+    fn put(&mut self, depth: &mut Depth, caller: u32, drawn: &Drawn) -> Result<u32> {
+        let context = match depth.known {
+            (from, what, context) if (from, what) == (caller, drawn.what) => context,
+            _ => self.contexts.child(caller, drawn.what),
+        };
+        depth.known = (caller, drawn.what, context);
+        depth.start = drawn.start;
+        depth.waiting.push(Record { start: drawn.start, end: drawn.end, context, flags: drawn.flags });
+        if depth.waiting.len() >= CHUNK {
+            self.flush(depth, 1)?;
+        }
+        Ok(context)
+    }
+
+    /// Writes what waits at a depth, if it is that much.
+    fn flush(&mut self, depth: &mut Depth, least: usize) -> Result<()> {
+        if depth.waiting.len() < least {
+            return Ok(());
+        }
+        depth.waiting.reverse();
+        let sums = self.sums.of(&depth.waiting, self.contexts.nodes.len());
+        self.bytes.clear();
+        depth.chunks.push(Chunk::encode(self.at, &depth.waiting, sums, &mut self.bytes));
+        depth.waiting.clear();
+        self.out.write_all(&self.bytes)?;
+        self.at = self.at.saturating_add(self.bytes.len() as u64);
+        Ok(())
+    }
+
+    /// To whom it was written, and how many bytes.
+    pub(super) fn finish(self) -> (W, u64, Contexts, Vec<Special>) {
+        (self.out, self.at, self.contexts, self.special)
+    }
+}
+
+/// Adds up slices by context.
+#[derive(Debug, Default)]
+struct Sums {
+    found: Vec<ContextSum>,
+    /// Where each context is among those that were found, counted from one.
+    places: Vec<u32>,
+}
+
+impl Sums {
+    fn of(&mut self, records: &[Record], contexts: usize) -> &[ContextSum] {
+        for sum in self.found.drain(..) {
+            self.places[sum.context as usize] = 0;
+        }
+        self.places.resize(contexts, 0);
+        for record in records {
+            let place = &mut self.places[record.context as usize];
+            if *place == 0 {
+                let context = record.context;
+                self.found.push(ContextSum { context, count: 0, untimed: 0, total: 0, max: 0 });
+                *place = self.found.len() as u32;
+            }
+            let sum = &mut self.found[*place as usize - 1];
+            let took = record.end.saturating_sub(record.start);
+            sum.count = sum.count.saturating_add(1);
+            sum.untimed = sum.untimed.saturating_add(u32::from(record.flags & flags::CUT != 0));
+            sum.total = sum.total.saturating_add(took);
+            // How long others took that have no end is added when that is known.
+            if record.flags & (flags::CUT | flags::OPEN) == 0 {
+                sum.max = sum.max.max(took);
+            }
+        }
+        &self.found
+    }
+}

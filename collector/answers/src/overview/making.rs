@@ -1,0 +1,156 @@
+//! Making the overview of a session, and opening it.
+
+use std::{
+    fs::{self, File, OpenOptions},
+    io::{self, BufWriter, Seek, Write},
+    os::unix::fs::{FileExt, OpenOptionsExt},
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context, Result};
+use collector_core::spans::SpanConfig;
+use rustix::fs::FlockOperation;
+
+use super::{
+    Overview, Row, RowKind,
+    arrange::Arranging,
+    directory::Identity,
+    gather::{Gathered, Source},
+    lane::Lane,
+    layout::{NAME, TRAILER_BYTES, read_trailer, trailer},
+};
+use crate::{spanning, trace::Trace};
+
+/// Whether a session has an overview, be it of other events.
+pub fn is_made(dir: &Path) -> bool {
+    dir.join(NAME).exists()
+}
+
+impl Overview {
+    /// Opens that of a session. None where there is none, or it is of other events: then it has to be made.
+    pub fn open(trace: &Trace) -> Result<Option<Self>> {
+        let path = trace.dir.join(NAME);
+        let file = match File::open(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            file => file.with_context(|| format!("cannot open {}", path.display()))?,
+        };
+        // What cannot be read is made again.
+        let overview = Self::from_file(file).ok();
+        Ok(overview.filter(|overview| overview.is_of(trace) && !trace.is_unfinished))
+    }
+
+    /// Makes it, telling how many events were read; an error stops that. Beside the session if that is finished and can be
+    /// written to, else in a file without a name.
+    pub fn make(trace: &Trace, config: SpanConfig, progress: &mut dyn FnMut(u64) -> Result<()>) -> Result<Self> {
+        if trace.is_unfinished {
+            return Self::build(trace, config, unnamed(&trace.dir)?, progress);
+        }
+        let (path, partial) = (trace.dir.join(NAME), trace.dir.join(format!("{NAME}.partial")));
+        let mode = fs::metadata(&trace.dir).map_or(0o600, |dir| {
+            use std::os::unix::fs::PermissionsExt;
+            dir.permissions().mode() & 0o666
+        });
+        let open = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(mode).open(&partial);
+        let Ok(file) = open else { return Self::build(trace, config, unnamed(&trace.dir)?, progress) };
+        // Who comes second finds what the first has made.
+        rustix::fs::flock(&file, FlockOperation::LockExclusive)?;
+        if let Some(made) = Self::open(trace)? {
+            drop(fs::remove_file(&partial));
+            return Ok(made);
+        }
+        let built = file.set_len(0).map_err(Into::into).and_then(|()| Self::build(trace, config, file, progress));
+        let named = built.and_then(|overview| {
+            fs::rename(&partial, &path).with_context(|| format!("cannot name {}", path.display()))?;
+            Ok(overview)
+        });
+        if named.is_err() {
+            drop(fs::remove_file(&partial));
+        }
+        named
+    }
+
+    fn build(
+        trace: &Trace,
+        config: SpanConfig,
+        file: File,
+        progress: &mut dyn FnMut(u64) -> Result<()>,
+    ) -> Result<Self> {
+        let mut gathered = Gathered::new(unnamed(&trace.dir)?);
+        let end = trace.manifest.time_end_ns.saturating_sub(trace.zero_ns());
+        spanning::batches(trace, spanning::engine(trace, config), false, |batch| {
+            progress(batch.events)?;
+            Ok(batch.spans.iter().try_for_each(|span| gathered.add(span, end))?)
+        })?;
+        let mut arranging = Arranging::new(BufWriter::with_capacity(1 << 20, file));
+        let mut rows = Vec::new();
+        for source in gathered.rows.keys().copied() {
+            let first = u32::try_from(rows.len()).unwrap_or(u32::MAX);
+            let lanes = arranging.rows(&gathered, source, first)?;
+            rows.extend((0..).zip(lanes).map(|(number, lane)| row(source, number, lane)));
+        }
+        let cut = gathered.cut.saturating_add(arranging.cut);
+        let (mut out, at, contexts, special) = arranging.finish();
+        let range = if gathered.range.0 > gathered.range.1 { (0, 0) } else { gathered.range };
+        let overview = Self {
+            file: out.get_ref().try_clone()?,
+            identity: Identity::of(trace),
+            range,
+            cut: cut.saturating_add(contexts.cut),
+            rows,
+            contexts: contexts.nodes,
+            whats: gathered.whats,
+            gaps: gathered.gaps,
+            special,
+        };
+        let directory = overview.directory();
+        out.write_all(&directory)?;
+        out.write_all(&trailer(at, &directory, crc32fast::hash(&directory)))?;
+        out.flush()?;
+        Ok(overview)
+    }
+
+    fn from_file(mut file: File) -> Result<Self> {
+        let length = file.seek(io::SeekFrom::End(0))?;
+        let mut last = [0; TRAILER_BYTES];
+        file.read_exact_at(&mut last, length.saturating_sub(TRAILER_BYTES as u64))?;
+        let (at, bytes, checksum) = read_trailer(&last)?;
+        anyhow::ensure!(at.saturating_add(bytes as u64) <= length, "it is cut short");
+        let mut directory = vec![0; bytes];
+        file.read_exact_at(&mut directory, at)?;
+        anyhow::ensure!(crc32fast::hash(&directory) == checksum, "its directory was changed");
+        Self::from_directory(file, &directory)
+    }
+}
+
+fn row(source: Source, number: u32, lane: Lane) -> Row {
+    let kind = match (source, number) {
+        (Source::Thread(stream), 0) => RowKind::Thread(stream),
+        (Source::Thread(stream), lane) => RowKind::Lane(stream, lane),
+        (Source::Logical(runtime), _) => RowKind::Logical(runtime),
+    };
+    let depths: Vec<_> = lane.depths.into_iter().map(|depth| depth.chunks).collect();
+    let chunks = || depths.iter().flatten().map(|chunk| &chunk.fold);
+    let first = chunks().map(|fold| fold.start).min().unwrap_or(0);
+    let last = chunks().map(|fold| fold.end).max().unwrap_or(0);
+    let slices = chunks().map(|fold| u64::from(fold.count)).sum();
+    Row { kind, first, last, slices, depths }
+}
+
+/// A file that nobody else sees, beside the session if possible.
+fn unnamed(dir: &Path) -> Result<File> {
+    let create = |folder: PathBuf| -> io::Result<File> {
+        for number in 0_u64.. {
+            let path = folder.join(format!(".overview-{}-{number}", std::process::id()));
+            match OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(&path) {
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => continue,
+                file => {
+                    let file = file?;
+                    fs::remove_file(&path)?;
+                    return Ok(file);
+                }
+            }
+        }
+        Err(io::ErrorKind::AlreadyExists.into())
+    };
+    create(dir.into()).or_else(|_| create(std::env::temp_dir())).context("cannot write a temporary file")
+}
