@@ -12,15 +12,15 @@ macro_rules! files {
 }
 
 /// The files of the page.
-const FILES: [(&str, &str); 20] = files![
+const FILES: [(&str, &str); 22] = files![
     "index.html",
     "style.css",
     "address.js",
     "api.js",
-    "boxes.js",
-    "calls.js",
+    "calltree.js",
     "colour.js",
     "diff.js",
+    "dom.js",
     "flame.js",
     "format.js",
     "help.js",
@@ -31,8 +31,10 @@ const FILES: [(&str, &str); 20] = files![
     "painter.js",
     "panel.js",
     "sessions.js",
+    "span.js",
     "table.js",
     "tiles.js",
+    "timeline.js",
 ];
 
 /// The file that an address names.

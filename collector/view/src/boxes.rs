@@ -29,7 +29,9 @@ use axum::{
     response::{IntoResponse, Response},
 };
 
-use crate::{asked::Asked, loaded::Loaded, overview::Slice, refusal::Refusal};
+use answers::overview::Slice;
+
+use crate::{asked::Asked, loaded::Loaded, refusal::Refusal};
 
 /// How many steps may be asked for, and how many boxes are given at most.
 const MOST_STEPS: u64 = 1 << 14;

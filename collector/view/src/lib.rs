@@ -14,7 +14,6 @@ mod library;
 mod live;
 mod loaded;
 mod looks;
-mod overview;
 mod refusal;
 mod server;
 mod shelf;

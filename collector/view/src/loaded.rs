@@ -1,11 +1,15 @@
 //! A session with its overview and the names of what ran.
 
-use answers::{trace::Trace, turned_down::TurnedDown};
+use answers::{
+    overview::{Overview, Row, RowKind},
+    trace::Trace,
+    turned_down::TurnedDown,
+};
 use codec::{SessionNs, span::SpanKind};
 use serde_json::{Value, json};
 use sinks::{NameCache, file_name, source_at};
 
-use crate::{overview::{Overview, RowKind}, refusal::Refusal};
+use crate::refusal::Refusal;
 
 /// How many gaps are told one by one.
 const MOST_GAPS: usize = 20_000;
@@ -115,13 +119,17 @@ impl Loaded {
             };
             let os_id = stream.and_then(|id| manifest.threads.iter().find(|thread| thread.id == id)?.os_id);
             json!({
-                "row": number, "kind": kind, "name": name, "stream": stream, "tid": os_id, "depths": row.depths,
+                "row": number, "kind": kind, "name": name, "stream": stream, "tid": os_id, "depths": row.depths(),
                 "slices": row.slices, "first": row.first, "last": row.last,
             })
         });
         let gaps = self.overview.gaps();
         let told = gaps.iter().take(MOST_GAPS);
-        let told = told.map(|gap| json!([gap.row, gap.from, gap.to, gap.missing, gap.cause]));
+        let row_of = |stream| {
+            let is_it = |row: &Row| row.kind == RowKind::Thread(stream);
+            self.overview.rows().iter().position(is_it)
+        };
+        let told = told.map(|gap| json!([row_of(gap.stream), gap.from, gap.to, gap.missing, &*gap.cause, gap.gaps]));
         let process = manifest.process.as_ref();
         let offset = manifest.offset.map(|offset| offset.zero_unix_ns).or(manifest.epoch_unix_ns);
         json!({

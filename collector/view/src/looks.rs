@@ -1,12 +1,12 @@
 //! One span, and the next one that is looked for.
 
+use answers::overview::Slice;
 use codec::text::Glob;
 use serde_json::{Value, json};
 
 use crate::{
     asked::Asked,
     loaded::Loaded,
-    overview::Slice,
     refusal::Refusal,
 };
 
@@ -37,8 +37,8 @@ pub(crate) fn find(loaded: &Loaded, asked: &Asked) -> Result<Value, Refusal> {
         Some(_) => return Err(Refusal::Wrong("`forward` is 1 or 0".into())),
     };
     let from = asked.number("from")?.unwrap_or(if forward { 0 } else { u64::MAX });
-    let rows = asked.rows()?;
-    loaded.check_rows(rows.as_deref().unwrap_or_default())?;
+    let rows = asked.rows()?.unwrap_or_else(|| (0..).zip(loaded.overview.rows()).map(|(number, _)| number).collect());
+    loaded.check_rows(&rows)?;
     let glob = text.contains(['*', '?']).then(|| Glob::new(text));
     let small = text.to_lowercase();
     let fits = |name: &str| match &glob {
@@ -56,7 +56,7 @@ pub(crate) fn find(loaded: &Loaded, asked: &Asked) -> Result<Value, Refusal> {
         0 => None,
         _ => loaded
             .overview
-            .find(&is_wanted, from, forward, rows.as_deref())
+            .find(&is_wanted, from, forward, Some(&rows))
             .map_err(|error| Refusal::Broken(format!("{error:#}")))?,
     };
     let found = found.map(|(row, slice)| describe(loaded, row, &slice));

@@ -10,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use answers::trace::Trace;
+use answers::{overview::Overview, scan::Scan, trace::Trace};
 use anyhow::bail;
 use collector_core::spans::SpanConfig;
 use tokio::sync::{Notify, Semaphore};
@@ -18,7 +18,6 @@ use tokio::sync::{Notify, Semaphore};
 use crate::{
     library::{Library, Stamp},
     loaded::Loaded,
-    overview::Overview,
     refusal::Refusal,
 };
 
@@ -180,7 +179,8 @@ impl Place {
         let make = || {
             let trace = Trace::open(dir)?.named();
             self.done.store(0, Relaxed);
-            self.of.store(trace.events(), Relaxed);
+            let events = trace.threads().iter().filter_map(|thread| thread.written.or_else(|| Scan::events_of(&trace, thread))).sum();
+            self.of.store(events, Relaxed);
             let overview = match Overview::open(&trace)? {
                 Some(overview) => overview,
                 None => Overview::make(&trace, config, &mut |events| {

@@ -2,12 +2,12 @@
 
 use std::collections::{BinaryHeap, HashMap};
 
+use answers::overview::{Sum, Sums, TreeNode};
 use serde_json::{Value, json};
 
 use crate::{
     asked::Asked,
     loaded::Loaded,
-    overview::{Sum, Sums, TreeNode},
     refusal::Refusal,
 };
 
@@ -56,6 +56,8 @@ pub(crate) fn top(loaded: &Loaded, asked: &Asked) -> Result<Value, Refusal> {
             "total_ns": sum.total_ns,
             "self_ns": sum.self_ns,
             "max_ns": sum.max_ns,
+            "untimed": sum.untimed,
+            "unsure_ns": sum.unsure_ns,
         })
     });
     let shown: Vec<_> = shown.collect();
@@ -79,13 +81,12 @@ pub(crate) fn tree(loaded: &Loaded, asked: &Asked, which: &str) -> Result<Value,
     let (kept, of) = (largest(&nodes, limit), nodes.len());
     let places: HashMap<usize, usize> = kept.iter().enumerate().map(|(place, node)| (*node, place)).collect();
     let shown = kept.iter().filter_map(|at| nodes.get(*at)).map(|node| {
-        let what = loaded.what(node.node);
         let parent = node.parent.and_then(|parent| places.get(&parent));
-        let TreeNode { sum, .. } = node;
-        json!([parent, what, sum.count, sum.total_ns, sum.self_ns, sum.max_ns, node.node])
+        let TreeNode { what, sum, .. } = node;
+        json!([parent, what, sum.count, sum.total_ns, sum.self_ns, sum.max_ns])
     });
     let shown: Vec<_> = shown.collect();
-    let columns = ["parent", "what", "count", "total_ns", "self_ns", "max_ns", "node"];
+    let columns = ["parent", "what", "count", "total_ns", "self_ns", "max_ns"];
     Ok(json!({ "generation": loaded.generation, "of": of, "columns": columns, "nodes": shown }))
 }
 
@@ -129,6 +130,7 @@ pub(crate) fn diff(a: &Loaded, b: &Loaded, asked: &Asked) -> Result<Value, Refus
                 total_ns: known.total_ns.saturating_add(sum.total_ns),
                 self_ns: known.self_ns.saturating_add(sum.self_ns),
                 max_ns: known.max_ns.max(sum.max_ns),
+                ..known
             });
         }
     }
