@@ -55,7 +55,8 @@ pub(crate) fn answer(loaded: &Loaded, asked: &Asked) -> Result<Response, Refusal
     let mut boxes = Vec::with_capacity(rows.len());
     let mut count = 0;
     for row in rows {
-        let slices = loaded.overview.boxes(row, from, to, step).map_err(|error| Refusal::Broken(format!("{error:#}")))?;
+        let slices =
+            loaded.overview.boxes(row, from, to, step).map_err(|error| Refusal::Broken(format!("{error:#}")))?;
         count += slices.len();
         if count > MOST_BOXES {
             return Err(Refusal::TooMuch("there are too many boxes: ask for fewer rows".into()));

@@ -80,7 +80,11 @@ impl Stamp {
             match entry.metadata() {
                 Ok(data) if data.is_dir() && level < 2 => self.add(&entry.path(), level + 1),
                 // What is made here is no part of what was recorded.
-                Ok(data) if data.is_file() && !entry.file_name().as_encoded_bytes().starts_with(b"overview.") && !entry.file_name().as_encoded_bytes().starts_with(b".overview-") => {
+                Ok(data)
+                    if data.is_file()
+                        && !entry.file_name().as_encoded_bytes().starts_with(b"overview.")
+                        && !entry.file_name().as_encoded_bytes().starts_with(b".overview-") =>
+                {
                     self.bytes = self.bytes.saturating_add(data.len());
                     self.changed = self.changed.max(data.modified().ok());
                 }

@@ -70,9 +70,8 @@ impl Feed {
             session = match (found.await, loaded) {
                 (Ok((dir, numbers)), loaded) => {
                     let progress = self.server.shelf.progress(&dir);
-                    let (generation, end) = loaded.map_or((None, None), |loaded| {
-                        (Some(loaded.generation), Some(loaded.overview.range().1))
-                    });
+                    let (generation, end) = loaded
+                        .map_or((None, None), |loaded| (Some(loaded.generation), Some(loaded.overview.range().1)));
                     json!({
                         "generation": generation, "end": end, "events": numbers.events, "missing": numbers.missing,
                         "rate": numbers.rate.round(), "finished": numbers.is_finished, "progress": progress,

@@ -4,11 +4,7 @@ use answers::overview::Slice;
 use codec::text::Glob;
 use serde_json::{Value, json};
 
-use crate::{
-    asked::Asked,
-    loaded::Loaded,
-    refusal::Refusal,
-};
+use crate::{asked::Asked, loaded::Loaded, refusal::Refusal};
 
 /// The longest text that is looked for.
 const LONGEST: usize = 4096;

@@ -46,7 +46,8 @@ impl Refusal {
 impl IntoResponse for Refusal {
     fn into_response(self) -> Response {
         let progress = if let Self::Making(percent) = self { Some(percent) } else { None };
-        let mut response = (self.status(), json(&json!({ "error": self.words(), "progress": progress }))).into_response();
+        let mut response =
+            (self.status(), json(&json!({ "error": self.words(), "progress": progress }))).into_response();
         if matches!(self, Self::Making(_) | Self::Busy) {
             response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
         }
@@ -56,5 +57,6 @@ impl IntoResponse for Refusal {
 
 /// An answer in JSON.
 pub(crate) fn json(value: &serde_json::Value) -> Response {
-    ([(header::CONTENT_TYPE, "application/json"), (header::CACHE_CONTROL, "no-store")], value.to_string()).into_response()
+    ([(header::CONTENT_TYPE, "application/json"), (header::CACHE_CONTROL, "no-store")], value.to_string())
+        .into_response()
 }

@@ -14,9 +14,9 @@ use serde_json::{Value, json};
 use tokio::{net::TcpListener, sync::Semaphore, task::spawn_blocking};
 
 use crate::{
-    Options, assets,
+    Options,
     asked::Asked,
-    boxes,
+    assets, boxes,
     guard::{self, Guard},
     library::Library,
     live,
@@ -128,11 +128,7 @@ async fn meta(State(server): Shared, Path(name): Path<String>) -> Answer {
     }
 }
 
-async fn session(
-    State(server): Shared,
-    Path((name, what)): Path<(String, String)>,
-    Query(query): Queried,
-) -> Answer {
+async fn session(State(server): Shared, Path((name, what)): Path<(String, String)>, Query(query): Queried) -> Answer {
     let asked = Asked(query);
     let answer = move |loaded: &Loaded| match what.as_str() {
         "boxes" => boxes::answer(loaded, &asked),

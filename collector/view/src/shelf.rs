@@ -179,7 +179,11 @@ impl Place {
         let make = || {
             let trace = Trace::open(dir)?.named();
             self.done.store(0, Relaxed);
-            let events = trace.threads().iter().filter_map(|thread| thread.written.or_else(|| Scan::events_of(&trace, thread))).sum();
+            let events = trace
+                .threads()
+                .iter()
+                .filter_map(|thread| thread.written.or_else(|| Scan::events_of(&trace, thread)))
+                .sum();
             self.of.store(events, Relaxed);
             let overview = match Overview::open(&trace)? {
                 Some(overview) => overview,

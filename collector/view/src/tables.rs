@@ -5,11 +5,7 @@ use std::collections::{BinaryHeap, HashMap};
 use answers::overview::{Sum, Sums, TreeNode};
 use serde_json::{Value, json};
 
-use crate::{
-    asked::Asked,
-    loaded::Loaded,
-    refusal::Refusal,
-};
+use crate::{asked::Asked, loaded::Loaded, refusal::Refusal};
 
 /// How many functions, or places of a tree, are told.
 const USUAL: usize = 500;
