@@ -6,7 +6,8 @@ const UNITS = [[1e9, 's'], [1e6, 'ms'], [1e3, 'µs'], [1, 'ns']];
 export function duration(ns) {
   const size = Math.abs(ns);
   const [factor, unit] = UNITS.find(([factor]) => size >= factor) ?? UNITS[3];
-  return factor === 1 ? `${Math.round(ns)} ns` : `${(ns / factor).toFixed(3)} ${unit}`;
+  // Cut and not rounded, like what commands print.
+  return factor === 1 ? `${Math.round(ns)} ns` : `${(Math.trunc(ns / (factor / 1000)) / 1000).toFixed(3)} ${unit}`;
 }
 
 /** When something was, in seconds, to the digit that differs with `step`. */

@@ -192,7 +192,10 @@ export class Painter {
   gap({ index, x, y, width, height }, scene) {
     const { context, theme: colours } = this;
     context.fillStyle = this.missing;
+    // What may have run meanwhile stays readable.
+    if (width > 12) context.globalAlpha = 0.45;
     context.fillRect(x, y + 1, width, height - 1);
+    context.globalAlpha = 1;
     context.fillStyle = colours.loss;
     context.fillRect(x, y + 1, width, 2);
     if (scene.state.gap === index) {

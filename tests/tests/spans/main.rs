@@ -13,4 +13,5 @@ mod perfetto;
 mod picture;
 mod screen;
 mod swift_names;
+mod view;
 mod viewer;
