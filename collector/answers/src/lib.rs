@@ -16,6 +16,8 @@ pub mod top;
 pub mod trace;
 pub mod turned_down;
 
+#[cfg(test)]
+mod scene;
 mod swift_names;
 
 pub use codec::text::printable;

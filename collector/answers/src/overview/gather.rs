@@ -11,7 +11,7 @@ use ahash::RandomState;
 use anyhow::Result;
 use codec::{
     StreamId,
-    span::{Reason, Span, SpanFlags, SpanKind, SpanRuntime, What},
+    span::{Reason, Span, SpanFlags, SpanId, SpanKind, SpanRuntime, What},
 };
 
 use super::{Gap, flags};
@@ -32,6 +32,9 @@ pub(super) struct Drawn {
     pub(super) depth: u16,
     pub(super) flags: u8,
     pub(super) traits: u8,
+    /// The position of the event that it begins with, and that of its caller's, counted from one: 0 where there is none.
+    pub(super) id: u64,
+    pub(super) caller: u64,
 }
 
 /// What else matters of a span until it has its place.
@@ -40,11 +43,17 @@ pub(super) mod traits {
     pub(in super::super) const TAIL: u8 = 1;
     /// It has no end: what it called is all that is known of how long it took.
     pub(in super::super) const ENDLESS: u8 = 2;
+    /// Its end is missing.
+    pub(in super::super) const LOST: u8 = 4;
     /// Events are missing inside of it.
-    pub(in super::super) const ACROSS: u8 = 4;
+    pub(in super::super) const ACROSS: u8 = 8;
+    /// Events are missing between the begin of its caller and its own.
+    pub(in super::super) const BEHIND: u8 = 16;
+    /// Its call is missing. What it called is elsewhere.
+    pub(in super::super) const NO_CALL: u8 = 32;
 }
 
-const DRAWN_BYTES: usize = 24;
+const DRAWN_BYTES: usize = 40;
 
 /// How many spans are put down at a time, of one row and of all.
 const AT_A_TIME: usize = 1024;
@@ -129,7 +138,10 @@ impl Gathered {
             None => (start, last),
         };
         let (end, depth) = (end.max(start), span.depth as u16);
-        let drawn = Drawn { start, end, what, depth, flags: flags_of(span), traits: traits_of(span) };
+        let is_caller = |caller: &SpanId| *caller == SpanId::new(span.stream, caller.position());
+        let caller = span.parent.filter(is_caller).map_or(0, |caller| caller.position().0.saturating_add(1));
+        let (flags, traits, id) = (flags_of(span), traits_of(span), span.id.position().0.saturating_add(1));
+        let drawn = Drawn { start, end, what, depth, flags, traits, id, caller };
         self.range = (self.range.0.min(drawn.start), self.range.1.max(drawn.end));
         if span.end.is_some() {
             row.last = row.last.max(drawn.end);
@@ -210,7 +222,7 @@ impl Drawn {
             | u64::from(self.flags) << 48
             | u64::from(self.traits) << 56;
         let mut bytes = [0; DRAWN_BYTES];
-        for (to, number) in bytes.as_chunks_mut().0.iter_mut().zip([self.start, self.end, last]) {
+        for (to, number) in bytes.as_chunks_mut().0.iter_mut().zip([self.start, self.end, last, self.id, self.caller]) {
             *to = number.to_le_bytes();
         }
         bytes
@@ -219,7 +231,7 @@ impl Drawn {
     fn from_bytes(bytes: &[u8; DRAWN_BYTES]) -> Self {
         let mut numbers = bytes.as_chunks().0.iter().map(|number| u64::from_le_bytes(*number));
         let mut next = || numbers.next().unwrap_or(0);
-        let (start, end, last) = (next(), next(), next());
+        let (start, end, last, id, caller) = (next(), next(), next(), next(), next());
         Self {
             start,
             end,
@@ -227,6 +239,8 @@ impl Drawn {
             depth: (last >> 32) as u16,
             flags: (last >> 48) as u8,
             traits: (last >> 56) as u8,
+            id,
+            caller,
         }
     }
 }
@@ -251,5 +265,8 @@ fn traits_of(span: &Span) -> u8 {
     let tail = if span.reason == Some(Reason::TailCall) { traits::TAIL } else { 0 };
     let endless = if span.end.is_none() { traits::ENDLESS } else { 0 };
     let across = if span.flags.has(SpanFlags::ACROSS_GAP) { traits::ACROSS } else { 0 };
-    tail | endless | across
+    let lost = if span.has_lost_its_end() { traits::LOST } else { 0 };
+    let behind = if span.flags.has(SpanFlags::BEHIND_GAP) { traits::BEHIND } else { 0 };
+    let callless = if span.flags.has(SpanFlags::NO_CALL) { traits::NO_CALL } else { 0 };
+    tail | endless | across | lost | behind | callless
 }
