@@ -29,6 +29,7 @@ use std::{collections::HashMap, fs, path::PathBuf, sync::Arc, time::Duration};
 
 use codec::{atf::EndEntry, span::Span};
 
+pub use self::spans::OVERVIEW;
 pub use counters::{Count, DiskCounters};
 pub use directory::sessions_in;
 pub use earlier::{EarlierSessions, Leftover, finish_ended};

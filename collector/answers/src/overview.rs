@@ -13,6 +13,7 @@ mod gather;
 mod lane;
 mod layout;
 mod making;
+mod packing;
 mod sums;
 #[cfg(test)]
 mod tests;
@@ -32,7 +33,7 @@ use self::{
 };
 pub use self::{
     contexts::Node,
-    making::is_made,
+    making::{Begun, Building, is_made},
     sums::{Sum, Sums, TreeNode},
 };
 use crate::trace::Trace;

@@ -70,7 +70,7 @@ pub(crate) fn run(args: &ExportArgs) -> Result<ExitCode> {
         (ExportFormat::Chrome, None) => write_one(&trace, args, &progress, &mut ChromeSink::new(out)),
         (ExportFormat::Folded, _) => write_one(&trace, args, &progress, &mut FoldedSink::new(out)),
         (ExportFormat::Parquet, _) => {
-            let rows = table::write(&trace, args.session.making.config(), args.registers, &progress, out);
+            let rows = table::write(&trace, args.session.making.config(), args.registers, &progress, out, &mut |_| {});
             rows.map(|rows| counted(rows, "span"))
         }
         (ExportFormat::Heph, _) => {

@@ -5,11 +5,16 @@ use std::{
     time::{Duration, Instant},
 };
 
-use answers::{spanning, trace::Trace};
+use answers::{
+    overview::{Begun, Building},
+    spanning,
+    trace::Trace,
+};
 use anyhow::Result;
-use codec::Arch;
+use codec::{Arch, span::Span};
 use collector_core::spans::SpanConfig;
 use sinks::{PendingTable, SinkError, SpanTable};
+use tracing::warn;
 
 use crate::tables::Progress;
 
@@ -24,17 +29,55 @@ pub(crate) struct Made {
 pub(crate) fn make(table: &PendingTable, config: SpanConfig, progress: &Progress) -> Result<Option<Made>> {
     let started = Instant::now();
     let Some(mut file) = table.create()? else { return Ok(None) };
-    let spans = write(&Trace::open(table.dir())?, config, false, progress, &mut file)?;
+    let trace = Trace::open(table.dir())?;
+    let mut overview = Beside::begin(&trace);
+    let also = &mut |spans: &[Span]| overview.add(spans);
+    let spans = write(&trace, config, false, progress, &mut file, also)?;
+    overview.finish();
     Ok(file.finish(spans)?.map(|bytes| Made { spans, bytes, took: started.elapsed() }))
 }
 
+/// The overview that is made of the same spans. The table does not wait for it: the viewer makes it where it is missing.
+struct Beside<'a>(Option<Building<'a>>);
+
+impl<'a> Beside<'a> {
+    fn begin(trace: &'a Trace) -> Self {
+        match Building::begin(trace) {
+            Ok(Begun::Building(building)) => Self(Some(building)),
+            Ok(Begun::Made(_) | Begun::Elsewhere) => Self(None),
+            Err(error) => Self::give_up(&error),
+        }
+    }
+
+    fn give_up(error: &anyhow::Error) -> Self {
+        warn!("cannot make an overview: {error:#}; whoever looks at the session makes it");
+        Self(None)
+    }
+
+    fn add(&mut self, spans: &[Span]) {
+        if let Some(building) = &mut self.0
+            && let Err(error) = building.add(spans)
+        {
+            *self = Self::give_up(&error);
+        }
+    }
+
+    fn finish(self) {
+        if let Some(Err(error)) = self.0.map(Building::finish) {
+            Self::give_up(&error);
+        }
+    }
+}
+
 /// Writes the table of a session, with the registers of frames if they are asked for, and returns how many spans it has.
+/// Somebody else gets all of them too.
 pub(super) fn write(
     trace: &Trace,
     config: SpanConfig,
     registers: bool,
     progress: &Progress,
     mut out: impl Write,
+    also: &mut dyn FnMut(&[Span]),
 ) -> Result<u64> {
     let session = trace.session();
     let engine = spanning::engine(trace, config);
@@ -51,6 +94,7 @@ pub(super) fn write(
             table.push_with(&catalog, span, arguments)?;
         }
         progress.reach(batch.events)?;
+        also(&batch.spans);
         Ok(write(&table.take_bytes())?)
     })?;
     let rows = table.rows();

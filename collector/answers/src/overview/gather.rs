@@ -14,7 +14,10 @@ use codec::{
     span::{Reason, Span, SpanFlags, SpanId, SpanKind, SpanRuntime, What},
 };
 
-use super::{Gap, flags};
+use super::{
+    Gap, flags,
+    packing::{pack, unpack},
+};
 
 /// What a row is of, before it is known how many lanes it needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -53,8 +56,6 @@ pub(super) mod traits {
     pub(in super::super) const NO_CALL: u8 = 32;
 }
 
-const DRAWN_BYTES: usize = 40;
-
 /// How many spans are put down at a time, of one row and of all.
 const AT_A_TIME: usize = 1024;
 const MOST_HELD: usize = 1 << 21;
@@ -87,7 +88,7 @@ pub(super) struct Gathered {
 #[derive(Debug, Default)]
 pub(super) struct Row {
     held: Vec<Drawn>,
-    /// Where those are that were put down, and how many.
+    /// Where those are that were put down, and how many bytes they have.
     parts: Vec<(u64, usize)>,
     /// The last time that was heard of.
     last: u64,
@@ -189,13 +190,12 @@ impl Gathered {
     /// Hands over the spans of a row, those that ended last first.
     pub(super) fn backwards(&self, row: &Row, mut take: impl FnMut(Drawn) -> Result<()>) -> Result<()> {
         row.held.iter().rev().try_for_each(|drawn| take(*drawn))?;
-        let mut bytes = Vec::new();
-        for (at, count) in row.parts.iter().rev() {
-            bytes.resize(count * DRAWN_BYTES, 0);
+        let (mut bytes, mut part) = (Vec::new(), Vec::new());
+        for (at, length) in row.parts.iter().rev() {
+            bytes.resize(*length, 0);
             self.file.read_exact_at(&mut bytes, *at)?;
-            for drawn in bytes.as_chunks().0.iter().rev() {
-                take(Drawn::from_bytes(drawn))?;
-            }
+            unpack(&bytes, &mut part);
+            part.iter().rev().try_for_each(|drawn| take(*drawn))?;
         }
         Ok(())
     }
@@ -207,42 +207,12 @@ fn put_down(row: &mut Row, file: &mut File, length: &mut u64) -> io::Result<usiz
     if count == 0 {
         return Ok(0);
     }
-    let mut bytes = Vec::with_capacity(count * DRAWN_BYTES);
-    row.held.drain(..).for_each(|drawn| bytes.extend_from_slice(&drawn.to_bytes()));
+    let bytes = pack(&row.held);
+    row.held.clear();
     file.write_all(&bytes)?;
-    row.parts.push((*length, count));
+    row.parts.push((*length, bytes.len()));
     *length = length.saturating_add(bytes.len() as u64);
     Ok(count)
-}
-
-impl Drawn {
-    fn to_bytes(self) -> [u8; DRAWN_BYTES] {
-        let last = u64::from(self.what)
-            | u64::from(self.depth) << 32
-            | u64::from(self.flags) << 48
-            | u64::from(self.traits) << 56;
-        let mut bytes = [0; DRAWN_BYTES];
-        for (to, number) in bytes.as_chunks_mut().0.iter_mut().zip([self.start, self.end, last, self.id, self.caller]) {
-            *to = number.to_le_bytes();
-        }
-        bytes
-    }
-
-    fn from_bytes(bytes: &[u8; DRAWN_BYTES]) -> Self {
-        let mut numbers = bytes.as_chunks().0.iter().map(|number| u64::from_le_bytes(*number));
-        let mut next = || numbers.next().unwrap_or(0);
-        let (start, end, last, id, caller) = (next(), next(), next(), next(), next());
-        Self {
-            start,
-            end,
-            what: last as u32,
-            depth: (last >> 32) as u16,
-            flags: (last >> 48) as u8,
-            traits: (last >> 56) as u8,
-            id,
-            caller,
-        }
-    }
 }
 
 fn flags_of(span: &Span) -> u8 {

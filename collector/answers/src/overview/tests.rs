@@ -213,7 +213,7 @@ fn one_that_is_damaged_or_of_other_events_is_made_again() {
     let scene = session(6, 500, 0);
     let trace = Trace::open(&scene.folder()).expect("it is there");
     make(&trace);
-    let path = scene.folder().join(layout::NAME);
+    let path = scene.folder().join(sinks::disk::OVERVIEW);
     let whole = std::fs::read(&path).expect("it is there");
     for length in [0, 7, whole.len() / 2, whole.len() - 1] {
         std::fs::write(&path, &whole[..length]).expect("there is room");
@@ -236,7 +236,7 @@ fn one_that_is_damaged_or_of_other_events_is_made_again() {
     assert!(Overview::open(&other).expect("no error").is_some());
     other.manifest.time_end_ns += 1;
     assert!(Overview::open(&other).expect("no error").is_none(), "the session went on");
-    assert!(!scene.folder().join(format!("{}.partial", layout::NAME)).exists());
+    assert!(!scene.folder().join(format!("{}.partial", sinks::disk::OVERVIEW)).exists());
 }
 
 #[test]
