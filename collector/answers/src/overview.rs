@@ -12,6 +12,7 @@ mod find;
 mod gather;
 mod lane;
 mod layout;
+mod logical;
 mod making;
 mod packing;
 mod sums;
@@ -30,6 +31,7 @@ use self::{
     arrange::Special,
     directory::Identity,
     layout::{Bytes, Chunk, Fold, Record},
+    logical::Told,
 };
 pub use self::{
     contexts::Node,
@@ -37,6 +39,9 @@ pub use self::{
     sums::{Sum, Sums, TreeNode},
 };
 use crate::trace::Trace;
+
+/// How many bytes are read at a time.
+const MOST_READ: usize = 64 << 20;
 
 /// What is true of a slice.
 pub mod flags {
@@ -64,6 +69,8 @@ pub struct Overview {
     gaps: Vec<Gap>,
     /// Slices whose own time is not simply what they took without what they called.
     special: Vec<Special>,
+    /// Where it is told of logical spans, by when they began.
+    told: Vec<Told>,
 }
 
 /// A row of slices that nest.
@@ -180,6 +187,8 @@ impl Overview {
     }
 
     fn read(&self, (at, bytes): (u64, usize), to: &mut Vec<u8>) -> Result<()> {
+        // A chunk has less. The file may say anything.
+        anyhow::ensure!(bytes <= MOST_READ, "the overview is damaged");
         to.clear();
         to.resize(bytes, 0);
         self.file.read_exact_at(to, at).context("cannot read the overview")

@@ -38,7 +38,7 @@ pub(crate) fn make(table: &PendingTable, config: SpanConfig, progress: &Progress
 }
 
 /// The overview that is made of the same spans. The table does not wait for it: the viewer makes it where it is missing.
-struct Beside<'a>(Option<Building<'a>>);
+struct Beside<'a>(Option<Box<Building<'a>>>);
 
 impl<'a> Beside<'a> {
     fn begin(trace: &'a Trace) -> Self {
@@ -63,7 +63,7 @@ impl<'a> Beside<'a> {
     }
 
     fn finish(self) {
-        if let Some(Err(error)) = self.0.map(Building::finish) {
+        if let Some(Err(error)) = self.0.map(|building| building.finish()) {
             Self::give_up(&error);
         }
     }

@@ -13,6 +13,7 @@ use super::{
     arrange::Special,
     contexts::Node,
     layout::{Bytes, Chunk, write_text},
+    logical::Told,
 };
 use crate::trace::Trace;
 
@@ -86,6 +87,11 @@ impl Overview {
             [start, end, called].iter().for_each(|number| put64(*number, &mut to));
             to.push(u8::from(has_end) | u8::from(is_timed) << 1);
         }
+        put32(self.told.len(), &mut to);
+        for told in &self.told {
+            [told.start, told.at].iter().for_each(|number| put64(*number, &mut to));
+            [told.what, told.bytes].iter().for_each(|number| to.extend_from_slice(&u32::to_le_bytes(*number)));
+        }
         to
     }
 
@@ -125,7 +131,12 @@ impl Overview {
             let (has_end, is_timed) = (bits & 1 != 0, bits & 2 != 0);
             special.push(Special { row, depth, start, end, context, has_end, is_timed, called });
         }
-        Ok(Self { file, identity, range, cut, rows, contexts, whats, gaps, special })
+        let mut told = Vec::new();
+        for _ in 0..from.count(24)? {
+            let (start, at) = (from.u64()?, from.u64()?);
+            told.push(Told { start, at, what: from.u32()?, bytes: from.u32()? });
+        }
+        Ok(Self { file, identity, range, cut, rows, contexts, whats, gaps, special, told })
     }
 }
 

@@ -111,11 +111,11 @@ impl Gathered {
         }
     }
 
-    /// Takes a span that has ended, or never will.
-    pub(super) fn add(&mut self, span: &Span, last: u64) -> io::Result<()> {
+    /// Takes a span that has ended, or never will. Returns the number of what ran, unless that is not drawn.
+    pub(super) fn add(&mut self, span: &Span, last: u64) -> io::Result<Option<u32>> {
         if span.kind == SpanKind::Gap {
             self.add_gap(span);
-            return Ok(());
+            return Ok(None);
         }
         let source = match span.kind {
             SpanKind::Frame | SpanKind::Event => Source::Thread(span.stream),
@@ -123,7 +123,7 @@ impl Gathered {
         };
         if span.depth >= MOST_DEPTH {
             self.cut = self.cut.saturating_add(1);
-            return Ok(());
+            return Ok(None);
         }
         let what = self.number(&span.what, span.kind);
         let gap = self.last_gap.get(&span.stream).copied().filter(|gap| *gap >= span.start.0);
@@ -156,7 +156,7 @@ impl Gathered {
                 self.held -= put_down(row, &mut self.file, &mut self.length)?;
             }
         }
-        Ok(())
+        Ok(Some(what))
     }
 
     fn add_gap(&mut self, span: &Span) {

@@ -8,7 +8,7 @@ use std::{
 };
 
 use anyhow::{Context, Result};
-use codec::span::Span;
+use codec::span::{Span, SpanKind};
 use collector_core::spans::SpanConfig;
 use rustix::fs::FlockOperation;
 use sinks::disk::OVERVIEW as NAME;
@@ -20,6 +20,7 @@ use super::{
     gather::{Gathered, Source},
     lane::Lane,
     layout::{TRAILER_BYTES, read_trailer, trailer},
+    logical::Telling,
 };
 use crate::{spanning, trace::Trace};
 
@@ -75,6 +76,7 @@ impl Overview {
 pub struct Building<'a> {
     trace: &'a Trace,
     gathered: Gathered,
+    telling: Telling,
     /// When the trace ends.
     end: u64,
     file: File,
@@ -90,7 +92,7 @@ pub enum Begun<'a> {
     /// Somebody else is making it.
     Elsewhere,
     /// It is to be made here.
-    Building(Building<'a>),
+    Building(Box<Building<'a>>),
 }
 
 impl<'a> Building<'a> {
@@ -106,6 +108,7 @@ impl<'a> Building<'a> {
 
     fn locked(trace: &'a Trace, lock: FlockOperation) -> Result<Begun<'a>> {
         let gathered = Gathered::new(unnamed(&trace.dir)?);
+        let telling = Telling::new(unnamed(&trace.dir)?, trace.name());
         let end = trace.manifest.time_end_ns.saturating_sub(trace.zero_ns());
         let partial = trace.dir.join(format!("{NAME}.partial"));
         let mode = fs::metadata(&trace.dir).map_or(0o600, |dir| dir.permissions().mode() & 0o666);
@@ -114,7 +117,7 @@ impl<'a> Building<'a> {
         let file = if trace.is_unfinished { None } else { options.open(&partial).ok() };
         let Some(file) = file else {
             let file = unnamed(&trace.dir)?;
-            return Ok(Begun::Building(Self { trace, gathered, end, file, partial: None }));
+            return Ok(Begun::Building(Box::new(Self { trace, gathered, telling, end, file, partial: None })));
         };
         // A killed one leaves its part, but not its lock.
         match rustix::fs::flock(&file, lock) {
@@ -126,12 +129,18 @@ impl<'a> Building<'a> {
             return Ok(Begun::Made(Box::new(made)));
         }
         file.set_len(0)?;
-        Ok(Begun::Building(Self { trace, gathered, end, file, partial: Some(partial) }))
+        Ok(Begun::Building(Box::new(Self { trace, gathered, telling, end, file, partial: Some(partial) })))
     }
 
     /// Takes spans, as they end.
     pub fn add(&mut self, spans: &[Span]) -> Result<()> {
-        Ok(spans.iter().try_for_each(|span| self.gathered.add(span, self.end))?)
+        for span in spans {
+            let what = self.gathered.add(span, self.end)?;
+            if let Some(what) = what.filter(|_| !matches!(span.kind, SpanKind::Frame | SpanKind::Event)) {
+                self.telling.add(self.trace, span, what)?;
+            }
+        }
+        Ok(())
     }
 
     /// Makes it of all spans that there are.
@@ -157,6 +166,7 @@ impl<'a> Building<'a> {
         }
         let cut = gathered.cut.saturating_add(arranging.cut);
         let (mut out, at, contexts, special) = arranging.finish();
+        let at = self.telling.finish(&mut out, at)?;
         let range = if gathered.range.0 > gathered.range.1 { (0, 0) } else { gathered.range };
         let overview = Overview {
             file: self.file.try_clone()?,
@@ -168,6 +178,7 @@ impl<'a> Building<'a> {
             whats: std::mem::take(&mut gathered.whats),
             gaps: std::mem::take(&mut gathered.gaps),
             special,
+            told: std::mem::take(&mut self.telling.told),
         };
         let directory = overview.directory();
         out.write_all(&directory)?;

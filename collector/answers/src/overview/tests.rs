@@ -256,3 +256,26 @@ fn callers_and_callees_add_up() {
         assert_eq!(sums.callers(&overview, what)[0].sum.count, top.count);
     }
 }
+
+#[test]
+fn one_call_is_found_by_when_it_was_and_by_its_place() {
+    // Where times differ, depth and time tell which one it is.
+    let scene = session(8, 3_000, 30);
+    let trace = Trace::open(&scene.folder()).expect("it is there");
+    let mut found = 0;
+    for span in spans(&trace).iter().filter(|span| span.kind == SpanKind::Frame) {
+        if span.flags.has(SpanFlags::NO_CALL) {
+            continue;
+        }
+        let call = trace.call_at(span.stream, span.start.0, span.depth).expect("it can be read").expect("it is there");
+        assert_eq!(call.position, span.id.position());
+        assert_eq!(trace.event_of(span.stream, call.position).expect("it can be read"), Some(call));
+        found += 1;
+    }
+    assert!(found > 1_000);
+    let gap = trace.manifest.gaps.first().expect("some are missing");
+    let missing = codec::Position(gap.first);
+    assert_eq!(trace.event_of(StreamId(gap.thread), missing).expect("it can be read"), None);
+    assert_eq!(trace.event_of(StreamId(0), codec::Position(u64::MAX)).expect("it can be read"), None);
+    assert_eq!(trace.call_at(StreamId(77), 0, 0).expect("it can be read"), None);
+}

@@ -41,7 +41,7 @@ enum Next {
     End,
 }
 
-const FIRST: u64 = EDGE_BYTES as u64;
+pub(super) const FIRST: u64 = EDGE_BYTES as u64;
 
 /// How many events are handed over at a time.
 const MOST_RUN: usize = 1 << 16;
@@ -213,7 +213,7 @@ impl<'a> ThreadScan<'a> {
 
 /// The details of a thread.
 #[derive(Debug)]
-struct Details {
+pub(super) struct Details {
     pages: Pages,
     /// The position of the detail event that comes next.
     position: u32,
@@ -222,7 +222,7 @@ struct Details {
 }
 
 impl Details {
-    fn open(path: PathBuf, page: usize) -> Result<Option<Self>> {
+    pub(super) fn open(path: PathBuf, page: usize) -> Result<Option<Self>> {
         let ends = Ends::look(&path).with_context(|| format!("cannot read {}", path.display()))?;
         match DetailReader::open(&ends.head) {
             Ok(_) => {}
@@ -236,7 +236,7 @@ impl Details {
     }
 
     /// The details of the event with this sequence number, which the index says are at this position.
-    fn of(details: Option<&mut Self>, sequence: u32, position: u32) -> Result<DetailEvents<'_>> {
+    pub(super) fn of(details: Option<&mut Self>, sequence: u32, position: u32) -> Result<DetailEvents<'_>> {
         let forward = BrokenLink::Forward { sequence, position };
         let Some(details) = details.filter(|details| details.position <= position) else { return Err(forward.into()) };
         let path = details.pages.path().to_owned();
