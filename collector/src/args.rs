@@ -2,6 +2,7 @@
 
 mod access;
 mod ctl;
+mod filter;
 mod spans;
 
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
@@ -11,15 +12,16 @@ use sinks::SyncWhen;
 
 use crate::{
     log::{LogFormat, LogLevel},
-    quantity::{Moment, Period, Size},
+    quantity::{Period, Size},
     sink_spec::{OnFull, SinkSpec},
 };
 
 pub(crate) use self::access::AccessArgs;
 pub(crate) use self::ctl::CtlArgs;
+pub(crate) use self::filter::FilterArgs;
 pub(crate) use self::spans::{
     ExportArgs, ExportFormat, MakingArgs, SpanOrder, SpansArgs, StatsArgs, TableArgs, TopArgs, TopOrder, TreeArgs,
-    WhichArgs, WireForm,
+    WireForm,
 };
 
 const EXAMPLES: &str = "\
@@ -266,18 +268,8 @@ pub(crate) struct EventsArgs {
     /// A session directory
     #[arg(value_name = "DIR")]
     pub(crate) dir: PathBuf,
-    /// Only this thread: its stream, its id with the operating system, or its name
-    #[arg(long, value_name = "THREAD")]
-    pub(crate) thread: Option<String>,
-    /// Only functions whose names match; * matches any characters, ? matches one
-    #[arg(long, value_name = "GLOB")]
-    pub(crate) function: Option<String>,
-    /// Only from this time on, counted like the times that are printed: 1.5 (seconds), 20ms, 123456789ns
-    #[arg(long, value_name = "TIME")]
-    pub(crate) from: Option<Moment>,
-    /// Only before this time
-    #[arg(long, value_name = "TIME")]
-    pub(crate) to: Option<Moment>,
+    #[command(flatten)]
+    pub(crate) filter: FilterArgs,
     /// Count times by the collector's clock, since 1970, and not from the session's zero, so that sessions of several
     /// machines can be laid side by side
     #[arg(long)]

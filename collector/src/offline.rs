@@ -11,6 +11,7 @@ pub(crate) mod top;
 pub(crate) mod tree;
 pub(crate) mod verify;
 
+mod enough;
 mod screen;
 
 use std::{
@@ -18,8 +19,10 @@ use std::{
     path::Path,
 };
 
-use answers::trace::Trace;
+use answers::{family::Chosen, filter::Filter, trace::Trace};
 use anyhow::{Context, Result};
+
+use crate::args::FilterArgs;
 
 pub(crate) use answers::printable;
 
@@ -36,11 +39,32 @@ fn open(dir: &Path) -> Result<Trace> {
     Ok(trace)
 }
 
-/// The same with times by the collector's clock, where `--align` asks for them.
-fn open_aligned(dir: &Path, align: bool) -> Result<Trace> {
-    let trace = Trace::open_aligned(dir, align)?;
+/// The same of the process that is asked for.
+fn open_wanted(dir: &Path, filter: &FilterArgs) -> Result<Trace> {
+    let trace = Trace::of_process(dir, filter.process.as_deref())?;
     say(trace.note.as_deref());
     Ok(trace)
+}
+
+/// Says that nothing is left of a session, where that is because of what was asked for.
+fn say_if_nothing(dir: &Path, filter: &Filter, is_nothing: bool) {
+    if is_nothing && filter.is_any() && filter.limit() != Some(0) {
+        say_nothing(dir);
+    }
+}
+
+fn say_nothing(dir: &Path) {
+    eprintln!("{}: nothing in it is what is asked for", dir.display());
+}
+
+/// The sessions that are asked for with what came from them, and says which.
+fn choose(dir: &Path, filter: &FilterArgs) -> Result<Chosen> {
+    let chosen = match &filter.process {
+        Some(process) => Chosen::process(dir, process)?,
+        None => Chosen::open(dir),
+    };
+    say(chosen.note.as_deref());
+    Ok(chosen)
 }
 
 /// Says which session was taken, if there is something to say.

@@ -5,7 +5,9 @@
 #![forbid(unsafe_code)]
 
 pub mod birth_call;
+pub mod calls;
 pub mod family;
+pub mod filter;
 pub mod histogram;
 pub mod loss;
 pub mod options;

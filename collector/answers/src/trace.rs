@@ -55,6 +55,16 @@ impl Trace {
         Ok(Self { dir, manifest, catalog, is_unfinished, wrong, note, added_ns: 0, readings })
     }
 
+    /// Opens the session of a process that is meant by its id, its name or that of its session, or where none is, the one
+    /// that [`open`](Self::open) takes.
+    pub fn of_process(dir: &Path, process: Option<&str>) -> Result<Self> {
+        let Some(process) = process else { return Self::open(dir) };
+        let chosen = Chosen::process(dir, process)?;
+        let mut trace = Self::open(chosen.dir())?;
+        trace.note = chosen.note;
+        Ok(trace)
+    }
+
     /// The same, with names that only others can tell: for those who show names to people.
     pub fn named(mut self) -> Self {
         self.readings = Arc::new(swift_names::read(self.manifest.functions.iter().map(|function| &*function.name)));
@@ -63,12 +73,11 @@ impl Trace {
     }
 
     /// The same with times by the collector's clock, where `--align` asks for them.
-    pub fn open_aligned(dir: &Path, align: bool) -> Result<Self> {
-        let mut trace = Self::open(dir)?;
+    pub fn aligned(mut self, align: bool) -> Result<Self> {
         if align {
-            trace.align(trace.manifest.offset)?;
+            self.align(self.manifest.offset)?;
         }
-        Ok(trace)
+        Ok(self)
     }
 
     /// Counts times by the collector's clock.

@@ -7,7 +7,7 @@ use std::{
 
 use answers::{spanning, trace::Trace};
 use anyhow::Result;
-use codec::Arch;
+use codec::{Arch, span::Span};
 use collector_core::spans::SpanConfig;
 use sinks::{PendingTable, SinkError, SpanTable};
 
@@ -24,17 +24,19 @@ pub(crate) struct Made {
 pub(crate) fn make(table: &PendingTable, config: SpanConfig, progress: &Progress) -> Result<Option<Made>> {
     let started = Instant::now();
     let Some(mut file) = table.create()? else { return Ok(None) };
-    let spans = write(&Trace::open(table.dir())?, config, false, progress, &mut file)?;
+    let spans = write(&Trace::open(table.dir())?, config, false, progress, &mut file, |_| true)?;
     Ok(file.finish(spans)?.map(|bytes| Made { spans, bytes, took: started.elapsed() }))
 }
 
-/// Writes the table of a session, with the registers of frames if they are asked for, and returns how many spans it has.
+/// Writes the table of the spans of a session that are wanted, with the registers of frames if they are asked for, and returns how
+/// many spans it has.
 pub(super) fn write(
     trace: &Trace,
     config: SpanConfig,
     registers: bool,
     progress: &Progress,
     mut out: impl Write,
+    mut wants: impl FnMut(&Span) -> bool,
 ) -> Result<u64> {
     let session = trace.session();
     let engine = spanning::engine(trace, config);
@@ -46,7 +48,7 @@ pub(super) fn write(
     super::say_if_unfinished(trace);
     spanning::batches(trace, engine, registers, |batch| {
         let catalog = session.catalog();
-        for span in &batch.spans {
+        for span in batch.spans.iter().filter(|span| wants(span)) {
             let arguments = batch.arguments.get(&span.id).and_then(|all| all.get(..passed)).unwrap_or_default();
             table.push_with(&catalog, span, arguments)?;
         }
