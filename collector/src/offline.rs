@@ -72,10 +72,14 @@ fn say(note: Option<&str>) {
     note.iter().for_each(|note| eprintln!("{note}"));
 }
 
-/// Says what spans cannot tell of a session that is not finished.
+/// Says what is not known of a session that is not finished.
 fn say_if_unfinished(trace: &Trace) {
+    let dir = trace.dir.display();
     if trace.is_unfinished {
-        eprintln!("{}: it is not finished: names, gaps and the end are missing until it is", trace.dir.display());
+        eprintln!("{dir}: it is not finished: what its collector has not written yet is not in it");
+    }
+    if let Some(problem) = &trace.problem {
+        eprintln!("{dir}: {}: names and gaps may be missing", printable(problem));
     }
 }
 

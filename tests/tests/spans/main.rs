@@ -6,6 +6,7 @@ mod after;
 mod chrome;
 mod damage;
 mod family;
+mod filters;
 mod folded;
 mod offline;
 mod parquet;
