@@ -2,6 +2,7 @@
 
 mod access;
 mod ctl;
+mod diff;
 mod filter;
 mod spans;
 
@@ -18,6 +19,7 @@ use crate::{
 
 pub(crate) use self::access::AccessArgs;
 pub(crate) use self::ctl::CtlArgs;
+pub(crate) use self::diff::DiffArgs;
 pub(crate) use self::filter::FilterArgs;
 pub(crate) use self::spans::{
     ExportArgs, ExportFormat, MakingArgs, SpanOrder, SpansArgs, StatsArgs, TableArgs, TopArgs, TopOrder, TreeArgs,
@@ -81,6 +83,11 @@ pub(crate) enum Command {
     /// a span is not shown separately. Processes that the session made, and that are in the same directory, appear below the
     /// calls that made them.
     Tree(TreeArgs),
+    /// Compare the functions of two sessions: calls, total time and own time
+    ///
+    /// Functions are matched by name and by the name of their module's file. Lists those that differ by more than single
+    /// calls of them lie apart by chance, those that differ most first.
+    Diff(DiffArgs),
     /// Print statistics of spans by runtime: how many matched, why others did not, durations and latencies
     Stats(StatsArgs),
     /// Write a session as a file for other tools

@@ -1,5 +1,6 @@
 //! Looking at what was written.
 
+pub(crate) mod diff;
 pub(crate) mod events;
 pub(crate) mod export;
 pub(crate) mod info;

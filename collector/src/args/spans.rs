@@ -11,7 +11,7 @@ use codec::span::{Reason, Span, SpanKind, SpanRuntime, SpanStatus};
 use collector_core::spans::{CallbackRule, SpanConfig};
 
 use super::FilterArgs;
-use crate::quantity::Period;
+use crate::quantity::{Moment, Period};
 
 /// How spans are made.
 #[derive(Debug, Args)]
@@ -62,6 +62,9 @@ pub(crate) struct SpansArgs {
     pub(crate) filter: FilterArgs,
     #[command(flatten)]
     pub(crate) which: WhichArgs,
+    /// Only what ran at this moment: the spans that were open then, by thread, the outermost first
+    #[arg(long, value_name = "TIME", conflicts_with_all = ["from", "to", "sort"])]
+    pub(crate) around: Option<Moment>,
     /// Sort order; durations and latencies are in descending order. By default, spans appear as they end
     #[arg(long, value_enum, value_name = "ORDER")]
     pub(crate) sort: Option<SpanOrder>,
@@ -175,6 +178,10 @@ pub(crate) struct TreeArgs {
     /// Only this process, without those that it made
     #[arg(long)]
     pub(crate) alone: bool,
+    /// Print who called the functions whose names match: each with those that called it below it, and who called those,
+    /// with the calls and times of the function that came through them. Of one process
+    #[arg(long, value_name = "GLOB", conflicts_with_all = ["function", "alone"])]
+    pub(crate) callers: Option<String>,
     /// Hide entries that took less than this share of the whole
     #[arg(long, value_name = "PERCENT", default_value_t = 0.1, value_parser = percent)]
     pub(crate) min_percent: f64,

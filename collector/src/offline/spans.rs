@@ -1,5 +1,6 @@
 //! `collector spans`: the spans of a session.
 
+mod around;
 mod csv;
 mod row;
 mod spill;
@@ -22,7 +23,10 @@ use crate::args::{SpanOrder, SpansArgs, TableArgs};
 pub(crate) fn run(args: &SpansArgs) -> Result<ExitCode> {
     let trace = super::open_wanted(&args.session.dir, &args.filter)?.aligned(args.align)?.named();
     let mut out = BufWriter::with_capacity(64 << 10, io::stdout().lock());
-    let printed = print(&trace, args, &mut out);
+    let printed = match args.around {
+        Some(at) => around::print(&trace, args, at, &mut out),
+        None => print(&trace, args, &mut out),
+    };
     let flushed = out.flush();
     quiet(printed.and(flushed.map_err(Into::into)))?;
     Ok(ExitCode::SUCCESS)

@@ -1,5 +1,6 @@
 //! `collector tree`: what called what, what caused what, and which process made which.
 
+mod callers;
 mod printer;
 
 use std::{
@@ -20,7 +21,7 @@ use anyhow::{Result, bail};
 use codec::StreamId;
 use sinks::tree::{BirthPlace, Node, Owner};
 
-use self::printer::{Place, Printer, Standing};
+use self::printer::{Call, Place, Printer, Standing};
 use super::{printable, quiet, screen::Style};
 use crate::{args::TreeArgs, quantity::counted};
 
@@ -28,8 +29,14 @@ use crate::{args::TreeArgs, quantity::counted};
 const MOST_NESTED: usize = 100;
 
 pub(crate) fn run(args: &TreeArgs) -> Result<ExitCode> {
-    let chosen = super::choose(&args.session.dir, &args.filter)?;
     let mut out = BufWriter::with_capacity(64 << 10, io::stdout().lock());
+    if let Some(function) = &args.callers {
+        let printed = callers::print(args, function, &mut out);
+        let flushed = out.flush();
+        quiet(printed.and(flushed.map_err(Into::into)))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let chosen = super::choose(&args.session.dir, &args.filter)?;
     let is_alone = args.alone || args.filter.thread.is_some() || args.filter.task.is_some();
     let is_family = !is_alone && chosen.all().len() > 1;
     let printer = Printer::new(args, is_family, &mut out);
@@ -43,6 +50,29 @@ pub(crate) fn run(args: &TreeArgs) -> Result<ExitCode> {
     let flushed = out.flush();
     quiet(printed.and(flushed.map_err(Into::into)))?;
     Ok(if is_whole { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Says above the numbers what they lack.
+fn say_what_is_missing(
+    printer: &mut Printer<'_, impl Write>,
+    args: &TreeArgs,
+    loss: &Loss,
+    turned_down: &TurnedDown,
+) -> Result<()> {
+    if loss.is_any() && !args.json {
+        let line = format!("{loss}; `≥` stands before times that lack those of calls without an end");
+        printer.line(&line, Style::Alarm)?;
+    }
+    let down = turned_down.len() as u64;
+    if down > 0 && !args.json {
+        let line = format!(
+            "{} turned down: `≥` stands before their counts and times, which lack the calls that were not followed, and `≤` \
+             before own times that contain those",
+            counted(down, "function")
+        );
+        printer.line(&line, Style::Dim)?;
+    }
+    Ok(())
 }
 
 /// Goes through the processes of a family.
@@ -74,19 +104,7 @@ impl<W: Write> Walk<'_, W> {
         let process = self.read(member)?;
         let loss = Loss::of(&process.trace);
         self.printer.head(known)?;
-        if loss.is_any() && !self.args.json {
-            let line = format!("{loss}; `≥` stands before times that lack those of calls without an end");
-            self.printer.line(&line, Style::Alarm)?;
-        }
-        let down = process.turned_down.len() as u64;
-        if down > 0 && !self.args.json {
-            let line = format!(
-                "{} turned down: `≥` stands before their counts and times, which lack the calls that were not followed, and `≤` \
-                 before own times that contain those",
-                counted(down, "function")
-            );
-            self.printer.line(&line, Style::Dim)?;
-        }
+        say_what_is_missing(&mut self.printer, self.args, &loss, &process.turned_down)?;
         self.calls(&process, Place::default(), 0)
     }
 
@@ -161,7 +179,8 @@ impl<W: Write> Walk<'_, W> {
             let children = node.children();
             let is_down = |node: &Node<'_>| process.turned_down.has(node.what());
             let standing = Standing { percent, is_down: is_down(&node), has_called_down: children.iter().any(is_down) };
-            let (number, module) = self.printer.node(&process.trace, &title, &node, standing, place, caller)?;
+            let (number, module) =
+                self.printer.node(&process.trace, &title, &Call::from(&node), standing, place, caller)?;
             let below = place.below(number);
             self.made_in(process, tree.births_in(&node), "", below, nested)?;
             rest.extend(children.into_iter().rev().map(|child| (child, level + 1, below, module.clone())));

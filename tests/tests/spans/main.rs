@@ -12,6 +12,7 @@ mod offline;
 mod parquet;
 mod perfetto;
 mod picture;
+mod questions;
 mod screen;
 mod swift_names;
 mod viewer;

@@ -14,7 +14,7 @@ use super::{
     in_all::{Bounds, InAll},
     times::Times,
 };
-use crate::{histogram::Histogram, turned_down::TurnedDown};
+use crate::{histogram::Histogram, spread::Spread, turned_down::TurnedDown};
 
 /// What the calls of all functions come to, told from spans as they end: what was called ends before its caller.
 #[derive(Debug, Default)]
@@ -44,6 +44,10 @@ pub struct Function {
     pub untimed: u64,
     /// How long each of the others took.
     pub calls: Histogram,
+    /// The same, and how long each took itself, where that is known: how far they lie apart.
+    pub spread: Spread,
+    /// See [`spread`](Self::spread).
+    pub self_spread: Spread,
     /// How long they took together. Where it was called by itself, directly or not, only the outermost call counts.
     pub total_ns: u64,
     /// The same without what it called.
@@ -145,6 +149,8 @@ impl Ranking {
                 function.untimed = function.untimed.saturating_add(1);
             } else {
                 function.calls.add(took);
+                function.spread.add(took);
+                function.self_spread.add(took.saturating_sub(ns));
                 if let Some(bursts) = &mut function.bursts {
                     bursts.add(span.start, took);
                 }
