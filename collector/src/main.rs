@@ -50,6 +50,7 @@ fn main() -> ExitCode {
         Some(Command::Spans(args)) => offline::spans::run(args),
         Some(Command::Top(args)) => offline::top::run(args),
         Some(Command::Tree(args)) => offline::tree::run(args),
+        Some(Command::Diff(args)) => offline::diff::run(args),
         Some(Command::Stats(args)) => offline::stats::run(args),
         Some(Command::Export(args)) => offline::export::run(args),
         Some(Command::Verify(args)) => offline::verify::run(args),

@@ -2,6 +2,7 @@
 
 use std::{
     io::{self, Write},
+    slice,
     time::{Duration, Instant},
 };
 
@@ -31,8 +32,7 @@ pub(crate) fn make(table: &PendingTable, config: SpanConfig, progress: &Progress
     let Some(mut file) = table.create()? else { return Ok(None) };
     let trace = Trace::open(table.dir())?;
     let mut overview = Beside::begin(&trace);
-    let also = &mut |spans: &[Span]| overview.add(spans);
-    let spans = write(&trace, config, false, progress, &mut file, also)?;
+    let spans = write(&trace, config, false, progress, &mut file, |span| overview.add(span))?;
     overview.finish();
     Ok(file.finish(spans)?.map(|bytes| Made { spans, bytes, took: started.elapsed() }))
 }
@@ -54,12 +54,14 @@ impl<'a> Beside<'a> {
         Self(None)
     }
 
-    fn add(&mut self, spans: &[Span]) {
+    /// Takes a span, which the table gets too.
+    fn add(&mut self, span: &Span) -> bool {
         if let Some(building) = &mut self.0
-            && let Err(error) = building.add(spans)
+            && let Err(error) = building.add(slice::from_ref(span))
         {
             *self = Self::give_up(&error);
         }
+        true
     }
 
     fn finish(self) {
@@ -69,15 +71,15 @@ impl<'a> Beside<'a> {
     }
 }
 
-/// Writes the table of a session, with the registers of frames if they are asked for, and returns how many spans it has.
-/// Somebody else gets all of them too.
+/// Writes the table of the spans of a session that are wanted, with the registers of frames if they are asked for, and returns how
+/// many spans it has.
 pub(super) fn write(
     trace: &Trace,
     config: SpanConfig,
     registers: bool,
     progress: &Progress,
     mut out: impl Write,
-    also: &mut dyn FnMut(&[Span]),
+    mut wants: impl FnMut(&Span) -> bool,
 ) -> Result<u64> {
     let session = trace.session();
     let engine = spanning::engine(trace, config);
@@ -89,12 +91,11 @@ pub(super) fn write(
     super::say_if_unfinished(trace);
     spanning::batches(trace, engine, registers, |batch| {
         let catalog = session.catalog();
-        for span in &batch.spans {
+        for span in batch.spans.iter().filter(|span| wants(span)) {
             let arguments = batch.arguments.get(&span.id).and_then(|all| all.get(..passed)).unwrap_or_default();
             table.push_with(&catalog, span, arguments)?;
         }
         progress.reach(batch.events)?;
-        also(&batch.spans);
         Ok(write(&table.take_bytes())?)
     })?;
     let rows = table.rows();
