@@ -2,6 +2,8 @@
 
 mod access;
 mod ctl;
+mod diff;
+mod filter;
 mod spans;
 mod view;
 
@@ -12,15 +14,17 @@ use sinks::SyncWhen;
 
 use crate::{
     log::{LogFormat, LogLevel},
-    quantity::{Moment, Period, Size},
+    quantity::{Period, Size},
     sink_spec::{OnFull, SinkSpec},
 };
 
 pub(crate) use self::access::AccessArgs;
 pub(crate) use self::ctl::CtlArgs;
+pub(crate) use self::diff::DiffArgs;
+pub(crate) use self::filter::FilterArgs;
 pub(crate) use self::spans::{
     ExportArgs, ExportFormat, MakingArgs, SpanOrder, SpansArgs, StatsArgs, TableArgs, TopArgs, TopOrder, TreeArgs,
-    WhichArgs, WireForm,
+    WireForm,
 };
 pub(crate) use self::view::ViewArgs;
 
@@ -81,6 +85,11 @@ pub(crate) enum Command {
     /// a span is not shown separately. Processes that the session made, and that are in the same directory, appear below the
     /// calls that made them.
     Tree(TreeArgs),
+    /// Compare the functions of two sessions: calls, total time and own time
+    ///
+    /// Functions are matched by name and by the name of their module's file. Lists those that differ by more than single
+    /// calls of them lie apart by chance, those that differ most first.
+    Diff(DiffArgs),
     /// Print statistics of spans by runtime: how many matched, why others did not, durations and latencies
     Stats(StatsArgs),
     /// Write a session as a file for other tools
@@ -272,18 +281,8 @@ pub(crate) struct EventsArgs {
     /// A session directory
     #[arg(value_name = "DIR")]
     pub(crate) dir: PathBuf,
-    /// Only this thread: its stream, its id with the operating system, or its name
-    #[arg(long, value_name = "THREAD")]
-    pub(crate) thread: Option<String>,
-    /// Only functions whose names match; * matches any characters, ? matches one
-    #[arg(long, value_name = "GLOB")]
-    pub(crate) function: Option<String>,
-    /// Only from this time on, counted like the times that are printed: 1.5 (seconds), 20ms, 123456789ns
-    #[arg(long, value_name = "TIME")]
-    pub(crate) from: Option<Moment>,
-    /// Only before this time
-    #[arg(long, value_name = "TIME")]
-    pub(crate) to: Option<Moment>,
+    #[command(flatten)]
+    pub(crate) filter: FilterArgs,
     /// Count times by the collector's clock, since 1970, and not from the session's zero, so that sessions of several
     /// machines can be laid side by side
     #[arg(long)]

@@ -51,6 +51,7 @@ fn main() -> ExitCode {
         Some(Command::Spans(args)) => offline::spans::run(args),
         Some(Command::Top(args)) => offline::top::run(args),
         Some(Command::Tree(args)) => offline::tree::run(args),
+        Some(Command::Diff(args)) => offline::diff::run(args),
         Some(Command::Stats(args)) => offline::stats::run(args),
         Some(Command::Export(args)) => offline::export::run(args),
         Some(Command::View(args)) => view::run(args),

@@ -1,5 +1,6 @@
 //! Looking at what was written.
 
+pub(crate) mod diff;
 pub(crate) mod events;
 pub(crate) mod export;
 pub(crate) mod info;
@@ -11,6 +12,7 @@ pub(crate) mod top;
 pub(crate) mod tree;
 pub(crate) mod verify;
 
+mod enough;
 mod screen;
 
 use std::{
@@ -18,8 +20,10 @@ use std::{
     path::Path,
 };
 
-use answers::trace::Trace;
+use answers::{family::Chosen, filter::Filter, trace::Trace};
 use anyhow::{Context, Result};
+
+use crate::args::FilterArgs;
 
 pub(crate) use answers::printable;
 
@@ -36,11 +40,32 @@ fn open(dir: &Path) -> Result<Trace> {
     Ok(trace)
 }
 
-/// The same with times by the collector's clock, where `--align` asks for them.
-fn open_aligned(dir: &Path, align: bool) -> Result<Trace> {
-    let trace = Trace::open_aligned(dir, align)?;
+/// The same of the process that is asked for.
+fn open_wanted(dir: &Path, filter: &FilterArgs) -> Result<Trace> {
+    let trace = Trace::of_process(dir, filter.process.as_deref())?;
     say(trace.note.as_deref());
     Ok(trace)
+}
+
+/// Says that nothing is left of a session, where that is because of what was asked for.
+fn say_if_nothing(dir: &Path, filter: &Filter, is_nothing: bool) {
+    if is_nothing && filter.is_any() && filter.limit() != Some(0) {
+        say_nothing(dir);
+    }
+}
+
+fn say_nothing(dir: &Path) {
+    eprintln!("{}: nothing in it is what is asked for", dir.display());
+}
+
+/// The sessions that are asked for with what came from them, and says which.
+fn choose(dir: &Path, filter: &FilterArgs) -> Result<Chosen> {
+    let chosen = match &filter.process {
+        Some(process) => Chosen::process(dir, process)?,
+        None => Chosen::open(dir),
+    };
+    say(chosen.note.as_deref());
+    Ok(chosen)
 }
 
 /// Says which session was taken, if there is something to say.
@@ -48,10 +73,14 @@ fn say(note: Option<&str>) {
     note.iter().for_each(|note| eprintln!("{note}"));
 }
 
-/// Says what spans cannot tell of a session that is not finished.
+/// Says what is not known of a session that is not finished.
 fn say_if_unfinished(trace: &Trace) {
+    let dir = trace.dir.display();
     if trace.is_unfinished {
-        eprintln!("{}: it is not finished: names, gaps and the end are missing until it is", trace.dir.display());
+        eprintln!("{dir}: it is not finished: what its collector has not written yet is not in it");
+    }
+    if let Some(problem) = &trace.problem {
+        eprintln!("{dir}: {}: names and gaps may be missing", printable(problem));
     }
 }
 

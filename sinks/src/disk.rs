@@ -7,6 +7,7 @@ mod files;
 mod finishing;
 mod journal;
 mod ledger;
+mod look;
 mod notes;
 mod part;
 mod removed;
@@ -29,12 +30,14 @@ use std::{collections::HashMap, fs, path::PathBuf, sync::Arc, time::Duration};
 
 use codec::{atf::EndEntry, span::Span};
 
+pub use self::spans::OVERVIEW;
 pub use counters::{Count, DiskCounters};
 pub use directory::sessions_in;
 pub use earlier::{EarlierSessions, Leftover, finish_ended};
 pub(crate) use files::is_full;
 use files::{Files, OsFiles};
 use finishing::Finishing;
+pub use look::{Unfinished, look_at_unfinished};
 pub use repair::{RepairOutcome, Repaired, repair};
 use room::Room;
 use session::OpenSession;

@@ -47,35 +47,67 @@ impl Encoder for FoldedEncoder {
 
     fn end<W: Write>(mut self, session: &Session, _: u64, out: &mut Output<W>) -> Result<(), SinkError> {
         self.0.finish();
-        let names = Names::new(&session.catalog(), &self.0);
-        self.0.roots().try_for_each(|(owner, root)| write(out, &names, owner, root))
+        // Names are looked up before anything is written: that may block, and the catalog must be free.
+        let folds = Folds::new(&session.catalog(), &self.0);
+        folds.each(
+            |_| true,
+            |stack, ns| {
+                // Nothing fails that is written to memory.
+                let _ = writeln!(out.buffer()?, "{stack} {ns}");
+                out.relieve()
+            },
+        )
     }
 }
 
-/// Writes all lines of a tree. The stack is kept as a text that grows and shrinks, since programs recurse deeply.
-fn write<W: Write>(out: &mut Output<W>, names: &Names, owner: Owner, root: Node<'_>) -> Result<(), SinkError> {
-    let mut path = String::new();
-    push(&mut path, names.owners.get(&owner).map_or("?", |name| name));
-    let mut rest = below(&root, 0, path.len());
-    while let Some(Place { node, depth, length }) = rest.pop() {
-        path.truncate(length);
-        path.push(';');
-        push(&mut path, names.functions.get(node.what()).map_or("?", |name| name));
-        let deepest = depth >= MOST_FRAMES;
-        let time_ns = if deepest { node.total_ns() } else { node.self_ns() };
-        if time_ns > 0 {
-            // Nothing fails that is written to memory.
-            let _ = writeln!(out.buffer()?, "{path} {time_ns}");
-            out.relieve()?;
-        }
-        if !deepest {
-            rest.append(&mut below(&node, depth, path.len()));
-        }
-    }
-    Ok(())
+/// The stacks of a finished tree, with the names of what is in them.
+#[derive(Debug)]
+pub struct Folds<'a> {
+    tree: &'a CallTree,
+    names: Names,
 }
 
-/// The names that a tree needs, looked up before anything is written: that may block, and the catalog must be free.
+impl<'a> Folds<'a> {
+    /// Looks up the names.
+    pub fn new(catalog: &Catalog, tree: &'a CallTree) -> Self {
+        Self { tree, names: Names::new(catalog, tree) }
+    }
+
+    /// Hands over each stack that took time, with how many nanoseconds its innermost function took itself. Nodes that are
+    /// not wanted are left out with all that is below them.
+    pub fn each<E>(
+        &self,
+        wants: impl Fn(&Node<'_>) -> bool,
+        mut take: impl FnMut(&str, u64) -> Result<(), E>,
+    ) -> Result<(), E> {
+        // The stack is kept as a text that grows and shrinks, since programs recurse deeply.
+        let mut path = String::new();
+        for (owner, root) in self.tree.roots() {
+            path.clear();
+            push(&mut path, self.names.owners.get(&owner).map_or("?", |name| name));
+            let mut rest = below(&root, 0, path.len());
+            while let Some(Place { node, depth, length }) = rest.pop() {
+                if !wants(&node) {
+                    continue;
+                }
+                path.truncate(length);
+                path.push(';');
+                push(&mut path, self.names.functions.get(node.what()).map_or("?", |name| name));
+                let deepest = depth >= MOST_FRAMES;
+                let time_ns = if deepest { node.total_ns() } else { node.self_ns() };
+                if time_ns > 0 {
+                    take(&path, time_ns)?;
+                }
+                if !deepest {
+                    rest.append(&mut below(&node, depth, path.len()));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The names that a tree needs.
 #[derive(Debug)]
 struct Names {
     owners: HashMap<Owner, String>,

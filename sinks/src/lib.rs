@@ -37,7 +37,7 @@ pub use self::parquet::{SPAN_COLUMNS, SpanColumn, SpanDigest, SpanTable};
 pub use chrome::ChromeSink;
 pub use disk::{DiskCounters, DiskOptions, DiskSink, EarlierSessions, PendingTable, SpansWhen, SyncWhen, TableFile};
 pub use family::{BirthPoint, FamilySink, ProcessLabel};
-pub use folded::FoldedSink;
+pub use folded::{FoldedSink, Folds};
 pub use heph::{HephCompatSink, HephSink, Packer};
 pub use line::{Line, span_line};
 pub use lines::LineSink;

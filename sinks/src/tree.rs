@@ -21,6 +21,7 @@
 mod arena;
 mod births;
 mod causes;
+mod passing;
 
 use std::collections::BTreeMap;
 
@@ -312,6 +313,11 @@ pub struct Node<'tree> {
 }
 
 impl<'tree> Node<'tree> {
+    /// Its number in its tree.
+    pub fn number(&self) -> u32 {
+        self.index.number()
+    }
+
     /// What ran. Of a root nobody knows.
     pub fn what(&self) -> &'tree What {
         self.data().key.map_or(&What::Unknown, |(_, what)| self.arena.what(what))

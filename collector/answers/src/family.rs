@@ -1,6 +1,7 @@
 //! The sessions of a directory, and which process made which.
 
 mod label;
+mod meant;
 #[cfg(test)]
 mod tests;
 

@@ -4,18 +4,26 @@
 
 #![forbid(unsafe_code)]
 
+pub mod around;
 pub mod birth_call;
+pub mod callers;
+pub mod calls;
+pub mod diff;
 pub mod family;
+pub mod filter;
 pub mod histogram;
 pub mod loss;
 pub mod options;
 pub mod overview;
 pub mod scan;
 pub mod spanning;
+pub mod spread;
 pub mod top;
 pub mod trace;
 pub mod turned_down;
 
+#[cfg(test)]
+mod scene;
 mod swift_names;
 
 pub use codec::text::printable;

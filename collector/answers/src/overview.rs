@@ -12,7 +12,9 @@ mod find;
 mod gather;
 mod lane;
 mod layout;
+mod logical;
 mod making;
+mod packing;
 mod sums;
 #[cfg(test)]
 mod tests;
@@ -29,13 +31,17 @@ use self::{
     arrange::Special,
     directory::Identity,
     layout::{Bytes, Chunk, Fold, Record},
+    logical::Told,
 };
 pub use self::{
     contexts::Node,
-    making::is_made,
+    making::{Begun, Building, is_made},
     sums::{Sum, Sums, TreeNode},
 };
 use crate::trace::Trace;
+
+/// How many bytes are read at a time.
+const MOST_READ: usize = 64 << 20;
 
 /// What is true of a slice.
 pub mod flags {
@@ -63,6 +69,8 @@ pub struct Overview {
     gaps: Vec<Gap>,
     /// Slices whose own time is not simply what they took without what they called.
     special: Vec<Special>,
+    /// Where it is told of logical spans, by when they began.
+    told: Vec<Told>,
 }
 
 /// A row of slices that nest.
@@ -179,6 +187,8 @@ impl Overview {
     }
 
     fn read(&self, (at, bytes): (u64, usize), to: &mut Vec<u8>) -> Result<()> {
+        // A chunk has less. The file may say anything.
+        anyhow::ensure!(bytes <= MOST_READ, "the overview is damaged");
         to.clear();
         to.resize(bytes, 0);
         self.file.read_exact_at(to, at).context("cannot read the overview")

@@ -1,6 +1,7 @@
 //! The events of a session, read from its files a page at a time, in the order of time.
 
 mod message;
+mod one;
 mod pages;
 mod thread;
 
@@ -10,6 +11,7 @@ use anyhow::{Result, bail};
 use codec::atf::{DetailEvents, GapEntry, IndexEvent, ThreadEntry};
 
 pub use self::message::{MessageConsumer, Messages};
+pub use self::one::One;
 use self::thread::ThreadScan;
 use super::trace::Trace;
 

@@ -118,7 +118,7 @@ impl Spanning<'_> {
         self.engine.settle(SessionNs(0));
         self.hand_over()?;
         let manifest = &self.trace.manifest;
-        let end = manifest.end.as_ref().filter(|_| !self.trace.is_unfinished);
+        let end = manifest.end.as_ref();
         let finish = end.map_or(Finish::Cut, |end| Finish::of(&end.how, end.code));
         let at = end.and_then(|end| end.at_ns).or(Some(manifest.time_end_ns)).filter(|at| *at > 0);
         let at = at.map(|at| SessionNs(at.saturating_sub(self.trace.zero_ns())));

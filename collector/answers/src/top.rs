@@ -3,6 +3,7 @@
 mod bursts;
 mod in_all;
 mod ranking;
+mod rows;
 #[cfg(test)]
 mod tests;
 mod times;
@@ -11,4 +12,5 @@ pub use self::{
     bursts::Bursts,
     in_all::InAll,
     ranking::{Function, Ranking},
+    rows::{Order, Row, rank, rows},
 };

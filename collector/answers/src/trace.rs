@@ -4,6 +4,7 @@ use std::{
     borrow::Cow,
     collections::{HashMap, HashSet},
     fs,
+    io::ErrorKind,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -29,6 +30,8 @@ pub struct Trace {
     pub catalog: Catalog,
     /// Whether its collector has not finished it.
     pub is_unfinished: bool,
+    /// What cannot be read of what its collector noted while it wrote it.
+    pub problem: Option<String>,
     /// What its manifest cannot be trusted for.
     pub wrong: Option<ManifestError>,
     /// Which session was taken, where the directory has several.
@@ -44,15 +47,37 @@ impl Trace {
     pub fn open(dir: &Path) -> Result<Self> {
         let (dir, note) = latest(dir);
         let dir = &*dir;
+        // Where its files cannot be read, whoever reads its events says so.
+        let unfinished = sinks::disk::look_at_unfinished(dir).unwrap_or_default();
         let path = dir.join("manifest.json");
-        let json = fs::read(&path)
-            .with_context(|| format!("cannot read {} (is {} a session directory?)", path.display(), dir.display()))?;
-        let manifest = Manifest::parse(&json).with_context(|| format!("cannot read {}", path.display()))?;
+        let json = match (fs::read(&path), &unfinished) {
+            // A collector has only just begun.
+            (Err(error), Some(_)) if error.kind() == ErrorKind::NotFound => None,
+            (read, _) => Some(read.with_context(|| {
+                format!("cannot read {} (is {} a session directory?)", path.display(), dir.display())
+            })?),
+        };
+        let parse = |json: &Vec<u8>| Manifest::parse(json).with_context(|| format!("cannot read {}", path.display()));
+        let on_disk = json.as_ref().map(parse).transpose()?.unwrap_or_default();
+        let wrong = json.and_then(|json| Manifest::check_bytes(&json).err()).or_else(|| on_disk.check().err());
+        let is_unfinished = on_disk.end.is_none() || dir.join("journal.heph").exists();
+        let (manifest, problem) = match unfinished {
+            Some(unfinished) => (unfinished.manifest, unfinished.problem),
+            None => (on_disk, None),
+        };
         let catalog = Catalog::from_manifest(&manifest);
-        let is_unfinished = manifest.end.is_none() || dir.join("journal.heph").exists();
-        let wrong = Manifest::check_bytes(&json).err().or_else(|| manifest.check().err());
         let (dir, readings) = (dir.into(), Arc::default());
-        Ok(Self { dir, manifest, catalog, is_unfinished, wrong, note, added_ns: 0, readings })
+        Ok(Self { dir, manifest, catalog, is_unfinished, problem, wrong, note, added_ns: 0, readings })
+    }
+
+    /// Opens the session of a process that is meant by its id, its name or that of its session, or where none is, the one
+    /// that [`open`](Self::open) takes.
+    pub fn of_process(dir: &Path, process: Option<&str>) -> Result<Self> {
+        let Some(process) = process else { return Self::open(dir) };
+        let chosen = Chosen::process(dir, process)?;
+        let mut trace = Self::open(chosen.dir())?;
+        trace.note = chosen.note;
+        Ok(trace)
     }
 
     /// The same, with names that only others can tell: for those who show names to people.
@@ -63,12 +88,11 @@ impl Trace {
     }
 
     /// The same with times by the collector's clock, where `--align` asks for them.
-    pub fn open_aligned(dir: &Path, align: bool) -> Result<Self> {
-        let mut trace = Self::open(dir)?;
+    pub fn aligned(mut self, align: bool) -> Result<Self> {
         if align {
-            trace.align(trace.manifest.offset)?;
+            self.align(self.manifest.offset)?;
         }
-        Ok(trace)
+        Ok(self)
     }
 
     /// Counts times by the collector's clock.

@@ -2,13 +2,15 @@
 
 use std::path::PathBuf;
 
+use answers::top::Order;
 use clap::{
     Args, ValueEnum,
     builder::{PossibleValuesParser, TypedValueParser},
 };
-use codec::span::{Reason, SpanKind, SpanRuntime, SpanStatus};
+use codec::span::{Reason, Span, SpanKind, SpanRuntime, SpanStatus};
 use collector_core::spans::{CallbackRule, SpanConfig};
 
+use super::FilterArgs;
 use crate::quantity::{Moment, Period};
 
 /// How spans are made.
@@ -57,13 +59,15 @@ pub(crate) struct SpansArgs {
     #[command(flatten)]
     pub(crate) session: SessionArgs,
     #[command(flatten)]
+    pub(crate) filter: FilterArgs,
+    #[command(flatten)]
     pub(crate) which: WhichArgs,
+    /// Only what ran at this moment: the spans that were open then, by thread, the outermost first
+    #[arg(long, value_name = "TIME", conflicts_with_all = ["from", "to", "sort"])]
+    pub(crate) around: Option<Moment>,
     /// Sort order; durations and latencies are in descending order. By default, spans appear as they end
     #[arg(long, value_enum, value_name = "ORDER")]
     pub(crate) sort: Option<SpanOrder>,
-    /// Maximum number of spans
-    #[arg(long, value_name = "N")]
-    pub(crate) limit: Option<usize>,
     /// Count times by the collector's clock, since 1970, and not from the session's zero, so that sessions of several
     /// machines can be laid side by side
     #[arg(long)]
@@ -87,21 +91,17 @@ pub(crate) struct WhichArgs {
     /// Only spans with this reason
     #[arg(long, value_name = "REASON", value_parser = reason())]
     pub(crate) reason: Vec<Reason>,
-    /// Only functions whose names match, demangled or not; * matches any characters, ? matches one
-    #[arg(long, value_name = "GLOB")]
-    pub(crate) function: Option<String>,
-    /// Only spans that ran on this thread: its stream, its id with the operating system, or its name
-    #[arg(long, value_name = "THREAD")]
-    pub(crate) thread: Option<String>,
-    /// Only spans that took at least this long
-    #[arg(long, value_name = "TIME")]
-    pub(crate) min_duration: Option<Period>,
-    /// Only spans that ran at this time or later, counted like the times that are printed: 1.5 (seconds), 20ms, 123456789ns
-    #[arg(long, value_name = "TIME")]
-    pub(crate) from: Option<Moment>,
-    /// Only spans that started before this time
-    #[arg(long, value_name = "TIME")]
-    pub(crate) to: Option<Moment>,
+}
+
+impl WhichArgs {
+    /// Whether a span is one of these.
+    pub(crate) fn has(&self, span: &Span) -> bool {
+        let any = |none: bool, found: bool| none || found;
+        any(self.kind.is_empty(), self.kind.contains(&span.kind))
+            && any(self.runtime.is_empty(), self.runtime.contains(&span.kind.runtime()))
+            && any(self.status.is_empty(), self.status.contains(&span.status))
+            && any(self.reason.is_empty(), span.reason.is_some_and(|reason| self.reason.contains(&reason)))
+    }
 }
 
 /// An order of spans.
@@ -123,23 +123,30 @@ pub(crate) enum SpanOrder {
 pub(crate) struct TopArgs {
     #[command(flatten)]
     pub(crate) session: SessionArgs,
-    /// Only spans that ran on this thread: its stream, its id with the operating system, or its name
-    #[arg(long, value_name = "THREAD")]
-    pub(crate) thread: Option<String>,
-    /// Only functions whose names match, demangled or not; * matches any characters, ? matches one
-    #[arg(long, value_name = "GLOB")]
-    pub(crate) function: Option<String>,
+    #[command(flatten)]
+    pub(crate) filter: FilterArgs,
     /// Rank the spans of this runtime instead of all functions
     #[arg(long, value_name = "RUNTIME", value_parser = runtime(), default_value = "native")]
     pub(crate) runtime: SpanRuntime,
     /// Sort order, descending
     #[arg(long, value_enum, value_name = "BY", default_value = "total")]
     pub(crate) sort: TopOrder,
-    /// Maximum number of functions
-    #[arg(long, value_name = "N", default_value_t = 50)]
-    pub(crate) limit: usize,
     #[command(flatten)]
     pub(crate) table: TableArgs,
+}
+
+impl From<TopOrder> for Order {
+    fn from(order: TopOrder) -> Self {
+        match order {
+            TopOrder::Total => Self::Total,
+            TopOrder::Own => Self::Own,
+            TopOrder::Count => Self::Count,
+            TopOrder::P50 => Self::Percentile(500),
+            TopOrder::P95 => Self::Percentile(950),
+            TopOrder::P99 => Self::Percentile(990),
+            TopOrder::Max => Self::Percentile(1000),
+        }
+    }
 }
 
 /// An order of functions.
@@ -166,18 +173,15 @@ pub(crate) enum TopOrder {
 pub(crate) struct TreeArgs {
     #[command(flatten)]
     pub(crate) session: SessionArgs,
-    /// Only the calls of this thread: its stream, its id with the operating system, or its name
-    #[arg(long, value_name = "THREAD", conflicts_with = "task")]
-    pub(crate) thread: Option<String>,
-    /// Only the calls of this task, on all threads it ran on
-    #[arg(long, value_name = "ID", value_parser = number)]
-    pub(crate) task: Option<u64>,
+    #[command(flatten)]
+    pub(crate) filter: FilterArgs,
     /// Only this process, without those that it made
     #[arg(long)]
     pub(crate) alone: bool,
-    /// Maximum depth
-    #[arg(long, value_name = "N")]
-    pub(crate) depth: Option<usize>,
+    /// Print who called the functions whose names match: each with those that called it below it, and who called those,
+    /// with the calls and times of the function that came through them. Of one process
+    #[arg(long, value_name = "GLOB", conflicts_with_all = ["function", "alone"])]
+    pub(crate) callers: Option<String>,
     /// Hide entries that took less than this share of the whole
     #[arg(long, value_name = "PERCENT", default_value_t = 0.1, value_parser = percent)]
     pub(crate) min_percent: f64,
@@ -190,6 +194,8 @@ pub(crate) struct TreeArgs {
 pub(crate) struct StatsArgs {
     #[command(flatten)]
     pub(crate) session: SessionArgs,
+    #[command(flatten)]
+    pub(crate) filter: FilterArgs,
     /// Print one JSON object
     #[arg(long)]
     pub(crate) json: bool,
@@ -199,6 +205,8 @@ pub(crate) struct StatsArgs {
 pub(crate) struct ExportArgs {
     #[command(flatten)]
     pub(crate) session: SessionArgs,
+    #[command(flatten)]
+    pub(crate) filter: FilterArgs,
     /// Output file, which is overwritten if it exists; - for standard output
     #[arg(long, short, value_name = "FILE|-")]
     pub(crate) output: PathBuf,
@@ -273,7 +281,7 @@ fn reason() -> impl TypedValueParser<Value = Reason> {
 }
 
 /// A number, also in hexadecimal digits.
-fn number(text: &str) -> Result<u64, String> {
+pub(super) fn number(text: &str) -> Result<u64, String> {
     let number = match text.strip_prefix("0x") {
         Some(digits) => u64::from_str_radix(digits, 16),
         None => text.parse(),

@@ -8,101 +8,91 @@ use std::{
 };
 
 use answers::{
+    filter::Filter,
     scan::{MessageConsumer, Messages, Scan},
     trace::Trace,
 };
-use anyhow::{Result, bail};
-use codec::{
-    Position, SessionNs, StreamId,
-    atf::{GapEntry, ThreadEntry},
-    profile::Message,
-    text::Glob,
-};
+use anyhow::Result;
+use codec::{Position, SessionNs, StreamId, atf::GapEntry, profile::Message};
 
 use self::line::Lines;
-use super::quiet;
+use super::{enough::Enough, quiet};
 use crate::args::EventsArgs;
 
 pub(crate) fn run(args: &EventsArgs) -> Result<ExitCode> {
-    let trace = super::open_aligned(&args.dir, args.align)?.named();
-    let threads = wanted_threads(&trace, args.thread.as_deref())?;
+    let trace = super::open_wanted(&args.dir, &args.filter)?.aligned(args.align)?.named();
+    let filter = Filter::new(&trace, &args.filter.wanted())?;
     let mut out = BufWriter::with_capacity(64 << 10, io::stdout().lock());
-    let printed = print(&trace, args, &threads, &mut out);
+    let printed = print(&trace, args, &filter, &mut out);
     // What could be read is printed, also before what cannot.
     let flushed = out.flush();
     quiet(printed.and(flushed.map_err(Into::into)))?;
     Ok(ExitCode::SUCCESS)
 }
 
-pub(super) fn wanted_threads(trace: &Trace, wanted: Option<&str>) -> Result<Vec<ThreadEntry>> {
-    let mut threads = trace.threads();
-    let Some(wanted) = wanted else { return Ok(threads) };
-    let number: Option<u64> = wanted.parse().ok();
-    let by_stream = threads.iter().any(|thread| Some(u64::from(thread.id)) == number);
-    let all: Vec<String> = threads.iter().map(|thread| thread.id.to_string()).take(20).collect();
-    threads.retain(|thread| match number {
-        Some(number) if by_stream => u64::from(thread.id) == number,
-        Some(number) => thread.os_id == Some(number),
-        None => thread.name.as_deref() == Some(wanted),
-    });
-    if threads.is_empty() {
-        bail!("no thread is {wanted:?}; there are {}", all.join(", "));
-    }
-    Ok(threads)
-}
-
-/// Prints the events and gaps of these threads that are wanted.
-fn print(trace: &Trace, args: &EventsArgs, threads: &[ThreadEntry], out: &mut impl Write) -> Result<()> {
-    let from = args.from.map_or(0, |from| trace.given_ns(from));
-    let to = args.to.map_or(u64::MAX, |to| trace.given_ns(to));
-    let glob = args.function.as_deref().map(Glob::new);
+/// Prints the events and gaps that are wanted.
+fn print(trace: &Trace, args: &EventsArgs, filter: &Filter, out: &mut impl Write) -> Result<()> {
     let line = Lines::new(trace, args.json);
-    let printer = Printer { line, from, to, glob, text: Vec::new(), out };
-    Scan::open(trace, threads)?.run(&mut Messages::new(trace, printer))
+    let printer = Printer { line, filter, left: filter.limit().unwrap_or(usize::MAX), text: Vec::new(), out };
+    let left = printer.left;
+    let mut messages = Messages::new(trace, printer);
+    let printed = Scan::open(trace, &filter.threads(trace))?.run(&mut messages);
+    let is_nothing = messages.consumer.left == left;
+    match printed {
+        Err(error) if error.is::<Enough>() => {}
+        printed => printed?,
+    }
+    super::say_if_nothing(&trace.dir, filter, is_nothing);
+    Ok(())
 }
 
 /// Prints what is wanted.
 struct Printer<'a, W> {
     line: Lines<'a>,
-    from: u64,
-    to: u64,
-    glob: Option<Glob>,
+    filter: &'a Filter,
+    /// How many lines may still be printed.
+    left: usize,
     text: Vec<u8>,
     out: &'a mut W,
 }
 
-impl<W> Printer<'_, W> {
-    /// Whether this time is wanted. Without an end even the last moment there is counts.
-    fn wants(&self, time: u64) -> bool {
-        time >= self.from && (time < self.to || self.to == u64::MAX)
+impl<W: Write> Printer<'_, W> {
+    /// Prints the line that was made.
+    fn print(&mut self) -> Result<()> {
+        self.left = self.left.checked_sub(1).ok_or(Enough)?;
+        Ok(self.out.write_all(&self.text)?)
     }
 }
 
 impl<W: Write> MessageConsumer for Printer<'_, W> {
     fn message(&mut self, stream: StreamId, position: Position, message: &Message<'_>) -> Result<()> {
-        let time = match message {
-            Message::Function(event) => event.stamp.end,
-            Message::Runtime(event) => event.stamp.end,
-            Message::Event(event) => event.stamp.end,
+        let (stamp, depth) = match message {
+            Message::Function(event) => (event.stamp, event.depth),
+            Message::Runtime(event) => (event.stamp, 0),
+            Message::Event(event) => (event.stamp, 0),
             _ => return Ok(()),
         };
-        if !self.wants(time.0) || self.glob.as_ref().is_some_and(|glob| !self.line.name(message).matches(glob)) {
+        let took = stamp.end.0.saturating_sub(stamp.start.0);
+        if !self.filter.has_time(stamp.end.0)
+            || !self.filter.has_event(stamp.substream.0, depth, took)
+            || self.filter.has_names() && !self.filter.has_name(self.line.name(message))
+        {
             return Ok(());
         }
         self.text.clear();
         self.line.event(&mut self.text, stream, position, message);
-        Ok(self.out.write_all(&self.text)?)
+        self.print()
     }
 
     fn gap(&mut self, gap: &GapEntry, next: Option<SessionNs>) -> Result<()> {
         // One at the end of its thread may lie at any time until then.
-        let wanted = next.map_or(self.to == u64::MAX, |next| self.wants(next.0));
-        if self.glob.is_some() || !wanted {
+        let is_wanted = next.map_or(self.filter.has_end(), |next| self.filter.has_time(next.0));
+        if !is_wanted || !self.filter.has_gaps() {
             return Ok(());
         }
         self.text.clear();
         self.line.gap(&mut self.text, gap);
-        Ok(self.out.write_all(&self.text)?)
+        self.print()
     }
 }
 
@@ -117,6 +107,7 @@ mod tests {
     };
 
     use super::*;
+    use crate::args::FilterArgs;
 
     #[test]
     fn a_hostile_trace_moves_no_cursor_and_overflows_nothing() {
@@ -147,17 +138,10 @@ mod tests {
         detail.expect("it has details").write_to(&mut file("detail.atf")).expect("written");
 
         let trace = Trace::open(&dir).expect("it is one");
-        let args = EventsArgs {
-            dir: dir.clone(),
-            thread: None,
-            function: None,
-            from: None,
-            to: None,
-            align: false,
-            json: false,
-        };
+        let args = EventsArgs { dir: dir.clone(), filter: FilterArgs::default(), align: false, json: false };
+        let filter = Filter::new(&trace, &args.filter.wanted()).expect("it can be");
         let mut out = Vec::new();
-        print(&trace, &args, &trace.threads(), &mut out).expect("it is whole and written");
+        print(&trace, &args, &filter, &mut out).expect("it is whole and written");
         let text = String::from_utf8(out).expect("text");
         assert_eq!(text.lines().count(), 4, "{text}");
         assert!(!text.chars().any(|c| c.is_control() && c != '\n'), "{text:?}");

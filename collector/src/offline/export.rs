@@ -1,6 +1,7 @@
 //! `collector export`: a session, or a family of them, made into what other programs read.
 
 mod family;
+mod folded;
 mod heph;
 mod watch;
 
@@ -15,7 +16,11 @@ use std::{
     },
 };
 
-use answers::{family::Chosen, spanning, trace::Trace};
+use answers::{
+    filter::{Filter, Pick},
+    spanning,
+    trace::Trace,
+};
 use anyhow::{Context, Result};
 use codec::span::Span;
 use sinks::{ChromeSink, Ended, FoldedSink, PerfettoSink, Session, Sink, SinkError};
@@ -38,8 +43,12 @@ pub(crate) fn run(args: &ExportArgs) -> Result<ExitCode> {
     if args.align && !matches!(args.format, ExportFormat::Perfetto | ExportFormat::Chrome) {
         wrong_usage("--align needs --format perfetto or chrome".into());
     }
-    let chosen = Chosen::open(&args.session.dir);
-    super::say(chosen.note.as_deref());
+    if let (ExportFormat::Heph, Some(option)) = (args.format, args.filter.any()) {
+        wrong_usage(format!(
+            "--format heph has all events of a session, with none missing: {option} does not go with it"
+        ));
+    }
+    let chosen = super::choose(&args.session.dir, &args.filter)?;
     let others = chosen.all().len().saturating_sub(1);
     let is_picture = matches!(args.format, ExportFormat::Perfetto | ExportFormat::Chrome);
     let family = Some(&chosen).filter(|_| is_picture && others > 0 && !args.alone);
@@ -48,7 +57,9 @@ pub(crate) fn run(args: &ExportArgs) -> Result<ExitCode> {
         eprintln!("{dir}: the processes that came from it ({others}) are left out; perfetto and chrome take them too");
     }
     // With a family, each session is opened in its turn, and counted by one clock.
-    let trace = Trace::open_aligned(chosen.dir(), args.align && family.is_none())?.named();
+    let trace = Trace::open(chosen.dir())?.aligned(args.align && family.is_none())?.named();
+    // What is asked for has to be possible before a file is overwritten.
+    let filter = Filter::new(&trace, &args.filter.wanted())?;
     let name = args.output.display();
     let bytes = Arc::new(AtomicU64::new(0));
     let out: Box<dyn Write + Send> = match args.output == Path::new("-") {
@@ -68,9 +79,14 @@ pub(crate) fn run(args: &ExportArgs) -> Result<ExitCode> {
         }
         (ExportFormat::Perfetto, None) => write_one(&trace, args, &progress, &mut PerfettoSink::new(out)),
         (ExportFormat::Chrome, None) => write_one(&trace, args, &progress, &mut ChromeSink::new(out)),
+        (ExportFormat::Folded, _) if args.filter.any().is_some() => {
+            folded::write(&trace, args, &filter, &progress, out)
+        }
         (ExportFormat::Folded, _) => write_one(&trace, args, &progress, &mut FoldedSink::new(out)),
         (ExportFormat::Parquet, _) => {
-            let rows = table::write(&trace, args.session.making.config(), args.registers, &progress, out);
+            let mut wanted = Pick::new(&trace, &filter);
+            let config = args.session.making.config();
+            let rows = table::write(&trace, config, args.registers, &progress, out, |span| wanted.has(span));
             rows.map(|rows| counted(rows, "span"))
         }
         (ExportFormat::Heph, _) => {
@@ -108,11 +124,17 @@ fn write_spans(
     mut take: impl FnMut(&[Span]) -> Result<()>,
 ) -> Result<()> {
     let engine = spanning::engine(trace, args.session.making.config());
+    let filter = Filter::new(trace, &args.filter.wanted())?;
+    let mut wanted = Pick::new(trace, &filter);
     progress.begin(trace.name(), trace.events());
     super::say_if_unfinished(trace);
     spanning::batches(trace, engine, false, |batch| {
         progress.reach(batch.events)?;
-        take(&batch.spans)
+        if args.filter.any().is_none() {
+            return take(&batch.spans);
+        }
+        let spans: Vec<Span> = batch.spans.iter().filter(|span| wanted.has(span)).cloned().collect();
+        take(&spans)
     })
 }
 

@@ -1,7 +1,7 @@
 //! `collector spans`: the spans of a session.
 
+mod around;
 mod csv;
-mod filter;
 mod row;
 mod spill;
 
@@ -10,52 +10,48 @@ use std::{
     process::ExitCode,
 };
 
-use answers::{spanning, trace::Trace};
+use answers::{filter::Filter, spanning, trace::Trace};
 use anyhow::Result;
 use codec::{SessionNs, span::Span};
 use sinks::{Catalog, NameCache, source_of, span_line};
 
 pub(super) use self::csv::field;
-use self::{filter::Filter, row::Row, spill::Sorter};
-use super::{quiet, screen::Screen};
+use self::{row::Row, spill::Sorter};
+use super::{enough::Enough, quiet, screen::Screen};
 use crate::args::{SpanOrder, SpansArgs, TableArgs};
 
 pub(crate) fn run(args: &SpansArgs) -> Result<ExitCode> {
-    let trace = super::open_aligned(&args.session.dir, args.align)?.named();
+    let trace = super::open_wanted(&args.session.dir, &args.filter)?.aligned(args.align)?.named();
     let mut out = BufWriter::with_capacity(64 << 10, io::stdout().lock());
-    let printed = print(&trace, args, &mut out);
+    let printed = match args.around {
+        Some(at) => around::print(&trace, args, at, &mut out),
+        None => print(&trace, args, &mut out),
+    };
     let flushed = out.flush();
     quiet(printed.and(flushed.map_err(Into::into)))?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// Enough was printed. It is handed up as an error, and is none.
-#[derive(Debug)]
-struct Enough;
-
-impl std::fmt::Display for Enough {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("enough was printed")
-    }
-}
-
-impl std::error::Error for Enough {}
-
 fn print(trace: &Trace, args: &SpansArgs, out: &mut impl Write) -> Result<()> {
     let catalog = &trace.catalog;
-    let mut filter = Filter::new(trace, &args.which)?;
+    let filter = Filter::new(trace, &args.filter.wanted())?;
     let mut lines = Lines::new(trace, &args.table);
-    let mut sorter = args.sort.map(|_| Sorter::new(args.limit));
-    let mut left = args.limit.unwrap_or(usize::MAX);
+    let mut sorter = args.sort.map(|_| Sorter::new(filter.limit()));
+    let mut left = filter.limit().unwrap_or(usize::MAX);
+    let mut is_nothing = true;
     out.write_all(lines.head())?;
     let mut line = Vec::new();
     let engine = spanning::engine(trace, args.session.making.config());
     super::say_if_unfinished(trace);
     let result = spanning::spans(trace, engine, |spans| {
         for span in spans {
-            if !filter.matches(catalog, &mut lines.names, span) {
+            if !args.which.has(span)
+                || !filter.has_span(span)
+                || filter.has_names() && !filter.has_name(lines.names.of(catalog, span))
+            {
                 continue;
             }
+            is_nothing = false;
             let (Some(sorter), Some(order)) = (&mut sorter, args.sort) else {
                 if left == 0 {
                     return Err(Enough.into());
@@ -79,7 +75,11 @@ fn print(trace: &Trace, args: &SpansArgs, out: &mut impl Write) -> Result<()> {
     let printed = sorter.map_or(Ok(()), |sorter| sorter.write(out));
     match result {
         Err(error) if error.is::<Enough>() => printed,
-        result => result.and(printed),
+        result => {
+            result.and(printed)?;
+            super::say_if_nothing(&trace.dir, &filter, is_nothing);
+            Ok(())
+        }
     }
 }
 

@@ -2,7 +2,15 @@
 
 use std::{collections::BTreeMap, fmt::Write as _, io, process::ExitCode};
 
-use answers::{duration, histogram::Histogram, loss::Loss, spanning, trace::Trace, turned_down::TurnedDown};
+use answers::{
+    duration,
+    filter::{Filter, Pick},
+    histogram::Histogram,
+    loss::Loss,
+    spanning,
+    trace::Trace,
+    turned_down::TurnedDown,
+};
 use anyhow::{Context, Result};
 use codec::{
     span::{Reason, Span, SpanFlags, SpanKind, SpanRuntime, SpanStatus},
@@ -17,14 +25,19 @@ use crate::{
 };
 
 pub(crate) fn run(args: &StatsArgs) -> Result<ExitCode> {
-    let trace = super::open(&args.session.dir)?;
+    let trace = super::open_wanted(&args.session.dir, &args.filter)?;
+    let filter = Filter::new(&trace, &args.filter.wanted())?;
+    let mut pick = Pick::new(&trace, &filter);
     let mut stats: BTreeMap<SpanRuntime, Stats> = BTreeMap::new();
     let engine = spanning::engine(&trace, args.session.making.config());
     super::say_if_unfinished(&trace);
     spanning::spans(&trace, engine, |spans| {
-        spans.iter().for_each(|span| stats.entry(span.kind.runtime()).or_default().add(span));
+        for span in spans.iter().filter(|span| pick.has(span)) {
+            stats.entry(span.kind.runtime()).or_default().add(span);
+        }
         Ok(())
     })?;
+    super::say_if_nothing(&trace.dir, &filter, stats.is_empty());
     let text = if args.json {
         format!("{}\n", printable_json(&json(&trace, &stats).to_string()))
     } else {

@@ -2,14 +2,20 @@
 
 use std::{
     io::{self, Write},
+    slice,
     time::{Duration, Instant},
 };
 
-use answers::{spanning, trace::Trace};
+use answers::{
+    overview::{Begun, Building},
+    spanning,
+    trace::Trace,
+};
 use anyhow::Result;
-use codec::Arch;
+use codec::{Arch, span::Span};
 use collector_core::spans::SpanConfig;
 use sinks::{PendingTable, SinkError, SpanTable};
+use tracing::warn;
 
 use crate::tables::Progress;
 
@@ -24,17 +30,56 @@ pub(crate) struct Made {
 pub(crate) fn make(table: &PendingTable, config: SpanConfig, progress: &Progress) -> Result<Option<Made>> {
     let started = Instant::now();
     let Some(mut file) = table.create()? else { return Ok(None) };
-    let spans = write(&Trace::open(table.dir())?, config, false, progress, &mut file)?;
+    let trace = Trace::open(table.dir())?;
+    let mut overview = Beside::begin(&trace);
+    let spans = write(&trace, config, false, progress, &mut file, |span| overview.add(span))?;
+    overview.finish();
     Ok(file.finish(spans)?.map(|bytes| Made { spans, bytes, took: started.elapsed() }))
 }
 
-/// Writes the table of a session, with the registers of frames if they are asked for, and returns how many spans it has.
+/// The overview that is made of the same spans. The table does not wait for it: the viewer makes it where it is missing.
+struct Beside<'a>(Option<Box<Building<'a>>>);
+
+impl<'a> Beside<'a> {
+    fn begin(trace: &'a Trace) -> Self {
+        match Building::begin(trace) {
+            Ok(Begun::Building(building)) => Self(Some(building)),
+            Ok(Begun::Made(_) | Begun::Elsewhere) => Self(None),
+            Err(error) => Self::give_up(&error),
+        }
+    }
+
+    fn give_up(error: &anyhow::Error) -> Self {
+        warn!("cannot make an overview: {error:#}; whoever looks at the session makes it");
+        Self(None)
+    }
+
+    /// Takes a span, which the table gets too.
+    fn add(&mut self, span: &Span) -> bool {
+        if let Some(building) = &mut self.0
+            && let Err(error) = building.add(slice::from_ref(span))
+        {
+            *self = Self::give_up(&error);
+        }
+        true
+    }
+
+    fn finish(self) {
+        if let Some(Err(error)) = self.0.map(|building| building.finish()) {
+            Self::give_up(&error);
+        }
+    }
+}
+
+/// Writes the table of the spans of a session that are wanted, with the registers of frames if they are asked for, and returns how
+/// many spans it has.
 pub(super) fn write(
     trace: &Trace,
     config: SpanConfig,
     registers: bool,
     progress: &Progress,
     mut out: impl Write,
+    mut wants: impl FnMut(&Span) -> bool,
 ) -> Result<u64> {
     let session = trace.session();
     let engine = spanning::engine(trace, config);
@@ -46,7 +91,7 @@ pub(super) fn write(
     super::say_if_unfinished(trace);
     spanning::batches(trace, engine, registers, |batch| {
         let catalog = session.catalog();
-        for span in &batch.spans {
+        for span in batch.spans.iter().filter(|span| wants(span)) {
             let arguments = batch.arguments.get(&span.id).and_then(|all| all.get(..passed)).unwrap_or_default();
             table.push_with(&catalog, span, arguments)?;
         }

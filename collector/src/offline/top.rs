@@ -1,29 +1,21 @@
 //! `collector top`: the functions of a session, by how long they took.
 
 use std::{
-    collections::BTreeSet,
     io::{self, BufWriter, Write},
     process::ExitCode,
 };
 
 use answers::{
     duration,
+    filter::Filter,
     loss::Loss,
-    spanning,
-    top::{Function, InAll, Ranking},
-    turned_down::TurnedDown,
+    top::{self, Function, InAll, Row},
 };
 use anyhow::Result;
-use codec::{
-    StreamId,
-    span::SpanRuntime,
-    text::{Glob, printable_json},
-};
+use codec::text::printable_json;
 use serde_json::json;
-use sinks::{Catalog, NameCache, file_name, source_at};
 
 use super::{
-    events::wanted_threads,
     printable, quiet,
     screen::{Screen, Style},
     spans::field,
@@ -34,80 +26,21 @@ use crate::{
 };
 
 pub(crate) fn run(args: &TopArgs) -> Result<ExitCode> {
-    let trace = super::open(&args.session.dir)?.named();
-    let catalog = &trace.catalog;
-    let threads: Option<BTreeSet<StreamId>> = match &args.thread {
-        Some(thread) => Some(wanted_threads(&trace, Some(thread))?.iter().map(|thread| StreamId(thread.id)).collect()),
-        None => None,
-    };
+    let trace = super::open_wanted(&args.session.dir, &args.filter)?.named();
+    let filter = Filter::new(&trace, &args.filter.wanted())?;
     let loss = Loss::of(&trace);
-    let mut ranking = Ranking::new(TurnedDown::of(catalog));
-    let engine = spanning::engine(&trace, args.session.making.config());
     super::say_if_unfinished(&trace);
-    spanning::spans(&trace, engine, |spans| {
-        let wanted = spans.iter().filter(|span| span.kind.runtime() == args.runtime);
-        wanted
-            .filter(|span| threads.as_ref().is_none_or(|threads| threads.contains(&span.stream)))
-            .for_each(|span| ranking.add(span, loss.weight(span.stream)));
-        Ok(())
-    })?;
-    let counted = catalog.counted().filter(|_| args.runtime == SpanRuntime::Native);
-    counted
-        .filter(|(stream, _)| threads.as_ref().is_none_or(|threads| threads.contains(stream)))
-        .for_each(|(_, calls)| ranking.add_counted(&calls));
-    let rows = rows(args, catalog, ranking, loss.left_out().is_some());
+    let mut rows = top::rows(&trace, args.session.making.config(), args.runtime, &filter, &loss)?;
+    super::say_if_nothing(&trace.dir, &filter, rows.is_empty());
+    top::rank(&mut rows, args.sort.into(), filter.limit().unwrap_or(FUNCTIONS));
     let mut out = BufWriter::new(io::stdout().lock());
     let printed = print(args, &loss, &rows, &mut out).and_then(|()| out.flush());
     quiet(printed.map_err(Into::into))?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// A function with its names.
-struct Row {
-    name: String,
-    symbol: Option<String>,
-    module: Option<String>,
-    source: Option<String>,
-    function: Function,
-}
-
-impl Row {
-    /// The name of its module's file.
-    fn file_name(&self) -> String {
-        self.module.as_deref().map_or_else(String::new, |path| printable(file_name(path)))
-    }
-}
-
-/// The functions that are wanted, in the order that is wanted.
-fn rows(args: &TopArgs, catalog: &Catalog, ranking: Ranking, is_part: bool) -> Vec<Row> {
-    let glob = args.function.as_deref().map(Glob::new);
-    let mut names = NameCache::new();
-    let mut rows = Vec::new();
-    for (what, function) in ranking.finish(is_part) {
-        let name = names.name(catalog, &what, function.last_start);
-        if glob.as_ref().is_none_or(|glob| name.matches(glob)) {
-            let text = |text: &std::sync::Arc<str>| text.to_string();
-            let (symbol, module) = (name.raw.as_ref().map(text), name.module.as_ref().map(text));
-            let value = match args.sort {
-                TopOrder::Total => function.total_ns.saturating_add(function.brief_ns),
-                TopOrder::Own => function.self_ns,
-                TopOrder::Count => function.all_calls(),
-                TopOrder::P50 => function.calls.percentile(500),
-                TopOrder::P95 => function.calls.percentile(950),
-                TopOrder::P99 => function.calls.percentile(990),
-                TopOrder::Max => function.calls.max(),
-            };
-            let source = source_at(catalog, &what, function.last_start).map(|(file, line)| format!("{file}:{line}"));
-            rows.push((value, Row { name: name.pretty.to_string(), symbol, module, source, function }));
-        }
-    }
-    rows.sort_by(|(first, a), (second, b)| {
-        let by_count = || b.function.count.cmp(&a.function.count);
-        second.cmp(first).then_with(by_count).then_with(|| (&a.name, &a.module).cmp(&(&b.name, &b.module)))
-    });
-    rows.truncate(args.limit);
-    rows.into_iter().map(|(_, row)| row).collect()
-}
+/// How many functions are printed where nobody says.
+const FUNCTIONS: usize = 50;
 
 fn print(args: &TopArgs, loss: &Loss, rows: &[Row], out: &mut impl Write) -> io::Result<()> {
     if !args.table.json && !args.table.csv {

@@ -169,15 +169,25 @@ fn has_ended(dir: &Path) -> io::Result<Option<bool>> {
 }
 
 /// What the journal of an unfinished part says, as it counts when the session goes on.
-fn read_notes(dir: &Path, mut take_option: impl FnMut(&mut Notes, &ProfileOption<'_>)) -> io::Result<Notes> {
+fn read_notes(dir: &Path, take_option: impl FnMut(&mut Notes, &ProfileOption<'_>)) -> io::Result<Notes> {
+    let mut notes = told_notes(dir, false, take_option)?;
+    notes.resume();
+    Ok(notes)
+}
+
+/// What the journal of an unfinished part says. With `force`, what cannot be read of it is passed over.
+pub(super) fn told_notes(
+    dir: &Path,
+    force: bool,
+    mut take_option: impl FnMut(&mut Notes, &ProfileOption<'_>),
+) -> io::Result<Notes> {
     let mut notes = Notes::default();
     let journal = read_if_there(&dir.join(JOURNAL))?.unwrap_or_default();
     let take = |entry: Entry<'_>| match entry {
         Entry::Option(option, _) => take_option(&mut notes, &option),
         Entry::Note(note) => notes.take(note),
     };
-    journal::replay(&journal, false, take).map_err(io::Error::other)?;
-    notes.resume();
+    journal::replay(&journal, force, take).map_err(io::Error::other)?;
     Ok(notes)
 }
 
@@ -256,7 +266,7 @@ pub(super) fn ends_of(manifest: &Manifest) -> impl Iterator<Item = (u32, u64)> {
 }
 
 /// How many whole events are in an index, finished or not. Looks at the ends of the file only.
-fn events_in(index: &Path) -> io::Result<u64> {
+pub(super) fn events_in(index: &Path) -> io::Result<u64> {
     const EVENT: u64 = IndexEvent::BYTES as u64;
     const EDGE: u64 = EDGE_BYTES as u64;
     let file = match File::open(index) {

@@ -94,15 +94,20 @@ impl Ledger {
 
     /// What the agent dropped, by its reasons.
     pub(super) fn drops(&self) -> BTreeMap<String, u64> {
-        let mut drops = BTreeMap::new();
-        for gap in &self.gaps {
-            if let Some(reason) = gap.cause.strip_prefix("agent:") {
-                let count: &mut u64 = drops.entry(reason.to_owned()).or_default();
-                *count = count.saturating_add(gap.count);
-            }
-        }
-        drops
+        drops_of(&self.gaps)
     }
+}
+
+/// What the agent dropped of what is missing, by its reasons.
+pub(super) fn drops_of<'a>(gaps: impl IntoIterator<Item = &'a GapEntry>) -> BTreeMap<String, u64> {
+    let mut drops = BTreeMap::new();
+    for gap in gaps {
+        if let Some(reason) = gap.cause.strip_prefix("agent:") {
+            let count: &mut u64 = drops.entry(reason.to_owned()).or_default();
+            *count = count.saturating_add(gap.count);
+        }
+    }
+    drops
 }
 
 /// Takes in what is missing of the same thread elsewhere.

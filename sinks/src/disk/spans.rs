@@ -18,6 +18,9 @@ use crate::{Budget, Catalog, Session, output::write_some, parquet::SpanTable};
 
 /// The file, once it is whole.
 pub(super) const SPANS: &str = "spans.parquet";
+
+/// What answers questions about any time of a session, made of its spans.
+pub const OVERVIEW: &str = "overview.spoor";
 /// The file until then.
 pub(super) const PARTIAL: &str = "spans.parquet.partial";
 /// The reason of the limit that tells how many spans are in no file.

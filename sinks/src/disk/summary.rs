@@ -65,21 +65,28 @@ pub(super) fn spans_limit(count: u64) -> LimitEntry {
 fn entry(stream: u32, thread: &OpenThread, catalog: &Catalog, zero_ns: u64) -> ThreadEntry {
     let written = thread.writer.len().into();
     let (index, detail) = thread.writer.file_checksums();
-    let known = catalog.thread(StreamId(stream));
-    let at = |time: codec::SessionNs| zero_ns.saturating_add(time.0);
     ThreadEntry {
-        id: stream,
         has_detail: thread.writer.has_detail(),
         produced: Some(thread.missing.saturating_add(written)),
         written: Some(written),
         first: Some(thread.first).filter(|first| *first > 0),
+        index_checksum: Some(index.to_string()),
+        detail_checksum: detail.map(|detail| detail.to_string()),
+        ..thread_entry(stream, catalog, zero_ns)
+    }
+}
+
+/// What the catalog knows of a thread.
+pub(super) fn thread_entry(stream: u32, catalog: &Catalog, zero_ns: u64) -> ThreadEntry {
+    let known = catalog.thread(StreamId(stream));
+    let at = |time: codec::SessionNs| zero_ns.saturating_add(time.0);
+    ThreadEntry {
+        id: stream,
         os_id: known.map(|thread| thread.os_id),
         name: known.map(|thread| thread.name.to_string()).filter(|name| !name.is_empty()),
         creator: known.and_then(|thread| thread.creator).map(|stream| stream.0),
         start_ns: known.map(|thread| at(thread.start)),
         end_ns: known.and_then(|thread| thread.end).map(at),
-        index_checksum: Some(index.to_string()),
-        detail_checksum: detail.map(|detail| detail.to_string()),
         ..ThreadEntry::default()
     }
 }

@@ -24,7 +24,7 @@ use super::{
     journal::JOURNAL,
     removed::REMOVED,
     room::MANIFEST,
-    spans::SPANS,
+    spans::{OVERVIEW, SPANS},
 };
 
 /// What was found in one session, or part of one.
@@ -144,7 +144,7 @@ fn session_name(part: &str) -> String {
 fn list_others(found: &mut Verified) -> io::Result<()> {
     for entry in fs::read_dir(&found.dir)? {
         let name = entry?.file_name().to_string_lossy().into_owned();
-        let known = [MANIFEST, JOURNAL, SPANS].contains(&&*name) || name.starts_with("thread_");
+        let known = [MANIFEST, JOURNAL, SPANS, OVERVIEW].contains(&&*name) || name.starts_with("thread_");
         match &*name {
             _ if known => {}
             REMOVED => found.unchecked.push(format!("what a repair has put in {REMOVED}/")),

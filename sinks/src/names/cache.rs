@@ -9,7 +9,7 @@ use codec::{
     text::Glob,
 };
 
-use super::{Named, UNKNOWN, of_address, of_function};
+use super::{Named, UNKNOWN, file_name, of_address, of_function};
 use crate::{Budget, Catalog};
 
 /// The names of one session's functions, for those who need them over and over. A name that was not known is asked
@@ -42,6 +42,11 @@ impl KnownName {
     /// Whether this is what somebody looks for, by its symbol or by its name for people.
     pub fn matches(&self, glob: &Glob) -> bool {
         glob.matches(&self.pretty) || self.raw.as_deref().is_some_and(|raw| glob.matches(raw))
+    }
+
+    /// Whether its module is what somebody looks for, by its path or by the name of its file.
+    pub fn is_in(&self, glob: &Glob) -> bool {
+        self.module.as_deref().is_some_and(|path| glob.matches(path) || glob.matches(file_name(path)))
     }
 }
 

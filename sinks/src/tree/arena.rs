@@ -18,6 +18,13 @@ const FEW: u32 = 8;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Index(u32);
 
+impl Index {
+    /// As a number.
+    pub(crate) fn number(self) -> u32 {
+        self.0
+    }
+}
+
 /// The number of a function.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct WhatId(u32);

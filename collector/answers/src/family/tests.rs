@@ -104,3 +104,21 @@ fn a_parent_may_be_missing_or_split() {
     fs::write(scene.0.join("20260101-000000-0/manifest.json"), b"not a manifest").expect("written");
     assert_eq!(parents(&scene.family())[2], Parent::Known(1), "what cannot be read is nobody's parent");
 }
+
+#[test]
+fn the_process_that_is_meant_is_taken() {
+    // 2 and 3 came from 1; 4 stands alone, and has the number of 2.
+    let scene = Scene::new(&[(1, None, 0), (2, Some((1, 5)), 5), (3, Some((2, 9)), 9), (2, None, 0)]);
+    let meant = |dir: &Path, wanted: &str| {
+        Chosen::process(dir, wanted).map(|chosen| (chosen.first.clone(), chosen.note.is_some()))
+    };
+    let first = scene.0.join("20260101-000000-0");
+    assert_eq!(meant(&scene.0, "3").expect("a process id"), (vec![2], false));
+    assert_eq!(meant(&scene.0, "2").expect("two of them"), (vec![3], true), "of several, the latest");
+    assert_eq!(meant(&scene.0, "20260101-000000-1").expect("a name"), (vec![1], false));
+    assert_eq!(meant(&scene.0, "sh (1)").expect("a label"), (vec![0], false));
+    assert_eq!(meant(&scene.0, "sh").expect("a program"), (vec![3], true));
+    assert_eq!(meant(&first, "2").expect("one of its children").0, [1], "what is beside a family is not of it");
+    let error = meant(&scene.0, "4711").expect_err("none").to_string();
+    assert!(error.contains("no process is \"4711\"; there are: sh (1), 20260101-000000-0; sh (2)"), "{error}");
+}

@@ -12,7 +12,7 @@ use super::{
     contexts::{Contexts, NONE},
     flags,
     gather::{Drawn, Gathered, Source, traits},
-    lane::{Depth, Lane, Open},
+    lane::{Callers, Depth, Lane, Open},
     layout::{CHUNK, Chunk, ContextSum, FOLD, Record},
 };
 
@@ -36,6 +36,8 @@ pub(super) struct Special {
     pub(super) context: u32,
     /// Whether it has an end. If not, it took as long as what it called.
     pub(super) has_end: bool,
+    /// Whether it counts among those of which it is known how long they took.
+    pub(super) is_timed: bool,
     /// How long what it called took.
     pub(super) called: u64,
 }
@@ -61,24 +63,25 @@ impl<W: Write> Arranging<W> {
 
     /// The lanes of a source, the first of which is the row with this number.
     pub(super) fn rows(&mut self, gathered: &Gathered, source: Source, first: u32) -> Result<Vec<Lane>> {
-        let mut lanes: Vec<Lane> = Vec::new();
-        let Some(row) = gathered.rows.get(&source) else { return Ok(lanes) };
+        let Some(row) = gathered.rows.get(&source) else { return Ok(Vec::new()) };
         let (is_thread, mut waiting) = (matches!(source, Source::Thread(_)), 0);
-        // Those that ended in a jump, until all is read that began behind it: the last to end is the last of them.
+        let (mut lanes, mut callers) = (Vec::new(), Callers::default());
+        // Those that ended in a jump are told of late. They wait until all is read that began behind it: the last to end is
+        // the last of them.
         let mut jumped: Vec<Drawn> = Vec::new();
         gathered.backwards(row, |drawn| {
-            waiting += 1;
             while let Some(earlier) = jumped.pop_if(|earlier| drawn.start < earlier.end) {
-                self.frame(&mut lanes, &earlier, first)?;
+                self.frame(&mut lanes, &mut callers, &earlier, first)?;
             }
             match is_thread {
                 true if drawn.traits & traits::TAIL != 0 => {
                     let place = jumped.partition_point(|other| other.end <= drawn.end);
                     jumped.insert(place, drawn);
                 }
-                true => self.frame(&mut lanes, &drawn, first)?,
+                true => self.frame(&mut lanes, &mut callers, &drawn, first)?,
                 false => self.logical(&mut lanes, &drawn)?,
             }
+            waiting += 1;
             if waiting >= MOST_WAITING {
                 waiting = 0;
                 lanes.iter_mut().flat_map(|lane| &mut lane.depths).try_for_each(|depth| self.flush(depth, FOLD))?;
@@ -86,80 +89,73 @@ impl<W: Write> Arranging<W> {
             Ok(())
         })?;
         for earlier in jumped.into_iter().rev() {
-            self.frame(&mut lanes, &earlier, first)?;
+            self.frame(&mut lanes, &mut callers, &earlier, first)?;
         }
-        for lane in &mut lanes {
-            self.close(lane, 0);
-            for depth in &mut lane.depths {
-                self.flush(depth, 1)?;
-                depth.chunks.reverse();
-            }
+        while let Some(over) = callers.pop() {
+            self.close(over);
+        }
+        for depth in lanes.iter_mut().flat_map(|lane| &mut lane.depths) {
+            self.flush(depth, 1)?;
+            depth.chunks.reverse();
         }
         Ok(lanes)
     }
 
     /// A frame goes where its caller is, or else where there is room.
-    fn frame(&mut self, lanes: &mut Vec<Lane>, drawn: &Drawn, first_row: u32) -> Result<()> {
-        let mut free = lanes.iter().enumerate().filter_map(|(number, lane)| Some((number, lane.place(drawn)?)));
-        let first = free.next();
-        let chosen = match first {
-            Some((_, 0)) => free.find(|(_, callers)| *callers > 0).or(first),
-            first => first,
-        };
-        let (number, callers) = chosen.unwrap_or((lanes.len(), 0));
-        if number >= MOST_LANES {
+    fn frame(&mut self, lanes: &mut Vec<Lane>, callers: &mut Callers, drawn: &Drawn, first_row: u32) -> Result<()> {
+        while let Some(over) = callers.pop_over(drawn) {
+            self.close(over);
+        }
+        let caller = callers.of(drawn);
+        let near =
+            caller.map(|caller| caller.lane).filter(|lane| lanes.get(*lane).is_some_and(|lane| lane.is_free(drawn)));
+        let free = near.or_else(|| lanes.iter().position(|lane| lane.is_free(drawn)));
+        let lane = free.unwrap_or(lanes.len());
+        if lane >= MOST_LANES {
             self.cut = self.cut.saturating_add(1);
             return Ok(());
         }
-        if lanes.len() <= number {
-            lanes.resize_with(number + 1, Lane::default);
+        if lanes.len() <= lane {
+            lanes.resize_with(lane + 1, Lane::default);
         }
-        let lane = &mut lanes[number];
-        self.close(lane, callers);
-        let caller = lane.caller(callers);
-        let level = usize::from(drawn.depth);
-        let context = self.put(lane.depth(level), caller.map_or(NONE, |caller| caller.context), drawn)?;
-        let Drawn { start, end, depth, traits, .. } = *drawn;
-        let row = first_row.saturating_add(u32::try_from(number).unwrap_or(u32::MAX));
+        let context = caller.map_or(NONE, |caller| caller.context);
+        let context = self.put(lanes[lane].depth(drawn.depth.into()), context, drawn)?;
+        let Drawn { start, end, traits, id, caller: called_by, .. } = *drawn;
+        let above = caller.and_then(|caller| caller.special);
         if traits & traits::ENDLESS == 0 {
-            self.called(caller, end - start);
+            self.called(above, end - start);
         }
-        let special = self.special(drawn, row, level, context);
-        lane.open(Open { start, end, depth, context, special });
+        let row = first_row.saturating_add(u32::try_from(lane).unwrap_or(u32::MAX));
+        let (special, is_lost) = (self.special(drawn, row, context), traits & traits::LOST != 0);
+        if traits & traits::NO_CALL == 0 {
+            callers.push(Open { id, caller: called_by, start, lane, is_lost, context, special, callers: above });
+        }
         Ok(())
     }
 
-    /// A caller has called something that took so long.
-    fn called(&mut self, caller: Option<Open>, took: u64) {
-        if let Some(special) = caller.and_then(|caller| self.special.get_mut(caller.special?)) {
+    /// A special one has called something that took so long.
+    fn called(&mut self, special: Option<usize>, took: u64) {
+        if let Some(special) = special.and_then(|place| self.special.get_mut(place)) {
             special.called = special.called.saturating_add(took);
         }
     }
 
-    /// What is called by those that are over is known.
-    fn close(&mut self, lane: &mut Lane, callers: usize) {
-        let mut ended: Option<Open> = None;
-        let mut endless = |this: &mut Self, caller: Open| {
-            if let Some(callee) = ended.replace(caller)
-                && let Some(special) = callee.special.and_then(|place| this.special.get(place).copied())
-                && !special.has_end
-            {
-                this.called(Some(caller), special.called);
-            }
-        };
-        lane.close(callers, |open| endless(self, open));
-        if let Some(caller) = lane.caller(callers) {
-            endless(self, caller);
+    /// What is called by one that is over is known: if it has no end, that is what its caller has called.
+    fn close(&mut self, over: Open) {
+        if let Some(special) = over.special.and_then(|place| self.special.get(place).copied())
+            && !special.has_end
+        {
+            self.called(over.callers, special.called);
         }
     }
 
-    fn special(&mut self, drawn: &Drawn, row: u32, level: usize, context: u32) -> Option<usize> {
+    fn special(&mut self, drawn: &Drawn, row: u32, context: u32) -> Option<usize> {
         let has_end = drawn.traits & traits::ENDLESS == 0;
         if has_end && drawn.traits & traits::ACROSS == 0 || self.special.len() >= MOST_SPECIAL {
             return None;
         }
-        let (start, end, depth) = (drawn.start, drawn.end, u32::try_from(level).unwrap_or(u32::MAX));
-        self.special.push(Special { row, depth, start, end, context, has_end, called: 0 });
+        let (start, end, depth, is_timed) = (drawn.start, drawn.end, drawn.depth.into(), drawn.flags & flags::CUT == 0);
+        self.special.push(Special { row, depth, start, end, context, has_end, is_timed, called: 0 });
         Some(self.special.len() - 1)
     }
 

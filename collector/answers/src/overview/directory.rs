@@ -13,6 +13,7 @@ use super::{
     arrange::Special,
     contexts::Node,
     layout::{Bytes, Chunk, write_text},
+    logical::Told,
 };
 use crate::trace::Trace;
 
@@ -81,10 +82,15 @@ impl Overview {
         }
         put32(self.special.len(), &mut to);
         for special in &self.special {
-            let Special { row, depth, start, end, context, has_end, called } = *special;
+            let Special { row, depth, start, end, context, has_end, is_timed, called } = *special;
             [row, depth, context].iter().for_each(|number| to.extend_from_slice(&u32::to_le_bytes(*number)));
             [start, end, called].iter().for_each(|number| put64(*number, &mut to));
-            to.push(has_end.into());
+            to.push(u8::from(has_end) | u8::from(is_timed) << 1);
+        }
+        put32(self.told.len(), &mut to);
+        for told in &self.told {
+            [told.start, told.at].iter().for_each(|number| put64(*number, &mut to));
+            [told.what, told.bytes].iter().for_each(|number| to.extend_from_slice(&u32::to_le_bytes(*number)));
         }
         to
     }
@@ -121,10 +127,16 @@ impl Overview {
         let mut special = Vec::new();
         for _ in 0..from.count(37)? {
             let (row, depth, context) = (from.u32()?, from.u32()?, from.u32()?);
-            let (start, end, called, has_end) = (from.u64()?, from.u64()?, from.u64()?, from.u8()? != 0);
-            special.push(Special { row, depth, start, end, context, has_end, called });
+            let (start, end, called, bits) = (from.u64()?, from.u64()?, from.u64()?, from.u8()?);
+            let (has_end, is_timed) = (bits & 1 != 0, bits & 2 != 0);
+            special.push(Special { row, depth, start, end, context, has_end, is_timed, called });
         }
-        Ok(Self { file, identity, range, cut, rows, contexts, whats, gaps, special })
+        let mut told = Vec::new();
+        for _ in 0..from.count(24)? {
+            let (start, at) = (from.u64()?, from.u64()?);
+            told.push(Told { start, at, what: from.u32()?, bytes: from.u32()? });
+        }
+        Ok(Self { file, identity, range, cut, rows, contexts, whats, gaps, special, told })
     }
 }
 

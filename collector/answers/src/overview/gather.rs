@@ -11,10 +11,13 @@ use ahash::RandomState;
 use anyhow::Result;
 use codec::{
     StreamId,
-    span::{Reason, Span, SpanFlags, SpanKind, SpanRuntime, What},
+    span::{Reason, Span, SpanFlags, SpanId, SpanKind, SpanRuntime, What},
 };
 
-use super::{Gap, flags};
+use super::{
+    Gap, flags,
+    packing::{pack, unpack},
+};
 
 /// What a row is of, before it is known how many lanes it needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -32,6 +35,9 @@ pub(super) struct Drawn {
     pub(super) depth: u16,
     pub(super) flags: u8,
     pub(super) traits: u8,
+    /// The position of the event that it begins with, and that of its caller's, counted from one: 0 where there is none.
+    pub(super) id: u64,
+    pub(super) caller: u64,
 }
 
 /// What else matters of a span until it has its place.
@@ -40,11 +46,15 @@ pub(super) mod traits {
     pub(in super::super) const TAIL: u8 = 1;
     /// It has no end: what it called is all that is known of how long it took.
     pub(in super::super) const ENDLESS: u8 = 2;
+    /// Its end is missing.
+    pub(in super::super) const LOST: u8 = 4;
     /// Events are missing inside of it.
-    pub(in super::super) const ACROSS: u8 = 4;
+    pub(in super::super) const ACROSS: u8 = 8;
+    /// Events are missing between the begin of its caller and its own.
+    pub(in super::super) const BEHIND: u8 = 16;
+    /// Its call is missing. What it called is elsewhere.
+    pub(in super::super) const NO_CALL: u8 = 32;
 }
-
-const DRAWN_BYTES: usize = 24;
 
 /// How many spans are put down at a time, of one row and of all.
 const AT_A_TIME: usize = 1024;
@@ -78,7 +88,7 @@ pub(super) struct Gathered {
 #[derive(Debug, Default)]
 pub(super) struct Row {
     held: Vec<Drawn>,
-    /// Where those are that were put down, and how many.
+    /// Where those are that were put down, and how many bytes they have.
     parts: Vec<(u64, usize)>,
     /// The last time that was heard of.
     last: u64,
@@ -101,11 +111,11 @@ impl Gathered {
         }
     }
 
-    /// Takes a span that has ended, or never will.
-    pub(super) fn add(&mut self, span: &Span, last: u64) -> io::Result<()> {
+    /// Takes a span that has ended, or never will. Returns the number of what ran, unless that is not drawn.
+    pub(super) fn add(&mut self, span: &Span, last: u64) -> io::Result<Option<u32>> {
         if span.kind == SpanKind::Gap {
             self.add_gap(span);
-            return Ok(());
+            return Ok(None);
         }
         let source = match span.kind {
             SpanKind::Frame | SpanKind::Event => Source::Thread(span.stream),
@@ -113,7 +123,7 @@ impl Gathered {
         };
         if span.depth >= MOST_DEPTH {
             self.cut = self.cut.saturating_add(1);
-            return Ok(());
+            return Ok(None);
         }
         let what = self.number(&span.what, span.kind);
         let gap = self.last_gap.get(&span.stream).copied().filter(|gap| *gap >= span.start.0);
@@ -129,7 +139,10 @@ impl Gathered {
             None => (start, last),
         };
         let (end, depth) = (end.max(start), span.depth as u16);
-        let drawn = Drawn { start, end, what, depth, flags: flags_of(span), traits: traits_of(span) };
+        let is_caller = |caller: &SpanId| *caller == SpanId::new(span.stream, caller.position());
+        let caller = span.parent.filter(is_caller).map_or(0, |caller| caller.position().0.saturating_add(1));
+        let (flags, traits, id) = (flags_of(span), traits_of(span), span.id.position().0.saturating_add(1));
+        let drawn = Drawn { start, end, what, depth, flags, traits, id, caller };
         self.range = (self.range.0.min(drawn.start), self.range.1.max(drawn.end));
         if span.end.is_some() {
             row.last = row.last.max(drawn.end);
@@ -143,7 +156,7 @@ impl Gathered {
                 self.held -= put_down(row, &mut self.file, &mut self.length)?;
             }
         }
-        Ok(())
+        Ok(Some(what))
     }
 
     fn add_gap(&mut self, span: &Span) {
@@ -177,13 +190,12 @@ impl Gathered {
     /// Hands over the spans of a row, those that ended last first.
     pub(super) fn backwards(&self, row: &Row, mut take: impl FnMut(Drawn) -> Result<()>) -> Result<()> {
         row.held.iter().rev().try_for_each(|drawn| take(*drawn))?;
-        let mut bytes = Vec::new();
-        for (at, count) in row.parts.iter().rev() {
-            bytes.resize(count * DRAWN_BYTES, 0);
+        let (mut bytes, mut part) = (Vec::new(), Vec::new());
+        for (at, length) in row.parts.iter().rev() {
+            bytes.resize(*length, 0);
             self.file.read_exact_at(&mut bytes, *at)?;
-            for drawn in bytes.as_chunks().0.iter().rev() {
-                take(Drawn::from_bytes(drawn))?;
-            }
+            unpack(&bytes, &mut part);
+            part.iter().rev().try_for_each(|drawn| take(*drawn))?;
         }
         Ok(())
     }
@@ -195,40 +207,12 @@ fn put_down(row: &mut Row, file: &mut File, length: &mut u64) -> io::Result<usiz
     if count == 0 {
         return Ok(0);
     }
-    let mut bytes = Vec::with_capacity(count * DRAWN_BYTES);
-    row.held.drain(..).for_each(|drawn| bytes.extend_from_slice(&drawn.to_bytes()));
+    let bytes = pack(&row.held);
+    row.held.clear();
     file.write_all(&bytes)?;
-    row.parts.push((*length, count));
+    row.parts.push((*length, bytes.len()));
     *length = length.saturating_add(bytes.len() as u64);
     Ok(count)
-}
-
-impl Drawn {
-    fn to_bytes(self) -> [u8; DRAWN_BYTES] {
-        let last = u64::from(self.what)
-            | u64::from(self.depth) << 32
-            | u64::from(self.flags) << 48
-            | u64::from(self.traits) << 56;
-        let mut bytes = [0; DRAWN_BYTES];
-        for (to, number) in bytes.as_chunks_mut().0.iter_mut().zip([self.start, self.end, last]) {
-            *to = number.to_le_bytes();
-        }
-        bytes
-    }
-
-    fn from_bytes(bytes: &[u8; DRAWN_BYTES]) -> Self {
-        let mut numbers = bytes.as_chunks().0.iter().map(|number| u64::from_le_bytes(*number));
-        let mut next = || numbers.next().unwrap_or(0);
-        let (start, end, last) = (next(), next(), next());
-        Self {
-            start,
-            end,
-            what: last as u32,
-            depth: (last >> 32) as u16,
-            flags: (last >> 48) as u8,
-            traits: (last >> 56) as u8,
-        }
-    }
 }
 
 fn flags_of(span: &Span) -> u8 {
@@ -251,5 +235,8 @@ fn traits_of(span: &Span) -> u8 {
     let tail = if span.reason == Some(Reason::TailCall) { traits::TAIL } else { 0 };
     let endless = if span.end.is_none() { traits::ENDLESS } else { 0 };
     let across = if span.flags.has(SpanFlags::ACROSS_GAP) { traits::ACROSS } else { 0 };
-    tail | endless | across
+    let lost = if span.has_lost_its_end() { traits::LOST } else { 0 };
+    let behind = if span.flags.has(SpanFlags::BEHIND_GAP) { traits::BEHIND } else { 0 };
+    let callless = if span.flags.has(SpanFlags::NO_CALL) { traits::NO_CALL } else { 0 };
+    tail | endless | across | lost | behind | callless
 }

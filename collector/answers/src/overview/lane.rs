@@ -1,17 +1,15 @@
-//! A lane: slices that nest, found from the end of a row to its beginning.
+//! Where the slices of a row are, found from its end to its beginning.
 
 use super::{
     contexts::NONE,
-    gather::Drawn,
+    gather::{Drawn, traits},
     layout::{Chunk, Record},
 };
 
-/// A lane.
+/// A lane: slices of which no two overlap at one depth.
 #[derive(Debug, Default)]
 pub(super) struct Lane {
     pub(super) depths: Vec<Depth>,
-    /// What encloses the slice that was read last, and that itself.
-    open: Vec<Open>,
 }
 
 /// The slices of one depth, those that come last in time first.
@@ -25,15 +23,22 @@ pub(super) struct Depth {
     pub(super) known: (u32, u32, u32),
 }
 
-/// A slice that may enclose others.
+/// What may have called what comes next, in the order in which they began.
+#[derive(Debug, Default)]
+pub(super) struct Callers(Vec<Open>);
+
+/// A slice that may have called others.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Open {
+    pub(super) id: u64,
+    pub(super) caller: u64,
     pub(super) start: u64,
-    pub(super) end: u64,
-    pub(super) depth: u16,
+    pub(super) lane: usize,
+    pub(super) is_lost: bool,
     pub(super) context: u32,
-    /// Its place among the special ones, if it is one.
+    /// Its place among the special ones, if it is one, and that of its caller.
     pub(super) special: Option<usize>,
+    pub(super) callers: Option<usize>,
 }
 
 impl Default for Depth {
@@ -42,37 +47,10 @@ impl Default for Depth {
     }
 }
 
-impl Open {
-    /// Whether it has called this: it encloses it, and was below it on the stack.
-    fn has_called(&self, drawn: &Drawn) -> bool {
-        self.depth < drawn.depth && self.start <= drawn.start && drawn.end <= self.end
-    }
-}
-
 impl Lane {
-    /// How many of those that are open are callers of this, if it can be in this lane: the others have to be over.
-    pub(super) fn place(&self, drawn: &Drawn) -> Option<usize> {
-        let callers = self.open.iter().rposition(|open| open.has_called(drawn)).map_or(0, |place| place + 1);
-        let over = self.open.get(callers..).unwrap_or_default();
-        over.iter().all(|open| drawn.end <= open.start).then_some(callers)
-    }
-
-    /// Its caller, of so many.
-    pub(super) fn caller(&self, callers: usize) -> Option<Open> {
-        self.open.get(callers.checked_sub(1)?).copied()
-    }
-
-    /// Closes all but the callers, the innermost first.
-    pub(super) fn close(&mut self, callers: usize, mut closed: impl FnMut(Open)) {
-        while self.open.len() > callers
-            && let Some(open) = self.open.pop()
-        {
-            closed(open);
-        }
-    }
-
-    pub(super) fn open(&mut self, open: Open) {
-        self.open.push(open);
+    /// Whether nothing at this depth overlaps it.
+    pub(super) fn is_free(&self, drawn: &Drawn) -> bool {
+        self.depths.get(usize::from(drawn.depth)).is_none_or(|depth| drawn.end <= depth.start)
     }
 
     pub(super) fn depth(&mut self, level: usize) -> &mut Depth {
@@ -80,5 +58,37 @@ impl Lane {
             self.depths.resize_with(level + 1, Depth::default);
         }
         &mut self.depths[level]
+    }
+}
+
+impl Callers {
+    /// One that has called nothing of what is still to come: all of that ended before it began.
+    pub(super) fn pop_over(&mut self, drawn: &Drawn) -> Option<Open> {
+        // Of those that are told of late, nobody knows what ended before them.
+        let is_in_order = drawn.traits & (traits::TAIL | traits::LOST) == 0;
+        self.0.pop_if(|open| is_in_order && drawn.end <= open.start)
+    }
+
+    pub(super) fn pop(&mut self) -> Option<Open> {
+        self.0.pop()
+    }
+
+    pub(super) fn push(&mut self, open: Open) {
+        let place = self.0.iter().rposition(|other| other.start <= open.start).map_or(0, |place| place + 1);
+        self.0.insert(place, open);
+    }
+
+    /// Who has called it. One that may have ended before, behind a gap, has not: then it was one further out.
+    pub(super) fn of(&self, drawn: &Drawn) -> Option<Open> {
+        let mut wanted = drawn.caller;
+        let mut rest = self.0.as_slice();
+        loop {
+            let place = rest.iter().rposition(|open| open.id == wanted)?;
+            let (open, before) = (rest.get(place)?, rest.get(..place)?);
+            if drawn.traits & traits::BEHIND == 0 || !open.is_lost {
+                return Some(*open);
+            }
+            (wanted, rest) = (open.caller, before);
+        }
     }
 }

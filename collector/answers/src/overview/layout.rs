@@ -9,10 +9,7 @@ use anyhow::{Context, Result, bail};
 
 /// How many slices a chunk and a fold have at most.
 pub(super) const CHUNK: usize = 4096;
-pub(super) const FOLD: usize = 64;
-
-/// What the file of a session is called, and while it is being made.
-pub(super) const NAME: &str = "overview.spoor";
+pub(super) const FOLD: usize = 128;
 
 const MAGIC: [u8; 8] = *b"SPOORov1";
 pub(super) const TRAILER_BYTES: usize = 32;

@@ -3,13 +3,15 @@
 use std::{
     fs::{self, File, OpenOptions},
     io::{self, BufWriter, Seek, Write},
-    os::unix::fs::{FileExt, OpenOptionsExt},
+    os::unix::fs::{FileExt, OpenOptionsExt, PermissionsExt},
     path::{Path, PathBuf},
 };
 
 use anyhow::{Context, Result};
+use codec::span::{Span, SpanKind};
 use collector_core::spans::SpanConfig;
 use rustix::fs::FlockOperation;
+use sinks::disk::OVERVIEW as NAME;
 
 use super::{
     Overview, Row, RowKind,
@@ -17,7 +19,8 @@ use super::{
     directory::Identity,
     gather::{Gathered, Source},
     lane::Lane,
-    layout::{NAME, TRAILER_BYTES, read_trailer, trailer},
+    layout::{TRAILER_BYTES, read_trailer, trailer},
+    logical::Telling,
 };
 use crate::{spanning, trace::Trace};
 
@@ -39,74 +42,18 @@ impl Overview {
         Ok(overview.filter(|overview| overview.is_of(trace) && !trace.is_unfinished))
     }
 
-    /// Makes it, telling how many events were read; an error stops that. Beside the session if that is finished and can be
-    /// written to, else in a file without a name.
+    /// Makes it, telling how many events were read; an error stops that.
     pub fn make(trace: &Trace, config: SpanConfig, progress: &mut dyn FnMut(u64) -> Result<()>) -> Result<Self> {
-        if trace.is_unfinished {
-            return Self::build(trace, config, unnamed(&trace.dir)?, progress);
-        }
-        let (path, partial) = (trace.dir.join(NAME), trace.dir.join(format!("{NAME}.partial")));
-        let mode = fs::metadata(&trace.dir).map_or(0o600, |dir| {
-            use std::os::unix::fs::PermissionsExt;
-            dir.permissions().mode() & 0o666
-        });
-        let open = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(mode).open(&partial);
-        let Ok(file) = open else { return Self::build(trace, config, unnamed(&trace.dir)?, progress) };
-        // Who comes second finds what the first has made.
-        rustix::fs::flock(&file, FlockOperation::LockExclusive)?;
-        if let Some(made) = Self::open(trace)? {
-            drop(fs::remove_file(&partial));
-            return Ok(made);
-        }
-        let built = file.set_len(0).map_err(Into::into).and_then(|()| Self::build(trace, config, file, progress));
-        let named = built.and_then(|overview| {
-            fs::rename(&partial, &path).with_context(|| format!("cannot name {}", path.display()))?;
-            Ok(overview)
-        });
-        if named.is_err() {
-            drop(fs::remove_file(&partial));
-        }
-        named
-    }
-
-    fn build(
-        trace: &Trace,
-        config: SpanConfig,
-        file: File,
-        progress: &mut dyn FnMut(u64) -> Result<()>,
-    ) -> Result<Self> {
-        let mut gathered = Gathered::new(unnamed(&trace.dir)?);
-        let end = trace.manifest.time_end_ns.saturating_sub(trace.zero_ns());
+        let mut building = match Building::begin_or_wait(trace)? {
+            Begun::Made(overview) => return Ok(*overview),
+            Begun::Building(building) => building,
+            Begun::Elsewhere => anyhow::bail!("somebody else makes the overview"),
+        };
         spanning::batches(trace, spanning::engine(trace, config), false, |batch| {
             progress(batch.events)?;
-            Ok(batch.spans.iter().try_for_each(|span| gathered.add(span, end))?)
+            building.add(&batch.spans)
         })?;
-        let mut arranging = Arranging::new(BufWriter::with_capacity(1 << 20, file));
-        let mut rows = Vec::new();
-        for source in gathered.rows.keys().copied() {
-            let first = u32::try_from(rows.len()).unwrap_or(u32::MAX);
-            let lanes = arranging.rows(&gathered, source, first)?;
-            rows.extend((0..).zip(lanes).map(|(number, lane)| row(source, number, lane)));
-        }
-        let cut = gathered.cut.saturating_add(arranging.cut);
-        let (mut out, at, contexts, special) = arranging.finish();
-        let range = if gathered.range.0 > gathered.range.1 { (0, 0) } else { gathered.range };
-        let overview = Self {
-            file: out.get_ref().try_clone()?,
-            identity: Identity::of(trace),
-            range,
-            cut: cut.saturating_add(contexts.cut),
-            rows,
-            contexts: contexts.nodes,
-            whats: gathered.whats,
-            gaps: gathered.gaps,
-            special,
-        };
-        let directory = overview.directory();
-        out.write_all(&directory)?;
-        out.write_all(&trailer(at, &directory, crc32fast::hash(&directory)))?;
-        out.flush()?;
-        Ok(overview)
+        building.finish()
     }
 
     fn from_file(mut file: File) -> Result<Self> {
@@ -119,6 +66,133 @@ impl Overview {
         file.read_exact_at(&mut directory, at)?;
         anyhow::ensure!(crc32fast::hash(&directory) == checksum, "its directory was changed");
         Self::from_directory(file, &directory)
+    }
+}
+
+/// An overview that is being made.
+///
+/// It is written beside the session if that is finished and can be written to, and into a file without a name otherwise.
+#[derive(Debug)]
+pub struct Building<'a> {
+    trace: &'a Trace,
+    gathered: Gathered,
+    telling: Telling,
+    /// When the trace ends.
+    end: u64,
+    file: File,
+    /// The name that it has until it is made.
+    partial: Option<PathBuf>,
+}
+
+/// What comes of wanting to make an overview.
+#[derive(Debug)]
+pub enum Begun<'a> {
+    /// Somebody has made it meanwhile.
+    Made(Box<Overview>),
+    /// Somebody else is making it.
+    Elsewhere,
+    /// It is to be made here.
+    Building(Box<Building<'a>>),
+}
+
+impl<'a> Building<'a> {
+    /// Begins that of a session, unless somebody else makes it.
+    pub fn begin(trace: &'a Trace) -> Result<Begun<'a>> {
+        Self::locked(trace, FlockOperation::NonBlockingLockExclusive)
+    }
+
+    /// The same, but waits for somebody else.
+    fn begin_or_wait(trace: &'a Trace) -> Result<Begun<'a>> {
+        Self::locked(trace, FlockOperation::LockExclusive)
+    }
+
+    fn locked(trace: &'a Trace, lock: FlockOperation) -> Result<Begun<'a>> {
+        let gathered = Gathered::new(unnamed(&trace.dir)?);
+        let telling = Telling::new(unnamed(&trace.dir)?, trace.name());
+        let end = trace.manifest.time_end_ns.saturating_sub(trace.zero_ns());
+        let partial = trace.dir.join(format!("{NAME}.partial"));
+        let mode = fs::metadata(&trace.dir).map_or(0o600, |dir| dir.permissions().mode() & 0o666);
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(false).mode(mode);
+        let file = if trace.is_unfinished { None } else { options.open(&partial).ok() };
+        let Some(file) = file else {
+            let file = unnamed(&trace.dir)?;
+            return Ok(Begun::Building(Box::new(Self { trace, gathered, telling, end, file, partial: None })));
+        };
+        // A killed one leaves its part, but not its lock.
+        match rustix::fs::flock(&file, lock) {
+            Err(error) if error == rustix::io::Errno::WOULDBLOCK => return Ok(Begun::Elsewhere),
+            locked => locked?,
+        }
+        if let Some(made) = Overview::open(trace)? {
+            drop(fs::remove_file(&partial));
+            return Ok(Begun::Made(Box::new(made)));
+        }
+        file.set_len(0)?;
+        Ok(Begun::Building(Box::new(Self { trace, gathered, telling, end, file, partial: Some(partial) })))
+    }
+
+    /// Takes spans, as they end.
+    pub fn add(&mut self, spans: &[Span]) -> Result<()> {
+        for span in spans {
+            let what = self.gathered.add(span, self.end)?;
+            if let Some(what) = what.filter(|_| !matches!(span.kind, SpanKind::Frame | SpanKind::Event)) {
+                self.telling.add(self.trace, span, what)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes it of all spans that there are.
+    pub fn finish(mut self) -> Result<Overview> {
+        let overview = self.arrange()?;
+        if let Some(partial) = self.partial.take() {
+            let path = self.trace.dir.join(NAME);
+            let named = fs::rename(&partial, &path);
+            rustix::fs::flock(&self.file, FlockOperation::Unlock)?;
+            named.with_context(|| format!("cannot name {}", path.display()))?;
+        }
+        Ok(overview)
+    }
+
+    fn arrange(&mut self) -> Result<Overview> {
+        let gathered = &mut self.gathered;
+        let mut arranging = Arranging::new(BufWriter::with_capacity(1 << 20, self.file.try_clone()?));
+        let mut rows = Vec::new();
+        for source in gathered.rows.keys().copied() {
+            let first = u32::try_from(rows.len()).unwrap_or(u32::MAX);
+            let lanes = arranging.rows(gathered, source, first)?;
+            rows.extend((0..).zip(lanes).map(|(number, lane)| row(source, number, lane)));
+        }
+        let cut = gathered.cut.saturating_add(arranging.cut);
+        let (mut out, at, contexts, special) = arranging.finish();
+        let at = self.telling.finish(&mut out, at)?;
+        let range = if gathered.range.0 > gathered.range.1 { (0, 0) } else { gathered.range };
+        let overview = Overview {
+            file: self.file.try_clone()?,
+            identity: Identity::of(self.trace),
+            range,
+            cut: cut.saturating_add(contexts.cut),
+            rows,
+            contexts: contexts.nodes,
+            whats: std::mem::take(&mut gathered.whats),
+            gaps: std::mem::take(&mut gathered.gaps),
+            special,
+            told: std::mem::take(&mut self.telling.told),
+        };
+        let directory = overview.directory();
+        out.write_all(&directory)?;
+        out.write_all(&trailer(at, &directory, crc32fast::hash(&directory)))?;
+        out.flush()?;
+        Ok(overview)
+    }
+}
+
+impl Drop for Building<'_> {
+    fn drop(&mut self) {
+        if let Some(partial) = &self.partial {
+            let _ = fs::remove_file(partial);
+        }
     }
 }
 

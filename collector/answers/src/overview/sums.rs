@@ -91,7 +91,7 @@ impl Overview {
                 sum.unsure_ns = sum.unsure_ns.saturating_add(inside.saturating_sub(called));
             } else {
                 sum.total_ns = sum.total_ns.saturating_sub(inside).saturating_add(called);
-                sum.max_ns = sum.max_ns.max(special.called);
+                sum.max_ns = sum.max_ns.max(if special.is_timed { special.called } else { 0 });
             }
         }
         let mut called = vec![0_u64; sums.len()];

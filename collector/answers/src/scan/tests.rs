@@ -1,93 +1,16 @@
-use std::{
-    collections::BTreeMap,
-    fs,
-    path::{Path, PathBuf},
-    sync::{
-        Arc,
-        atomic::{AtomicU32, AtomicU64, Ordering},
-    },
-};
+use std::{collections::BTreeMap, fs, path::Path};
 
 use codec::{
-    ClockKind, Counter, EventKind, FunctionId, ModuleId, Position, SessionNs, StreamId, SubstreamId,
-    atf::{EndEntry, Manifest},
+    Counter, EventKind, FunctionId, ModuleId, Position, SessionNs, StreamId, SubstreamId,
+    atf::Manifest,
     heph::{Attribute, Attributes, Encode, Event, MAX_PACKET_BYTES, Packets, Stamp, Value},
-    profile::{Clock, Detail, FunctionEvent, Message, ProfileOption, Registers, RuntimeEvent},
+    profile::{Detail, FunctionEvent, Message, Registers, RuntimeEvent},
 };
-use sinks::{Batch, Catalog, CatalogLimits, DiskOptions, DiskSink, Ended, Gap, Run, Session, Sink};
+
+use sinks::Sink;
 
 use super::*;
-
-/// A directory that is removed in the end.
-struct Scene {
-    dir: PathBuf,
-    sink: DiskSink,
-    session: Arc<Session>,
-    next: BTreeMap<u32, u64>,
-    /// The packets of every stream, and its gaps between them, as texts.
-    sent: BTreeMap<u32, Vec<Vec<u8>>>,
-}
-
-impl Drop for Scene {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.dir);
-    }
-}
-
-const ZERO_NS: u64 = 1_000_000;
-
-impl Scene {
-    fn new() -> Self {
-        static NEXT: AtomicU32 = AtomicU32::new(0);
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let dir = std::env::temp_dir().join(format!("spoor-scan-{}-{number}", std::process::id()));
-        let _ = fs::remove_dir_all(&dir);
-        let mut sink = DiskSink::open(DiskOptions::new(&dir)).expect("made");
-        let mut catalog = Catalog::new(CatalogLimits::default(), Arc::new(AtomicU64::new(0)));
-        catalog.apply(&ProfileOption::Clock(Clock { clock: ClockKind::Boottime, zero_ns: ZERO_NS }));
-        let session = Arc::new(Session::new("s".into(), None, String::new(), 0, catalog));
-        sink.start(&session).expect("started");
-        Self { dir, sink, session, next: BTreeMap::new(), sent: BTreeMap::new() }
-    }
-
-    /// Sends an event; its counter is set here.
-    fn send(&mut self, stream: u32, message: Message<'_>) {
-        let next = self.next.entry(stream).or_default();
-        let stamped = |stamp: Stamp| Stamp { stream: StreamId(stream), counter: Position(*next).counter(), ..stamp };
-        let message = match message {
-            Message::Function(event) => Message::Function(FunctionEvent { stamp: stamped(event.stamp), ..event }),
-            Message::Runtime(event) => Message::Runtime(RuntimeEvent { stamp: stamped(event.stamp), ..event }),
-            Message::Event(event) => Message::Event(Event { stamp: stamped(event.stamp), ..event }),
-            other => other,
-        };
-        let mut packet = Vec::new();
-        message.encode(&mut packet).expect("it fits");
-        let bytes = u32::try_from(packet.len()).expect("small");
-        let run = Run { stream: StreamId(stream), first: Position(*next), events: 1, bytes, skip: 0 };
-        *next += 1;
-        self.sent.entry(stream).or_default().push(packet.clone());
-        let batch = Batch { session: Arc::clone(&self.session), bytes: packet.into(), runs: vec![run] };
-        self.sink.events(&Arc::new(batch)).expect("written");
-    }
-
-    fn lose(&mut self, stream: u32, count: u64) {
-        let next = self.next.entry(stream).or_default();
-        let gap = Gap { stream: StreamId(stream), first: Position(*next), count, cause: "network".into() };
-        self.sent.entry(stream).or_default().push(format!("gap {next} {count}").into_bytes());
-        *next += count;
-        self.sink.gap(&self.session, &gap).expect("written");
-    }
-
-    fn end(&mut self) {
-        let end = EndEntry { how: "exited".into(), code: Some(0), ..EndEntry::default() };
-        self.sink.end(&self.session, &Ended { end, limits: Vec::new() }).expect("written");
-        self.sink.close().expect("written");
-    }
-
-    fn folder(&self) -> PathBuf {
-        self.dir.join("s")
-    }
-}
+use crate::scene::Scene;
 
 /// Keeps what it is given.
 #[derive(Default)]

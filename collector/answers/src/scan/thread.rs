@@ -41,7 +41,8 @@ enum Next {
     End,
 }
 
-const FIRST: u64 = EDGE_BYTES as u64;
+pub(super) const FIRST: u64 = EDGE_BYTES as u64;
+const EVENT: u64 = IndexEvent::BYTES as u64;
 
 /// How many events are handed over at a time.
 const MOST_RUN: usize = 1 << 16;
@@ -69,6 +70,15 @@ impl<'a> ThreadScan<'a> {
             // A header that promises a footer where there is none is damage: all behind it is looked at.
             false if head.is_some_and(|head| head.has_detail().is_some()) && ends.length > FIRST => ends.length,
             false => events_end(&index, ends.length).with_context(|| format!("cannot read {}", index.display()))?,
+        };
+        // What came since the session was looked at may lie behind gaps that nobody knows yet.
+        let known = thread
+            .written
+            .filter(|_| trace.is_unfinished)
+            .map(|events| FIRST.saturating_add(events.saturating_mul(EVENT)));
+        let (footer, end) = match known {
+            Some(known) if known < end => (None, known),
+            _ => (footer, end),
         };
         let details = Details::open(dir.join("detail.atf"), page)?;
         let (position, is_whole) = (thread.first.unwrap_or(0), footer.is_some());
@@ -213,7 +223,7 @@ impl<'a> ThreadScan<'a> {
 
 /// The details of a thread.
 #[derive(Debug)]
-struct Details {
+pub(super) struct Details {
     pages: Pages,
     /// The position of the detail event that comes next.
     position: u32,
@@ -222,7 +232,7 @@ struct Details {
 }
 
 impl Details {
-    fn open(path: PathBuf, page: usize) -> Result<Option<Self>> {
+    pub(super) fn open(path: PathBuf, page: usize) -> Result<Option<Self>> {
         let ends = Ends::look(&path).with_context(|| format!("cannot read {}", path.display()))?;
         match DetailReader::open(&ends.head) {
             Ok(_) => {}
@@ -236,7 +246,7 @@ impl Details {
     }
 
     /// The details of the event with this sequence number, which the index says are at this position.
-    fn of(details: Option<&mut Self>, sequence: u32, position: u32) -> Result<DetailEvents<'_>> {
+    pub(super) fn of(details: Option<&mut Self>, sequence: u32, position: u32) -> Result<DetailEvents<'_>> {
         let forward = BrokenLink::Forward { sequence, position };
         let Some(details) = details.filter(|details| details.position <= position) else { return Err(forward.into()) };
         let path = details.pages.path().to_owned();
@@ -329,7 +339,6 @@ impl Ends {
 /// Where the events of an index end that lacks its end. A machine that stopped may have left zeros there, and a writer
 /// that was killed half a footer.
 fn events_end(path: &Path, length: u64) -> io::Result<u64> {
-    const EVENT: u64 = IndexEvent::BYTES as u64;
     let whole = |end: u64| FIRST + end.saturating_sub(FIRST) / EVENT * EVENT;
     let last = last_that_is_not_zero(path, FIRST, whole(length))?;
     // An event that has anything but zeros in it counts to its end.

@@ -14,7 +14,7 @@ use super::{
     in_all::{Bounds, InAll},
     times::Times,
 };
-use crate::{histogram::Histogram, turned_down::TurnedDown};
+use crate::{histogram::Histogram, spread::Spread, turned_down::TurnedDown};
 
 /// What the calls of all functions come to, told from spans as they end: what was called ends before its caller.
 #[derive(Debug, Default)]
@@ -44,6 +44,10 @@ pub struct Function {
     pub untimed: u64,
     /// How long each of the others took.
     pub calls: Histogram,
+    /// The same, and how long each took itself, where that is known: how far they lie apart.
+    pub spread: Spread,
+    /// See [`spread`](Self::spread).
+    pub self_spread: Spread,
     /// How long they took together. Where it was called by itself, directly or not, only the outermost call counts.
     pub total_ns: u64,
     /// The same without what it called.
@@ -145,6 +149,8 @@ impl Ranking {
                 function.untimed = function.untimed.saturating_add(1);
             } else {
                 function.calls.add(took);
+                function.spread.add(took);
+                function.self_spread.add(took.saturating_sub(ns));
                 if let Some(bursts) = &mut function.bursts {
                     bursts.add(span.start, took);
                 }
@@ -180,6 +186,22 @@ impl Ranking {
         if let Some(behind) = further_out {
             self.called_by(span.parent, *behind, true);
         }
+    }
+
+    /// Passes over a span that does not count: its time is not its caller's own, and what it called was called there.
+    pub fn pass(&mut self, span: &Span) {
+        let mut called = self.waiting.remove(&span.id).unwrap_or_default();
+        if let Some(behind) = called.behind.take() {
+            self.spare.push(called.absorb(*behind));
+        }
+        if span.flags.has(SpanFlags::NO_CALL) {
+            return self.settle(called.outermost);
+        }
+        let called_ns = if span.kind.is_logical() { 0 } else { called.ns };
+        called.ns = span.duration().unwrap_or(called_ns);
+        let number = self.number(&span.what);
+        called.is_any_down = self.functions.get(number).is_some_and(|function| function.bursts.is_some());
+        self.called_by(span.parent, called, span.flags.has(SpanFlags::BEHIND_GAP));
     }
 
     /// What was called by a span that has not ended, or by none.
@@ -220,13 +242,15 @@ impl Ranking {
         }
     }
 
-    /// What ran, and what it comes to. Of a part of a session, what was recorded is no sample of what was counted.
-    pub fn finish(mut self, is_part: bool) -> impl Iterator<Item = (What, Function)> {
+    /// What ran, and what it comes to. Of a part of a session, what was recorded is no sample of what was counted; and
+    /// where only some of the calls were asked for, nobody knows how many of those that were counted are among them.
+    pub fn finish(mut self, is_part: bool, is_filtered: bool) -> impl Iterator<Item = (What, Function)> {
         self.settle_waiting();
         let mut functions = self.functions;
         let bounds = Bounds::of(&functions);
         for function in &mut functions {
-            function.has_others = is_part && function.counted > 0;
+            let is_counted_elsewhere = is_filtered && function.counted.saturating_add(function.brief) > 0;
+            function.has_others = is_part && function.counted > 0 || is_counted_elsewhere;
             function.in_all = bounds.estimate(function).filter(|_| !function.has_others);
         }
         // There were at least those that are there.
@@ -295,11 +319,27 @@ mod tests {
             ranking.add(&span, 1.0);
         }
         let found: HashMap<_, _> = ranking
-            .finish(false)
+            .finish(false, false)
             .map(|(what, function)| (what, (function.count, function.total_ns, function.self_ns)))
             .collect();
         assert_eq!(found[&What::Function(FunctionId(1))], (3, 100, 20 + 30 + 20));
         assert_eq!(found[&What::Function(FunctionId(2))], (3, 80 + 7, 20 + 10 + 7));
+    }
+
+    #[test]
+    fn what_is_passed_over_is_nobodys_own_time() {
+        let mut ranking = Ranking::default();
+        // f(0..100) calls g(10..90), which does not count and calls h(20..60).
+        ranking.add(&frame(2, Some(1), 3, 20, 60), 1.0);
+        ranking.pass(&frame(1, Some(0), 2, 10, 90));
+        ranking.add(&frame(0, None, 1, 0, 100), 1.0);
+        let found: HashMap<_, _> = ranking
+            .finish(false, false)
+            .map(|(what, function)| (what, (function.count, function.total_ns, function.self_ns)))
+            .collect();
+        assert_eq!(found.len(), 2);
+        assert_eq!(found[&What::Function(FunctionId(1))], (1, 100, 20));
+        assert_eq!(found[&What::Function(FunctionId(3))], (1, 40, 40));
     }
 
     #[test]
@@ -327,7 +367,7 @@ mod tests {
             let function = FunctionId(function);
             ranking.add_counted(&CountedCalls { function, count, brief: 0, brief_ns: 0 });
         }
-        let found: HashMap<_, _> = ranking.finish(false).collect();
+        let found: HashMap<_, _> = ranking.finish(false, false).collect();
         let function = |number| &found[&What::Function(FunctionId(number))];
         assert!(function(1).has_called_down && !function(4).has_called_down);
         // Two bursts say little of others; those cannot have taken more than their caller took itself.

@@ -127,7 +127,7 @@ fn ranked(spans: &[Span], weight: f64) -> HashMap<u64, Function> {
     let mut ranking = Ranking::default();
     spans.iter().filter(|span| span.kind == SpanKind::Frame).for_each(|span| ranking.add(span, weight));
     let number = |what: What| if let What::Function(FunctionId(number)) = what { number } else { panic!("{what:?}") };
-    ranking.finish(false).map(|(what, function)| (number(what), function)).collect()
+    ranking.finish(false, false).map(|(what, function)| (number(what), function)).collect()
 }
 
 fn children<'tree>(node: &Node<'tree>, path: &[Option<u64>]) -> Vec<(Node<'tree>, Vec<Option<u64>>)> {

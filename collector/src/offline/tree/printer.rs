@@ -4,7 +4,11 @@ use std::{io::Write, sync::Arc};
 
 use answers::{duration, family::Member, trace::Trace};
 use anyhow::Result;
-use codec::{SessionNs, span::SpanKind, text::printable_json};
+use codec::{
+    SessionNs,
+    span::{SpanKind, What},
+    text::printable_json,
+};
 use serde_json::{Value, json};
 use sinks::{
     NameCache, file_name, source_at,
@@ -42,6 +46,30 @@ pub(super) struct Place {
     above: Option<u64>,
     /// Whether it is in a process that another made.
     is_inner: bool,
+}
+
+/// What a line says of the calls of a function.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Call<'a> {
+    pub(super) what: &'a What,
+    pub(super) kind: SpanKind,
+    pub(super) count: u64,
+    pub(super) total_ns: u64,
+    pub(super) self_ns: u64,
+    pub(super) untimed: u64,
+}
+
+impl<'a> From<&Node<'a>> for Call<'a> {
+    fn from(node: &Node<'a>) -> Self {
+        Self {
+            what: node.what(),
+            kind: node.kind(),
+            count: node.count(),
+            total_ns: node.total_ns(),
+            self_ns: node.self_ns(),
+            untimed: node.untimed(),
+        }
+    }
 }
 
 /// How a node stands in its tree.
@@ -155,29 +183,29 @@ impl<'a, W: Write> Printer<'a, W> {
         &mut self,
         trace: &Trace,
         title: &str,
-        node: &Node<'_>,
+        node: &Call<'_>,
         standing: Standing,
         place: Place,
         caller: Option<Arc<str>>,
     ) -> Result<(u64, Option<Arc<str>>)> {
         let number = self.next;
         self.next += 1;
-        let name = self.names.name(&trace.catalog, node.what(), SessionNs(0));
+        let name = self.names.name(&trace.catalog, node.what, SessionNs(0));
         if self.args.json {
-            let source = source_at(&trace.catalog, node.what(), SessionNs(0));
+            let source = source_at(&trace.catalog, node.what, SessionNs(0));
             let mut object = json!({
                 "tree": title,
                 "node": number,
                 "parent": place.above,
                 "level": place.level,
-                "kind": node.kind().name(),
+                "kind": node.kind.name(),
                 "function": &*name.pretty,
                 "module": name.module.as_deref(),
                 "source": source.map(|(file, line)| format!("{file}:{line}")),
-                "count": node.count(),
-                "total_ns": node.total_ns(),
-                "self_ns": node.self_ns(),
-                "untimed": node.untimed(),
+                "count": node.count,
+                "total_ns": node.total_ns,
+                "self_ns": node.self_ns,
+                "untimed": node.untimed,
                 "turned_down": standing.is_down,
                 "self_has_turned_down": standing.has_called_down,
                 "percent": (standing.percent * 1000.0).round() / 1000.0,
@@ -188,15 +216,15 @@ impl<'a, W: Write> Printer<'a, W> {
             writeln!(self.out, "{}", printable_json(&object.to_string()))?;
             return Ok((number, None));
         }
-        let mark = match node.kind() {
+        let mark = match node.kind {
             // What is missing says so.
             SpanKind::Frame | SpanKind::Gap => String::new(),
             kind => format!("[{kind}] "),
         };
         let marked = |mark: &str, so: bool, text: String| if so { format!("{mark} {text}") } else { text };
-        let total = marked("≥", node.untimed() > 0 || standing.is_down, duration(node.total_ns()));
-        let own = marked("≤", standing.has_called_down, duration(node.self_ns()));
-        let calls = marked("≥", standing.is_down, count(node.count()));
+        let total = marked("≥", node.untimed > 0 || standing.is_down, duration(node.total_ns));
+        let own = marked("≤", standing.has_called_down, duration(node.self_ns));
+        let calls = marked("≥", standing.is_down, count(node.count));
         let module = name.module.clone();
         // What has no name is called after its module already.
         let is_named = name.raw.is_some();
