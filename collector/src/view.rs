@@ -3,8 +3,12 @@
 use std::{
     env,
     ffi::OsString,
+    fs::{self, OpenOptions},
     io::{self, Write},
+    os::unix::fs::OpenOptionsExt,
+    path::PathBuf,
     process::{Command, ExitCode, Stdio},
+    thread,
 };
 
 use anyhow::{Context, Result, bail};
@@ -47,9 +51,7 @@ async fn serve(args: &ViewArgs) -> Result<()> {
     let address = format!("http://{}/#token={}", listener.local_addr()?, token.text());
     let mut out = io::stdout();
     ended_early(writeln!(out, "{address}").and_then(|()| out.flush()))?;
-    if !args.no_open {
-        open(&address);
-    }
+    let _page = if args.no_open { None } else { open(&address) };
     let options = Options { dir: args.dir.clone(), token, config: args.making.config() };
     tokio::select! {
         served = view::serve(listener, options) => served.context("cannot serve any more"),
@@ -58,14 +60,38 @@ async fn serve(args: &ViewArgs) -> Result<()> {
     }
 }
 
-/// Opens a browser. Where there is none, the address is on the screen.
-fn open(address: &str) {
+/// A page that leads to the address, which is removed in the end.
+struct Leading(PathBuf);
+
+impl Drop for Leading {
+    fn drop(&mut self) {
+        // It is of no use any more, and nobody's loss.
+        drop(fs::remove_file(&self.0));
+    }
+}
+
+/// Opens a browser. Other users see the arguments of programs, so it is given a page that only this user can read, and that
+/// leads to the address. Where there is no browser, the address is on the screen.
+fn open(address: &str) -> Option<Leading> {
     let browser = env::var_os("BROWSER").filter(|browser| !browser.is_empty());
     let browser = browser.unwrap_or_else(|| OsString::from("xdg-open"));
-    let mut command = Command::new(browser);
-    command.arg(address).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    match command.spawn() {
-        Ok(mut child) => drop(std::thread::spawn(move || child.wait())),
-        Err(error) => eprintln!("no browser could be opened ({error}): open this address in one"),
-    }
+    let opened = lead_to(address).and_then(|page| {
+        let mut command = Command::new(browser);
+        command.arg(&page.0).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        let mut child = command.spawn()?;
+        drop(thread::spawn(move || child.wait()));
+        Ok(page)
+    });
+    opened.map_err(|error| eprintln!("no browser could be opened ({error}): open this address in one")).ok()
+}
+
+fn lead_to(address: &str) -> io::Result<Leading> {
+    let folder = env::var_os("XDG_RUNTIME_DIR").map_or_else(env::temp_dir, PathBuf::from);
+    let path = folder.join(format!("spoor-view-{}.html", std::process::id()));
+    drop(fs::remove_file(&path));
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path)?;
+    let page = Leading(path);
+    // The address has nothing in it that would be markup.
+    writeln!(file, "<!doctype html><meta http-equiv=\"refresh\" content=\"0; url={address}\"><title>Spoor</title>")?;
+    Ok(page)
 }

@@ -14,13 +14,15 @@ export const TABS = [['top', 'Top'], ['flame', 'Flame graph'], ['tree', 'Call tr
 const COLUMNS = (told) => [
   { key: 'function', title: 'Function', isText: true, value: (row) => row.function, show: (row) => make('span', {},
     make('button', { type: 'button', class: 'link', title: row.source ?? '', onclick: () => told.chose({ fn: row.function, tab: 'calls' }) }, row.function),
-    row.down ? make('span', { class: 'badge', title: 'the agent turned it down: times are of the calls that were followed' }, 'counted, not followed') : null) },
+    row.down ? make('span', { class: 'badge', title: 'the agent turned it down: times are of the calls that were followed' },
+      `${row.counted ? `${count(row.counted)} more ` : ''}counted, not followed`) : null) },
   { key: 'module', title: 'Module', isText: true, value: (row) => row.module, show: (row) => make('span', { title: row.module ?? '' }, fileName(row.module)) },
   { key: 'count', title: 'Calls', value: (row) => row.count, show: (row) => count(row.count) },
   { key: 'total_ns', title: 'Total', value: (row) => row.total_ns, show: (row) => (row.untimed === row.count ? '–' : duration(row.total_ns)) },
   { key: 'self_ns', title: 'Self', value: (row) => row.self_ns, show: (row) => duration(row.self_ns) },
   { key: 'mean_ns', title: 'Mean', value: (row) => row.total_ns / Math.max(1, row.count), show: (row) => duration(row.total_ns / Math.max(1, row.count)) },
   { key: 'max_ns', title: 'Longest', value: (row) => row.max_ns, show: (row) => duration(row.max_ns) },
+  { key: 'unsure_ns', title: 'Unsure', value: (row) => row.unsure_ns, show: (row) => (row.unsure_ns ? make('span', { title: 'it ran itself, or something that is missing' }, duration(row.unsure_ns)) : '') },
   { key: 'source', title: 'Source', isText: true, value: (row) => row.source },
 ];
 

@@ -23,7 +23,12 @@ export function describeGap(meta, index) {
   ]);
 }
 
-const hex = (value) => (typeof value === 'string' ? value : `0x${value.toString(16)}`);
+/** A value of which only the name is known. */
+function shown(key, value) {
+  if (/^(created|resumed)_ns$/.test(key)) return time(value);
+  if (key.endsWith('_ns') && typeof value === 'number') return duration(value);
+  return Array.isArray(value) ? value.join(', ') : String(value);
+}
 
 /**
  * A span.
@@ -47,12 +52,11 @@ export function describeSpan(span, meta, told) {
     ['End', span.flags & OPEN ? 'it has not ended' : time(span.end)],
     ['Took', duration(span.end - span.start)],
     ['Marks', said],
-    ['Note', span.down ? 'The agent turned this function down at times: then its calls were counted, and not followed.' : null],
+    ['Note', span.down ? 'The agent turned this function down at times: then its calls were counted, and not followed' + (span.counted ? `: ${count(span.counted)} of them in the whole session.` : '.') : null],
   ];
-  for (const [key, value] of Object.entries(span.more ?? {})) facts.push([key, typeof value === 'object' ? JSON.stringify(value) : String(value)]);
-  if (span.arguments?.length) facts.push(['Arguments', span.arguments.map(hex).join(', ')]);
-  if (span.registers) facts.push(['Registers', make('code', {}, Object.entries(span.registers).map(([name, value]) => `${name} ${hex(value)}`).join('  '))]);
-  if (span.words?.length) facts.push(['Stack words', make('code', {}, span.words.map(hex).join(' '))]);
+  for (const [key, value] of Object.entries(span.more ?? {})) facts.push([key.replaceAll('_', ' ').replace(/ ns$/, ''), shown(key, value)]);
+  if (span.registers) facts.push(['Registers at the call', make('code', {}, span.registers.map((pair) => pair.join(' ')).join(', '))]);
+  if (span.words?.length) facts.push(['Stack at the call', make('code', {}, span.words.join(' '))]);
   for (const cause of span.causes ?? []) facts.push([cause.how ?? 'Caused by', link(`${cause.name} at ${time(cause.start)}`, () => told.go(cause))]);
   for (const effect of span.effects ?? []) facts.push([effect.how ?? 'Leads to', link(`${effect.name} at ${time(effect.start)}`, () => told.go(effect))]);
   facts.push(['Stack, outermost first', stack]);

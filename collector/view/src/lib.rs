@@ -9,6 +9,7 @@
 mod asked;
 mod assets;
 mod boxes;
+mod detail;
 mod guard;
 mod library;
 mod live;

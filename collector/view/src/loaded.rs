@@ -1,11 +1,16 @@
 //! A session with its overview and the names of what ran.
 
+use std::collections::HashMap;
+
 use answers::{
     overview::{Overview, Row, RowKind},
     trace::Trace,
     turned_down::TurnedDown,
 };
-use codec::{SessionNs, span::SpanKind};
+use codec::{
+    FunctionId, SessionNs,
+    span::{SpanKind, What},
+};
 use serde_json::{Value, json};
 use sinks::{NameCache, file_name, source_at};
 
@@ -34,6 +39,8 @@ pub(crate) struct Function {
     pub(crate) kind: SpanKind,
     /// Whether it was turned down: its calls were counted, and not followed.
     pub(crate) is_down: bool,
+    /// How many calls were counted and not followed, in the whole session.
+    pub(crate) counted: u64,
 }
 
 impl std::fmt::Debug for Loaded {
@@ -47,6 +54,11 @@ impl Loaded {
         let (mut names, down) = (NameCache::new(), TurnedDown::of(&trace.catalog));
         // Which module was at an address then is known best at the end.
         let at = SessionNs(overview.range().1);
+        let mut counted: HashMap<FunctionId, u64> = HashMap::new();
+        for (_, calls) in trace.catalog.counted() {
+            let known = counted.entry(calls.function).or_default();
+            *known = known.saturating_add(calls.count);
+        }
         let functions = overview.whats().iter().map(|(what, kind)| {
             let name = names.name(&trace.catalog, what, at);
             Function {
@@ -56,6 +68,10 @@ impl Loaded {
                 source: source_at(&trace.catalog, what, at).map(|(file, line)| format!("{file}:{line}")),
                 kind: *kind,
                 is_down: down.has(what),
+                counted: match what {
+                    What::Function(function) => counted.get(function).copied().unwrap_or(0),
+                    _ => 0,
+                },
             }
         });
         let functions = functions.collect();
@@ -154,7 +170,7 @@ impl Loaded {
     /// The table of what ran, in columns: modules are numbers of places in a list.
     fn names(&self) -> Value {
         let mut modules: Vec<&str> = Vec::new();
-        let mut places = std::collections::HashMap::new();
+        let mut places = HashMap::new();
         let module = self.functions.iter().map(|function| {
             let path = function.module.as_deref()?;
             Some(*places.entry(path).or_insert_with(|| {

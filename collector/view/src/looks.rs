@@ -4,7 +4,7 @@ use answers::overview::Slice;
 use codec::text::Glob;
 use serde_json::{Value, json};
 
-use crate::{asked::Asked, loaded::Loaded, refusal::Refusal};
+use crate::{asked::Asked, detail, loaded::Loaded, refusal::Refusal};
 
 /// The longest text that is looked for.
 const LONGEST: usize = 4096;
@@ -18,7 +18,11 @@ pub(crate) fn span(loaded: &Loaded, asked: &Asked) -> Result<Value, Refusal> {
     let boxes = boxes.map_err(|error| Refusal::Broken(format!("{error:#}")))?;
     let found = boxes.iter().find(|one| one.start == start && one.depth == depth);
     let found = found.ok_or_else(|| Refusal::Missing("there is no span that begins there".into()))?;
-    Ok(describe(loaded, row, found))
+    let mut described = describe(loaded, row, found);
+    if let Some(object) = described.as_object_mut() {
+        object.append(&mut detail::of(loaded, row, found));
+    }
+    Ok(described)
 }
 
 /// `find`: the next span of a function with this in its name, or with a name that matches where it has `*` or `?`.
@@ -79,6 +83,7 @@ fn describe(loaded: &Loaded, row: u32, slice: &Slice) -> Value {
         "source": function.and_then(|function| function.source.as_deref()),
         "kind": function.map(|function| function.kind.name()),
         "down": function.is_some_and(|function| function.is_down),
+        "counted": function.map_or(0, |function| function.counted),
         "stack": stack,
     })
 }

@@ -48,6 +48,7 @@ pub(crate) fn top(loaded: &Loaded, asked: &Asked) -> Result<Value, Refusal> {
             "module": function.and_then(|function| function.module.as_deref()),
             "source": function.and_then(|function| function.source.as_deref()),
             "down": function.is_some_and(|function| function.is_down),
+            "counted": function.map_or(0, |function| function.counted),
             "count": sum.count,
             "total_ns": sum.total_ns,
             "self_ns": sum.self_ns,
