@@ -83,7 +83,7 @@ fn compare(scene: &Scene) -> Overview {
     let found: HashMap<_, _> =
         sums.top(&overview).into_iter().map(|(what, sum)| (overview.whats()[what as usize].0.clone(), sum)).collect();
     let mut functions = 0;
-    for (what, function) in ranking.finish(false) {
+    for (what, function) in ranking.finish(false, false) {
         let sum = found[&what];
         let max_ns = function.calls.max();
         let said = (function.count, function.untimed, function.total_ns, function.self_ns, function.unsure_ns, max_ns);
