@@ -131,6 +131,16 @@ pub(crate) struct TopArgs {
     /// Sort order, descending
     #[arg(long, value_enum, value_name = "BY", default_value = "total")]
     pub(crate) sort: TopOrder,
+    /// Look at a session while it is being recorded, until it ends or q is pressed: the functions of the last seconds, by the
+    /// calls that began and the time that they ran. Of a directory of sessions, the latest that is being written
+    #[arg(long, conflicts_with_all = ["from", "to", "task", "min_duration", "runtime", "csv"])]
+    pub(crate) live: bool,
+    /// How much of the session --live shows
+    #[arg(long, value_name = "TIME", default_value = "5s", requires = "live", value_parser = super::tenth_of_a_second)]
+    pub(crate) last: Period,
+    /// How often --live looks at it
+    #[arg(long, value_name = "TIME", default_value = "1s", requires = "live", value_parser = super::tenth_of_a_second)]
+    pub(crate) every: Period,
     #[command(flatten)]
     pub(crate) table: TableArgs,
 }
