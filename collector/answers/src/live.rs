@@ -173,7 +173,7 @@ impl Live {
         self.tails.values_mut().for_each(|tail| tail.settle(if is_over { newest } else { until }, bucket));
         bucket.missing = self.missing.saturating_sub(missing_before);
         let until = if is_over { newest } else { newest.saturating_add(idle) };
-        let (sum, span_ns) = self.tally.end(until, self.last_ns);
+        let (sum, span_ns) = self.tally.end(until, self.last_ns, self.trace.manifest.time_start_ns);
         Ok(Seen {
             rows: self.rows(sum.functions),
             at_ns: until.saturating_sub(self.trace.zero_ns()),

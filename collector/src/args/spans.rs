@@ -15,14 +15,13 @@ use crate::quantity::{Moment, Period};
 
 /// How spans are made.
 #[derive(Debug, Args)]
-#[command(next_help_heading = "Making spans")]
 pub(crate) struct MakingArgs {
     /// Report a span as open when it has not ended after this time
-    #[arg(long, value_name = "TIME", default_value = "5s")]
+    #[arg(long, value_name = "TIME", default_value = "5s", help_heading = "Making spans")]
     pub(crate) span_timeout: Period,
     /// A function that takes a callback: FUNCTION:argN, or FUNCTION:argN:argM, where argument M is the context passed to
     /// the callback. Arguments count from 0. May be repeated
-    #[arg(long = "callback", value_name = "RULE")]
+    #[arg(long = "callback", value_name = "RULE", help_heading = "Making spans")]
     pub(crate) callbacks: Vec<CallbackRule>,
 }
 

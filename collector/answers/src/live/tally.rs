@@ -45,10 +45,11 @@ impl Tally {
         &mut self.now
     }
 
-    /// Ends it at this time. Tells what the looks of the last `last` nanoseconds come to, and for how long that was.
-    pub(super) fn end(&mut self, until: u64, last: u64) -> (Bucket, u64) {
+    /// Ends it at this time. Tells what the looks of the last `last` nanoseconds come to, and for how long that was, of a
+    /// trace that began at `first`.
+    pub(super) fn end(&mut self, until: u64, last: u64, first: u64) -> (Bucket, u64) {
         let mut bucket = std::mem::take(&mut self.now);
-        bucket.start = self.buckets.back().map_or(until.saturating_sub(last), |before| before.end);
+        bucket.start = self.buckets.back().map_or(until.saturating_sub(last).max(first), |before| before.end);
         bucket.end = until;
         self.buckets.push_back(bucket);
         let from = until.saturating_sub(last);

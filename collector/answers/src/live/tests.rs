@@ -53,13 +53,13 @@ fn only_the_last_seconds_count_and_what_was_open_is_known() {
     assert_eq!(bucket.events, 40, "two seconds of a hundred");
     assert_eq!(*bucket.of(function(1)), Numbers { calls: 20, total_ns: SECOND, self_ns: SECOND });
     assert_eq!(*bucket.of(function(0)), Numbers { calls: 0, total_ns: 2 * SECOND, self_ns: SECOND });
-    let (sum, span) = tally.end(100 * SECOND, 2 * SECOND);
+    let (sum, span) = tally.end(100 * SECOND, 2 * SECOND, 0);
     assert_eq!((sum.events, span), (40, 2 * SECOND));
     // Nothing comes any more: what is open goes on, and what is old goes.
     let bucket = tally.begin();
     tail.read(&path, count, None, bucket).expect("it can be read");
     tail.settle(103 * SECOND, bucket);
-    let (mut sum, span) = tally.end(103 * SECOND, 2 * SECOND);
+    let (mut sum, span) = tally.end(103 * SECOND, 2 * SECOND, 0);
     assert_eq!((sum.events, span), (0, 3 * SECOND));
     assert_eq!(*sum.of(function(0)), Numbers { calls: 0, total_ns: 3 * SECOND, self_ns: 3 * SECOND });
     fs::remove_file(path).expect("it is there");

@@ -134,7 +134,7 @@ fn table(args: &TopArgs, live: &Live, seen: &Seen, is_screen: bool, out: &mut Ve
     writeln!(out, "{}", screen.line(&head, "", "", Style::Dim))?;
     if seen.missing_in_all > 0 {
         let line = format!(
-            "{} missing, {} of them in this time: counts and times are of what is there",
+            "{} missing, {} of them new: counts and times are of what is there",
             counted(seen.missing_in_all, "event"),
             count(seen.missing)
         );
