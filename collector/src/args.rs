@@ -5,6 +5,7 @@ mod ctl;
 mod diff;
 mod filter;
 mod spans;
+mod view;
 
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
@@ -25,6 +26,7 @@ pub(crate) use self::spans::{
     ExportArgs, ExportFormat, MakingArgs, SpanOrder, SpansArgs, StatsArgs, TableArgs, TopArgs, TopOrder, TreeArgs,
     WireForm,
 };
+pub(crate) use self::view::ViewArgs;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -94,6 +96,10 @@ pub(crate) enum Command {
     ///
     /// With --format perfetto and chrome, the processes that came from it are in the file, too.
     Export(ExportArgs),
+    /// Show sessions in a browser: who ran when, what took the time, what is missing
+    ///
+    /// Serves on this machine alone, prints the address, opens it, and ends with Ctrl-C. Only who has the address can look.
+    View(ViewArgs),
     /// Check checksums, counts, links, order and spans; exit with 1 if anything is wrong, and list what was not checked
     Verify(DirArgs),
     /// Complete sessions whose collector was killed

@@ -32,6 +32,7 @@ mod summary;
 mod tables;
 mod tcp;
 mod udp;
+mod view;
 
 use std::process::ExitCode;
 
@@ -53,6 +54,7 @@ fn main() -> ExitCode {
         Some(Command::Diff(args)) => offline::diff::run(args),
         Some(Command::Stats(args)) => offline::stats::run(args),
         Some(Command::Export(args)) => offline::export::run(args),
+        Some(Command::View(args)) => view::run(args),
         Some(Command::Verify(args)) => offline::verify::run(args),
         Some(Command::Repair(args)) => offline::repair::run(args),
         Some(Command::Ctl(args)) => ctl::run(args),

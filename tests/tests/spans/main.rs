@@ -15,4 +15,5 @@ mod picture;
 mod questions;
 mod screen;
 mod swift_names;
+mod view;
 mod viewer;

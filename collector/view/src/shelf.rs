@@ -1,0 +1,204 @@
+//! The overviews of sessions: opened, or made once and in the background.
+
+use std::{
+    collections::HashMap,
+    path::{Path, PathBuf},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+    },
+    time::{Duration, Instant},
+};
+
+use answers::{overview::Overview, scan::Scan, trace::Trace};
+use anyhow::bail;
+use collector_core::spans::SpanConfig;
+use tokio::sync::{Notify, Semaphore};
+
+use crate::{
+    library::{Library, Stamp},
+    loaded::Loaded,
+    refusal::Refusal,
+};
+
+/// How many overviews stay open.
+const MOST_OPEN: usize = 16;
+
+/// How many are made at a time.
+const MADE_AT_ONCE: usize = 1;
+
+/// That of a session that grows is made again after so many times what it took, so that it takes a twentieth of a
+/// processor, and after so long at the earliest.
+const REST: u32 = 20;
+const SHORTEST_REST: Duration = Duration::from_secs(1);
+
+/// The overviews.
+#[derive(Debug)]
+pub(crate) struct Shelf {
+    library: Arc<Library>,
+    config: SpanConfig,
+    places: Mutex<HashMap<PathBuf, Arc<Place>>>,
+    making: Arc<Semaphore>,
+    /// Whether nobody wants them any more.
+    is_over: Arc<AtomicBool>,
+}
+
+/// That of one session.
+#[derive(Debug, Default)]
+struct Place {
+    state: Mutex<State>,
+    /// Told when it was made, or could not be.
+    made: Notify,
+    /// How many events have been read for the next one.
+    done: AtomicU64,
+    /// Of how many.
+    of: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    loaded: Option<Arc<Loaded>>,
+    /// What the session was like when it was made.
+    stamp: Option<Stamp>,
+    is_making: bool,
+    wrong: Option<String>,
+    /// How long the last took, and when it was done.
+    took: Duration,
+    ended: Option<Instant>,
+    generation: u32,
+    used: Option<Instant>,
+}
+
+impl Shelf {
+    pub(crate) fn new(library: Arc<Library>, config: SpanConfig) -> Self {
+        let making = Arc::new(Semaphore::new(MADE_AT_ONCE));
+        Self { library, config, places: Mutex::default(), making, is_over: Arc::default() }
+    }
+
+    /// The overview of a session: the latest there is. Begins to make the next one where that is due. Waits for the first
+    /// one for so long.
+    pub(crate) async fn get(&self, name: &str, patience: Duration) -> Result<Arc<Loaded>, Refusal> {
+        let (library, name) = (Arc::clone(&self.library), name.to_owned());
+        let looked = tokio::task::spawn_blocking(move || {
+            let dir = library.find(&name)?;
+            let stamp = Stamp::of(&dir);
+            Ok((dir, stamp))
+        });
+        let (dir, stamp) = looked.await.map_err(|_| Refusal::Busy)??;
+        let place = self.place(&dir);
+        let deadline = tokio::time::Instant::now() + patience;
+        loop {
+            let made = place.made.notified();
+            self.make_if_due(&place, &dir, stamp);
+            {
+                let mut state = place.lock();
+                state.used = Some(Instant::now());
+                if let Some(loaded) = &state.loaded {
+                    return Ok(Arc::clone(loaded));
+                }
+                if let Some(wrong) = &state.wrong {
+                    return Err(Refusal::Broken(wrong.clone()));
+                }
+            }
+            if tokio::time::timeout_at(deadline, made).await.is_err() {
+                return Err(Refusal::Making(place.percent()));
+            }
+        }
+    }
+
+    /// How far the making of one is that is being made.
+    pub(crate) fn progress(&self, dir: &Path) -> Option<u32> {
+        let place = self.places.lock().unwrap_or_else(PoisonError::into_inner).get(dir).map(Arc::clone)?;
+        let is_making = place.lock().is_making;
+        is_making.then(|| place.percent())
+    }
+
+    fn place(&self, dir: &Path) -> Arc<Place> {
+        let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
+        if places.len() > MOST_OPEN {
+            let oldest = places.iter().filter(|(_, place)| !place.lock().is_making);
+            let oldest = oldest.min_by_key(|(_, place)| place.lock().used).map(|(dir, _)| dir.clone());
+            oldest.and_then(|dir| places.remove(&dir));
+        }
+        Arc::clone(places.entry(dir.into()).or_default())
+    }
+
+    fn make_if_due(&self, place: &Arc<Place>, dir: &Path, stamp: Stamp) {
+        {
+            let mut state = place.lock();
+            let rest = (state.took * REST).max(SHORTEST_REST);
+            let is_due = state.ended.is_none_or(|ended| ended.elapsed() >= rest);
+            if state.is_making || state.stamp == Some(stamp) || !is_due {
+                return;
+            }
+            state.is_making = true;
+            state.generation = state.generation.wrapping_add(1);
+        }
+        let (place, dir, config) = (Arc::clone(place), dir.to_path_buf(), self.config.clone());
+        let (making, is_over) = (Arc::clone(&self.making), Arc::clone(&self.is_over));
+        tokio::spawn(async move {
+            let Ok(_turn) = making.acquire_owned().await else { return };
+            let maker = Arc::clone(&place);
+            let made = tokio::task::spawn_blocking(move || maker.make(&dir, config, &is_over)).await;
+            let mut state = place.lock();
+            state.is_making = false;
+            state.ended = Some(Instant::now());
+            state.stamp = Some(stamp);
+            match made {
+                Ok((Ok(loaded), took)) => {
+                    (state.loaded, state.took, state.wrong) = (Some(Arc::new(loaded)), took, None);
+                }
+                Ok((Err(error), took)) => (state.took, state.wrong) = (took, Some(format!("{error:#}"))),
+                Err(_) => state.wrong = Some("the overview could not be made".into()),
+            }
+            drop(state);
+            place.made.notify_waiters();
+        });
+    }
+}
+
+impl Drop for Shelf {
+    fn drop(&mut self) {
+        self.is_over.store(true, Relaxed);
+    }
+}
+
+impl Place {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn percent(&self) -> u32 {
+        let (done, of) = (self.done.load(Relaxed), self.of.load(Relaxed).max(1));
+        u32::try_from(u128::from(done) * 100 / u128::from(of)).unwrap_or(0).min(99)
+    }
+
+    /// Opens it, or makes it. Tells how long that took.
+    fn make(&self, dir: &Path, config: SpanConfig, is_over: &AtomicBool) -> (anyhow::Result<Loaded>, Duration) {
+        let begun = Instant::now();
+        let make = || {
+            let trace = Trace::open(dir)?.named();
+            self.done.store(0, Relaxed);
+            let events = trace
+                .threads()
+                .iter()
+                .filter_map(|thread| thread.written.or_else(|| Scan::events_of(&trace, thread)))
+                .sum();
+            self.of.store(events, Relaxed);
+            let overview = match Overview::open(&trace)? {
+                Some(overview) => overview,
+                None => Overview::make(&trace, config, &mut |events| {
+                    self.done.store(events, Relaxed);
+                    if is_over.load(Relaxed) {
+                        bail!("nobody wants it any more");
+                    }
+                    Ok(())
+                })?,
+            };
+            let generation = self.lock().generation;
+            Ok(Loaded::new(trace, overview, generation))
+        };
+        let made = make();
+        (made, begun.elapsed())
+    }
+}
