@@ -119,7 +119,7 @@ impl Live {
 
     /// How many of its functions were turned down: calls of them that were only counted are not told.
     pub fn turned_down(&self) -> usize {
-        super::turned_down::TurnedDown::of(&self.trace.catalog).len()
+        super::turned_down::TurnedDown::of(&self.trace.catalog).count()
     }
 
     /// Looks at it again.
