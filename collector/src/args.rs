@@ -145,6 +145,10 @@ pub(crate) struct RunArgs {
     /// Serve all counters as Prometheus text at this address
     #[arg(long, value_name = "ADDR:PORT")]
     pub(crate) metrics: Option<SocketAddr>,
+    /// Show the sessions of the first disk sink in a browser, also while they are recorded: see `collector view`. The
+    /// address has to be one of this machine alone
+    #[arg(long, value_name = "ADDR:PORT")]
+    pub(crate) ui: Option<SocketAddr>,
     /// Close a session after this much silence
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = tenth_of_a_second)]
     pub(crate) session_timeout: Period,

@@ -32,6 +32,7 @@ mod summary;
 mod tables;
 mod tcp;
 mod udp;
+mod ui;
 mod view;
 
 use std::process::ExitCode;

@@ -45,6 +45,7 @@ use crate::{
     status, stdin,
     tables::Making,
     tcp, udp,
+    ui::Ui,
 };
 
 /// How long sinks that take nothing are waited for at the end.
@@ -77,6 +78,11 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode> {
             })?),
             None => None,
         };
+        let directory = sinks.iter().find_map(|sink| match &sink.target {
+            Target::Disk { dir, .. } => Some(dir.as_path()),
+            _ => None,
+        });
+        let ui = args.ui.map(|address| Ui::open(address, directory)).transpose()?;
         let notices = Arc::new(Notices::new());
         log::start(args.log.log, args.log.log_format, &notices);
         let (memory, recorders) = (args.limits.memory.0, settings::recorders(args.recorders));
@@ -94,7 +100,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode> {
         let earlier = EarlierSessions::find(directories);
         let limits = settings::catalog_limits(&args.limits);
         let receiver = Arc::new(Receiver::new(config, limits, recorders, earlier, notices));
-        serve(args, &receiver, tables, listening, socket, door, metrics).await
+        serve(args, &receiver, tables, listening, socket, door, (metrics, ui)).await
     });
     // A sink that hangs has been given up by now, and is not to be waited for again.
     runtime.shutdown_background();
@@ -144,7 +150,7 @@ async fn serve(
     listening: Vec<Listening>,
     socket: Option<UnixStream>,
     door: Arc<Door>,
-    metrics: Option<TcpListener>,
+    (metrics, ui): (Option<TcpListener>, Option<Ui>),
 ) -> Result<ExitCode> {
     let mut interrupts = signal(SignalKind::interrupt()).context("cannot handle SIGINT")?;
     let mut terminations = signal(SignalKind::terminate()).context("cannot handle SIGTERM")?;
@@ -195,6 +201,9 @@ async fn serve(
         let address = listener.local_addr()?;
         info!("metrics http://{address}/metrics");
         tokio::spawn(metrics::serve(receiver.clone(), listener));
+    }
+    if let Some(ui) = ui {
+        ui.start(args.spans.config())?;
     }
     let _reachable = control::listen(receiver);
     for (sink, _) in &receiver.ledger.sinks {

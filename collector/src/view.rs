@@ -18,16 +18,14 @@ use tokio::{
 };
 use view::{Options, Token};
 
-use crate::{args::ViewArgs, offline::ended_early};
+use crate::{
+    args::ViewArgs,
+    offline::ended_early,
+    ui::{only_here, url},
+};
 
 pub(crate) fn run(args: &ViewArgs) -> Result<ExitCode> {
-    if !args.listen.ip().is_loopback() {
-        bail!(
-            "--listen {}: traces have registers and stacks, and are shown on this machine alone; from another one, forward \
-             a port: `ssh -L 7001:127.0.0.1:7001 HOST collector view --no-open --listen 127.0.0.1:7001 DIR`",
-            args.listen
-        );
-    }
+    only_here("--listen", args.listen)?;
     let dir = &args.dir;
     // A directory that is to have sessions may be empty yet.
     if !dir.is_dir() {
@@ -47,8 +45,7 @@ async fn serve(args: &ViewArgs) -> Result<()> {
     let listener = TcpListener::bind(args.listen).await;
     let listener = listener.with_context(|| format!("cannot serve on {} (is the port taken?)", args.listen))?;
     let token = Token::random()?;
-    // What is behind `#` is sent to nobody, and stays out of logs.
-    let address = format!("http://{}/#token={}", listener.local_addr()?, token.text());
+    let address = url(listener.local_addr()?, &token);
     let mut out = io::stdout();
     ended_early(writeln!(out, "{address}").and_then(|()| out.flush()))?;
     let _page = if args.no_open { None } else { open(&address) };

@@ -12,6 +12,7 @@ pub mod diff;
 pub mod family;
 pub mod filter;
 pub mod histogram;
+pub mod live;
 pub mod loss;
 pub mod options;
 pub mod overview;

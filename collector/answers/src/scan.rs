@@ -98,14 +98,16 @@ impl<'a> Scan<'a> {
         let mut open = Vec::with_capacity(threads.len());
         for thread in threads {
             let gaps = gaps.remove(&thread.id).unwrap_or_default();
-            open.extend(ThreadScan::open(trace, thread, gaps, page)?);
+            // What came since the session was looked at may lie behind gaps that nobody knows yet.
+            let most = trace.is_looked_at.then(|| thread.written.unwrap_or(0));
+            open.extend(ThreadScan::open(trace, thread, gaps, page, most)?);
         }
         Ok(Self { threads: open, trace })
     }
 
     /// How many events the index of a thread has, if it can be read.
     pub fn events_of(trace: &Trace, thread: &ThreadEntry) -> Option<u64> {
-        let thread = ThreadScan::open(trace, thread, Vec::new(), SMALLEST_PAGE).ok()??;
+        let thread = ThreadScan::open(trace, thread, Vec::new(), SMALLEST_PAGE, None).ok()??;
         Some(thread.events())
     }
 

@@ -30,6 +30,8 @@ pub struct Trace {
     pub catalog: Catalog,
     /// Whether its collector has not finished it.
     pub is_unfinished: bool,
+    /// Whether it was not finished, and is told as it was when it was opened.
+    pub(crate) is_looked_at: bool,
     /// What cannot be read of what its collector noted while it wrote it.
     pub problem: Option<String>,
     /// What its manifest cannot be trusted for.
@@ -61,13 +63,14 @@ impl Trace {
         let on_disk = json.as_ref().map(parse).transpose()?.unwrap_or_default();
         let wrong = json.and_then(|json| Manifest::check_bytes(&json).err()).or_else(|| on_disk.check().err());
         let is_unfinished = on_disk.end.is_none() || dir.join("journal.heph").exists();
+        let is_looked_at = unfinished.is_some();
         let (manifest, problem) = match unfinished {
             Some(unfinished) => (unfinished.manifest, unfinished.problem),
             None => (on_disk, None),
         };
         let catalog = Catalog::from_manifest(&manifest);
         let (dir, readings) = (dir.into(), Arc::default());
-        Ok(Self { dir, manifest, catalog, is_unfinished, problem, wrong, note, added_ns: 0, readings })
+        Ok(Self { dir, manifest, catalog, is_unfinished, is_looked_at, problem, wrong, note, added_ns: 0, readings })
     }
 
     /// Opens the session of a process that is meant by its id, its name or that of its session, or where none is, the one

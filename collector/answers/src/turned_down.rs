@@ -42,6 +42,11 @@ impl TurnedDown {
         self.0.len()
     }
 
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// Whether this is one of them.
     pub fn has(&self, what: &What) -> bool {
         matches!(what, What::Function(function) if self.0.contains_key(function))

@@ -6,43 +6,45 @@ use clap::Args;
 use super::spans::number;
 use crate::quantity::{Moment, Period};
 
+/// Where these options stand in the help.
+const HEADING: &str = "What to look at";
+
 /// Which part of a session is asked for: the same in all commands that look at one.
 #[derive(Debug, Clone, Default, Args)]
-#[command(next_help_heading = "What to look at")]
 pub(crate) struct FilterArgs {
     /// Only what ran at this time or later, counted like the times that are printed: 1.5 (seconds), 20ms, 123456789ns.
     /// In `top`, `tree` and folded stacks, times are the parts inside
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", help_heading = HEADING)]
     pub(crate) from: Option<Moment>,
     /// Only what ran before this time
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", help_heading = HEADING)]
     pub(crate) to: Option<Moment>,
     /// Only what ran on this thread: its stream, its id with the operating system, or its name
-    #[arg(long, value_name = "THREAD")]
+    #[arg(long, value_name = "THREAD", help_heading = HEADING)]
     pub(crate) thread: Option<String>,
     /// Only what ran in this task, on all threads it ran on
-    #[arg(long, value_name = "ID", value_parser = number)]
+    #[arg(long, value_name = "ID", value_parser = number, help_heading = HEADING)]
     pub(crate) task: Option<u64>,
     /// This process of a family, or of a directory of sessions: its process id, its program, or the name of its session; of
     /// several, the latest
-    #[arg(long, value_name = "PROCESS")]
+    #[arg(long, value_name = "PROCESS", help_heading = HEADING)]
     pub(crate) process: Option<String>,
     /// Only functions of modules whose path or file name matches; * matches any characters, ? matches one. In `tree` and
     /// folded stacks, with what leads to them and what they called
-    #[arg(long, value_name = "GLOB")]
+    #[arg(long, value_name = "GLOB", help_heading = HEADING)]
     pub(crate) module: Option<String>,
     /// Only functions whose names match, demangled or not. In `tree` and folded stacks, with what leads to them and what
     /// they called
-    #[arg(long, value_name = "GLOB")]
+    #[arg(long, value_name = "GLOB", help_heading = HEADING)]
     pub(crate) function: Option<String>,
     /// Only calls and spans that took at least this long, as a whole; of events, only those that say so
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", help_heading = HEADING)]
     pub(crate) min_duration: Option<Period>,
     /// Only frames with fewer than N others above them
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", help_heading = HEADING)]
     pub(crate) depth: Option<u32>,
     /// Maximum number of lines: functions in `top` (50 by default), nodes in `tree`, otherwise spans or events
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", help_heading = HEADING)]
     pub(crate) limit: Option<usize>,
 }
 

@@ -15,14 +15,13 @@ use crate::quantity::{Moment, Period};
 
 /// How spans are made.
 #[derive(Debug, Args)]
-#[command(next_help_heading = "Making spans")]
 pub(crate) struct MakingArgs {
     /// Report a span as open when it has not ended after this time
-    #[arg(long, value_name = "TIME", default_value = "5s")]
+    #[arg(long, value_name = "TIME", default_value = "5s", help_heading = "Making spans")]
     pub(crate) span_timeout: Period,
     /// A function that takes a callback: FUNCTION:argN, or FUNCTION:argN:argM, where argument M is the context passed to
     /// the callback. Arguments count from 0. May be repeated
-    #[arg(long = "callback", value_name = "RULE")]
+    #[arg(long = "callback", value_name = "RULE", help_heading = "Making spans")]
     pub(crate) callbacks: Vec<CallbackRule>,
 }
 
@@ -131,6 +130,16 @@ pub(crate) struct TopArgs {
     /// Sort order, descending
     #[arg(long, value_enum, value_name = "BY", default_value = "total")]
     pub(crate) sort: TopOrder,
+    /// Look at a session while it is being recorded, until it ends or q is pressed: the functions of the last seconds, by the
+    /// calls that began and the time that they ran. Of a directory of sessions, the latest that is being written
+    #[arg(long, conflicts_with_all = ["from", "to", "task", "min_duration", "runtime", "csv"])]
+    pub(crate) live: bool,
+    /// How much of the session --live shows
+    #[arg(long, value_name = "TIME", default_value = "5s", requires = "live", value_parser = super::tenth_of_a_second)]
+    pub(crate) last: Period,
+    /// How often --live looks at it
+    #[arg(long, value_name = "TIME", default_value = "1s", requires = "live", value_parser = super::tenth_of_a_second)]
+    pub(crate) every: Period,
     #[command(flatten)]
     pub(crate) table: TableArgs,
 }

@@ -77,17 +77,20 @@ pub(crate) fn run(args: &ExportArgs) -> Result<ExitCode> {
         (ExportFormat::Chrome, Some(family)) => {
             family::write(family, args, &progress, &mut ChromeSink::new(out), &mut is_whole)
         }
-        (ExportFormat::Perfetto, None) => write_one(&trace, args, &progress, &mut PerfettoSink::new(out)),
-        (ExportFormat::Chrome, None) => write_one(&trace, args, &progress, &mut ChromeSink::new(out)),
+        (ExportFormat::Perfetto, None) => write_one(&trace, args, &filter, &progress, &mut PerfettoSink::new(out)),
+        (ExportFormat::Chrome, None) => write_one(&trace, args, &filter, &progress, &mut ChromeSink::new(out)),
         (ExportFormat::Folded, _) if args.filter.any().is_some() => {
             folded::write(&trace, args, &filter, &progress, out)
         }
-        (ExportFormat::Folded, _) => write_one(&trace, args, &progress, &mut FoldedSink::new(out)),
+        (ExportFormat::Folded, _) => write_one(&trace, args, &filter, &progress, &mut FoldedSink::new(out)),
         (ExportFormat::Parquet, _) => {
             let mut wanted = Pick::new(&trace, &filter);
             let config = args.session.making.config();
             let rows = table::write(&trace, config, args.registers, &progress, out, |span| wanted.has(span));
-            rows.map(|rows| counted(rows, "span"))
+            rows.map(|rows| {
+                super::say_if_nothing(&trace.dir, &filter, rows == 0);
+                counted(rows, "span")
+            })
         }
         (ExportFormat::Heph, _) => {
             heph::write(&trace, args.wire.unwrap_or_default(), &progress, out).map(|events| counted(events, "event"))
@@ -103,7 +106,13 @@ pub(crate) fn run(args: &ExportArgs) -> Result<ExitCode> {
 }
 
 /// Writes a session, and tells how many spans it has.
-fn write_one(trace: &Trace, args: &ExportArgs, progress: &Progress, sink: &mut impl Sink) -> Result<String> {
+fn write_one(
+    trace: &Trace,
+    args: &ExportArgs,
+    filter: &Filter,
+    progress: &Progress,
+    sink: &mut impl Sink,
+) -> Result<String> {
     let session = trace.session();
     sink.start(&session)?;
     let mut count = 0_u64;
@@ -113,6 +122,7 @@ fn write_one(trace: &Trace, args: &ExportArgs, progress: &Progress, sink: &mut i
     })?;
     end(trace, &session, sink)?;
     sink.close()?;
+    super::say_if_nothing(&trace.dir, filter, count == 0);
     Ok(counted(count, "span"))
 }
 

@@ -39,6 +39,12 @@ impl Screen {
         Self { columns: Some(columns).filter(|columns| *columns > 0), has_colours: !is_dumb && !is_set("NO_COLOR") }
     }
 
+    /// How many lines a terminal has.
+    pub(super) fn lines() -> Option<usize> {
+        let lines = rustix::termios::tcgetwinsize(io::stdout()).map_or(0, |size| usize::from(size.ws_row));
+        Some(lines).filter(|lines| *lines > 0)
+    }
+
     /// Whether a line of so many columns fits, and a name of some length behind it.
     pub(super) fn has_room(&self, columns: usize) -> bool {
         self.columns.is_none_or(|all| columns + LEAST_NAME * 2 <= all)

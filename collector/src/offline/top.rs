@@ -1,5 +1,8 @@
 //! `collector top`: the functions of a session, by how long they took.
 
+mod keys;
+mod live;
+
 use std::{
     io::{self, BufWriter, Write},
     process::ExitCode,
@@ -26,6 +29,9 @@ use crate::{
 };
 
 pub(crate) fn run(args: &TopArgs) -> Result<ExitCode> {
+    if args.live {
+        return live::run(args);
+    }
     let trace = super::open_wanted(&args.session.dir, &args.filter)?.named();
     let filter = Filter::new(&trace, &args.filter.wanted())?;
     let loss = Loss::of(&trace);

@@ -41,6 +41,9 @@ pub struct Unfinished {
 ///
 /// Where its files cannot be read.
 pub fn look_at_unfinished(dir: &Path) -> io::Result<Option<Unfinished>> {
+    if !dir.join(JOURNAL).exists() {
+        return Ok(None);
+    }
     // Its journal has what comes before events by the time they are in an index, so it is read behind that.
     let mut indexes = BTreeMap::new();
     for (stream, thread) in threads_in(dir)? {

@@ -1,7 +1,8 @@
 //! A session that is being written, and one whose collector was killed, are shown as far as they are on disk.
 
-use std::{fs, path::Path};
+use std::{fs, path::Path, thread, time::Duration};
 
+use codec::profile::EndReason;
 use serde_json::Value;
 use tests::{
     Agent, Collector, Folder, Settings,
@@ -61,6 +62,56 @@ fn names_threads_modules_and_gaps_are_there_before_the_end() {
 
     run_on("repair", &session, &[]).success();
     assert_eq!(json("top", &session, &[]), top, "a repair adds nothing to it");
+}
+
+#[test]
+fn a_running_session_is_watched_until_it_ends() {
+    let folder = Folder::new("live");
+    let collector = Collector::to_disk(folder.path(), &[]);
+    let mut agent = Agent::start(Settings::tcp(collector.tcp(), 22)).expect("it is heard");
+    agent.work(1_000).expect("it is taken");
+    agent.settle(LONG).expect("it is acknowledged");
+    let session = folders(folder.path()).remove(0);
+    let flushed = |events: u64| indexed(&session, 0) + indexed(&session, 1) == events;
+    eventually("all is flushed", || flushed(1_000));
+    let watch = |arguments: &[&'static str]| {
+        let (path, options) = (folder.path().to_owned(), ["--live", "--every", "100ms", "--last", "60s"]);
+        let options = [&options[..], arguments].concat();
+        thread::spawn(move || run_on("top", &path, &options).success())
+    };
+    let (objects, tables) = (watch(&["--json"]), watch(&["--limit", "3", "--sort", "self"]));
+    // Long enough for a few looks.
+    thread::sleep(Duration::from_secs(1));
+    agent.drop_events(0, 7, "ring-full");
+    agent.work(1_000).expect("it is taken");
+    agent.settle(LONG).expect("it is acknowledged");
+    eventually("all is flushed", || flushed(2_000));
+    thread::sleep(Duration::from_millis(500));
+    agent.finish(EndReason::Exited(0), LONG).expect("it is acknowledged");
+    let (objects, tables) = (objects.join().expect("it ends"), tables.join().expect("it ends"));
+    collector.stop().success();
+
+    let lines: Vec<Value> =
+        objects.text().lines().map(|line| serde_json::from_str(line).expect("every line is JSON")).collect();
+    let looks: Vec<_> = lines.iter().filter(|line| line["function"].is_null()).collect();
+    assert!(looks.len() > 5, "{looks:?}");
+    assert_eq!(looks[0]["events"], 1_000);
+    let last = looks[looks.len() - 1];
+    assert_eq!((&last["events"], &last["missing"], &last["ended"]), (&2_000.into(), &7.into(), &"exited".into()));
+    let rows: Vec<_> = lines.iter().rev().take_while(|line| line["function"].is_string()).collect();
+    assert!(rows.iter().all(|row| row["function"].as_str().is_some_and(is_named)), "{rows:?}");
+    let calls: u64 = rows.iter().filter_map(|row| row["calls"].as_u64()).sum();
+    assert!((900..=1_100).contains(&calls), "about half of the events: {calls}");
+    for exit in [&objects, &tables] {
+        assert!(exit.stderr.contains("the session has ended (exited)"), "{}", exit.stderr);
+    }
+    assert!(
+        tables.text().contains("events/s") && tables.text().contains("7 events missing, 7 of them"),
+        "{}",
+        tables.text()
+    );
+    let wrong = run_on("top", &session, &["--live", "--from", "1s"]);
+    assert_eq!(wrong.code, Some(2), "{}", wrong.stderr);
 }
 
 fn is_named(function: &str) -> bool {

@@ -178,6 +178,30 @@ fn a_tree_has_each_process_below_the_call_that_made_it() {
     assert!(!shallow.contains("function_1"), "{shallow}");
 }
 
+#[test]
+fn one_process_or_one_time_of_a_family_can_be_asked_for() {
+    let Family { folder, make, child, compiler } = family("family-process");
+    let nodes = |arguments: &[&str]| objects(&text("tree", folder.path(), &[&["--json"], arguments].concat()));
+    let is_process = |node: &&Value| node["kind"] == "process";
+    assert_eq!(nodes(&["--process", "4711"]).iter().filter(is_process).count(), 2, "with those that came from it");
+    assert_eq!(nodes(&["--process", "4711", "--alone"]).iter().filter(is_process).count(), 0);
+    let count = |dir: &Path, arguments: &[&str]| text("events", dir, arguments).lines().count();
+    assert_eq!([20, 10, 20], [name(&child).as_str(), "cc1", "make (4712)"].map(|it| count(&make, &["--process", it])));
+    let exit = run_on("top", folder.path(), &["--process", "4712"]).success();
+    let said = format!("session {}, the latest of 2 that are \"4712\"", name(&compiler));
+    assert!(exit.stderr.contains(&said), "{}", exit.stderr);
+    // All count from one zero: the compiler runs 20 µs after the first began.
+    let late = nodes(&["--from", "20us", "--to", "25us", "--min-percent", "0"]);
+    let calls = |session: &Path| {
+        let is_call = |node: &&Value| node["kind"] == "frame" && node["session"].as_str() == Some(&*name(session));
+        late.iter().filter(is_call).count()
+    };
+    assert!(calls(&compiler) > 0, "{late:?}");
+    assert_eq!(late.iter().filter(is_process).count(), 2, "who made whom is told all the same: {late:?}");
+    let named = nodes(&["--function", "function_1"]);
+    assert!(named.iter().filter(is_process).count() == 2 && named.iter().any(|node| node["function"] == "function_1"));
+}
+
 /// One end of an arrow: its phase and id, process, thread and time.
 type ArrowEnd = (String, u64, u64, u64);
 

@@ -2,8 +2,13 @@
 
 use std::{fs, path::Path};
 
+use codec::{
+    FunctionId, LevelKind, ModuleId, SessionNs, StreamId,
+    heph::Encode,
+    profile::{Counted, CountedCalls, LevelChange, Levels, ProfileOption},
+};
 use serde_json::Value as Json;
-use tests::collector::run_on;
+use tests::collector::{run, run_on};
 
 use crate::offline::{Packets, ingested};
 
@@ -91,6 +96,38 @@ fn names_modules_depths_and_durations_choose_calls() {
     let output = folder.join("table").display().to_string();
     let export = run_on("export", &session, &["--format", "parquet", "-o", &output, "--function", "work"]).success();
     assert!(export.stderr.contains("3 spans"), "{}", export.stderr);
+}
+
+/// Nobody knows when calls were made that were only counted.
+#[test]
+fn calls_that_were_counted_are_not_taken_for_those_that_are_asked_for() {
+    let mut packets = Packets::default();
+    packets.describe();
+    let function = FunctionId::new(ModuleId(1), 1);
+    let changes = [LevelChange { function, at: SessionNs(50_000), level: LevelKind::Counted }];
+    let calls = [CountedCalls { function, count: 100, brief: 0, brief_ns: 0 }];
+    let stream = StreamId(0);
+    let counted = Counted { stream, calls: calls[..].into() };
+    for option in [ProfileOption::from(Levels { changes: changes[..].into() }), counted.into()] {
+        option.encode(&mut packets.bytes).expect("it fits");
+    }
+    packets.frame((0, 0, 0), 0, 60_000, |packets| {
+        packets.frame((0, 1, 1), 1_000, 3_000, |_| {});
+        packets.frame((0, 1, 1), 40_000, 41_000, |_| {});
+    });
+    let (_folder, session) = ingested("filter-counted", &packets.bytes);
+    let row = |arguments: &[&str]| json("top", &session, &[&["--function", "work"], arguments].concat()).remove(0);
+    assert!(row(&[])["estimated_total_ns"].is_u64());
+    for part in [&["--to", "10us"][..], &["--min-duration", "2us"], &["--depth", "2", "--from", "1us", "--to", "5us"]] {
+        let row = row(part);
+        assert_eq!((&row["count"], &row["counted"]), (&1.into(), &100.into()), "{part:?}");
+        assert!(row["estimated_total_ns"].is_null(), "{part:?}: {row}");
+    }
+    let text = run_on("top", &session, &["--to", "10us"]).success();
+    assert!(text.text().lines().any(|line| line.contains("≤ 101") && line.contains("work")), "{}", text.text());
+    let path = session.display().to_string();
+    let same = run(&["diff", &path, &path, "--all"]).success();
+    assert_eq!(same.stderr.matches("1 function turned down").count(), 2, "{}", same.stderr);
 }
 
 #[test]

@@ -25,7 +25,7 @@ pub struct Sum {
     pub self_ns: u64,
     /// What they took themselves, or something that they called and that is missing.
     pub unsure_ns: u64,
-    /// How long the longest took, inside the range or not.
+    /// How long the longest took inside the range.
     pub max_ns: u64,
 }
 
@@ -91,7 +91,7 @@ impl Overview {
                 sum.unsure_ns = sum.unsure_ns.saturating_add(inside.saturating_sub(called));
             } else {
                 sum.total_ns = sum.total_ns.saturating_sub(inside).saturating_add(called);
-                sum.max_ns = sum.max_ns.max(if special.is_timed { special.called } else { 0 });
+                sum.max_ns = sum.max_ns.max(if special.is_timed { called } else { 0 });
             }
         }
         let mut called = vec![0_u64; sums.len()];
@@ -152,7 +152,7 @@ impl Overview {
             }
             let untimed = u64::from(record.flags & flags::CUT != 0);
             let has_end = record.flags & (flags::CUT | flags::OPEN) == 0;
-            let max_ns = if has_end { record.end.saturating_sub(record.start) } else { 0 };
+            let max_ns = if has_end { inside } else { 0 };
             add(record.context, &Sum { count: 1, untimed, total_ns: inside, max_ns, ..Sum::default() });
         }
         Ok(())

@@ -1,4 +1,4 @@
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use codec::{
     Counter, EventKind, FunctionId, SessionNs, SubstreamId,
@@ -9,7 +9,14 @@ use codec::{
 use collector_core::spans::SpanConfig;
 
 use super::*;
-use crate::{scene::Scene, spanning, top::Ranking, turned_down::TurnedDown};
+use crate::{
+    filter::{Filter, Wanted},
+    loss::Loss,
+    scene::Scene,
+    spanning,
+    top::{self, Ranking},
+    turned_down::TurnedDown,
+};
 
 /// Numbers that are the same each time.
 struct Random(u64);
@@ -83,7 +90,7 @@ fn compare(scene: &Scene) -> Overview {
     let found: HashMap<_, _> =
         sums.top(&overview).into_iter().map(|(what, sum)| (overview.whats()[what as usize].0.clone(), sum)).collect();
     let mut functions = 0;
-    for (what, function) in ranking.finish(false) {
+    for (what, function) in ranking.finish(false, false) {
         let sum = found[&what];
         let max_ns = function.calls.max();
         let said = (function.count, function.untimed, function.total_ns, function.self_ns, function.unsure_ns, max_ns);
@@ -278,4 +285,36 @@ fn one_call_is_found_by_when_it_was_and_by_its_place() {
     assert_eq!(trace.event_of(StreamId(gap.thread), missing).expect("it can be read"), None);
     assert_eq!(trace.event_of(StreamId(0), codec::Position(u64::MAX)).expect("it can be read"), None);
     assert_eq!(trace.call_at(StreamId(77), 0, 0).expect("it can be read"), None);
+}
+
+#[test]
+fn a_part_of_the_time_is_what_top_says_of_it() {
+    for seed in [11, 12] {
+        let scene = session(seed, 12_000, 0);
+        let overview = compare(&scene);
+        let trace = Trace::open(&scene.folder()).expect("it is there");
+        let (first, last) = overview.range();
+        let (mut random, mut names) = (Random(seed), sinks::NameCache::new());
+        for _ in 0..12 {
+            let from = first + random.below(last - first);
+            let to = from + 1 + random.below(last - from);
+            let moment = |ns| Some(codec::quantity::Moment(std::time::Duration::from_nanos(ns)));
+            let wanted = Wanted { from: moment(from), to: moment(to), ..Wanted::default() };
+            let filter = Filter::new(&trace, &wanted).expect("it can be");
+            let (config, runtime, loss) = (SpanConfig::default(), SpanRuntime::Native, Loss::of(&trace));
+            let rows = top::rows(&trace, config, runtime, &filter, &loss).expect("it can be read");
+            let of_row = |row: &top::Row| {
+                let function = &row.function;
+                (row.name.clone(), (function.count, function.total_ns, function.self_ns, function.calls.max()))
+            };
+            let said: BTreeMap<_, _> = rows.iter().map(of_row).collect();
+            let sums = overview.sums(from, to, None).expect("it can be read");
+            let mut of_sum = |(what, sum): (u32, Sum)| {
+                let name = names.name(&trace.catalog, &overview.whats()[what as usize].0, SessionNs(0));
+                (name.pretty.to_string(), (sum.count, sum.total_ns, sum.self_ns, sum.max_ns))
+            };
+            let found: BTreeMap<_, _> = sums.top(&overview).into_iter().map(&mut of_sum).collect();
+            assert_eq!(found, said, "from {from} to {to}");
+        }
+    }
 }

@@ -93,7 +93,7 @@ struct Events {
 
 impl Events {
     fn open(trace: &Trace, thread: &ThreadEntry, path: &Path) -> Result<Option<Self>> {
-        let Some(scan) = ThreadScan::open(trace, thread, Vec::new(), IndexEvent::BYTES)? else { return Ok(None) };
+        let Some(scan) = ThreadScan::open(trace, thread, Vec::new(), IndexEvent::BYTES, None)? else { return Ok(None) };
         let file = File::open(path).with_context(|| format!("cannot read {}", path.display()))?;
         Ok(Some(Self { file, count: scan.events() }))
     }

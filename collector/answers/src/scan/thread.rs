@@ -48,12 +48,14 @@ const EVENT: u64 = IndexEvent::BYTES as u64;
 const MOST_RUN: usize = 1 << 16;
 
 impl<'a> ThreadScan<'a> {
-    /// Opens the files of a thread: none where its collector was stopped before it wrote anything.
+    /// Opens the files of a thread, for so many of its events: none where its collector was stopped before it wrote
+    /// anything.
     pub(super) fn open(
         trace: &Trace,
         thread: &ThreadEntry,
         gaps: Vec<&'a GapEntry>,
         page: usize,
+        most: Option<u64>,
     ) -> Result<Option<Self>> {
         let dir = trace.thread_dir(thread.id);
         let index = dir.join("index.atf");
@@ -71,11 +73,7 @@ impl<'a> ThreadScan<'a> {
             false if head.is_some_and(|head| head.has_detail().is_some()) && ends.length > FIRST => ends.length,
             false => events_end(&index, ends.length).with_context(|| format!("cannot read {}", index.display()))?,
         };
-        // What came since the session was looked at may lie behind gaps that nobody knows yet.
-        let known = thread
-            .written
-            .filter(|_| trace.is_unfinished)
-            .map(|events| FIRST.saturating_add(events.saturating_mul(EVENT)));
+        let known = most.map(|events| FIRST.saturating_add(events.saturating_mul(EVENT)));
         let (footer, end) = match known {
             Some(known) if known < end => (None, known),
             _ => (footer, end),

@@ -367,6 +367,11 @@ mod tests {
             let function = FunctionId(function);
             ranking.add_counted(&CountedCalls { function, count, brief: 0, brief_ns: 0 });
         }
+        let mut part = Ranking::default();
+        part.add(&frame(1, None, 2, 10, 20), 1.0);
+        part.add_counted(&CountedCalls { function: FunctionId(2), count: 0, brief: 3, brief_ns: 4 });
+        let (_, function) = part.finish(false, true).next().expect("it ran");
+        assert!(function.has_others && function.in_all.is_none(), "who knows which of them were asked for");
         let found: HashMap<_, _> = ranking.finish(false, false).collect();
         let function = |number| &found[&What::Function(FunctionId(number))];
         assert!(function(1).has_called_down && !function(4).has_called_down);

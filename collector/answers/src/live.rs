@@ -1,0 +1,222 @@
+//! What a session does that is being recorded: the functions of its last seconds.
+//!
+//! Each look reads only the events that came since the one before, from the indexes alone. The first one looks for the
+//! place where the last seconds begin: the events of a thread are in the order of time, and all have the same length.
+
+mod tail;
+mod tally;
+
+use std::{
+    collections::HashMap,
+    fs,
+    path::{Path, PathBuf},
+    time::Instant,
+};
+
+use anyhow::{Context, Result};
+use codec::{StreamId, atf::ThreadEntry, span::What};
+use sinks::NameCache;
+
+use self::{
+    tail::Tail,
+    tally::{Numbers, Tally},
+};
+use super::{
+    filter::{Filter, Wanted},
+    scan::Scan,
+    trace::Trace,
+};
+
+/// How long events may take to be in a file. What is open is taken to go on until so long ago.
+const SLACK_NS: u64 = 300_000_000;
+
+/// A session that is looked at again and again.
+#[derive(Debug)]
+pub struct Live {
+    dir: PathBuf,
+    trace: Trace,
+    wanted: Wanted,
+    filter: Filter,
+    /// How long its journal was when it was read.
+    journal_bytes: Option<u64>,
+    tails: HashMap<u32, Tail>,
+    tally: Tally,
+    last_ns: u64,
+    /// The time of the latest event, and when that was seen.
+    newest: Option<(u64, Instant)>,
+    missing: u64,
+}
+
+/// What a session did in its last seconds.
+#[derive(Debug)]
+pub struct Seen {
+    /// The functions, in no order.
+    pub rows: Vec<LiveRow>,
+    /// The time of the latest event, since the session's zero.
+    pub at_ns: u64,
+    /// For how long that was.
+    pub span_ns: u64,
+    /// How many events there were.
+    pub events: u64,
+    /// How many are missing.
+    pub missing: u64,
+    /// How many are missing of the whole session.
+    pub missing_in_all: u64,
+    /// Whether more events came than could be read, so that some were passed over.
+    pub is_behind: bool,
+    /// How it ended, if it has.
+    pub ended: Option<String>,
+}
+
+/// What a function did in the last seconds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LiveRow {
+    /// Its name for people.
+    pub name: String,
+    /// The path of its module.
+    pub module: Option<String>,
+    /// How many calls began.
+    pub calls: u64,
+    /// How long it ran. Calls within its own calls do not count again.
+    pub total_ns: u64,
+    /// The same without what it called.
+    pub self_ns: u64,
+}
+
+impl Live {
+    /// Looks at a session, or at the latest of a directory of sessions, of which the last so many nanoseconds are told.
+    ///
+    /// # Errors
+    ///
+    /// Where there is none, or what is asked for cannot be.
+    pub fn open(dir: &Path, wanted: &Wanted, last_ns: u64) -> Result<Self> {
+        let dir = match &wanted.process {
+            Some(_) => Trace::of_process(dir, wanted.process.as_deref())?.dir,
+            None => latest(dir)?,
+        };
+        let journal_bytes = journal_bytes(&dir);
+        let trace = Trace::open(&dir)?;
+        let filter = Filter::new(&trace, wanted)?;
+        let missing = missing_of(&trace);
+        Ok(Self {
+            dir,
+            trace,
+            wanted: wanted.clone(),
+            filter,
+            journal_bytes,
+            tails: HashMap::new(),
+            tally: Tally::default(),
+            last_ns,
+            newest: None,
+            missing,
+        })
+    }
+
+    /// Its directory.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// How many of its functions were turned down: calls of them that were only counted are not told.
+    pub fn turned_down(&self) -> usize {
+        super::turned_down::TurnedDown::of(&self.trace.catalog).count()
+    }
+
+    /// Looks at it again.
+    ///
+    /// # Errors
+    ///
+    /// Where its files cannot be read.
+    pub fn look(&mut self, now: Instant) -> Result<Seen> {
+        let missing_before = self.missing;
+        let journal_bytes = journal_bytes(&self.dir);
+        if journal_bytes != self.journal_bytes {
+            self.trace = Trace::open(&self.dir)?;
+            self.filter = Filter::new(&self.trace, &self.wanted)?;
+            self.journal_bytes = journal_bytes;
+            self.missing = missing_of(&self.trace);
+        }
+        let mut threads = Vec::new();
+        for thread in self.trace.threads().into_iter().filter(|thread| self.filter.has_thread(StreamId(thread.id))) {
+            // How many it has now, whatever was known when the session was looked at.
+            let bare = ThreadEntry { id: thread.id, ..ThreadEntry::default() };
+            let Some(events) = Scan::events_of(&self.trace, &bare).filter(|events| *events > 0) else { continue };
+            threads.push((thread.id, self.trace.thread_dir(thread.id).join("index.atf"), events));
+        }
+        let mut latest = None;
+        for (_, index, events) in &threads {
+            latest = latest.max(tail::time_of(index, events.saturating_sub(1))?);
+        }
+        match (latest, self.newest) {
+            (Some(latest), known) if known.is_none_or(|(known, _)| latest > known) => self.newest = Some((latest, now)),
+            _ => {}
+        }
+        let newest = self.newest.map_or(0, |(newest, _)| newest);
+        let from = newest.saturating_sub(self.last_ns);
+        let mut is_behind = false;
+        let bucket = self.tally.begin();
+        for (thread, index, events) in threads {
+            let tail = match self.tails.get_mut(&thread) {
+                Some(tail) => tail,
+                None => {
+                    let tail = Tail::open(&index, events, from)?;
+                    self.tails.entry(thread).or_insert(tail)
+                }
+            };
+            is_behind |= tail.read(&index, events, self.filter.depth(), bucket)?;
+        }
+        // What was entered and has not ended goes on, also where nothing else happens.
+        let idle = self.newest.map_or(0, |(_, seen)| now.saturating_duration_since(seen).as_nanos());
+        let idle = u64::try_from(idle).unwrap_or(u64::MAX);
+        let until = newest.saturating_add(idle).saturating_sub(SLACK_NS);
+        let is_over = !self.trace.is_unfinished;
+        self.tails.values_mut().for_each(|tail| tail.settle(if is_over { newest } else { until }, bucket));
+        bucket.missing = self.missing.saturating_sub(missing_before);
+        let until = if is_over { newest } else { newest.saturating_add(idle) };
+        let (sum, span_ns) = self.tally.end(until, self.last_ns, self.trace.manifest.time_start_ns);
+        Ok(Seen {
+            rows: self.rows(sum.functions),
+            at_ns: until.saturating_sub(self.trace.zero_ns()),
+            span_ns,
+            events: sum.events,
+            missing: sum.missing,
+            missing_in_all: self.missing,
+            is_behind,
+            ended: is_over.then(|| self.trace.manifest.end.as_ref().map_or_else(String::new, |end| end.how.clone())),
+        })
+    }
+
+    fn rows(&self, functions: impl IntoIterator<Item = (codec::FunctionId, Numbers)>) -> Vec<LiveRow> {
+        let mut names = NameCache::new();
+        let mut rows = Vec::new();
+        for (function, Numbers { calls, total_ns, self_ns }) in functions {
+            let what = What::Function(function);
+            let name = names.name(&self.trace.catalog, &what, codec::SessionNs(0));
+            if self.filter.has_name(name) {
+                let module = name.module.as_ref().map(ToString::to_string);
+                rows.push(LiveRow { name: name.pretty.to_string(), module, calls, total_ns, self_ns });
+            }
+        }
+        rows
+    }
+}
+
+/// The latest session of a directory that is being written, or if there is none the latest.
+fn latest(dir: &Path) -> Result<PathBuf> {
+    let sessions =
+        sinks::disk::sessions_in(dir).with_context(|| format!("{} is no directory of sessions", dir.display()))?;
+    let live = sessions.iter().rfind(|session| journal_bytes(session).is_some());
+    live.or(sessions.last()).cloned().with_context(|| format!("{}: no session is in it", dir.display()))
+}
+
+/// How long the journal is, where there is one.
+fn journal_bytes(dir: &Path) -> Option<u64> {
+    fs::metadata(dir.join("journal.heph")).ok().map(|data| data.len())
+}
+
+fn missing_of(trace: &Trace) -> u64 {
+    trace.manifest.gaps.iter().map(|gap| gap.count).fold(0, u64::saturating_add)
+}
+
+#[cfg(test)]
+mod tests;
