@@ -126,6 +126,7 @@ function openSession() {
     if (meta.wrong) complain(`The trace is damaged: ${meta.wrong}`);
     timeline.setMeta(meta);
     if (isFirst && !meta.finished && !state.window && !state.range) setFollowing(true);
+    else if (!isFollowing) panel.setHot(false);
     if (isFollowing) follow();
     else if (isFirst || !state.range) panel.refresh();
     if (isFirst && state.span) timeline.bring(state.span);
@@ -154,6 +155,8 @@ function openSession() {
     mine.now = now;
     find('follow').hidden = now.finished;
     if (now.finished && isFollowing) setFollowing(false);
+    // What ran lately is known before the overview is.
+    if (!now.finished && !mine.meta) panel.setHot(true);
     tellLoss(now.missing);
     tellTitle(mine);
     if (mine.meta && now.generation !== null && now.generation !== mine.meta.generation) mine.loading = load().catch(failed);
@@ -199,6 +202,7 @@ function setFollowing(isNow) {
   const button = find('follow');
   button.setAttribute('aria-pressed', String(isNow));
   button.textContent = isNow ? '● Live' : 'Resume live';
+  shown?.panel?.setHot(isNow);
   if (isNow) follow();
   else if (shown?.panel) shown.panel.recent = null;
 }
