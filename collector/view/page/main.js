@@ -118,6 +118,7 @@ function openSession() {
   shown = mine;
   const take = (meta) => {
     const isFirst = !mine.meta;
+    const isAnywhere = !state.window && !state.range;
     mine.meta = panel.meta = meta;
     mine.title = [fileName(meta.program), meta.pid && `pid ${meta.pid}`, meta.machine && `on ${meta.machine}`, session].filter(Boolean).join(' ');
     tellTitle(mine);
@@ -125,7 +126,7 @@ function openSession() {
     if (!meta.finished) complain(null);
     if (meta.wrong) complain(`The trace is damaged: ${meta.wrong}`);
     timeline.setMeta(meta);
-    if (isFirst && !meta.finished && !state.window && !state.range) setFollowing(true);
+    if (isFirst && !meta.finished && isAnywhere) setFollowing(true);
     else if (!isFollowing) panel.setHot(false);
     if (isFollowing) follow();
     else if (isFirst || !state.range) panel.refresh();
