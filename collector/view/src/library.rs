@@ -106,6 +106,11 @@ impl Stamp {
         }
     }
 
+    /// Whether the manifest is another than it was: that of a finished session says all of it.
+    pub(crate) fn has_manifest_of(&self, other: &Self) -> bool {
+        self.manifest == other.manifest
+    }
+
     /// Whether something was written lately.
     fn is_fresh(&self) -> bool {
         self.changed.is_some_and(|at| at.elapsed().is_ok_and(|since| since < SILENCE))

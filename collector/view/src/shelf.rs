@@ -126,9 +126,16 @@ impl Shelf {
     fn make_if_due(&self, place: &Arc<Place>, dir: &Path, stamp: Stamp) {
         {
             let mut state = place.lock();
+            let was_finished = state.loaded.as_ref().map(|loaded| !loaded.trace.is_unfinished);
+            // Of what is finished only the manifest matters, and what has just ended is made once more at once.
+            let is_same = state.stamp.is_some_and(|last| match was_finished {
+                Some(true) => last.has_manifest_of(&stamp),
+                _ => last == stamp,
+            });
+            let has_ended = was_finished == Some(false) && !dir.join("journal.heph").exists();
             let rest = (state.took * REST).max(SHORTEST_REST);
-            let is_due = state.ended.is_none_or(|ended| ended.elapsed() >= rest);
-            if state.is_making || state.stamp == Some(stamp) || !is_due {
+            let is_due = has_ended || state.ended.is_none_or(|ended| ended.elapsed() >= rest);
+            if state.is_making || is_same || !is_due {
                 return;
             }
             state.is_making = true;
