@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::root;
 
 /// Each crate and the crates of the workspace that it may use. Packages for tests and benchmarks may use all.
-const ALLOWED: [(&str, &[&str]); 8] = [
+const ALLOWED: [(&str, &[&str]); 9] = [
     ("codec", &[]),
     ("agent", &["codec"]),
     ("steering", &["codec"]),
@@ -18,7 +18,8 @@ const ALLOWED: [(&str, &[&str]); 8] = [
     ("launcher", &["agent", "codec", "steering", "tunnel"]),
     ("collector-core", &["codec"]),
     ("sinks", &["codec", "collector-core"]),
-    ("collector", &["codec", "collector-core", "sinks", "steering"]),
+    ("answers", &["codec", "collector-core", "sinks"]),
+    ("collector", &["answers", "codec", "collector-core", "sinks", "steering"]),
 ];
 
 #[test]
