@@ -18,6 +18,7 @@ pub mod options;
 pub mod scan;
 pub mod spanning;
 pub mod spread;
+pub mod stats;
 pub mod top;
 pub mod trace;
 pub mod turned_down;
