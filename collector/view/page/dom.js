@@ -30,9 +30,10 @@ export function announce(text) {
   find('announce').textContent = text;
 }
 
-/** Shows what is wrong, or nothing. */
-export function complain(text) {
+/** Shows what is wrong, or only what goes on, or nothing. */
+export function complain(text, isNote = false) {
   const message = find('message');
+  message.className = isNote ? 'note' : '';
   message.textContent = text ?? '';
   message.hidden = !text;
 }

@@ -119,7 +119,8 @@ function openSession() {
   const take = (meta) => {
     const isFirst = !mine.meta;
     mine.meta = panel.meta = meta;
-    find('title').textContent = [fileName(meta.program), meta.pid && `pid ${meta.pid}`, meta.machine && `on ${meta.machine}`, session].filter(Boolean).join(' ');
+    mine.title = [fileName(meta.program), meta.pid && `pid ${meta.pid}`, meta.machine && `on ${meta.machine}`, session].filter(Boolean).join(' ');
+    tellTitle(mine);
     tellLoss(meta.missing);
     if (!meta.finished) complain(null);
     if (meta.wrong) complain(`The trace is damaged: ${meta.wrong}`);
@@ -127,7 +128,7 @@ function openSession() {
     if (isFirst && !meta.finished && !state.window && !state.range) setFollowing(true);
     if (isFollowing) follow();
     else if (isFirst || !state.range) panel.refresh();
-    if (isFirst && state.span) timeline.reveal({ ...state.span, end: state.window ? state.span.start : state.span.start + 1 });
+    if (isFirst && state.span) timeline.bring(state.span);
   };
   const load = async () => {
     const asked = async () => {
@@ -136,7 +137,7 @@ function openSession() {
       return meta;
     };
     const meta = await api.patient(asked, (progress) => {
-      if (!mine.isClosed) complain(mine.meta ? null : `The overview of this session is being made: ${progress} %`);
+      if (!mine.isClosed) complain(mine.meta ? null : `The overview of this session is being made: ${progress} %`, true);
     });
     if (mine.isClosed) return;
     complain(null);
@@ -153,16 +154,22 @@ function openSession() {
     mine.now = now;
     find('follow').hidden = now.finished;
     if (now.finished && isFollowing) setFollowing(false);
-    tellLoss(now.missing, now.finished ? '' : `${count(now.events)} events, ${rate(now.rate)}`);
+    tellLoss(now.missing);
+    tellTitle(mine);
     if (mine.meta && now.generation !== null && now.generation !== mine.meta.generation) mine.loading = load().catch(failed);
   });
 }
 
-function tellLoss(missing, said = '') {
+/** What is shown, and of a session that runs how it is doing. */
+function tellTitle({ title, now }) {
+  const said = now && !now.finished ? `${count(now.events)} events, ${rate(now.rate)}` : null;
+  find('title').textContent = [title ?? state.session, said].filter(Boolean).join(' – ');
+}
+
+function tellLoss(missing) {
   const loss = find('loss');
   loss.hidden = !missing;
   loss.textContent = missing ? `${count(missing)} events missing` : '';
-  if (said) find('title').title = find('title').dataset.said = said;
 }
 
 /** What lies between the timeline and the panel, and can be moved. */

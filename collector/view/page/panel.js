@@ -143,8 +143,10 @@ export class Panel {
     const wanted = this.state.filter.toLowerCase();
     const fits = (row) => !wanted || row.function.toLowerCase().includes(wanted) || (row.module ?? '').toLowerCase().includes(wanted);
     const rows = this.answer.rows.filter(fits);
+    const isUnsure = rows.some((row) => row.unsure_ns);
+    const columns = COLUMNS(this.told).filter(({ key }) => isUnsure || key !== 'unsure_ns');
     const { element, ordered } = table({
-      columns: COLUMNS(this.told), rows, sort: this.state.sort, label: 'Functions', sorted: (sort) => this.told.chose({ sort }),
+      columns, rows, sort: this.state.sort, label: 'Functions', sorted: (sort) => this.told.chose({ sort }),
       isChosen: (row) => row.function === this.state.fn,
     });
     this.ordered = ordered;

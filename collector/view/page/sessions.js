@@ -55,15 +55,15 @@ export class Sessions {
     const check = make('input', { type: 'checkbox', 'aria-label': `Compare ${name}`, onchange: (event) => this.mark(name, event.target.checked) });
     check.checked = this.chosen.includes(name);
     const link = make('a', { href: `#/s/${encodeURIComponent(name)}`, dataset: { session: name } }, name);
-    const indent = make('td', {}, link, session.born ? make('span', { class: 'dim' }, ` ${session.born}`) : null);
+    const indent = make('td', { class: 'whole' }, link, session.born ? make('span', { class: 'dim' }, ` ${session.born}`) : null);
     indent.style.paddingLeft = `${8 + Math.min(session.level, 20) * 18}px`;
-    const program = make('td', { class: 'long', title: [session.program, ...(session.arguments ?? [])].join(' ') },
+    const program = make('td', { class: 'clip', title: [session.program, ...(session.arguments ?? [])].join(' ') },
       fileName(session.program) || 'unknown',
       make('span', { class: 'dim' }, ` ${(session.arguments ?? []).slice(1, 5).join(' ')}${session.pid ? ` (pid ${session.pid} on ${session.machine})` : ''}`));
     return make('tr', {},
       make('td', {}, check), indent, program,
-      make('td', { title: session.wrong }, session.state === 'running' ? '● running' : session.state, session.wrong ? make('span', { class: 'loss' }, ' damaged') : null),
-      make('td', {}, day(session.start_unix_ns)),
+      make('td', { class: 'whole', title: session.wrong }, session.state === 'running' ? '● running' : session.state, session.wrong ? make('span', { class: 'loss' }, ' damaged') : null),
+      make('td', { class: 'whole' }, day(session.start_unix_ns)),
       make('td', { class: 'number' }, session.lasted_ns ? duration(session.lasted_ns) : ''),
       make('td', { class: 'number' }, count(session.threads)),
       make('td', { class: 'number' }, count(session.events)),

@@ -252,6 +252,11 @@ export class Timeline {
       const room = Math.max(long * 4, SHORTEST);
       this.show(span.start - room, span.end + room);
     }
+    this.bring(span);
+  }
+
+  /** Scrolls to the row of a span, and opens it. */
+  bring(span) {
     const placed = this.layout.get(span.row);
     if (!placed) return;
     if (!placed.isOpen && span.depth > 0) {

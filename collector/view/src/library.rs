@@ -29,12 +29,27 @@ pub(crate) struct Library {
     dir: PathBuf,
     /// What is known of sessions, by their directories.
     known: Mutex<HashMap<PathBuf, Known>>,
+    /// The sessions as they were last.
+    relatives: Mutex<Option<Arc<Relatives>>>,
+}
+
+/// When a manifest was written, and its size.
+type Written = Option<(SystemTime, u64)>;
+
+/// Sessions with who made whom.
+#[derive(Debug)]
+struct Relatives {
+    /// What it was read from.
+    key: Vec<(PathBuf, Written)>,
+    family: Family,
+    /// The places of those that are shown, each before its children, and how many are above it.
+    shown: Vec<(usize, usize)>,
 }
 
 /// What tells whether the files of a session have changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Stamp {
-    manifest: Option<(SystemTime, u64)>,
+    manifest: Written,
     /// The bytes of all its files.
     pub(crate) bytes: u64,
     /// When the last of them was written.
@@ -68,9 +83,7 @@ pub(crate) struct Numbers {
 
 impl Stamp {
     pub(crate) fn of(dir: &Path) -> Self {
-        let manifest = fs::metadata(dir.join("manifest.json")).ok();
-        let manifest = manifest.and_then(|data| Some((data.modified().ok()?, data.len())));
-        let mut stamp = Self { manifest, bytes: 0, changed: None };
+        let mut stamp = Self { manifest: written(dir), bytes: 0, changed: None };
         stamp.add(dir, 0);
         stamp
     }
@@ -101,20 +114,37 @@ impl Stamp {
 
 impl Library {
     pub(crate) fn new(dir: PathBuf) -> Self {
-        Self { dir, known: Mutex::default() }
+        // What ends with dots has no name.
+        let dir = fs::canonicalize(&dir).unwrap_or(dir);
+        Self { dir, known: Mutex::default(), relatives: Mutex::default() }
     }
 
-    /// The sessions with who made whom, and the places of those that are shown, each before its children.
-    fn family(&self) -> (Family, Vec<(usize, usize)>) {
+    /// The sessions with who made whom, read again where one has come, gone or changed.
+    fn relatives(&self) -> Arc<Relatives> {
         let sessions = sinks::disk::sessions_in(&self.dir).unwrap_or_default();
-        if sessions.first().is_some_and(|session| *session == self.dir) {
-            let (family, place) = Family::beside(&self.dir);
-            let shown = family.below([family.root_of(place)]);
-            return (family, shown);
+        let is_one = sessions.first().is_some_and(|session| *session == self.dir);
+        // One is shown with those that are beside it.
+        let beside = self.dir.parent().filter(|_| is_one);
+        let all = beside.and_then(|folder| sinks::disk::sessions_in(folder).ok());
+        let all = all.as_ref().unwrap_or(&sessions);
+        let key: Vec<_> = all.iter().map(|dir| (dir.clone(), written(dir))).collect();
+        let mut last = self.relatives.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(last) = last.as_ref().filter(|last| last.key == key) {
+            return Arc::clone(last);
         }
-        let family = Family::of(sessions);
-        let shown = family.below(family.roots().collect::<Vec<_>>());
-        (family, shown)
+        let (family, shown) = match is_one {
+            true => {
+                let (family, place) = Family::beside(&self.dir);
+                let shown = family.below([family.root_of(place)]);
+                (family, shown)
+            }
+            false => {
+                let family = Family::of(sessions);
+                let shown = family.below(family.roots().collect::<Vec<_>>());
+                (family, shown)
+            }
+        };
+        Arc::clone(last.insert(Arc::new(Relatives { key, family, shown })))
     }
 
     /// The directory of a session. Only those that are shown have one.
@@ -124,26 +154,27 @@ impl Library {
         if name.is_empty() || name.contains(['/', '\0']) || name == "." || name == ".." {
             return Err(gone());
         }
-        let sessions = sinks::disk::sessions_in(&self.dir).unwrap_or_default();
-        let is_one = sessions.first().is_some_and(|session| *session == self.dir);
-        let found = match is_one {
-            true => {
-                let (family, shown) = self.family();
-                let dirs = shown.iter().filter_map(|(place, _)| family.members.get(*place));
-                dirs.map(|member| (member.name(), member.dir.clone())).find(|(one, _)| one == name).map(|(_, dir)| dir)
-            }
-            false => sessions.into_iter().find(|dir| dir.file_name().is_some_and(|one| one == name)),
-        };
+        let relatives = self.relatives();
+        let shown = relatives.shown.iter().filter_map(|(place, _)| relatives.family.members.get(*place));
+        let found = shown.map(|member| &member.dir).find(|dir| dir.file_name().is_some_and(|one| one == name)).cloned();
         found.filter(|dir| dir.join("manifest.json").exists()).ok_or_else(gone)
     }
 
     /// What a session comes to, read again only where its files have changed.
     pub(crate) fn numbers(&self, dir: &Path) -> (Stamp, Arc<Numbers>) {
-        let stamp = Stamp::of(dir);
         let known = {
             let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
             known.get(dir).map(|known| (known.stamp, Arc::clone(&known.numbers), known.at))
         };
+        // What is finished stays as it is.
+        if let Some((last, numbers, _)) = &known
+            && numbers.is_finished
+            && last.manifest.is_some()
+            && last.manifest == written(dir)
+        {
+            return (*last, Arc::clone(numbers));
+        }
+        let stamp = Stamp::of(dir);
         if let Some((last, numbers, at)) = &known {
             let has_ended = numbers.is_finished || numbers.rate == 0.0 || at.elapsed() < Duration::from_millis(900);
             if *last == stamp && has_ended && numbers.state != "running" || at.elapsed() < Duration::from_millis(200) {
@@ -166,7 +197,8 @@ impl Library {
 
     /// All sessions, each behind the one that made it.
     pub(crate) fn list(&self) -> Value {
-        let (family, shown) = self.family();
+        let relatives = self.relatives();
+        let Relatives { family, shown, .. } = &*relatives;
         {
             let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
             known.retain(|dir, _| family.members.iter().any(|member| member.dir == *dir));
@@ -204,6 +236,12 @@ impl Library {
             "wrong": numbers.wrong,
         })
     }
+}
+
+/// When the manifest of a session was written, and how long it is.
+fn written(dir: &Path) -> Written {
+    let data = fs::metadata(dir.join("manifest.json")).ok()?;
+    Some((data.modified().ok()?, data.len()))
 }
 
 impl Numbers {

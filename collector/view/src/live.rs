@@ -47,7 +47,7 @@ impl Feed {
         loop {
             sleep_until(self.next).await;
             self.next = Instant::now() + PACE;
-            let with_list = self.turn % LISTED_EVERY == 0;
+            let with_list = self.turn.is_multiple_of(LISTED_EVERY);
             self.turn = self.turn.wrapping_add(1);
             let now = self.look(with_list).await;
             if self.told.as_ref() != Some(&now) {
