@@ -118,6 +118,7 @@ function openSession() {
   shown = mine;
   const take = (meta) => {
     const isFirst = !mine.meta;
+    const isAnywhere = !state.window && !state.range;
     mine.meta = panel.meta = meta;
     mine.title = [fileName(meta.program), meta.pid && `pid ${meta.pid}`, meta.machine && `on ${meta.machine}`, session].filter(Boolean).join(' ');
     tellTitle(mine);
@@ -125,7 +126,8 @@ function openSession() {
     if (!meta.finished) complain(null);
     if (meta.wrong) complain(`The trace is damaged: ${meta.wrong}`);
     timeline.setMeta(meta);
-    if (isFirst && !meta.finished && !state.window && !state.range) setFollowing(true);
+    if (isFirst && !meta.finished && isAnywhere) setFollowing(true);
+    else if (!isFollowing) panel.setHot(false);
     if (isFollowing) follow();
     else if (isFirst || !state.range) panel.refresh();
     if (isFirst && state.span) timeline.bring(state.span);
@@ -154,6 +156,8 @@ function openSession() {
     mine.now = now;
     find('follow').hidden = now.finished;
     if (now.finished && isFollowing) setFollowing(false);
+    // What ran lately is known before the overview is.
+    if (!now.finished && !mine.meta) panel.setHot(true);
     tellLoss(now.missing);
     tellTitle(mine);
     if (mine.meta && now.generation !== null && now.generation !== mine.meta.generation) mine.loading = load().catch(failed);
@@ -199,6 +203,7 @@ function setFollowing(isNow) {
   const button = find('follow');
   button.setAttribute('aria-pressed', String(isNow));
   button.textContent = isNow ? '● Live' : 'Resume live';
+  shown?.panel?.setHot(isNow);
   if (isNow) follow();
   else if (shown?.panel) shown.panel.recent = null;
 }

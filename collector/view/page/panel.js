@@ -18,7 +18,7 @@ const COLUMNS = (told) => [
       `${row.counted ? `${count(row.counted)} more ` : ''}counted, not followed`) : null) },
   { key: 'module', title: 'Module', isText: true, value: (row) => row.module, show: (row) => make('span', { title: row.module ?? '' }, fileName(row.module)) },
   { key: 'count', title: 'Calls', value: (row) => row.count, show: (row) => count(row.count) },
-  { key: 'total_ns', title: 'Total', value: (row) => row.total_ns, show: (row) => (row.untimed === row.count ? '–' : duration(row.total_ns)) },
+  { key: 'total_ns', title: 'Total', value: (row) => row.total_ns, show: (row) => (row.untimed && row.untimed === row.count ? '–' : duration(row.total_ns)) },
   { key: 'self_ns', title: 'Self', value: (row) => row.self_ns, show: (row) => duration(row.self_ns) },
   { key: 'mean_ns', title: 'Mean', value: (row) => row.total_ns / Math.max(1, row.count), show: (row) => duration(row.total_ns / Math.max(1, row.count)) },
   { key: 'max_ns', title: 'Longest', value: (row) => row.max_ns, show: (row) => duration(row.max_ns) },
@@ -50,13 +50,27 @@ export class Panel {
     }, title));
     this.sheet = make('div', { id: 'sheet', role: 'tabpanel', tabindex: 0 });
     place.append(make('div', { id: 'tabs' }, make('div', { role: 'tablist', 'aria-label': 'What is shown' }, ...this.tabs), this.said, this.filter, this.csv), this.sheet);
+    /** Whether the table is of the last seconds of a session that runs. */
+    this.isHot = false;
     this.resizing = new ResizeObserver(() => this.flame?.draw());
     this.resizing.observe(this.sheet);
   }
 
   close() {
     this.turn += 1;
+    this.isClosed = true;
     this.resizing.disconnect();
+    clearInterval(this.beat);
+  }
+
+  /** Has the table show what ran in the last seconds, again and again, or not any more. */
+  setHot(isHot) {
+    if (this.isHot === isHot || this.isClosed) return;
+    this.isHot = isHot;
+    clearInterval(this.beat);
+    const isShown = () => this.state.tab === 'top' && !this.state.range && !document.hidden;
+    if (isHot) this.beat = setInterval(() => isShown() && !api.isBusy() && this.refresh(), 1000);
+    this.refresh();
   }
 
   /** The part of the time that is shown: what is chosen, or all of it. */
@@ -66,7 +80,7 @@ export class Panel {
 
   /** Shows what is chosen now. Answers that come too late are left. */
   async refresh() {
-    if (!this.meta) return;
+    if (!this.meta && !(this.isHot && this.state.tab === 'top')) return;
     this.turn += 1;
     const { turn, state } = this;
     TABS.forEach(([key], at) => {
@@ -113,8 +127,11 @@ export class Panel {
     } else {
       const key = state.sort.replace(/^-/, '');
       const sort = { total_ns: 'total', self_ns: 'self', count: 'count', max_ns: 'max' }[key] ?? 'total';
-      const answer = await ask('top', { sort, limit: 2000 });
+      const isHot = this.isHot && !state.range;
+      const answer = isHot ? await api.about(this.session, 'hot') : await ask('top', { sort, limit: 2000 });
       if (isLate()) return;
+      if (isHot) this.said.textContent = `the last ${duration(answer.span_ns)}: ${count(answer.events)} events${answer.behind ? ', more than can be read' : ''}`;
+      answer.isHot = isHot;
       this.answer = answer;
       this.draw();
     }
@@ -144,7 +161,7 @@ export class Panel {
     const fits = (row) => !wanted || row.function.toLowerCase().includes(wanted) || (row.module ?? '').toLowerCase().includes(wanted);
     const rows = this.answer.rows.filter(fits);
     const isUnsure = rows.some((row) => row.unsure_ns);
-    const columns = COLUMNS(this.told).filter(({ key }) => isUnsure || key !== 'unsure_ns');
+    const columns = COLUMNS(this.told).filter(({ key }) => (isUnsure || key !== 'unsure_ns') && !(this.answer.isHot && ['max_ns', 'source'].includes(key)));
     const { element, ordered } = table({
       columns, rows, sort: this.state.sort, label: 'Functions', sorted: (sort) => this.told.chose({ sort }),
       isChosen: (row) => row.function === this.state.fn,

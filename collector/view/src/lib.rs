@@ -11,6 +11,7 @@ mod assets;
 mod boxes;
 mod detail;
 mod guard;
+mod hot;
 mod library;
 mod live;
 mod loaded;

@@ -18,6 +18,7 @@ use crate::{
     asked::Asked,
     assets, boxes,
     guard::{self, Guard},
+    hot::Hot,
     library::Library,
     live,
     loaded::Loaded,
@@ -44,6 +45,7 @@ pub(crate) struct Server {
     pub(crate) seats: Arc<Semaphore>,
     readers: Arc<Semaphore>,
     guard: Arc<Guard>,
+    hot: Arc<Hot>,
 }
 
 /// The part behind `?`.
@@ -61,6 +63,7 @@ pub(crate) async fn serve(listener: TcpListener, options: Options) -> io::Result
         seats: Arc::new(Semaphore::new(SEATS)),
         readers: Arc::new(Semaphore::new(READERS)),
         guard: Arc::clone(&guard),
+        hot: Arc::default(),
     });
     let routes = Router::new()
         .route("/api/enter", get(enter))
@@ -68,6 +71,7 @@ pub(crate) async fn serve(listener: TcpListener, options: Options) -> io::Result
         .route("/api/live", get(live))
         .route("/api/diff", get(diff))
         .route("/api/s/{name}/meta", get(meta))
+        .route("/api/s/{name}/hot", get(hot))
         .route("/api/s/{name}/{what}", get(session))
         .fallback(assets::file)
         .layer(from_fn_with_state(guard, guard::watch))
@@ -126,6 +130,12 @@ async fn meta(State(server): Shared, Path(name): Path<String>) -> Answer {
         Err(Refusal::Making(percent)) => Ok(json(&json!({ "ready": false, "name": name, "progress": percent }))),
         described => Ok(json(&described?)),
     }
+}
+
+async fn hot(State(server): Shared, Path(name): Path<String>, Query(query): Queried) -> Answer {
+    let (library, hot) = (Arc::clone(&server.library), Arc::clone(&server.hot));
+    let look = move || hot.look(&library.find(&name)?, &Asked(query));
+    Ok(json(&server.read(look).await?))
 }
 
 async fn session(State(server): Shared, Path((name, what)): Path<(String, String)>, Query(query): Queried) -> Answer {

@@ -214,6 +214,8 @@ async fn a_session_is_told_with_its_names_as_they_are() {
     assert_eq!((&span["name"], &span["stack"][0][1]), (&HOSTILE.into(), &"main".into()));
     let callers = served.get("/api/s/s/callers?what=leaf").await.json();
     assert!(callers["nodes"].as_array().is_some_and(|nodes| nodes.len() >= 2), "{callers}");
+    let hot = served.get("/api/s/s/hot").await.json();
+    assert!(hot["rows"].as_array().is_some_and(|rows| rows.iter().any(|row| row["function"] == "main")), "{hot}");
     let diff = served.get("/api/diff?a=s&b=s").await.json();
     assert!(diff["rows"].as_array().is_some_and(|rows| rows.iter().all(|row| row["a"] == row["b"])), "{diff}");
 }
@@ -270,7 +272,13 @@ async fn a_session_that_was_removed_is_gone_and_nothing_else() {
     let served = Served::start(Scene::new(&["s", "t"])).await;
     served.patient("/api/s/s/meta").await;
     fs::remove_dir_all(served.scene.dir.join("s")).expect("it is there");
-    for path in ["/api/s/s/meta", "/api/s/s/top", "/api/s/s/boxes?rows=0&from=0&to=1&step=1", "/api/diff?a=s&b=t"] {
+    for path in [
+        "/api/s/s/meta",
+        "/api/s/s/top",
+        "/api/s/s/hot",
+        "/api/s/s/boxes?rows=0&from=0&to=1&step=1",
+        "/api/diff?a=s&b=t",
+    ] {
         let said = served.get(path).await;
         assert_eq!((said.status, said.words().as_str()), (404, "there is no session s, or not any more"), "{path}");
     }
