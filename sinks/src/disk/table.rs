@@ -230,7 +230,7 @@ mod tests {
         fs::rename(first.dir.join(SPANS), first.dir.join(PARTIAL)).expect("renamed");
         let verifying = thread::spawn({
             let dir = first.dir.clone();
-            move || verify::verify(&dir).expect("looked at")
+            move || verify(&dir).expect("looked at")
         });
         thread::sleep(Duration::from_millis(100));
         assert!(!verifying.is_finished(), "it waits");
