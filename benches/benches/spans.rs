@@ -10,15 +10,15 @@ use std::{
 
 use benches::{
     Arguments, fresh,
-    load::{self, Carries, encode, function_event, opening},
+    load::{self, Carries, function_event},
     ran::Ran,
     running::{binary, only_session},
-    walk::{FUNCTIONS, Walk},
+    walk::{Walk, options},
 };
 use codec::{
-    EventKind, FunctionId, ModuleId, Position, SessionId, SessionNs, StreamId,
+    EventKind, FunctionId, Position, SessionNs, StreamId,
     heph::{Attribute, MAX_PACKET_BYTES, Packets, Stamp, Value},
-    profile::{FunctionName, Functions, Message, Module, ProfileOption, RuntimeEvent},
+    profile::{Message, RuntimeEvent},
     span::Span,
 };
 use collector_core::spans::{Engine, Finish, SpanConfig};
@@ -156,29 +156,6 @@ fn catalog() -> Catalog {
         }
     }
     catalog
-}
-
-/// What an agent says before its first event, as packets.
-fn options() -> Vec<Vec<u8>> {
-    let names: Vec<String> = (0..FUNCTIONS).map(|index| format!("function_number_{index}")).collect();
-    let functions: Vec<FunctionName<'_>> =
-        (0..).zip(&names).map(|(index, name)| FunctionName { offset: index * 64, name }).collect();
-    let module = Module {
-        id: ModuleId(1),
-        base: 0x10000,
-        size: 0x100000,
-        loaded: SessionNs(0),
-        unloaded: None,
-        function_count: FUNCTIONS,
-        table_hash: 0,
-        build_id: &[],
-        path: "/usr/bin/program",
-    };
-    let mut all: Vec<ProfileOption<'_>> = vec![module.into()];
-    for (part, first) in functions.chunks(100).zip((0..).step_by(100)) {
-        all.push(Functions { module: ModuleId(1), first_index: first, functions: part.into() }.into());
-    }
-    [opening(SessionId([9; 16]))].into_iter().chain(all.iter().map(encode)).collect()
 }
 
 fn parquet(millions: u64) {

@@ -85,7 +85,7 @@ impl Ran {
 }
 
 /// What the kernel says of a process under this name: `VmRSS:` is the memory it has, `VmHWM:` the most it has had.
-pub(crate) fn status_bytes(process: Pid, name: &str) -> Option<u64> {
+pub fn status_bytes(process: Pid, name: &str) -> Option<u64> {
     let status = fs::read_to_string(format!("/proc/{}/status", process.as_raw_nonzero())).ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix(name))?;
     Some(line.split_whitespace().next()?.parse::<u64>().ok()? << 10)

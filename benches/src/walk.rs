@@ -1,15 +1,38 @@
 //! The calls and returns of a program that never was, nested as those of real ones are.
 
 use codec::{
-    EventKind, FunctionId, ModuleId,
+    EventKind, FunctionId, ModuleId, SessionId, SessionNs,
     heph::Encode,
-    profile::{Detail, Registers},
+    profile::{Detail, FunctionName, Functions, Module, ProfileOption, Registers},
 };
 
-use crate::load::{Carries, function_event, stamp};
+use crate::load::{Carries, encode, function_event, opening, stamp};
 
 /// How many functions the program has.
 pub const FUNCTIONS: u32 = 2000;
+
+/// What an agent says before its first event, as packets.
+pub fn options() -> Vec<Vec<u8>> {
+    let names: Vec<String> = (0..FUNCTIONS).map(|index| format!("function_number_{index}")).collect();
+    let functions: Vec<FunctionName<'_>> =
+        (0..).zip(&names).map(|(index, name)| FunctionName { offset: index * 64, name }).collect();
+    let module = Module {
+        id: ModuleId(1),
+        base: 0x10000,
+        size: 0x100000,
+        loaded: SessionNs(0),
+        unloaded: None,
+        function_count: FUNCTIONS,
+        table_hash: 0,
+        build_id: &[],
+        path: "/usr/bin/program",
+    };
+    let mut all: Vec<ProfileOption<'_>> = vec![module.into()];
+    for (part, first) in functions.chunks(100).zip((0..).step_by(100)) {
+        all.push(Functions { module: ModuleId(1), first_index: first, functions: part.into() }.into());
+    }
+    [opening(SessionId([9; 16]))].into_iter().chain(all.iter().map(encode)).collect()
+}
 
 /// A walk through a call tree: calls and returns, at depths up to 30.
 #[derive(Debug)]
@@ -20,13 +43,25 @@ pub struct Walk {
     seed: u64,
     open: Vec<(FunctionId, u64)>,
     carries: Carries,
+    /// Whether few functions are called from the same place, as in most programs.
+    is_regular: bool,
 }
 
 impl Walk {
     /// Of one thread.
     pub fn new(stream: u32, carries: Carries) -> Self {
         let seed = 0x9E37_79B9_7F4A_7C15 ^ u64::from(stream);
-        Self { stream, position: 0, at: 0, seed, open: Vec::new(), carries }
+        Self { stream, position: 0, at: 0, seed, open: Vec::new(), carries, is_regular: false }
+    }
+
+    /// The same, but some thousand different stacks are all there are.
+    pub fn regular(stream: u32, carries: Carries) -> Self {
+        Self { is_regular: true, ..Self::new(stream, carries) }
+    }
+
+    /// How many events were written.
+    pub fn position(&self) -> u64 {
+        self.position
     }
 
     /// How many functions are open.
@@ -45,7 +80,9 @@ impl Walk {
         // It climbs more often than not while it is low.
         let calls = self.open.is_empty() || (self.open.len() < 30 && self.random() % 32 >= self.open.len() as u64);
         let (kind, function, start) = if calls {
-            let index = u32::try_from(self.random() % u64::from(FUNCTIONS)).unwrap_or(0);
+            let any = u32::try_from(self.random() % u64::from(FUNCTIONS)).unwrap_or(0);
+            let depth = u32::try_from(self.open.len()).unwrap_or(0);
+            let index = if self.is_regular { depth * 2 + any % if depth < 8 { 2 } else { 1 } } else { any };
             let function = FunctionId::new(ModuleId(1), index);
             self.open.push((function, self.at));
             (EventKind::Call, function, self.at)

@@ -40,6 +40,10 @@ Examples:
       Print what a session directory holds.
   collector spans traces/20260101-120000-1 --sort duration --limit 20
       Print the 20 longest spans.
+  collector diff traces/before traces/after --sort self
+      Print what functions take more or less time than before.
+  collector top traces --live
+      Watch what the session does that is being recorded.
   collector ctl 20260101-120000-1 level off 'libcrypto.so*'
       Have the agent of a running session record nothing of a library.
   collector verify traces && echo complete

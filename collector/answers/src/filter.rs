@@ -101,6 +101,22 @@ impl Filter {
         })
     }
 
+    /// What ran between two times.
+    #[cfg(test)]
+    pub(crate) fn between(from: u64, to: u64) -> Self {
+        Self {
+            from,
+            to,
+            threads: None,
+            task: None,
+            module: None,
+            function: None,
+            min_duration_ns: 0,
+            depth: None,
+            limit: None,
+        }
+    }
+
     /// How many are asked for at most.
     pub fn limit(&self) -> Option<usize> {
         self.limit

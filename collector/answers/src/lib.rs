@@ -19,6 +19,7 @@ pub mod overview;
 pub mod scan;
 pub mod spanning;
 pub mod spread;
+pub mod stats;
 pub mod top;
 pub mod trace;
 pub mod turned_down;

@@ -56,6 +56,8 @@ pub struct Seen {
     pub at_ns: u64,
     /// For how long that was.
     pub span_ns: u64,
+    /// How long ago the latest event was seen first.
+    pub idle_ns: u64,
     /// How many events there were.
     pub events: u64,
     /// How many are missing.
@@ -178,6 +180,7 @@ impl Live {
             rows: self.rows(sum.functions),
             at_ns: until.saturating_sub(self.trace.zero_ns()),
             span_ns,
+            idle_ns: idle,
             events: sum.events,
             missing: sum.missing,
             missing_in_all: self.missing,

@@ -4,16 +4,15 @@ use std::{collections::BTreeMap, fmt::Write as _, io, process::ExitCode};
 
 use answers::{
     duration,
-    filter::{Filter, Pick},
-    histogram::Histogram,
+    filter::Filter,
     loss::Loss,
-    spanning,
+    stats::{self, Stats},
     trace::Trace,
     turned_down::TurnedDown,
 };
 use anyhow::{Context, Result};
 use codec::{
-    span::{Reason, Span, SpanFlags, SpanKind, SpanRuntime, SpanStatus},
+    span::{SpanRuntime, SpanStatus},
     text::printable_json,
 };
 use serde_json::{Map, Value as Json, json};
@@ -27,16 +26,8 @@ use crate::{
 pub(crate) fn run(args: &StatsArgs) -> Result<ExitCode> {
     let trace = super::open_wanted(&args.session.dir, &args.filter)?;
     let filter = Filter::new(&trace, &args.filter.wanted())?;
-    let mut pick = Pick::new(&trace, &filter);
-    let mut stats: BTreeMap<SpanRuntime, Stats> = BTreeMap::new();
-    let engine = spanning::engine(&trace, args.session.making.config());
     super::say_if_unfinished(&trace);
-    spanning::spans(&trace, engine, |spans| {
-        for span in spans.iter().filter(|span| pick.has(span)) {
-            stats.entry(span.kind.runtime()).or_default().add(span);
-        }
-        Ok(())
-    })?;
+    let stats = stats::by_runtime(&trace, args.session.making.config(), &filter)?;
     super::say_if_nothing(&trace.dir, &filter, stats.is_empty());
     let text = if args.json {
         format!("{}\n", printable_json(&json(&trace, &stats).to_string()))
@@ -45,71 +36,6 @@ pub(crate) fn run(args: &StatsArgs) -> Result<ExitCode> {
     };
     tell(&mut io::stdout().lock(), &text).context("cannot write to standard output")?;
     Ok(ExitCode::SUCCESS)
-}
-
-/// What the spans of one runtime come to.
-#[derive(Debug, Default)]
-struct Stats {
-    kinds: BTreeMap<SpanKind, u64>,
-    statuses: BTreeMap<SpanStatus, u64>,
-    reasons: BTreeMap<Reason, u64>,
-    with_parent: u64,
-    outside_parent: u64,
-    cross_thread: u64,
-    uncertain: u64,
-    orphans: u64,
-    duration: Histogram,
-    latency: Histogram,
-    suspended: Histogram,
-}
-
-impl Stats {
-    fn add(&mut self, span: &Span) {
-        let more = |count: &mut u64, so: bool| *count = count.saturating_add(so.into());
-        more(self.kinds.entry(span.kind).or_default(), true);
-        more(self.statuses.entry(span.status).or_default(), true);
-        if let Some(reason) = span.reason {
-            more(self.reasons.entry(reason).or_default(), true);
-        }
-        more(&mut self.with_parent, span.parent.is_some());
-        more(&mut self.outside_parent, span.flags.has(SpanFlags::OUTSIDE_PARENT));
-        more(&mut self.cross_thread, span.flags.has(SpanFlags::CROSS_THREAD));
-        more(&mut self.uncertain, span.flags.has(SpanFlags::UNCERTAIN));
-        more(&mut self.orphans, span.flags.has(SpanFlags::ORPHAN) || span.reason == Some(Reason::Orphan));
-        // How long nothing is known of is no duration of anything.
-        if let Some(took) = span.duration().filter(|_| span.kind != SpanKind::Gap) {
-            self.duration.add(took);
-        }
-        if let Some(more) = &span.more {
-            more.latency.iter().for_each(|latency| self.latency.add(*latency));
-            if more.suspensions > 0 {
-                self.suspended.add(more.suspended);
-            }
-        }
-    }
-
-    fn spans(&self) -> u64 {
-        self.kinds.values().fold(0, |sum, count| sum.saturating_add(*count))
-    }
-
-    fn status(&self, status: SpanStatus) -> u64 {
-        self.statuses.get(&status).copied().unwrap_or(0)
-    }
-
-    /// What is counted beside how spans stand, with its name.
-    fn counts(&self) -> [(&'static str, u64); 5] {
-        [
-            ("with_parent", self.with_parent),
-            ("outside_parent", self.outside_parent),
-            ("cross_thread", self.cross_thread),
-            ("uncertain", self.uncertain),
-            ("orphans", self.orphans),
-        ]
-    }
-
-    fn spreads(&self) -> [(&'static str, &Histogram); 3] {
-        [("duration", &self.duration), ("latency", &self.latency), ("suspended", &self.suspended)]
-    }
 }
 
 const PERCENTILES: [(&str, u64); 3] = [("p50", 500), ("p95", 950), ("p99", 990)];

@@ -1,12 +1,16 @@
 //! A collector that is killed, and the repair of what it left.
 
 use std::{
+    collections::BTreeMap,
     fs::{self, OpenOptions},
     path::Path,
     sync::Arc,
 };
 
-use codec::{Position, StreamId};
+use codec::{
+    Position, StreamId,
+    atf::{Manifest, ThreadEntry},
+};
 use quickcheck::{QuickCheck, TestResult};
 use sinks::{
     DiskOptions, DiskSink, Gap, Session, Sink,
@@ -156,6 +160,25 @@ fn details_of_events_that_never_came_are_cut() {
     assert_eq!(problems(&dir), [""; 0]);
 }
 
+/// What a manifest says of threads, functions and gaps, but for what only the end of a session shows.
+fn known(manifest: &Manifest) -> String {
+    let written = |thread: &&ThreadEntry| thread.written.is_some_and(|written| written > 0);
+    let threads: Vec<_> = manifest
+        .threads
+        .iter()
+        .filter(written)
+        .map(|thread| (thread.id, &thread.name, thread.os_id, thread.written, thread.first, thread.has_detail))
+        .collect();
+    let functions: Vec<_> = manifest.functions.iter().map(|function| (function.id, &function.name)).collect();
+    let mut gaps: BTreeMap<_, u64> = BTreeMap::new();
+    for gap in manifest.gaps.iter().filter(|gap| gap.cause != "collector:killed") {
+        *gaps.entry((gap.thread, &gap.cause)).or_default() += gap.count;
+    }
+    let times = (manifest.time_start_ns, manifest.time_end_ns, &manifest.clock, manifest.clock_zero_ns);
+    let other = (&manifest.modules, &manifest.process, &manifest.session, manifest.part);
+    format!("{threads:?}\n{functions:?}\n{gaps:?}\n{times:?}\n{other:?}")
+}
+
 #[test]
 fn killed_at_any_time_nothing_that_was_flushed_is_lost() {
     fn check(steps: Vec<(u8, u8, bool)>, in_parts: bool) -> TestResult {
@@ -190,8 +213,19 @@ fn killed_at_any_time_nothing_that_was_flushed_is_lost() {
             }
         }
         drop(sink);
+        let looked = disk::sessions_in(&dir).expect("they are there").into_iter().filter_map(|part| {
+            let before = fs::read(part.join("journal.heph")).ok();
+            let looked = disk::look_at_unfinished(&part).expect("it can be read")?;
+            assert_eq!(fs::read(part.join("journal.heph")).ok(), before, "it is left as it was");
+            assert_eq!(looked.problem, None);
+            Some((part, looked.manifest))
+        });
+        let looked: Vec<_> = looked.collect();
         disk::repair(&dir, false).expect("it is there");
         assert_eq!(problems(&dir), [""; 0]);
+        for (part, looked) in looked.into_iter().filter(|(part, _)| part.exists()) {
+            assert_eq!(known(&looked), known(&read_manifest(&part)), "a repair finds nothing else");
+        }
         let story = read_dir(&dir, &[NAME]);
         for (stream, (told, flushed)) in (0..).zip(told.into_iter().zip(flushed)) {
             let found = story.0.get(&(NAME.into(), stream)).cloned().unwrap_or_default();

@@ -58,6 +58,13 @@ fn names_threads_modules_and_gaps_are_there_before_the_end() {
     let half = [&bytes[..whole], &bytes[..20]].concat();
     fs::write(&journal, half).expect("room on disk");
     assert_eq!(check("with half a record"), top);
+    // Damage before the end is passed over, and told.
+    let mut damaged = bytes.clone();
+    damaged[0] ^= 0xff;
+    fs::write(&journal, damaged).expect("room on disk");
+    let exit = run_on("top", &session, &["--from", "0", "--thread", "0"]).success();
+    let told = "names and gaps may be missing";
+    assert!(exit.stderr.contains("journal.heph, at byte") && exit.stderr.contains(told), "{}", exit.stderr);
     fs::write(&journal, &bytes).expect("room on disk");
 
     run_on("repair", &session, &[]).success();

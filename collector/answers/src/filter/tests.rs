@@ -12,17 +12,7 @@ fn frame(start: u64, end: Option<u64>) -> Span {
 }
 
 fn filter(change: impl FnOnce(&mut Filter)) -> Filter {
-    let mut filter = Filter {
-        from: 0,
-        to: u64::MAX,
-        threads: None,
-        task: None,
-        module: None,
-        function: None,
-        min_duration_ns: 0,
-        depth: None,
-        limit: None,
-    };
+    let mut filter = Filter::between(0, u64::MAX);
     change(&mut filter);
     filter
 }

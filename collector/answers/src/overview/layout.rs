@@ -16,7 +16,7 @@ pub(super) const TRAILER_BYTES: usize = 32;
 
 /// The four highest bits of a slice's context are its flags.
 pub(super) const CONTEXT_BITS: u32 = 28;
-pub(super) const MOST_CONTEXTS: usize = 1 << 22;
+pub(super) const MOST_CONTEXTS: usize = 1 << 20;
 
 /// A slice on disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

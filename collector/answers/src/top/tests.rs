@@ -16,6 +16,7 @@ use sinks::{
 };
 
 use super::ranking::{Function, Ranking};
+use crate::filter::{Filter, Share};
 
 const STREAM: StreamId = StreamId(0);
 const FUNCTIONS: u64 = 8;
@@ -202,6 +203,73 @@ fn whatever_is_missing_what_is_told_is_true() {
                     let error = 6.0 * (count as f64 * (1.0 - there) * burst as f64 / there).sqrt();
                     assert!((found.estimate - count as f64).abs() <= error + 0.5, "{about}: {count} ± {error}");
                 }
+            }
+        }
+    }
+}
+
+/// What is told of parts of a trace comes to no more than what was so there, and where nothing is missing to just that.
+#[test]
+fn the_parts_of_a_trace_come_to_the_whole() {
+    for seed in 0..6 {
+        let mut random = Random(seed);
+        let truth = Truth::new(&mut random, 4_000);
+        let end = truth.calls.iter().map(|call| call.end).max().unwrap_or(0);
+        let mut cuts: Vec<u64> = (0..4).map(|_| random.below(end)).chain([0, u64::MAX]).collect();
+        cuts.sort_unstable();
+        for percent in [0, 20] {
+            let lost: Vec<bool> = truth.events.iter().map(|_| random.below(100) < percent).collect();
+            let spans = truth.spans(|position| lost[position]);
+            let mut sums: HashMap<u64, (u64, u64)> = HashMap::new();
+            for window in cuts.windows(2) {
+                let (from, to) = (window[0], window[1]);
+                let filter = Filter::between(from, to);
+                let (mut ranking, mut tree) = (Ranking::default(), CallTree::new(Grouping::Threads));
+                for span in &spans {
+                    match filter.share(span, true) {
+                        Share::Counts(span) => {
+                            tree.add(&span);
+                            if span.kind == SpanKind::Frame {
+                                ranking.add(&span, 1.0);
+                            }
+                        }
+                        Share::Hidden(span) => {
+                            tree.pass(&span);
+                            ranking.pass(&span);
+                        }
+                        Share::None => {}
+                    }
+                }
+                tree.finish();
+                let in_tree: u64 = tree.roots().map(|(_, root)| root.total_ns()).sum();
+                assert!(
+                    in_tree <= to.min(end).saturating_sub(from),
+                    "seed {seed}, {percent} %: {from}..{to}: {in_tree}"
+                );
+                for (what, found) in ranking.finish(false, true) {
+                    let What::Function(FunctionId(function)) = what else { panic!("{what:?}") };
+                    let ran = truth.calls.iter().filter(|call| {
+                        call.path.last() == Some(&function)
+                            && call.start < to
+                            && (call.end > from || call.start >= from)
+                    });
+                    let about = format!("seed {seed}, {percent} %, function {function} in {from}..{to}");
+                    let ran = ran.count() as u64;
+                    assert!(
+                        found.count <= ran && (percent > 0 || found.count == ran),
+                        "{about}: {} {ran}",
+                        found.count
+                    );
+                    let (total, own) = sums.entry(function).or_default();
+                    (*total, *own) = (*total + found.total_ns, *own + found.self_ns);
+                }
+            }
+            for (function, found) in sums {
+                let (_, total_ns, self_ns) = truth.function(function);
+                let about =
+                    format!("seed {seed}, {percent} %, function {function}: {found:?}, not {total_ns} {self_ns}");
+                assert!(found.0 <= total_ns && found.1 <= self_ns, "{about}");
+                assert!(percent > 0 || found == (total_ns, self_ns), "{about}");
             }
         }
     }

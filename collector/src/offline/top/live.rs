@@ -33,6 +33,9 @@ const FUNCTIONS: usize = 50;
 /// How many lines of a screen are above the functions, and one below.
 const OTHER_LINES: usize = 5;
 
+/// After how long without an event that is told: nothing happens, or nobody writes any more.
+const IDLE_NS: u64 = 2_000_000_000;
+
 pub(super) fn run(args: &TopArgs) -> Result<ExitCode> {
     if !matches!(args.sort, TopOrder::Total | TopOrder::Own | TopOrder::Count) {
         wrong_usage("--live sorts by total, self or count".into());
@@ -96,6 +99,7 @@ fn objects(args: &TopArgs, seen: &Seen, out: &mut Vec<u8>) -> Result<()> {
     let about = json!({
         "at_ns": seen.at_ns,
         "span_ns": seen.span_ns,
+        "idle_ns": seen.idle_ns,
         "events": seen.events,
         "missing": seen.missing,
         "missing_in_all": seen.missing_in_all,
@@ -123,8 +127,12 @@ fn table(args: &TopArgs, live: &Live, seen: &Seen, is_screen: bool, out: &mut Ve
     let most = args.filter.limit.or(rows_of_screen).unwrap_or(FUNCTIONS);
     let whole_ns = seen.span_ns.max(1);
     let rate = (seen.events as f64 * 1e9 / whole_ns as f64).round() as u64;
+    let idle = match seen.idle_ns {
+        0..IDLE_NS => String::new(),
+        idle => format!(", nothing new for {}", duration(idle)),
+    };
     let head = format!(
-        "{}: at {} s, the last {}: {} events/s{}",
+        "{}: at {} s, the last {}: {} events/s{idle}{}",
         printable(&live.dir().display().to_string()),
         seconds(seen.at_ns),
         duration(seen.span_ns),

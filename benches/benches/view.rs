@@ -1,0 +1,194 @@
+//! The viewer: `cargo bench -p benches --bench view -- [events=MILLIONS]`. Sessions of 1, 10 and 100 million events, or of
+//! those alone, made by a generator, recorded by the collector, and asked for over HTTP as the page does.
+
+use std::{
+    io::{BufRead, BufReader, Read, Write},
+    net::TcpStream,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use benches::{
+    Arguments, fresh,
+    load::{Carries, ending},
+    ran::status_bytes,
+    running::{binary, only_session},
+    samples::Samples,
+    walk::{Walk, options},
+};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+/// How wide a picture is, and how many threads the program has.
+const PIXELS: u64 = 1920;
+const THREADS: u32 = 4;
+
+fn main() {
+    let arguments = Arguments::read();
+    let sizes = arguments.value("events=").map_or_else(|| vec![1, 10, 100], |size| vec![size]);
+    println!("\n### Viewer\n");
+    println!(
+        "| M events | trace, MB | overview, MB | `ingest`, s | first picture, ms | KB | zoom step, ms, median | worst | KB | \
+         table of a third, ms | find, ms | memory, MiB |"
+    );
+    println!("|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|");
+    sizes.into_iter().for_each(measure);
+}
+
+fn measure(millions: u64) {
+    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("view-bench");
+    let started = Instant::now();
+    record(fresh(&folder), millions * 1_000_000);
+    let recorded = started.elapsed().as_secs_f64();
+    let session = only_session(&folder);
+    let size = |path: &Path| std::fs::metadata(path).map_or(0, |data| data.len()) as f64 / 1e6;
+    let trace: f64 = (0..THREADS).map(|thread| size(&session.join(format!("thread_{thread}/index.atf")))).sum();
+    let overview = size(&session.join("overview.spoor"));
+
+    let mut viewer = Viewer::start(&folder);
+    let name = session.file_name().expect("a name").to_string_lossy().into_owned();
+    let started = Instant::now();
+    let meta: Value = serde_json::from_slice(&viewer.get(&format!("/api/s/{name}/meta"))).expect("JSON");
+    assert_eq!(meta["ready"], true, "the overview is there");
+    let (first, last) = (meta["range"][0].as_u64().expect("a time"), meta["range"][1].as_u64().expect("a time"));
+    let rows: Vec<String> = (0..meta["rows"].as_array().expect("rows").len()).map(|row| row.to_string()).collect();
+    let rows = rows.join(",");
+    let boxes = |viewer: &mut Viewer, from: u64, to: u64| {
+        let step = ((to - from) / PIXELS).max(1);
+        viewer.get(&format!("/api/s/{name}/boxes?rows={rows}&from={from}&to={to}&step={step}")).len()
+    };
+    let picture = boxes(&mut viewer, first, last);
+    let first_picture = started.elapsed();
+
+    // From all of it to a microsecond, half of it at a time, at nine places.
+    let (mut steps, mut bytes) = (Vec::new(), 0);
+    for place in 1..10 {
+        let middle = first + (last - first) / 10 * place;
+        let mut width = (last - first) / 2;
+        while width > 1_000 {
+            let (from, to) = (middle.saturating_sub(width / 2).max(first), (middle + width / 2).min(last));
+            let started = Instant::now();
+            bytes += boxes(&mut viewer, from, to);
+            steps.push(started.elapsed());
+            width /= 2;
+        }
+    }
+    let third = (last - first) / 3;
+    let table = time(|| drop(viewer.get(&format!("/api/s/{name}/top?from={}&to={}", first + third, last - third))));
+    let find = time(|| drop(viewer.get(&format!("/api/s/{name}/find?q=function_number_7&from={third}&forward=true"))));
+    let worst = steps.iter().copied().max().unwrap_or_default();
+    let ms = |time: Duration| time.as_secs_f64() * 1e3;
+    let median = steps.iter().map(|step| ms(*step)).collect::<Samples>().median();
+    println!(
+        "| {millions} | {trace:.0} | {overview:.0} | {recorded:.1} | {:.0} | {:.0} | {median:.1} | {:.0} | {:.0} | {:.0} | {:.0} | {:.0} |",
+        ms(first_picture),
+        picture as f64 / 1e3,
+        ms(worst),
+        bytes as f64 / 1e3 / steps.len() as f64,
+        ms(table),
+        ms(find),
+        viewer.peak_memory() as f64 / f64::from(1 << 20),
+    );
+    drop(viewer);
+    _ = std::fs::remove_dir_all(&folder);
+}
+
+fn time(work: impl FnOnce()) -> Duration {
+    let started = Instant::now();
+    work();
+    started.elapsed()
+}
+
+/// Has the collector record a session of so many events.
+fn record(folder: &Path, events: u64) {
+    let sink = format!("disk:{}", folder.display());
+    let mut command = Command::new(binary());
+    command.args(["ingest", "-", "--sink", &sink, "--log", "error"]).stdin(Stdio::piped());
+    let mut child = command.stdout(Stdio::null()).spawn().expect("the collector starts");
+    let mut out = child.stdin.take().expect("a pipe");
+    options().iter().for_each(|option| out.write_all(option).expect("it is taken"));
+    let mut walks: Vec<Walk> = (0..THREADS).map(|stream| Walk::regular(stream, Carries::Index)).collect();
+    let (mut left, mut bytes) = (events, Vec::new());
+    while left > 0 {
+        for walk in &mut walks {
+            bytes.clear();
+            let count = left.min(4096);
+            (0..count).for_each(|_| walk.step(&mut bytes));
+            left -= count;
+            out.write_all(&bytes).expect("it is taken");
+        }
+    }
+    bytes.clear();
+    walks.iter_mut().for_each(|walk| walk.climb_down(&mut bytes));
+    let positions: Vec<u64> = walks.iter().map(Walk::position).collect();
+    bytes.extend_from_slice(&ending(&positions));
+    out.write_all(&bytes).expect("it is taken");
+    drop(out);
+    assert!(child.wait().expect("it ends").success(), "all of it is recorded");
+}
+
+/// `collector view`, and a connection to it.
+struct Viewer {
+    child: Child,
+    stream: BufReader<TcpStream>,
+    host: String,
+    cookie: String,
+}
+
+impl Viewer {
+    fn start(folder: &Path) -> Self {
+        let mut command = Command::new(binary());
+        command.arg("view").arg("--no-open").arg(folder).stdout(Stdio::piped());
+        let mut child = command.spawn().expect("the viewer starts");
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().expect("a pipe")).read_line(&mut line).expect("an address");
+        let rest = line.trim().strip_prefix("http://").expect("an address");
+        let (host, token) = rest.split_once("/#token=").expect("a token");
+        let stream = BufReader::new(TcpStream::connect(host).expect("a connection"));
+        stream.get_ref().set_nodelay(true).expect("a socket");
+        let port = host.rsplit(':').next().expect("a port");
+        let cookie = format!("Cookie: spoor-{port}={token}");
+        Self { child, stream, host: host.into(), cookie }
+    }
+
+    /// The body of an answer.
+    fn get(&mut self, path: &str) -> Vec<u8> {
+        let Self { stream, host, cookie, .. } = self;
+        let request = format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n{cookie}\r\n\r\n");
+        stream.get_mut().write_all(request.as_bytes()).expect("it is heard");
+        let mut line = String::new();
+        stream.read_line(&mut line).expect("an answer");
+        assert!(line.contains(" 200 "), "{path}: {line}");
+        let mut length = 0;
+        loop {
+            line.clear();
+            stream.read_line(&mut line).expect("a header");
+            match line.trim().split_once(": ") {
+                Some((name, value)) if name.eq_ignore_ascii_case("content-length") => {
+                    length = value.parse().expect("a number");
+                }
+                Some(_) => {}
+                None => break,
+            }
+        }
+        let mut body = vec![0; length];
+        stream.read_exact(&mut body).expect("all of it");
+        body
+    }
+
+    fn peak_memory(&self) -> u64 {
+        status_bytes(self.pid(), "VmHWM:").unwrap_or(0)
+    }
+
+    fn pid(&self) -> Pid {
+        Pid::from_child(&self.child)
+    }
+}
+
+impl Drop for Viewer {
+    fn drop(&mut self) {
+        _ = kill_process(self.pid(), Signal::TERM);
+        _ = self.child.wait();
+    }
+}
