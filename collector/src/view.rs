@@ -9,6 +9,7 @@ use std::{
     path::PathBuf,
     process::{Command, ExitCode, Stdio},
     thread,
+    time::Duration,
 };
 
 use anyhow::{Context, Result, bail};
@@ -24,6 +25,9 @@ use crate::{
     ui::{only_here, url},
 };
 
+/// How long the end waits for what reads files.
+const LAST_TIME: Duration = Duration::from_secs(1);
+
 pub(crate) fn run(args: &ViewArgs) -> Result<ExitCode> {
     only_here("--listen", args.listen)?;
     let dir = &args.dir;
@@ -34,8 +38,8 @@ pub(crate) fn run(args: &ViewArgs) -> Result<ExitCode> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     let runtime = runtime.context("cannot start the runtime")?;
     let result = runtime.block_on(serve(args));
-    // Pages that are told of changes never end by themselves.
-    runtime.shutdown_background();
+    // Pages that are told of changes never end by themselves. An overview that is being made is given up.
+    runtime.shutdown_timeout(LAST_TIME);
     result.map(|()| ExitCode::SUCCESS)
 }
 

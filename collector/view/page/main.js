@@ -4,7 +4,7 @@ import * as address from '/address.js';
 import * as api from '/api.js';
 import { Diff } from '/diff.js';
 import { complain, find, make } from '/dom.js';
-import { count, fileName, rate } from '/format.js';
+import { count, fileName, rate, time } from '/format.js';
 import { help } from '/help.js';
 import { key } from '/input.js';
 import { Live } from '/live.js';
@@ -166,7 +166,9 @@ function openSession() {
 
 /** What is shown, and of a session that runs how it is doing. */
 function tellTitle({ title, now }) {
-  const said = now && !now.finished ? `${count(now.events)} events, ${rate(now.rate)}` : null;
+  // Its overview is made now and then, and ends before it does.
+  const until = now?.end ? `, drawn until ${time(now.end, 1e8)}` : '';
+  const said = now && !now.finished ? `${count(now.events)} events, ${rate(now.rate)}${until}` : null;
   find('title').textContent = [title ?? state.session, said].filter(Boolean).join(' – ');
 }
 
