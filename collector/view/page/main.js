@@ -124,6 +124,7 @@ function openSession() {
     tellTitle(mine);
     tellLoss(meta.missing);
     if (!meta.finished) complain(null);
+    if (meta.cut) complain(`${count(meta.cut)} calls are not shown, or without their callers: they are too deep, or there are too many different stacks`);
     if (meta.wrong) complain(`The trace is damaged: ${meta.wrong}`);
     timeline.setMeta(meta);
     if (isFirst && !meta.finished && isAnywhere) setFollowing(true);

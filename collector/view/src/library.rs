@@ -1,7 +1,7 @@
 //! The sessions that are shown: those of a directory, or one with its family.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     fs,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
@@ -20,6 +20,9 @@ use crate::refusal::Refusal;
 /// A session whose files have not changed for so long is not being written.
 const SILENCE: Duration = Duration::from_secs(10);
 
+/// How long what is known of a directory of sessions is told again: many ask, and there may be thousands.
+const LASTS: Duration = Duration::from_millis(250);
+
 /// How many causes of missing events are told.
 const MOST_CAUSES: usize = 16;
 
@@ -29,8 +32,10 @@ pub(crate) struct Library {
     dir: PathBuf,
     /// What is known of sessions, by their directories.
     known: Mutex<HashMap<PathBuf, Known>>,
-    /// The sessions as they were last.
-    relatives: Mutex<Option<Arc<Relatives>>>,
+    /// The sessions as they were last, and when that was.
+    relatives: Mutex<Option<(Instant, Arc<Relatives>)>>,
+    /// What was told of them last, and when.
+    listed: Mutex<Option<(Instant, Arc<Value>)>>,
 }
 
 /// When a manifest was written, and its size.
@@ -121,11 +126,15 @@ impl Library {
     pub(crate) fn new(dir: PathBuf) -> Self {
         // What ends with dots has no name.
         let dir = fs::canonicalize(&dir).unwrap_or(dir);
-        Self { dir, known: Mutex::default(), relatives: Mutex::default() }
+        Self { dir, known: Mutex::default(), relatives: Mutex::default(), listed: Mutex::default() }
     }
 
     /// The sessions with who made whom, read again where one has come, gone or changed.
     fn relatives(&self) -> Arc<Relatives> {
+        let mut last = self.relatives.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, last)) = last.as_ref().filter(|(at, _)| at.elapsed() < LASTS) {
+            return Arc::clone(last);
+        }
         let sessions = sinks::disk::sessions_in(&self.dir).unwrap_or_default();
         let is_one = sessions.first().is_some_and(|session| *session == self.dir);
         // One is shown with those that are beside it.
@@ -133,8 +142,8 @@ impl Library {
         let all = beside.and_then(|folder| sinks::disk::sessions_in(folder).ok());
         let all = all.as_ref().unwrap_or(&sessions);
         let key: Vec<_> = all.iter().map(|dir| (dir.clone(), written(dir))).collect();
-        let mut last = self.relatives.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(last) = last.as_ref().filter(|last| last.key == key) {
+        if let Some((at, last)) = last.as_mut().filter(|(_, last)| last.key == key) {
+            *at = Instant::now();
             return Arc::clone(last);
         }
         let (family, shown) = match is_one {
@@ -149,7 +158,8 @@ impl Library {
                 (family, shown)
             }
         };
-        Arc::clone(last.insert(Arc::new(Relatives { key, family, shown })))
+        let (_, relatives) = last.insert((Instant::now(), Arc::new(Relatives { key, family, shown })));
+        Arc::clone(relatives)
     }
 
     /// The directory of a session. Only those that are shown have one.
@@ -200,13 +210,24 @@ impl Library {
         (stamp, numbers)
     }
 
-    /// All sessions, each behind the one that made it.
-    pub(crate) fn list(&self) -> Value {
+    /// All sessions, each behind the one that made it. Many pages ask for it, and get the same for a while.
+    pub(crate) fn list(&self) -> Arc<Value> {
+        let mut listed = self.listed.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, list)) = listed.as_ref().filter(|(at, _)| at.elapsed() < LASTS) {
+            return Arc::clone(list);
+        }
+        let list = Arc::new(self.list_now());
+        *listed = Some((Instant::now(), Arc::clone(&list)));
+        list
+    }
+
+    fn list_now(&self) -> Value {
         let relatives = self.relatives();
         let Relatives { family, shown, .. } = &*relatives;
         {
             let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-            known.retain(|dir, _| family.members.iter().any(|member| member.dir == *dir));
+            let there: HashSet<&Path> = family.members.iter().map(|member| member.dir.as_path()).collect();
+            known.retain(|dir, _| there.contains(dir.as_path()));
         }
         let members = shown.iter().filter_map(|(place, level)| {
             let member = family.members.get(*place)?;

@@ -141,10 +141,12 @@ impl Loaded {
         });
         let gaps = self.overview.gaps();
         let told = gaps.iter().take(MOST_GAPS);
-        let row_of = |stream| {
-            let is_it = |row: &Row| row.kind == RowKind::Thread(stream);
-            self.overview.rows().iter().position(is_it)
+        let of_thread = |(number, row): (usize, &Row)| match row.kind {
+            RowKind::Thread(stream) => Some((stream, number)),
+            _ => None,
         };
+        let threads: HashMap<_, _> = self.overview.rows().iter().enumerate().filter_map(of_thread).collect();
+        let row_of = |stream| threads.get(&stream).copied();
         let told = told.map(|gap| json!([row_of(gap.stream), gap.from, gap.to, gap.missing, &*gap.cause, gap.gaps]));
         let process = manifest.process.as_ref();
         let offset = manifest.offset.map(|offset| offset.zero_unix_ns).or(manifest.epoch_unix_ns);
@@ -162,6 +164,7 @@ impl Loaded {
             "rows": rows.collect::<Vec<_>>(),
             "gaps": told.collect::<Vec<_>>(),
             "gaps_in_all": gaps.len(),
+            "cut": self.overview.cut(),
             "missing": manifest.missing().into_values().fold(0, u64::saturating_add),
             "functions": self.names(),
         })

@@ -32,7 +32,7 @@ use crate::{
 const READERS: usize = 4;
 
 /// How many pages are told of changes.
-const SEATS: usize = 32;
+const SEATS: usize = 128;
 
 /// How long an answer waits for an overview that is being made: small ones are there at once.
 const PATIENCE: Duration = Duration::from_millis(400);
@@ -110,7 +110,7 @@ async fn enter(State(server): Shared, headers: HeaderMap) -> Response {
 
 async fn sessions(State(server): Shared) -> Answer {
     let library = Arc::clone(&server.library);
-    Ok(json(&server.read(move || Ok(library.list())).await?))
+    Ok(json(&*server.read(move || Ok(library.list())).await?))
 }
 
 async fn live(State(server): Shared, Query(mut query): Queried) -> Answer {
