@@ -17,6 +17,7 @@ mod plain;
 mod pressure;
 mod sinks;
 mod transport;
+mod ui;
 mod unfinished;
 
 use std::{
