@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Makes the pictures of the viewer that the README shows: records a real program, and looks at it in a browser without a window.
+"""Makes the pictures of the viewer that the documents show: records programs, and looks at them in a browser without a window.
 
     docs/pictures/make.py [FOLDER]
 
-FOLDER has `agent` and `collector`; it is target/release unless another is named. Needs Chromium and Debian's Python.
+FOLDER has `agent` and `collector`; it is target/release unless another is named. Needs Chromium, gcc and Debian's Python.
 """
 
+import contextlib
 import json
 import os
 import pathlib
@@ -20,6 +21,8 @@ sys.path.insert(0, str(ROOT / "tests"))
 from view import Page  # noqa: E402
 
 MOST_BYTES = 250 * 1000
+# Without source lines, which have paths of this machine.
+OPTIONS = ["--quiet", "--complete", "--no-detail", "--lines", "none"]
 PROGRAM = """
 import json, re, threading, zlib
 
@@ -38,24 +41,41 @@ for thread in threads:
 """
 
 
-def record(binaries, folder):
-    """Traces the program, and returns when its threads ran."""
-    traces = str(folder / "traces")
-    options = ["--quiet", "--complete", "--no-detail", "-o", traces]
-    command = [binaries / "agent", "record", *options, "--", "/usr/bin/python3", "-c", PROGRAM]
-    subprocess.run(command, check=True, cwd=folder)
+def record(binaries, traces, *program):
+    command = [binaries / "agent", "record", *OPTIONS, "-o", traces, "--", *program]
+    subprocess.run(command, check=True)
+
+
+def threads(binaries, traces):
+    """When the first thread began that the program made, and when the last ended."""
     command = [binaries / "collector", "spans", traces, "--kind", "thread", "--json"]
     lines = subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()
-    threads = [span for span in map(json.loads, lines) if span["type"] == "span"]
-    return traces, min(span["start_ns"] for span in threads), max(span["end_ns"] for span in threads)
+    found = [span for span in map(json.loads, lines) if span["type"] == "span"]
+    return min(span["start_ns"] for span in found), max(span["end_ns"] for span in found)
 
 
-def enter(page, address, session):
-    page.call("Page.navigate", url=address)
-    page.wait_for("typeof spoor === 'object'", "the start of the page")
-    page.idle()
-    page.open(f"#/s/{session}")
-    page.wait_for("spoor.drawn().length > 0", "the overview")
+@contextlib.contextmanager
+def look(binaries, traces):
+    """The page of a session, with its first thread closed, which waits for the others."""
+    viewer = subprocess.Popen([binaries / "collector", "view", "--no-open", traces], stdout=subprocess.PIPE, text=True)
+    page = Page()
+    try:
+        page.call("Page.navigate", url=viewer.stdout.readline().strip())
+        page.wait_for("typeof spoor === 'object'", "the start of the page")
+        page.idle()
+        page.open(f"#/s/{session_of(traces)}")
+        page.wait_for("spoor.drawn().length > 0", "the overview")
+        page.evaluate("document.querySelector('#rows button[aria-expanded]').click()")
+        page.idle()
+        yield page
+    finally:
+        page.close()
+        viewer.terminate()
+        viewer.wait()
+
+
+def session_of(traces):
+    return os.listdir(traces)[0]
 
 
 def height_of_panel(page, height):
@@ -83,29 +103,39 @@ def shoot(page, name):
         print(f"{path.relative_to(ROOT)}: {size} bytes")
 
 
+def python(binaries, folder):
+    traces = folder / "python"
+    record(binaries, traces, "/usr/bin/python3", "-c", PROGRAM)
+    start, end = threads(binaries, traces)
+    margin = (end - start) // 50
+    with look(binaries, traces) as page:
+        height_of_panel(page, 210)
+        page.open(f"#/s/{session_of(traces)}?window={start - margin},{end + margin}&tab=top")
+        shoot(page, "timeline")
+        height_of_panel(page, 590)
+        page.key("0", "Digit0")
+        page.key("2", "Digit2")
+        shoot(page, "flame-graph")
+
+
+def convoy(binaries, folder):
+    program, traces = folder / "convoy", folder / "locked"
+    flags = ["-O1", "-D_GNU_SOURCE", "-pthread", "-o", program]
+    subprocess.run(["gcc", *flags, ROOT / "fixtures/targets/convoy.c"], check=True)
+    record(binaries, traces, program)
+    with look(binaries, traces) as page:
+        height_of_panel(page, 210)
+        lock = max(page.drawn(kind="box", name="pthread_mutex_lock"), key=lambda box: box["width"])
+        page.mouse((lock["x"] + 3, lock["y"] + 3))
+        page.key("r", "KeyR")
+        page.key("1", "Digit1")
+        shoot(page, "convoy")
+
+
 def main(binaries):
     with tempfile.TemporaryDirectory() as folder:
-        traces, start, end = record(binaries, pathlib.Path(folder))
-        session = os.listdir(traces)[0]
-        command = [binaries / "collector", "view", "--no-open", traces]
-        viewer = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-        page = Page()
-        try:
-            enter(page, viewer.stdout.readline().strip(), session)
-            height_of_panel(page, 210)
-            # The first thread waits for the others.
-            page.evaluate("document.querySelector('#rows button[aria-expanded]').click()")
-            margin = (end - start) // 50
-            page.open(f"#/s/{session}?window={start - margin},{end + margin}&tab=top")
-            shoot(page, "timeline")
-            height_of_panel(page, 590)
-            page.key("0", "Digit0")
-            page.key("2", "Digit2")
-            shoot(page, "flame-graph")
-        finally:
-            page.close()
-            viewer.terminate()
-            viewer.wait()
+        python(binaries, pathlib.Path(folder))
+        convoy(binaries, pathlib.Path(folder))
 
 
 if __name__ == "__main__":
