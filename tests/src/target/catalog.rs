@@ -45,6 +45,8 @@ pub const TARGETS: &[Target] = &[
     c("many_functions", "many_functions.c"),
     c("hot_loop", "hot_loop.c"),
     c("phases", "phases.c"),
+    c("quadratic", "quadratic.c"),
+    c("convoy", "convoy.c"),
     c("steady", "steady.c"),
     c("steady_fibers", "steady_fibers.cpp"),
     c("side_by_side", "side_by_side.cpp"),

@@ -4,7 +4,7 @@
 //! finds its context. Spans that overlap and do not nest are of different stacks, coroutines for instance: these get lanes
 //! of their own.
 
-use std::io::Write;
+use std::{cmp::Reverse, collections::BTreeMap, io::Write};
 
 use anyhow::Result;
 
@@ -66,18 +66,17 @@ impl<W: Write> Arranging<W> {
         let Some(row) = gathered.rows.get(&source) else { return Ok(Vec::new()) };
         let (is_thread, mut waiting) = (matches!(source, Source::Thread(_)), 0);
         let (mut lanes, mut callers) = (Vec::new(), Callers::default());
-        // Those that ended in a jump are told of late. They wait until all is read that began behind it: the last to end is
-        // the last of them.
-        let mut jumped: Vec<Drawn> = Vec::new();
+        // Those that are told of late wait until all is read that ended later. The last to end is the first of them, and of
+        // several that end at once the outermost.
+        let order = |one: &Drawn| (one.end, Reverse(one.depth), one.id);
+        let mut late = BTreeMap::new();
         gathered.backwards(row, |drawn| {
-            while let Some(earlier) = jumped.pop_if(|earlier| drawn.start < earlier.end) {
-                self.frame(&mut lanes, &mut callers, &earlier, first)?;
+            let is_late = drawn.traits & traits::LATE != 0;
+            while !is_late && let Some(next) = late.last_entry().filter(|next| *next.key() > order(&drawn)) {
+                self.frame(&mut lanes, &mut callers, &next.remove(), first)?;
             }
             match is_thread {
-                true if drawn.traits & traits::TAIL != 0 => {
-                    let place = jumped.partition_point(|other| other.end <= drawn.end);
-                    jumped.insert(place, drawn);
-                }
+                true if is_late => drop(late.insert(order(&drawn), drawn)),
                 true => self.frame(&mut lanes, &mut callers, &drawn, first)?,
                 false => self.logical(&mut lanes, &drawn)?,
             }
@@ -88,7 +87,7 @@ impl<W: Write> Arranging<W> {
             }
             Ok(())
         })?;
-        for earlier in jumped.into_iter().rev() {
+        for earlier in late.into_values().rev() {
             self.frame(&mut lanes, &mut callers, &earlier, first)?;
         }
         while let Some(over) = callers.pop() {

@@ -42,8 +42,9 @@ pub(super) struct Drawn {
 
 /// What else matters of a span until it has its place.
 pub(super) mod traits {
-    /// It ended in a jump, and is told of only when what it jumped to has ended.
-    pub(in super::super) const TAIL: u8 = 1;
+    /// It is told of only when others have ended that began behind its end: it ended in a jump, and what it jumped to has
+    /// ended, or it has made a thread, a block or a task, and more was to be known of that.
+    pub(in super::super) const LATE: u8 = 1;
     /// It has no end: what it called is all that is known of how long it took.
     pub(in super::super) const ENDLESS: u8 = 2;
     /// Its end is missing.
@@ -84,7 +85,7 @@ pub(super) struct Gathered {
     pub(super) range: (u64, u64),
 }
 
-/// The spans of a row, in the order in which they end.
+/// The spans of a row, in the order in which they are told of: mostly that in which they end.
 #[derive(Debug, Default)]
 pub(super) struct Row {
     held: Vec<Drawn>,
@@ -141,7 +142,8 @@ impl Gathered {
         let (end, depth) = (end.max(start), span.depth as u16);
         let is_caller = |caller: &SpanId| *caller == SpanId::new(span.stream, caller.position());
         let caller = span.parent.filter(is_caller).map_or(0, |caller| caller.position().0.saturating_add(1));
-        let (flags, traits, id) = (flags_of(span), traits_of(span), span.id.position().0.saturating_add(1));
+        let late = if span.end.is_some() && end < row.last { traits::LATE } else { 0 };
+        let (flags, traits, id) = (flags_of(span), traits_of(span) | late, span.id.position().0.saturating_add(1));
         let drawn = Drawn { start, end, what, depth, flags, traits, id, caller };
         self.range = (self.range.0.min(drawn.start), self.range.1.max(drawn.end));
         if span.end.is_some() {
@@ -232,7 +234,7 @@ fn flags_of(span: &Span) -> u8 {
 }
 
 fn traits_of(span: &Span) -> u8 {
-    let tail = if span.reason == Some(Reason::TailCall) { traits::TAIL } else { 0 };
+    let tail = if span.reason == Some(Reason::TailCall) { traits::LATE } else { 0 };
     let endless = if span.end.is_none() { traits::ENDLESS } else { 0 };
     let across = if span.flags.has(SpanFlags::ACROSS_GAP) { traits::ACROSS } else { 0 };
     let lost = if span.has_lost_its_end() { traits::LOST } else { 0 };

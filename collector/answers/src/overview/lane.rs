@@ -65,7 +65,7 @@ impl Callers {
     /// One that has called nothing of what is still to come: all of that ended before it began.
     pub(super) fn pop_over(&mut self, drawn: &Drawn) -> Option<Open> {
         // Of those that are told of late, nobody knows what ended before them.
-        let is_in_order = drawn.traits & (traits::TAIL | traits::LOST) == 0;
+        let is_in_order = drawn.traits & (traits::LATE | traits::LOST) == 0;
         self.0.pop_if(|open| is_in_order && drawn.end <= open.start)
     }
 

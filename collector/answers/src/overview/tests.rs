@@ -1,4 +1,7 @@
-use std::collections::{BTreeMap, HashMap};
+use std::{
+    collections::{BTreeMap, HashMap, HashSet},
+    io,
+};
 
 use codec::{
     Counter, EventKind, FunctionId, SessionNs, SubstreamId,
@@ -8,7 +11,12 @@ use codec::{
 };
 use collector_core::spans::SpanConfig;
 
-use super::*;
+use super::{
+    arrange::Arranging,
+    contexts::Node,
+    gather::{Gathered, Source},
+    *,
+};
 use crate::{
     filter::{Filter, Wanted},
     loss::Loss,
@@ -317,4 +325,36 @@ fn a_part_of_the_time_is_what_top_says_of_it() {
             assert_eq!(found, said, "from {from} to {to}");
         }
     }
+}
+
+#[test]
+fn frames_that_are_told_of_late_stay_where_they_were_called() {
+    let scene = session(2, 4_000, 0);
+    let trace = Trace::open(&scene.folder()).expect("it is there");
+    let is_wanted = |span: &Span| span.stream == StreamId(0) && span.kind == SpanKind::Frame && span.end.is_some();
+    let mut all: Vec<_> = spans(&trace).into_iter().filter(is_wanted).collect();
+    let arranged = |all: &[Span]| {
+        let mut options = File::options();
+        let path = scene.folder().join("gathered");
+        let file = options.read(true).write(true).create(true).truncate(true).open(path).expect("a file");
+        let mut gathered = Gathered::new(file);
+        all.iter().for_each(|span| assert!(gathered.add(span, u64::MAX).is_ok()));
+        let mut arranging = Arranging::new(io::sink());
+        let lanes = arranging.rows(&gathered, Source::Thread(StreamId(0)), 0).expect("they find their places");
+        assert_eq!(lanes.len(), 1, "there is one stack");
+        // Who called whom.
+        let nodes = &arranging.contexts.nodes;
+        let what = |node: &Node| gathered.whats[node.what as usize].0.clone();
+        let mut paths: Vec<Vec<What>> = Vec::new();
+        for node in nodes {
+            let mut path = node.parent.map_or_else(Vec::new, |parent| paths[parent as usize].clone());
+            path.push(what(node));
+            paths.push(path);
+        }
+        paths.into_iter().collect::<HashSet<_>>()
+    };
+    let in_order = arranged(&all);
+    // One of ten is told of when the others have been, its callers and what came later among them.
+    all.chunks_mut(10).for_each(|some| some.rotate_left(1));
+    assert!(arranged(&all) == in_order, "who called whom does not depend on the order");
 }
