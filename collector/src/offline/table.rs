@@ -38,35 +38,43 @@ pub(crate) fn make(table: &PendingTable, config: SpanConfig, progress: &Progress
 }
 
 /// The overview that is made of the same spans. The table does not wait for it: the viewer makes it where it is missing.
-struct Beside<'a>(Option<Box<Building<'a>>>);
+struct Beside<'a> {
+    trace: &'a Trace,
+    building: Option<Box<Building<'a>>>,
+}
 
 impl<'a> Beside<'a> {
     fn begin(trace: &'a Trace) -> Self {
+        let mut beside = Self { trace, building: None };
         match Building::begin(trace) {
-            Ok(Begun::Building(building)) => Self(Some(building)),
-            Ok(Begun::Made(_) | Begun::Elsewhere) => Self(None),
-            Err(error) => Self::give_up(&error),
+            Ok(Begun::Building(building)) => beside.building = Some(building),
+            Ok(Begun::Made(_) | Begun::Elsewhere) => {}
+            Err(error) => beside.give_up(&error),
         }
+        beside
     }
 
-    fn give_up(error: &anyhow::Error) -> Self {
-        warn!("cannot make an overview: {error:#}; whoever looks at the session makes it");
-        Self(None)
+    /// A session that was removed to make room needs none.
+    fn give_up(&mut self, error: &anyhow::Error) {
+        self.building = None;
+        if self.trace.dir.exists() {
+            warn!("cannot make an overview: {error:#}; whoever looks at the session makes it");
+        }
     }
 
     /// Takes a span, which the table gets too.
     fn add(&mut self, span: &Span) -> bool {
-        if let Some(building) = &mut self.0
+        if let Some(building) = &mut self.building
             && let Err(error) = building.add(slice::from_ref(span))
         {
-            *self = Self::give_up(&error);
+            self.give_up(&error);
         }
         true
     }
 
-    fn finish(self) {
-        if let Some(Err(error)) = self.0.map(|building| building.finish()) {
-            Self::give_up(&error);
+    fn finish(mut self) {
+        if let Some(Err(error)) = self.building.take().map(|building| building.finish()) {
+            self.give_up(&error);
         }
     }
 }

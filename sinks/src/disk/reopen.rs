@@ -31,7 +31,7 @@ use super::{
     removed,
     room::MANIFEST,
     session::OpenSession,
-    spans::{PARTIAL, SPANS},
+    spans::{OVERVIEW, PARTIAL, SPANS},
     starts::Starts,
     thread::OpenThread,
     volume::Volume,
@@ -208,7 +208,7 @@ pub(super) fn session_name(dir: &Path, number: u32) -> String {
 
 /// Spans can be made again of the events; those of only some events are of no use.
 fn remove_spans(dir: &Path) -> io::Result<()> {
-    for name in [PARTIAL, SPANS] {
+    for name in [PARTIAL, SPANS, OVERVIEW] {
         match fs::remove_file(dir.join(name)) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}

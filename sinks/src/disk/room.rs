@@ -12,7 +12,7 @@ use super::{
     directory::is_session_name,
     journal::JOURNAL,
     removed::REMOVED,
-    spans::{PARTIAL, SPANS},
+    spans::{OVERVIEW, PARTIAL, SPANS},
 };
 
 /// The parts in a directory, and how much they take.
@@ -255,6 +255,13 @@ fn part_files(dir: &Path) -> Vec<(PathBuf, u64)> {
             add(entry.path().join("index.atf"));
             add(entry.path().join("detail.atf"));
         }
+        // One that is made, one that is being made, and what whoever made it left when it was killed.
+        let name = entry.file_name();
+        let is_overview =
+            [OVERVIEW, ".overview-"].iter().any(|start| name.as_encoded_bytes().starts_with(start.as_bytes()));
+        if is_overview {
+            add(entry.path());
+        }
     }
     for entry in fs::read_dir(dir.join(REMOVED)).into_iter().flatten().flatten() {
         add(entry.path());
@@ -303,6 +310,9 @@ mod tests {
         let path = dir.join(name);
         fs::create_dir_all(path.join("thread_1")).expect("made");
         fs::write(path.join("thread_1/index.atf"), vec![0; bytes]).expect("written");
+        for name in [OVERVIEW, "overview.spoor.partial", ".overview-1-0"] {
+            fs::write(path.join(name), []).expect("written");
+        }
         match manifest {
             Some(json) => fs::write(path.join(MANIFEST), json).expect("written"),
             None => fs::write(path.join(JOURNAL), [0; 100]).expect("written"),
