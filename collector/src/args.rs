@@ -85,7 +85,7 @@ pub(crate) enum Command {
     /// Print the call tree; calls of one function from the same place share a line
     ///
     /// Without --thread and --task, prints the whole session by cause: threads, blocks, tasks and callbacks appear below the
-    /// span that created them, marked with their kind, with the calls that were made in them. The frame of the code of such
+    /// one of these that created them, marked with their kind, with the calls that were made in them. The frame of the code of such
     /// a span is not shown separately. Processes that the session made, and that are in the same directory, appear below the
     /// calls that made them.
     Tree(TreeArgs),
