@@ -139,6 +139,12 @@ impl Row {
     pub fn depths(&self) -> u32 {
         u32::try_from(self.depths.len()).unwrap_or(u32::MAX)
     }
+
+    /// The smallest depth at which there is something: what lies below it may not be traced, or is in another row.
+    pub fn shallowest(&self) -> u32 {
+        let place = self.depths.iter().position(|chunks| !chunks.is_empty());
+        place.and_then(|place| u32::try_from(place).ok()).unwrap_or(0)
+    }
 }
 
 impl Overview {

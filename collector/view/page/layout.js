@@ -37,7 +37,7 @@ export class Layout {
     let y = 0;
     this.rows = meta.rows.map((row) => {
       const isOpen = this.chosen.get(Layout.key(row)) ?? open.has(row.row);
-      const height = isOpen ? Math.max(FOLDED, row.depths * BOX + PADDING) : FOLDED;
+      const height = isOpen ? Math.max(FOLDED, (row.depths - row.base) * BOX + PADDING) : FOLDED;
       const placed = { row: row.row, y, height, isOpen, of: row };
       y += height;
       return placed;

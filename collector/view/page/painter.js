@@ -50,8 +50,8 @@ export function visit(scene, take, only) {
       for (let index = 0; index < boxes.count; index += 1) {
         const place = boxes.place[index];
         const depth = place & 0xffffff;
-        if (only ? depth !== only.depth : !placed.isOpen && depth > 0) continue;
-        const boxY = y + depth * BOX + 2;
+        if (only ? depth !== only.depth : !placed.isOpen && depth > placed.of.base) continue;
+        const boxY = y + (depth - placed.of.base) * BOX + 2;
         if (boxY + BOX < 0 || boxY > height) continue;
         const start = boxes.from + boxes.start[index];
         // What goes over the border of a tile is in both: the first that is drawn has it.
@@ -236,7 +236,7 @@ export class Painter {
     const place = ({ row, at, depth }) => {
       const placed = scene.layout.get(row);
       if (!placed) return null;
-      return [(at - from) * width / (to - from), placed.y - top + (placed.isOpen ? depth : 0) * BOX + BOX / 2];
+      return [(at - from) * width / (to - from), placed.y - top + (placed.isOpen ? Math.max(depth - placed.of.base, 0) : 0) * BOX + BOX / 2];
     };
     for (const arrow of scene.arrows) {
       const [start, end] = [place(arrow.from), place(arrow.to)];

@@ -219,7 +219,7 @@ export class Timeline {
       if (drawn.row === placed.row && x >= drawn.x && x <= drawn.x + drawn.width && y <= drawn.y + high) found = { ...drawn, isGap: true };
     });
     if (found) return found;
-    const depth = placed.isOpen ? Math.floor((y + scene.top - placed.y - 2) / BOX) : 0;
+    const depth = placed.of.base + (placed.isOpen ? Math.floor((y + scene.top - placed.y - 2) / BOX) : 0);
     let best = 3;
     visit(scene, (drawn) => {
       const distance = x < drawn.x ? drawn.x - x : Math.max(0, x - drawn.x - drawn.width);
@@ -259,11 +259,11 @@ export class Timeline {
   bring(span) {
     const placed = this.layout.get(span.row);
     if (!placed) return;
-    if (!placed.isOpen && span.depth > 0) {
+    if (!placed.isOpen && span.depth > placed.of.base) {
       this.layout.toggle(placed);
       this.layout.place(this.meta);
     }
-    const y = this.layout.get(span.row).y + span.depth * BOX;
+    const y = this.layout.get(span.row).y + (span.depth - placed.of.base) * BOX;
     const [top, height] = [this.scroll.scrollTop, this.scroll.clientHeight];
     this.rows.style.height = `${Math.max(this.layout.height, height)}px`;
     if (y < top || y + BOX > top + height) this.scroll.scrollTop = Math.max(0, y - height / 3);

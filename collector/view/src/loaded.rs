@@ -9,6 +9,7 @@ use answers::{
 };
 use codec::{
     FunctionId, SessionNs,
+    atf::ThreadEntry,
     span::{SpanKind, What},
 };
 use serde_json::{Value, json};
@@ -125,17 +126,21 @@ impl Loaded {
     pub(crate) fn describe(&self) -> Value {
         let manifest = &self.trace.manifest;
         let (from, to) = self.overview.range();
+        let threads: HashMap<u32, &ThreadEntry> = manifest.threads.iter().map(|thread| (thread.id, thread)).collect();
+        let name_of = |stream: u32| {
+            let name = threads.get(&stream).and_then(|thread| thread.name.clone()).filter(|name| !name.is_empty());
+            name.unwrap_or_else(|| format!("thread {stream}"))
+        };
         let rows = (0_u32..).zip(self.overview.rows()).map(|(number, row)| {
             let (kind, name, stream) = match row.kind {
-                RowKind::Thread(stream) => ("thread", self.thread_name(stream.0), Some(stream.0)),
-                RowKind::Lane(stream, lane) => {
-                    ("lane", format!("{}, stack {lane}", self.thread_name(stream.0)), Some(stream.0))
-                }
+                RowKind::Thread(stream) => ("thread", name_of(stream.0), Some(stream.0)),
+                RowKind::Lane(stream, lane) => ("lane", format!("{}, stack {lane}", name_of(stream.0)), Some(stream.0)),
                 RowKind::Logical(runtime) => ("logical", runtime.name().to_owned(), None),
             };
-            let os_id = stream.and_then(|id| manifest.threads.iter().find(|thread| thread.id == id)?.os_id);
+            let os_id = stream.and_then(|id| threads.get(&id)?.os_id);
             json!({
                 "row": number, "kind": kind, "name": name, "stream": stream, "tid": os_id, "depths": row.depths(),
+                "base": row.shallowest(),
                 "slices": row.slices, "first": row.first, "last": row.last,
             })
         });
@@ -145,8 +150,8 @@ impl Loaded {
             RowKind::Thread(stream) => Some((stream, number)),
             _ => None,
         };
-        let threads: HashMap<_, _> = self.overview.rows().iter().enumerate().filter_map(of_thread).collect();
-        let row_of = |stream| threads.get(&stream).copied();
+        let places: HashMap<_, _> = self.overview.rows().iter().enumerate().filter_map(of_thread).collect();
+        let row_of = |stream| places.get(&stream).copied();
         let told = told.map(|gap| json!([row_of(gap.stream), gap.from, gap.to, gap.missing, &*gap.cause, gap.gaps]));
         let process = manifest.process.as_ref();
         let offset = manifest.offset.map(|offset| offset.zero_unix_ns).or(manifest.epoch_unix_ns);
@@ -192,12 +197,6 @@ impl Loaded {
             "kind": all.iter().map(|function| function.kind.name()).collect::<Vec<_>>(),
             "down": down.collect::<Vec<_>>(),
         })
-    }
-
-    fn thread_name(&self, stream: u32) -> String {
-        let entry = self.trace.manifest.threads.iter().find(|thread| thread.id == stream);
-        let name = entry.and_then(|thread| thread.name.clone()).filter(|name| !name.is_empty());
-        name.unwrap_or_else(|| format!("thread {stream}"))
     }
 
     /// The last part of the path of something's module.
