@@ -43,7 +43,7 @@ use room::Room;
 use session::OpenSession;
 pub use sync::SyncWhen;
 pub use table::{PendingTable, SpansWhen, TableFile, lacks_table};
-pub use verify::{Verified, verify};
+pub use verify::{OverviewTrailer, Verified, verify};
 use volume::{Failing, Limits, Volume};
 
 use crate::{Batch, Ended, Gap, Session, Sink, SinkError, probe::probe};

@@ -1,6 +1,7 @@
 //! Checking what was written: every checksum, every link, every count, the order of time, and that nothing is there
 //! twice.
 
+mod overview;
 mod positions;
 mod table;
 mod thread;
@@ -13,7 +14,9 @@ use std::{
 
 use codec::atf::Manifest;
 
+pub use self::overview::OverviewTrailer;
 use self::{
+    overview::verify_overview,
     positions::{Extent, verify_gaps, verify_parts},
     table::verify_table,
     thread::{PlainEvents, verify_thread},
@@ -132,6 +135,7 @@ fn verify_session(found: &mut Verified) -> io::Result<()> {
     }
     verify_gaps(found, &manifest, &written);
     verify_table(found, &manifest)?;
+    verify_overview(found)?;
     list_others(found)
 }
 

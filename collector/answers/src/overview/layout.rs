@@ -11,9 +11,6 @@ use anyhow::{Context, Result, bail};
 pub(super) const CHUNK: usize = 4096;
 pub(super) const FOLD: usize = 128;
 
-const MAGIC: [u8; 8] = *b"SPOORov1";
-pub(super) const TRAILER_BYTES: usize = 32;
-
 /// The four highest bits of a slice's context are its flags.
 pub(super) const CONTEXT_BITS: u32 = 28;
 pub(super) const MOST_CONTEXTS: usize = 1 << 20;
@@ -194,26 +191,6 @@ impl Chunk {
     pub(super) fn read(from: &mut Bytes<'_>) -> Result<Self> {
         Ok(Self { at: from.u64()?, fold: Fold::read(from)?, sums: from.u32()? })
     }
-}
-
-/// The last bytes of the file: where the directory is and what it must be.
-pub(super) fn trailer(at: u64, directory: &[u8], checksum: u32) -> [u8; TRAILER_BYTES] {
-    let mut trailer = [0; TRAILER_BYTES];
-    let fields = [at.to_le_bytes(), (directory.len() as u64).to_le_bytes(), u64::from(checksum).to_le_bytes(), MAGIC];
-    for (to, field) in trailer.chunks_exact_mut(8).zip(fields) {
-        to.copy_from_slice(&field);
-    }
-    trailer
-}
-
-/// Where the directory is, how many bytes it has, and its checksum.
-pub(super) fn read_trailer(bytes: &[u8; TRAILER_BYTES]) -> Result<(u64, usize, u32)> {
-    let mut from = Bytes(bytes);
-    let (at, length, checksum) = (from.u64()?, from.u64()?, from.u64()?);
-    if from.0 != MAGIC {
-        bail!("it is no overview, or of another version");
-    }
-    Ok((at, usize::try_from(length)?, u32::try_from(checksum)?))
 }
 
 /// Bytes that are read from their front.

@@ -11,7 +11,7 @@ use anyhow::{Context, Result};
 use codec::span::{Span, SpanKind};
 use collector_core::spans::SpanConfig;
 use rustix::fs::FlockOperation;
-use sinks::disk::OVERVIEW as NAME;
+use sinks::disk::{OVERVIEW as NAME, OverviewTrailer};
 
 use super::{
     Overview, Row, RowKind,
@@ -19,7 +19,6 @@ use super::{
     directory::Identity,
     gather::{Gathered, Source},
     lane::Lane,
-    layout::{TRAILER_BYTES, read_trailer, trailer},
     logical::Telling,
 };
 use crate::{spanning, trace::Trace};
@@ -58,13 +57,12 @@ impl Overview {
 
     fn from_file(mut file: File) -> Result<Self> {
         let length = file.seek(io::SeekFrom::End(0))?;
-        let mut last = [0; TRAILER_BYTES];
-        file.read_exact_at(&mut last, length.saturating_sub(TRAILER_BYTES as u64))?;
-        let (at, bytes, checksum) = read_trailer(&last)?;
-        anyhow::ensure!(at.saturating_add(bytes as u64) <= length, "it is cut short");
-        let mut directory = vec![0; bytes];
-        file.read_exact_at(&mut directory, at)?;
-        anyhow::ensure!(crc32fast::hash(&directory) == checksum, "its directory was changed");
+        let mut last = [0; OverviewTrailer::BYTES];
+        file.read_exact_at(&mut last, length.saturating_sub(OverviewTrailer::BYTES as u64))?;
+        let trailer = OverviewTrailer::read(&last, length).context("it is cut short, or of another version")?;
+        let mut directory = vec![0; usize::try_from(trailer.bytes)?];
+        file.read_exact_at(&mut directory, trailer.at)?;
+        anyhow::ensure!(crc32fast::hash(&directory) == trailer.checksum, "its directory was changed");
         Self::from_directory(file, &directory)
     }
 }
@@ -157,7 +155,8 @@ impl<'a> Building<'a> {
 
     fn arrange(&mut self) -> Result<Overview> {
         let gathered = &mut self.gathered;
-        let mut arranging = Arranging::new(BufWriter::with_capacity(1 << 20, self.file.try_clone()?));
+        let out = BufWriter::with_capacity(1 << 20, self.file.try_clone()?);
+        let mut arranging = Arranging::new(Hashing { out, hasher: crc32fast::Hasher::new() });
         let mut rows = Vec::new();
         for source in gathered.rows.keys().copied() {
             let first = u32::try_from(rows.len()).unwrap_or(u32::MAX);
@@ -181,10 +180,30 @@ impl<'a> Building<'a> {
             told: std::mem::take(&mut self.telling.told),
         };
         let directory = overview.directory();
+        let Hashing { mut out, hasher } = out;
+        let (bytes, checksum, before) = (directory.len() as u64, crc32fast::hash(&directory), hasher.finalize());
         out.write_all(&directory)?;
-        out.write_all(&trailer(at, &directory, crc32fast::hash(&directory)))?;
+        out.write_all(&OverviewTrailer { at, bytes, checksum, before }.to_bytes())?;
         out.flush()?;
         Ok(overview)
+    }
+}
+
+/// Adds what is written to a checksum.
+struct Hashing<W> {
+    out: W,
+    hasher: crc32fast::Hasher,
+}
+
+impl<W: Write> Write for Hashing<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let written = self.out.write(bytes)?;
+        self.hasher.update(bytes.get(..written).unwrap_or_default());
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
     }
 }
 
