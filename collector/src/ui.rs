@@ -1,7 +1,7 @@
 //! `--ui`: the viewer beside a running collector.
 
 use std::{
-    net::{SocketAddr, TcpListener as Listener},
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener as Listener},
     path::{Path, PathBuf},
     thread,
 };
@@ -62,11 +62,11 @@ pub(crate) fn url(address: SocketAddr, token: &Token) -> String {
 
 /// Refuses addresses that others can reach.
 pub(crate) fn only_here(option: &str, address: SocketAddr) -> Result<()> {
-    if address.ip().is_loopback() {
+    if [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)].contains(&address.ip()) {
         return Ok(());
     }
     bail!(
-        "{option} {address}: traces have registers and stacks, and are shown on this machine alone; from another one, forward \
+        "{option} {address}: traces have registers and stacks, and are shown on 127.0.0.1 or [::1] alone; from another machine, forward \
          a port: `ssh -L 7080:127.0.0.1:7080 HOST`, with {option} 127.0.0.1:7080 there"
     );
 }

@@ -7,6 +7,8 @@ use codec::{
     span::{Span, SpanKind},
 };
 
+use super::filter::known_end;
+
 /// The spans that were open at one moment.
 #[derive(Debug)]
 pub struct Around {
@@ -34,7 +36,7 @@ impl Around {
                 lost.retain(|span| span.start > last);
             }
         }
-        let is_open = span.start <= self.at && span.end.is_none_or(|end| end > self.at || span.start == self.at);
+        let is_open = span.start <= self.at && known_end(span).is_none_or(|end| end > self.at || span.start == self.at);
         if !is_open || !is_wanted(span) {
             return;
         }

@@ -10,7 +10,7 @@ use codec::{
     SessionNs, StreamId,
     atf::ThreadEntry,
     quantity::Moment,
-    span::{Span, SpanKind, SpanStatus},
+    span::{Reason, Span, SpanKind, SpanStatus},
     text::Glob,
 };
 use sinks::KnownName;
@@ -233,7 +233,7 @@ impl Filter {
     fn ran_inside(&self, span: &Span) -> bool {
         (span.start.0 < self.to || self.to == u64::MAX)
             // What has not ended goes on. What takes no time is where it is.
-            && span.end.is_none_or(|end| end.0 > self.from || span.start.0 >= self.from)
+            && known_end(span).is_none_or(|end| end.0 > self.from || span.start.0 >= self.from)
     }
 
     fn is_of_owner(&self, span: &Span) -> bool {
@@ -246,7 +246,7 @@ impl Filter {
     fn took_enough(&self, span: &Span) -> bool {
         let is_open = || {
             let is_running = span.status == SpanStatus::Open || span.kind == SpanKind::Frame;
-            is_running && !span.has_lost_its_end()
+            is_running && !span.has_lost_its_end() && known_end(span).is_none()
         };
         self.min_duration_ns == 0 || span.duration().map_or_else(is_open, |took| took >= self.min_duration_ns)
     }
@@ -254,6 +254,12 @@ impl Filter {
     fn is_shallow(&self, span: &Span) -> bool {
         self.depth.is_none_or(|most| span.depth < most)
     }
+}
+
+/// When a span was over, as far as anybody knows. Where only entries are watched, nobody knows more than when it began.
+pub(crate) fn known_end(span: &Span) -> Option<SessionNs> {
+    let is_entry = span.reason == Some(Reason::EntryOnly);
+    span.end.or_else(|| is_entry.then_some(span.start))
 }
 
 #[cfg(test)]

@@ -25,7 +25,7 @@ export function empty() {
 
 const pair = (text) => {
   const numbers = (text ?? '').split(',').map(Number);
-  return numbers.length === 2 && numbers.every(Number.isFinite) && numbers[0] < numbers[1] ? numbers : null;
+  return numbers.length === 2 && numbers.every(Number.isSafeInteger) && numbers[0] < numbers[1] ? numbers : null;
 };
 
 /** Reads an address. @param {string} hash @returns {State} */

@@ -23,7 +23,9 @@ function columns(sort) {
     { key: 'difference', title: 'B − A', value: apart, show: (row) => signed(apart(row), how) },
     { key: 'apart', title: 'Apart', value: (row) => Math.abs(apart(row)), show: (row) => {
       const before = side(row, 'a', what);
-      return before ? signed(apart(row) / before, percent) : 'new';
+      if (!row.a) return 'only in B';
+      if (!row.b) return 'only in A';
+      return before ? signed(apart(row) / before, percent) : '';
     } },
   ];
 }
@@ -85,6 +87,7 @@ export class Diff {
     });
     this.ordered = ordered;
     const cut = this.answer.of > this.answer.rows.length ? make('p', { class: 'dim padded' }, `${count(this.answer.rows.length)} of ${count(this.answer.of)} functions, those that are most apart`) : null;
-    this.sheet.replaceChildren(element, ...(cut ? [cut] : []));
+    const warnings = this.answer.warnings.map((text) => make('p', { class: 'padded loss' }, text));
+    this.sheet.replaceChildren(...warnings, element, ...(cut ? [cut] : []));
   }
 }

@@ -303,7 +303,7 @@ function listen() {
     const old = { ...before };
     Object.assign(state, next);
     shown.panel.filter.value = state.filter;
-    if (next.window) shown.timeline.window = [...next.window];
+    shown.timeline.window = [...(next.window ?? shown.meta?.range ?? shown.timeline.window)];
     settle(old);
   });
   find('search').addEventListener('submit', (event) => event.preventDefault());

@@ -61,6 +61,9 @@ impl Asked {
         if rows.len() > MOST_ROWS {
             return Err(Refusal::TooMuch(format!("`rows` may be {MOST_ROWS} at most")));
         }
+        let mut rows = rows;
+        rows.sort_unstable();
+        rows.dedup();
         Ok(Some(rows))
     }
 }

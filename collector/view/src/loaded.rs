@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use answers::{
     overview::{Overview, Row, RowKind},
+    scan::Scan,
     trace::Trace,
     turned_down::TurnedDown,
 };
@@ -122,6 +123,14 @@ impl Loaded {
         }
     }
 
+    /// What is wrong with its files, as far as their ends tell.
+    fn wrong(&self) -> Option<String> {
+        match Scan::open(&self.trace, &self.trace.threads()) {
+            Ok(scan) => scan.wrong(),
+            Err(error) => Some(format!("{error:#}")),
+        }
+    }
+
     /// What a page needs to know before it draws.
     pub(crate) fn describe(&self) -> Value {
         let manifest = &self.trace.manifest;
@@ -163,7 +172,7 @@ impl Loaded {
             "machine": process.map(|process| &process.host),
             "generation": self.generation,
             "finished": !self.trace.is_unfinished,
-            "wrong": self.trace.wrong.as_ref().map(ToString::to_string),
+            "wrong": self.wrong(),
             "range": [from, to.max(from.saturating_add(1))],
             "zero_unix_ns": offset,
             "rows": rows.collect::<Vec<_>>(),

@@ -144,13 +144,22 @@ impl Shelf {
         let (place, dir, config) = (Arc::clone(place), dir.to_path_buf(), self.config.clone());
         let (making, is_over) = (Arc::clone(&self.making), Arc::clone(&self.is_over));
         tokio::spawn(async move {
-            let Ok(_turn) = making.acquire_owned().await else { return };
-            let maker = Arc::clone(&place);
-            let made = tokio::task::spawn_blocking(move || maker.make(&dir, config, &is_over)).await;
+            let (opener, path) = (Arc::clone(&place), dir.clone());
+            // One that is there does not wait for others that are made.
+            let opened = tokio::task::spawn_blocking(move || opener.open(&path)).await.ok().flatten();
+            let made = match opened {
+                Some(opened) => Ok((Ok(opened), Duration::ZERO)),
+                None => {
+                    let Ok(_turn) = making.acquire_owned().await else { return };
+                    let maker = Arc::clone(&place);
+                    tokio::task::spawn_blocking(move || maker.make(&dir, config, &is_over)).await
+                }
+            };
             let mut state = place.lock();
             state.is_making = false;
             state.ended = Some(Instant::now());
-            state.stamp = Some(stamp);
+            // What could not be made is tried again.
+            state.stamp = matches!(made, Ok((Ok(_), _))).then_some(stamp);
             match made {
                 Ok((Ok(loaded), took)) => {
                     (state.loaded, state.took, state.wrong) = (Some(Arc::new(loaded)), took, None);
@@ -178,6 +187,14 @@ impl Place {
     fn percent(&self) -> u32 {
         let (done, of) = (self.done.load(Relaxed), self.of.load(Relaxed).max(1));
         u32::try_from(u128::from(done) * 100 / u128::from(of)).unwrap_or(0).min(99)
+    }
+
+    /// Opens it, if it is there.
+    fn open(&self, dir: &Path) -> Option<Loaded> {
+        let trace = Trace::open(dir).ok()?;
+        let overview = Overview::open(&trace).ok().flatten()?;
+        let generation = self.lock().generation;
+        Some(Loaded::new(trace.named(), overview, generation))
     }
 
     /// Opens it, or makes it. Tells how long that took.

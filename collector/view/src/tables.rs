@@ -2,7 +2,10 @@
 
 use std::collections::{BinaryHeap, HashMap};
 
-use answers::overview::{Sum, Sums, TreeNode};
+use answers::{
+    loss::Loss,
+    overview::{Sum, Sums, TreeNode},
+};
 use serde_json::{Value, json};
 
 use crate::{asked::Asked, loaded::Loaded, refusal::Refusal};
@@ -142,5 +145,10 @@ pub(crate) fn diff(a: &Loaded, b: &Loaded, asked: &Asked) -> Result<Value, Refus
     let rows = rows.iter().take(limit).map(|((name, module), [a, b])| {
         json!({ "function": name, "module": module, "a": a.as_ref().map(sum), "b": b.as_ref().map(sum) })
     });
-    Ok(json!({ "of": of, "rows": rows.collect::<Vec<_>>() }))
+    let warning = |(side, loaded): (&str, &Loaded)| {
+        let text = answers::diff::warning(&loaded.trace, &Loss::of(&loaded.trace))?;
+        Some(format!("{side}: {text}"))
+    };
+    let warnings: Vec<_> = [("A", a), ("B", b)].into_iter().filter_map(warning).collect();
+    Ok(json!({ "of": of, "rows": rows.collect::<Vec<_>>(), "warnings": warnings }))
 }

@@ -87,9 +87,8 @@ impl Tail {
 
     /// What is open goes on until this time, as far as anybody knows.
     pub(super) fn settle(&mut self, until: u64, bucket: &mut Bucket) {
-        if until <= self.told {
-            return;
-        }
+        // Whatever is open was so at its last event.
+        let until = until.max(self.told);
         self.own_time(until, bucket);
         let mut seen: HashMap<FunctionId, (), RandomState> = HashMap::default();
         for open in &mut self.stack {

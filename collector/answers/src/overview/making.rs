@@ -32,10 +32,15 @@ impl Overview {
     /// Opens that of a session. None where there is none, or it is of other events: then it has to be made.
     pub fn open(trace: &Trace) -> Result<Option<Self>> {
         let path = trace.dir.join(NAME);
-        let file = match File::open(&path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            file => file.with_context(|| format!("cannot open {}", path.display()))?,
-        };
+        // What is no file could have us wait for ever.
+        match fs::metadata(&path) {
+            Ok(data) if data.is_file() => {}
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                return Err(error).with_context(|| format!("cannot open {}", path.display()));
+            }
+            _ => return Ok(None),
+        }
+        let file = File::open(&path).with_context(|| format!("cannot open {}", path.display()))?;
         // What cannot be read is made again.
         let overview = Self::from_file(file).ok();
         Ok(overview.filter(|overview| overview.is_of(trace) && !trace.is_unfinished))
@@ -164,7 +169,8 @@ impl<'a> Building<'a> {
             rows.extend((0..).zip(lanes).map(|(number, lane)| row(source, number, lane)));
         }
         let cut = gathered.cut.saturating_add(arranging.cut);
-        let (mut out, at, contexts, special) = arranging.finish();
+        let (mut out, at, contexts, mut special) = arranging.finish();
+        special.sort_unstable_by_key(|one| (one.row, one.depth, one.start));
         let at = self.telling.finish(&mut out, at)?;
         let range = if gathered.range.0 > gathered.range.1 { (0, 0) } else { gathered.range };
         let overview = Overview {

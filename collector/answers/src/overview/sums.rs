@@ -9,8 +9,14 @@ use super::{
     Overview,
     arrange::Special,
     chunks_in, flags,
-    layout::{Bytes, Chunk, ContextSum},
+    layout::{Bytes, Chunk, ContextSum, Record},
 };
+
+/// What slices without an end have.
+const ENDLESS: u8 = flags::CUT | flags::OPEN;
+
+/// How many calls without an end are looked into that are in one another.
+const MOST_NESTED: u32 = 256;
 
 /// What calls come to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -82,10 +88,11 @@ impl Overview {
             self.special.iter().filter(|special| rows.as_ref().is_none_or(|rows| rows.contains(&special.row)));
         for special in special.filter(|special| special.start < to && special.end >= from) {
             let inside = special.end.min(to).saturating_sub(special.start.max(from));
-            let called = match from <= special.start && special.end < to {
-                true => special.called,
-                false => self.called_in(special, from, to, &mut buffer)?.min(inside),
-            };
+            // One whose end is missing may have ended before.
+            if !special.is_timed && special.start < from {
+                continue;
+            }
+            let called = self.called_in(special, from, to, 0, &mut buffer)?;
             let Some(sum) = sums.get_mut(special.context as usize) else { continue };
             if special.has_end {
                 sum.unsure_ns = sum.unsure_ns.saturating_add(inside.saturating_sub(called));
@@ -107,20 +114,43 @@ impl Overview {
         Ok(Sums { nodes: ran.collect() })
     }
 
-    /// How long what a slice called took inside a range.
-    fn called_in(&self, special: &Special, from: u64, to: u64, buffer: &mut Vec<u8>) -> Result<u64> {
+    /// How long what a slice called took inside a range. What has no end took as long as what it called itself.
+    fn called_in(&self, special: &Special, from: u64, to: u64, nested: u32, buffer: &mut Vec<u8>) -> Result<u64> {
+        if from <= special.start && special.end < to {
+            return Ok(special.called);
+        }
         let (from, to) = (from.max(special.start), to.min(special.end));
-        let row = self.rows.get(special.row as usize);
-        let below = row.and_then(|row| row.depths.get(special.depth as usize + 1)).map_or(&[][..], Vec::as_slice);
-        let mut called = 0_u64;
+        let (row, depth) = (self.rows.get(special.row as usize), special.depth.saturating_add(1));
+        let below = row.and_then(|row| row.depths.get(depth as usize)).map_or(&[][..], Vec::as_slice);
+        let (mut called, mut endless) = (0_u64, Vec::new());
         for chunk in chunks_in(below, from, to) {
-            if from <= chunk.fold.start && chunk.fold.end <= to {
+            let is_inside = from <= chunk.fold.start && chunk.fold.end <= to;
+            if is_inside && chunk.fold.flags & ENDLESS == 0 {
                 called = called.saturating_add(chunk.fold.busy);
                 continue;
             }
-            self.add_part(chunk, (from, to), &mut |_, sum| called = called.saturating_add(sum.total_ns), buffer)?;
+            let records = self.records(chunk, 0, chunk.fold.count as usize, buffer)?;
+            for record in records.iter().filter(|record| record.start < to && record.end > from) {
+                match self.special_at(special.row, depth, record) {
+                    Some(callee) if nested < MOST_NESTED => endless.push(callee),
+                    _ => called = called.saturating_add(record.end.min(to) - record.start.max(from)),
+                }
+            }
         }
-        Ok(called)
+        for callee in endless {
+            called = called.saturating_add(self.called_in(callee, from, to, nested + 1, buffer)?);
+        }
+        Ok(called.min(to.saturating_sub(from)))
+    }
+
+    /// What is special about a slice that has no end.
+    fn special_at(&self, row: u32, depth: u32, record: &Record) -> Option<&Special> {
+        if record.flags & ENDLESS == 0 {
+            return None;
+        }
+        let place =
+            self.special.binary_search_by_key(&(row, depth, record.start), |one| (one.row, one.depth, one.start));
+        place.ok().and_then(|place| self.special.get(place)).filter(|special| !special.has_end)
     }
 
     fn add_whole(&self, chunk: &Chunk, add: &mut impl FnMut(u32, &Sum), buffer: &mut Vec<u8>) -> Result<()> {
@@ -146,12 +176,12 @@ impl Overview {
         let rest = records.get(first..).unwrap_or_default();
         for record in rest.iter().take_while(|record| record.start < to) {
             let inside = record.end.min(to).saturating_sub(record.start.max(from));
-            // What only touches the range is not in it.
-            if record.end == from && record.start < from {
+            // What only touches the range is not in it, and what lost its end may have ended before.
+            if record.start < from && (record.end == from || record.flags & flags::CUT != 0) {
                 continue;
             }
             let untimed = u64::from(record.flags & flags::CUT != 0);
-            let has_end = record.flags & (flags::CUT | flags::OPEN) == 0;
+            let has_end = record.flags & ENDLESS == 0;
             let max_ns = if has_end { inside } else { 0 };
             add(record.context, &Sum { count: 1, untimed, total_ns: inside, max_ns, ..Sum::default() });
         }
