@@ -311,22 +311,32 @@ fn a_part_of_the_time_is_what_top_says_of_it() {
             let filter = Filter::new(&trace, &wanted).expect("it can be");
             let (config, runtime, loss) = (SpanConfig::default(), SpanRuntime::Native, Loss::of(&trace));
             let rows = top::rows(&trace, config, runtime, &filter, &loss).expect("it can be read");
-            // Of a return without its call, nobody knows how much of it was in the range.
-            let count = |count: u64| if lost == 0 { count } else { 0 };
             let of_row = |row: &top::Row| {
                 let function = &row.function;
                 let times = (function.total_ns, function.self_ns, function.calls.max());
-                (row.name.clone(), (count(function.count), times))
+                (row.name.clone(), (function.count, times))
             };
             let said: BTreeMap<_, _> = rows.iter().map(of_row).collect();
             let sums = overview.sums(from, to, None).expect("it can be read");
             let mut of_sum = |(what, sum): (u32, Sum)| {
                 let name = names.name(&trace.catalog, &overview.whats()[what as usize].0, SessionNs(0));
                 let times = (sum.total_ns, sum.self_ns, sum.max_ns);
-                (name.pretty.to_string(), (count(sum.count), times))
+                (name.pretty.to_string(), (sum.count, times))
             };
             let found: BTreeMap<_, _> = sums.top(&overview).into_iter().map(&mut of_sum).collect();
-            assert_eq!(found, said, "from {from} to {to}");
+            if lost == 0 {
+                assert_eq!(found, said, "from {from} to {to}");
+                continue;
+            }
+            // Who has called what is cut off by the range and by gaps is not known exactly.
+            assert!(found.keys().eq(said.keys()), "{found:?} {said:?}");
+            for ((_, (total, own, _)), (_, said)) in found.values().zip(said.values()) {
+                let is_near = |a: u64, b: u64, part: u64| a.abs_diff(b) <= 100 + b / part;
+                assert!(
+                    is_near(*total, said.0, 20) && is_near(*own, said.1, 4),
+                    "{total} {own} {said:?}: from {from} to {to}"
+                );
+            }
         }
     }
 }
