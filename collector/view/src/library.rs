@@ -21,7 +21,7 @@ use crate::refusal::Refusal;
 const SILENCE: Duration = Duration::from_secs(10);
 
 /// How long what is known of a directory of sessions is told again: many ask, and there may be thousands.
-const LASTS: Duration = Duration::from_millis(250);
+pub(crate) const LASTS: Duration = Duration::from_millis(250);
 
 /// How many causes of missing events are told.
 const MOST_CAUSES: usize = 16;

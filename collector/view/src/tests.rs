@@ -286,6 +286,8 @@ async fn a_session_that_was_removed_is_gone_and_nothing_else() {
         let status = served.get(&format!("/api/s/{name}/meta")).await.status;
         assert!(status == 404 || status == 400, "{name}: {status}");
     }
+    // The list is the same for a moment.
+    tokio::time::sleep(crate::library::LASTS * 2).await;
     let list = served.get("/api/sessions").await.json();
     assert_eq!(list["sessions"].as_array().map(Vec::len), Some(1));
     assert_eq!(served.patient("/api/s/t/meta").await.json()["ready"], true);
