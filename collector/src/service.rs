@@ -78,18 +78,14 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode> {
             })?),
             None => None,
         };
-        let directory = sinks.iter().find_map(|sink| match &sink.target {
-            Target::Disk { dir, .. } => Some(dir.as_path()),
-            _ => None,
-        });
-        let ui = args.ui.map(|address| Ui::open(address, directory)).transpose()?;
-        let notices = Arc::new(Notices::new());
-        log::start(args.log.log, args.log.log_format, &notices);
-        let (memory, recorders) = (args.limits.memory.0, settings::recorders(args.recorders));
         let directories = sinks.iter().filter_map(|sink| match &sink.target {
             Target::Disk { dir, .. } => Some(dir.as_path()),
             _ => None,
         });
+        let ui = args.ui.map(|address| Ui::open(address, directories.clone().next())).transpose()?;
+        let notices = Arc::new(Notices::new());
+        log::start(args.log.log, args.log.log_format, &notices);
+        let (memory, recorders) = (args.limits.memory.0, settings::recorders(args.recorders));
         directories.clone().for_each(finish_leftover);
         let (recorders, tables) = Recorders::start(&sinks, &args.spans.config(), memory, recorders, &notices)?;
         let mut config = settings::core_config(&args.limits, args.session_timeout.0);

@@ -131,26 +131,15 @@ impl Callers {
 
 #[cfg(test)]
 mod tests {
-    use codec::{
-        FunctionId, Position, SessionNs, StreamId,
-        span::{Span, SpanId},
-    };
+    use codec::FunctionId;
 
     use super::*;
     use crate::{
         calls::Form,
         filter::{Filter, Wanted},
+        scene::frame,
         trace::Trace,
     };
-
-    fn frame(id: u64, parent: Option<u64>, function: u64, start: u64, end: u64) -> Span {
-        let number = |position: u64| SpanId::new(StreamId(0), Position(position));
-        Span {
-            parent: parent.map(number),
-            what: What::Function(FunctionId(function)),
-            ..Span::new(number(id), SpanKind::Frame, SessionNs(start), Some(SessionNs(end)))
-        }
-    }
 
     #[test]
     fn chains_lead_from_the_function_outwards() {

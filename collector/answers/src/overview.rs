@@ -35,7 +35,7 @@ use self::{
 };
 pub use self::{
     contexts::Node,
-    making::{Begun, Building, is_made},
+    making::{Begun, Building},
     sums::{Sum, Sums, TreeNode},
 };
 use crate::trace::Trace;

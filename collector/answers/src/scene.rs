@@ -1,4 +1,4 @@
-//! A session that is written to disk, for tests.
+//! What tests have: a session that is written to disk, frames, and numbers.
 
 use std::{
     collections::BTreeMap,
@@ -11,10 +11,11 @@ use std::{
 };
 
 use codec::{
-    ClockKind, Position, StreamId,
+    ClockKind, FunctionId, Position, SessionNs, StreamId,
     atf::EndEntry,
     heph::{Encode, Event, Stamp},
     profile::{Clock, FunctionEvent, Message, ProfileOption, RuntimeEvent},
+    span::{Span, SpanId, SpanKind, What},
 };
 use sinks::{Batch, Catalog, CatalogLimits, DiskOptions, DiskSink, Ended, Gap, Run, Session, Sink};
 
@@ -87,5 +88,25 @@ impl Scene {
 
     pub(crate) fn folder(&self) -> PathBuf {
         self.dir.join("s")
+    }
+}
+
+/// Numbers that are the same each time.
+pub(crate) struct Random(pub(crate) u64);
+
+impl Random {
+    pub(crate) fn below(&mut self, limit: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % limit
+    }
+}
+
+/// A frame of thread 0, in the one with the number of its parent.
+pub(crate) fn frame(id: u64, parent: Option<u64>, function: u64, start: u64, end: u64) -> Span {
+    let number = |position: u64| SpanId::new(StreamId(0), Position(position));
+    Span {
+        parent: parent.map(number),
+        what: What::Function(FunctionId(function)),
+        ..Span::new(number(id), SpanKind::Frame, SessionNs(start), Some(SessionNs(end)))
     }
 }

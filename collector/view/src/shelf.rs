@@ -197,7 +197,7 @@ impl Place {
         Some(Loaded::new(trace.named(), overview, generation))
     }
 
-    /// Opens it, or makes it. Tells how long that took.
+    /// Makes it. Tells how long that took.
     fn make(&self, dir: &Path, config: SpanConfig, is_over: &AtomicBool) -> (anyhow::Result<Loaded>, Duration) {
         let begun = Instant::now();
         let make = || {
@@ -209,16 +209,13 @@ impl Place {
                 .filter_map(|thread| thread.written.or_else(|| Scan::events_of(&trace, thread)))
                 .sum();
             self.of.store(events, Relaxed);
-            let overview = match Overview::open(&trace)? {
-                Some(overview) => overview,
-                None => Overview::make(&trace, config, &mut |events| {
-                    self.done.store(events, Relaxed);
-                    if is_over.load(Relaxed) {
-                        bail!("nobody wants it any more");
-                    }
-                    Ok(())
-                })?,
-            };
+            let overview = Overview::make(&trace, config, &mut |events| {
+                self.done.store(events, Relaxed);
+                if is_over.load(Relaxed) {
+                    bail!("nobody wants it any more");
+                }
+                Ok(())
+            })?;
             let generation = self.lock().generation;
             Ok(Loaded::new(trace, overview, generation))
         };

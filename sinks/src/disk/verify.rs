@@ -8,11 +8,12 @@ mod thread;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fs, io,
+    fs,
+    io::{self, Read},
     path::{Path, PathBuf},
 };
 
-use codec::atf::Manifest;
+use codec::atf::{FileChecksum, Manifest};
 
 pub use self::overview::OverviewTrailer;
 use self::{
@@ -142,6 +143,23 @@ fn verify_session(found: &mut Verified) -> io::Result<()> {
 /// The name that the parts of a session share.
 fn session_name(part: &str) -> String {
     part.split_once('.').map_or(part, |(session, _)| session).into()
+}
+
+/// How many bytes come to their end, and their checksum.
+fn checksum(mut from: impl Read) -> io::Result<(u64, FileChecksum)> {
+    let (mut bytes, mut checksum, mut buffer) = (0_u64, FileChecksum::default(), vec![0; 1 << 16]);
+    loop {
+        match from.read(&mut buffer) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            read => match read? {
+                0 => return Ok((bytes, checksum)),
+                read => {
+                    checksum.update(buffer.get(..read).unwrap_or_default());
+                    bytes += read as u64;
+                }
+            },
+        }
+    }
 }
 
 /// Names what is in the directory and was not looked at.

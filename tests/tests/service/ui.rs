@@ -11,9 +11,10 @@ use serde_json::Value;
 use tests::{
     Agent, Collector, Folder, Settings, Trace, Transport,
     collector::{disk, run, run_on},
+    wait::answer,
 };
 
-use crate::{LONG, finish, is_complete};
+use crate::{LONG, eventually, finish, is_complete};
 
 /// A browser, as far as it matters here.
 #[derive(Clone)]
@@ -104,15 +105,10 @@ impl Browser {
 
     /// Looks at a session as a page does, and returns how many events of it are shown.
     fn look(&self, session: &str) -> u64 {
-        let deadline = Instant::now() + LONG;
-        let meta = loop {
+        let meta = answer("the overview is made", || {
             let meta = self.json(&format!("/api/s/{session}/meta"));
-            if meta["ready"] == true {
-                break meta;
-            }
-            assert!(Instant::now() < deadline, "the overview is made: {meta}");
-            thread::sleep(Duration::from_millis(50));
-        };
+            (meta["ready"] == true).then_some(meta)
+        });
         let time = |place: usize| meta["range"][place].as_u64().expect("a time");
         let (from, to) = (time(0), time(1));
         let step = ((to - from) / 1000).max(1);
@@ -157,11 +153,7 @@ fn fifty_look_on_while_a_session_is_recorded_and_nothing_is_lost() {
     let printed = run_on("top", &session, &["--json", "--limit", "1000"]).success();
     let count = |line: &str| serde_json::from_str::<Value>(line).expect("JSON")["count"].as_u64().expect("a number");
     let calls: u64 = printed.text().lines().map(count).sum();
-    let deadline = Instant::now() + LONG;
-    while browser.look(&name) != calls {
-        assert!(Instant::now() < deadline, "all calls are shown");
-        thread::sleep(Duration::from_millis(100));
-    }
+    eventually("all calls are shown", || browser.look(&name) == calls);
     std::fs::remove_dir_all(&session).expect("it is there");
     browser.wait_live(&name, "it is gone", |session| session["gone"].is_string());
     assert_eq!(browser.get(&format!("/api/s/{name}/meta")).status, 404);

@@ -19,8 +19,9 @@ use serde_json::Value;
 use tests::{
     Folder, collector,
     process::{Process, Stdout},
-    python::skip,
 };
+
+use crate::viewer::has_browser;
 
 /// What `tests/view.py` looks for.
 const HOSTILE: &str = "<img src=x onerror=window.harmed=1>";
@@ -108,15 +109,6 @@ fn packets() -> Vec<u8> {
     packets.event(1, EventKind::Return, 4, 3_600_000_000_000, 7_200_000_000_000, 0);
     packets.event(0, EventKind::Return, 0, 1000, FAR_NS + 1_000_000, 0);
     packets.bytes
-}
-
-fn has_browser() -> bool {
-    let paths = std::env::var_os("PATH").unwrap_or_default();
-    let found = std::env::split_paths(&paths).any(|path| path.join("chromium").exists());
-    if !found {
-        skip("chromium (Debian: apt-get install chromium)");
-    }
-    found
 }
 
 /// A duration as it is shown.

@@ -33,7 +33,7 @@ const ERRORS: &str = "select name, value from stats where severity in ('error', 
 const GAPS: &str = "select slice.name, slice.dur, args.key, args.display_value from slice \
     join args using (arg_set_id) where slice.category = 'gap' order by args.key";
 
-fn has_browser() -> bool {
+pub(crate) fn has_browser() -> bool {
     let paths = env::var_os("PATH").unwrap_or_default();
     let found = env::split_paths(&paths).any(|path| path.join("chromium").exists());
     if !found {

@@ -23,11 +23,6 @@ use super::{
 };
 use crate::{spanning, trace::Trace};
 
-/// Whether a session has an overview, be it of other events.
-pub fn is_made(dir: &Path) -> bool {
-    dir.join(NAME).exists()
-}
-
 impl Overview {
     /// Opens that of a session. None where there is none, or it is of other events: then it has to be made.
     pub fn open(trace: &Trace) -> Result<Option<Self>> {

@@ -20,21 +20,11 @@ use super::{
 use crate::{
     filter::{Filter, Wanted},
     loss::Loss,
-    scene::Scene,
+    scene::{Random, Scene},
     spanning,
     top::{self, Ranking},
     turned_down::TurnedDown,
 };
-
-/// Numbers that are the same each time.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, limit: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % limit
-    }
-}
 
 fn event(kind: EventKind, function: u64, depth: usize, (start, end): (u64, u64)) -> Message<'static> {
     let (start, end) = (SessionNs(start), SessionNs(end));

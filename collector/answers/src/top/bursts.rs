@@ -56,7 +56,7 @@ impl Bursts {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::top::tests::Random;
+    use crate::scene::Random;
 
     #[test]
     fn the_mean_of_all_calls_is_within_the_error_nearly_always() {

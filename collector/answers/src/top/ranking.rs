@@ -285,23 +285,14 @@ impl Ranking {
 #[cfg(test)]
 mod tests {
     use codec::{
-        FunctionId, LevelKind, Position, StreamId,
+        FunctionId, LevelKind,
         atf::Manifest,
         profile::{LevelChange, Levels, ProfileOption},
-        span::SpanKind,
     };
     use sinks::Catalog;
 
     use super::*;
-
-    fn frame(id: u64, parent: Option<u64>, function: u64, start: u64, end: u64) -> Span {
-        let number = |position: u64| SpanId::new(StreamId(0), Position(position));
-        Span {
-            parent: parent.map(number),
-            what: What::Function(FunctionId(function)),
-            ..Span::new(number(id), SpanKind::Frame, SessionNs(start), Some(SessionNs(end)))
-        }
-    }
+    use crate::scene::frame;
 
     #[test]
     fn recursion_counts_once_and_children_are_not_self() {

@@ -17,19 +17,11 @@ use sinks::{
 
 use super::ranking::{Function, Ranking};
 use crate::filter::{Filter, Share};
+use crate::scene::Random;
 
 const STREAM: StreamId = StreamId(0);
 const FUNCTIONS: u64 = 8;
 const DEEPEST: usize = 12;
-
-pub(super) struct Random(pub(super) u64);
-
-impl Random {
-    pub(super) fn below(&mut self, limit: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % limit
-    }
-}
 
 /// A call as it was.
 struct Call {

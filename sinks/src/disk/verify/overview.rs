@@ -7,7 +7,7 @@ use std::{
 
 use codec::atf::FileChecksum;
 
-use super::{super::spans::OVERVIEW, Verified};
+use super::{super::spans::OVERVIEW, Verified, checksum};
 
 /// The last bytes of an overview: where its directory is, how long that is, checksums of that and of what comes before it, and
 /// what tells that it is one.
@@ -64,26 +64,11 @@ pub(super) fn verify_overview(found: &mut Verified) -> io::Result<()> {
 fn is_whole(file: &mut File) -> io::Result<bool> {
     let length = file.metadata()?.len();
     let Some(end) = length.checked_sub(OverviewTrailer::BYTES as u64) else { return Ok(false) };
-    let (mut before, mut last) = (FileChecksum::default(), [0; OverviewTrailer::BYTES]);
+    let mut last = [0; OverviewTrailer::BYTES];
     std::os::unix::fs::FileExt::read_exact_at(file, &mut last, end)?;
     let Some(trailer) = OverviewTrailer::read(&last, length) else { return Ok(false) };
-    add(file, trailer.at, &mut before)?;
-    let mut directory = FileChecksum::default();
-    add(file, trailer.bytes, &mut directory)?;
+    let (_, before) = checksum(file.take(trailer.at))?;
+    let (_, directory) = checksum(file.take(trailer.bytes))?;
     let is = |found: &FileChecksum, expected: u32| found.to_string() == format!("{expected:08x}");
     Ok(is(&before, trailer.before) && is(&directory, trailer.checksum))
-}
-
-/// Adds the next so many bytes of a file to a checksum.
-fn add(file: &mut File, bytes: u64, checksum: &mut FileChecksum) -> io::Result<()> {
-    let (mut part, mut buffer) = (file.take(bytes), vec![0; 1 << 16]);
-    loop {
-        match part.read(&mut buffer) {
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            read => match read? {
-                0 => return Ok(()),
-                read => checksum.update(buffer.get(..read).unwrap_or_default()),
-            },
-        }
-    }
 }

@@ -1,16 +1,12 @@
 //! Whether the table of spans is the one that was written.
 
-use std::{
-    fs::File,
-    io::{self, Read},
-    path::Path,
-};
+use std::{fs::File, io, path::Path};
 
-use codec::atf::{FileChecksum, Manifest, TableEntry};
+use codec::atf::{Manifest, TableEntry};
 
 use super::{
     super::{SpansWhen, files::lock_dir, spans::SPANS},
-    Verified,
+    Verified, checksum,
 };
 use crate::parquet::table_rows;
 
@@ -67,19 +63,7 @@ fn open_if_there(path: &Path) -> io::Result<Option<File>> {
 
 /// What is wrong with the bytes of a file, if anything is.
 fn changed(path: &Path, table: &TableEntry) -> io::Result<Option<String>> {
-    let (mut file, mut bytes, mut checksum) = (File::open(path)?, 0, FileChecksum::default());
-    let mut buffer = vec![0; 1 << 16];
-    loop {
-        let read = match file.read(&mut buffer) {
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-            read => read?,
-        };
-        if read == 0 {
-            break;
-        }
-        checksum.update(buffer.get(..read).unwrap_or_default());
-        bytes += read as u64;
-    }
+    let (bytes, checksum) = checksum(File::open(path)?)?;
     if bytes != table.bytes {
         return Ok(Some(format!("it has {bytes} bytes, by the manifest {}", table.bytes)));
     }
