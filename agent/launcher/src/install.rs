@@ -30,7 +30,7 @@ use agent::{
     shared::{Arena, Command},
     stub::{Block, Patch, Routines, Stub},
 };
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use codec::{FunctionId, ModuleId};
 
 pub(crate) use inside::LibraryPlace;
@@ -208,6 +208,10 @@ impl Installer {
     ) -> Result<Report> {
         let started = Instant::now();
         let mut plans = self.plan(maps, modules, deadline)?;
+        // Nothing of a program can be read that has just ended, and none of its files is to blame.
+        if plans.iter().any(Result::is_err) && Maps::read(self.pid).map_or(true, |maps| maps.is_empty()) {
+            bail!("the program is gone");
+        }
         if let Some(needing) = plans.iter().flatten().find(|planned| planned.needs_returns() && !self.needs_returns) {
             say!("{} copies or reads stacks: from here on calls are recorded, and no returns", needing.mapped().path);
             self.needs_returns = true;
@@ -438,8 +442,6 @@ fn write_jumps(
 #[cfg(test)]
 mod tests {
     use std::cell::RefCell;
-
-    use anyhow::bail;
 
     use super::*;
 

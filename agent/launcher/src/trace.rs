@@ -447,13 +447,16 @@ impl Trace {
                 self.installer.remove(&[], Instant::now() + LEAVING)
             }
         };
-        self.await_forked();
-        let (pid, arena) = (self.pid, Arc::clone(&self.arena));
-        self.close(EndReason::Detached);
-        if let Err(error) = removed {
-            // The hooks find out that nobody reads the rings. Whoever attaches next finds out that they are there.
-            return Err(or_ended(pid, error.context("cannot take all hooks out of the program")));
+        if removed.is_err() && process::wait_for_end(self.pid, ENDING).unwrap_or(false) {
+            let ending = self.ending(EndState::Unknown);
+            self.ended(ending);
+            return Ok(());
         }
+        self.await_forked();
+        let arena = Arc::clone(&self.arena);
+        self.close(EndReason::Detached);
+        // The hooks find out that nobody reads the rings. Whoever attaches next finds out that they are there.
+        removed.context("cannot take all hooks out of the program")?;
         // ORDERING: whoever still waits for room in a ring sees it sooner or later.
         arena.control().recording.store(0, Ordering::Relaxed);
         arena.release();
