@@ -4,6 +4,7 @@ mod access;
 mod ctl;
 mod diff;
 mod filter;
+mod sessions;
 mod spans;
 mod view;
 
@@ -22,6 +23,7 @@ pub(crate) use self::access::AccessArgs;
 pub(crate) use self::ctl::CtlArgs;
 pub(crate) use self::diff::DiffArgs;
 pub(crate) use self::filter::FilterArgs;
+pub(crate) use self::sessions::{SessionOrder, SessionsArgs};
 pub(crate) use self::spans::{
     ExportArgs, ExportFormat, MakingArgs, SpanOrder, SpansArgs, StatsArgs, TableArgs, TopArgs, TopOrder, TreeArgs,
     WireForm,
@@ -36,6 +38,8 @@ Examples:
       Receive them encrypted, from senders that know the token.
   collector --listen 127.0.0.1:0 --once --sink disk:/var/traces --sink stdout:events
       Receive one session on a free port, write it, and print its events as JSON.
+  collector sessions traces --program nginx --since 2h
+      List the sessions of a program that went on in the last two hours.
   collector info traces/20260101-120000-1
       Print what a session directory holds.
   collector spans traces/20260101-120000-1 --sort duration --limit 20
@@ -70,6 +74,10 @@ pub(crate) enum Command {
     ///
     /// Where sessions of a directory came from one another, prints a line for each, below the one that made it.
     Info(InfoArgs),
+    /// List sessions: when, where and what of, how they ended, how large they are, and what is missing
+    ///
+    /// Exits with 1 where one cannot be read.
+    Sessions(SessionsArgs),
     /// Print the events of a session
     Events(EventsArgs),
     /// Print the spans of a session: what ran, from when to when, and what caused it

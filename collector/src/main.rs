@@ -48,6 +48,7 @@ fn main() -> ExitCode {
         None => service::run(&cli.run),
         Some(Command::Ingest(args)) => ingest::run(args),
         Some(Command::Info(args)) => offline::info::run(args),
+        Some(Command::Sessions(args)) => offline::sessions::run(args),
         Some(Command::Events(args)) => offline::events::run(args),
         Some(Command::Spans(args)) => offline::spans::run(args),
         Some(Command::Top(args)) => offline::top::run(args),

@@ -5,6 +5,7 @@ pub(crate) mod events;
 pub(crate) mod export;
 pub(crate) mod info;
 pub(crate) mod repair;
+pub(crate) mod sessions;
 pub(crate) mod spans;
 pub(crate) mod stats;
 pub(crate) mod table;

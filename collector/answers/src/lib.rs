@@ -17,6 +17,7 @@ pub mod loss;
 pub mod options;
 pub mod overview;
 pub mod scan;
+pub mod sessions;
 pub mod spanning;
 pub mod spread;
 pub mod stats;

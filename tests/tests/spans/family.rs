@@ -129,6 +129,53 @@ fn info_shows_who_made_whom() {
 }
 
 #[test]
+fn sessions_are_listed_by_who_made_them_and_chosen() {
+    let Family { folder, make, child, compiler } = family("family-sessions");
+    let listing = text("sessions", folder.path(), &[]);
+    let lines: Vec<_> = listing.lines().collect();
+    assert!(lines.len() == 4 && lines[0].starts_with("start (UTC) ") && lines[0].ends_with("  program"), "{listing}");
+    for (line, (dir, program)) in lines[1..].iter().zip([
+        (&make, "  /usr/bin/make"),
+        (&child, "    /usr/bin/make"),
+        (&compiler, "      /usr/lib/cc1"),
+    ]) {
+        assert!(line.contains(&name(dir)) && line.ends_with(program), "{listing}");
+    }
+    let chosen = |arguments: &[&str]| {
+        let objects = objects(&text("sessions", folder.path(), &[&["--json"], arguments].concat()));
+        objects.iter().map(|object| object["session"].as_str().expect("a name").to_owned()).collect::<Vec<_>>()
+    };
+    let all = [&make, &child, &compiler].map(|dir| name(dir));
+    assert_eq!(chosen(&[]), all);
+    assert_eq!(chosen(&["--program", "cc?"]), all[2..]);
+    assert_eq!(chosen(&["--program", "/usr/bin/*", "--limit", "1"]), all[1..2]);
+    let mut largest = chosen(&["--sort", "events", "--limit", "2"]);
+    largest.sort();
+    assert_eq!(largest, all[..2]);
+    assert_eq!(chosen(&["--host", "elsewhere"]), [""; 0]);
+    assert_eq!(chosen(&["--since", "1970-01-01", "--until", "9999-12-31T23:59:59Z"]), all);
+    assert_eq!(chosen(&["--since", "9999-12-31"]), [""; 0]);
+    assert_eq!(chosen(&["--until", "1970-01-01"]), [""; 0]);
+    assert_eq!(chosen(&["--lossy"]), [""; 0]);
+
+    let objects = objects(&text("sessions", &child, &["--json"]));
+    assert_eq!(objects.len(), 2, "with what came from it");
+    assert_eq!((&objects[0]["parent"], &objects[0]["state"]), (&all[0].as_str().into(), &"replaced".into()));
+    assert_eq!((&objects[1]["events"], &objects[1]["missing"]), (&10.into(), &0.into()));
+    let csv = text("sessions", folder.path(), &["--csv"]);
+    assert!(csv.lines().count() == 4 && csv.contains(",/usr/lib/cc1,4712,exited (0),true,"), "{csv}");
+
+    fs::write(make.join("manifest.json"), "{").expect("it can be written to");
+    let exit = run_on("sessions", folder.path(), &["--lossy"]);
+    assert_eq!(exit.code, Some(1));
+    assert!(exit.text().contains(&all[0]) && exit.stderr.contains("manifest.json"), "{}{}", exit.text(), exit.stderr);
+    for wrong in ["2026-02-30", "yesterday", "5"] {
+        let exit = run_on("sessions", folder.path(), &["--since", wrong]);
+        assert!(exit.code == Some(2) && exit.stderr.contains("expected so long ago"), "{}", exit.stderr);
+    }
+}
+
+#[test]
 fn a_tree_has_each_process_below_the_call_that_made_it() {
     let Family { folder, make, child, .. } = family("family-tree");
     let nodes = objects(&text("tree", folder.path(), &["--json"]));

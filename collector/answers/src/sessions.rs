@@ -1,0 +1,224 @@
+//! What a session comes to: its program, how it ended, how much of it there is and what is missing.
+
+use std::{
+    collections::HashMap,
+    fs,
+    path::Path,
+    time::{Duration, SystemTime},
+};
+
+use codec::{atf::ProcessEntry, text::Glob};
+
+use crate::{scan::Scan, trace::Trace};
+
+/// A session whose files have not changed for so long is not being written.
+const SILENCE: Duration = Duration::from_secs(10);
+
+/// How many causes of missing events are told.
+const MOST_CAUSES: usize = 16;
+
+/// When a manifest was written, and its size.
+pub type Written = Option<(SystemTime, u64)>;
+
+/// The files of a session, as far as they tell whether something was written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Files {
+    /// The manifest.
+    pub manifest: Written,
+    /// The bytes of all, but for what is made of them later.
+    pub bytes: u64,
+    /// When the last of them was written.
+    changed: Option<SystemTime>,
+}
+
+/// What a session comes to.
+#[derive(Debug, Clone, Default)]
+pub struct Summary {
+    /// What was traced, where it has said so.
+    pub process: Option<ProcessEntry>,
+    /// How it ended, or that it is still written, or was not finished.
+    pub state: String,
+    /// Whether nothing more is to come.
+    pub is_finished: bool,
+    /// How many threads it has.
+    pub threads: usize,
+    /// How many events are in its files.
+    pub events: u64,
+    /// How many are not.
+    pub missing: u64,
+    /// Why, the most frequent first.
+    pub causes: Vec<(String, u64)>,
+    /// From its first event to its last.
+    pub lasted_ns: u64,
+    /// When it began, by the collector's clock.
+    pub start_unix_ns: Option<u64>,
+    /// What cannot be read of it, and why.
+    pub wrong: Option<String>,
+}
+
+/// Which sessions are asked for.
+#[derive(Debug, Clone, Default)]
+pub struct Wanted {
+    /// Those of this program: its path, or its file name.
+    pub program: Option<Glob>,
+    /// Those from this machine.
+    pub host: Option<Glob>,
+    /// Those that went on at this time or later, since 1970.
+    pub since_ns: Option<u64>,
+    /// Those that began before this time.
+    pub until_ns: Option<u64>,
+    /// Those of which something is missing, or cannot be read.
+    pub is_lossy: bool,
+}
+
+impl Files {
+    /// The files in the directory of a session.
+    pub fn of(dir: &Path) -> Self {
+        let mut files = Self { manifest: manifest_of(dir), bytes: 0, changed: None };
+        files.add(dir, 0);
+        files
+    }
+
+    fn add(&mut self, dir: &Path, level: u32) {
+        for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
+            let name = entry.file_name();
+            let is_made_later =
+                [&b"overview."[..], b".overview-"].iter().any(|of| name.as_encoded_bytes().starts_with(of));
+            match entry.metadata() {
+                Ok(data) if data.is_dir() && level < 2 => self.add(&entry.path(), level + 1),
+                Ok(data) if data.is_file() && !is_made_later => {
+                    self.bytes = self.bytes.saturating_add(data.len());
+                    self.changed = self.changed.max(data.modified().ok());
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Whether something was written lately.
+    fn is_fresh(&self) -> bool {
+        self.changed.is_some_and(|at| at.elapsed().is_ok_and(|since| since < SILENCE))
+    }
+}
+
+/// When the manifest of a session was written, and its size.
+pub fn manifest_of(dir: &Path) -> Written {
+    let data = fs::metadata(dir.join("manifest.json")).ok()?;
+    Some((data.modified().ok()?, data.len()))
+}
+
+impl Summary {
+    /// Reads what a session comes to. What cannot be read is told in it.
+    pub fn read(dir: &Path, files: &Files) -> Self {
+        let trace = match Trace::open(dir) {
+            Ok(trace) => trace,
+            Err(_) if files.manifest.is_none() && files.is_fresh() => {
+                return Self { state: "starting".into(), ..Self::default() };
+            }
+            Err(error) => {
+                let (state, wrong) = ("unreadable".into(), Some(format!("{error:#}")));
+                return Self { state, wrong, is_finished: true, ..Self::default() };
+            }
+        };
+        let manifest = &trace.manifest;
+        let threads = trace.threads();
+        let written = |thread| Scan::events_of(&trace, thread);
+        let events = threads.iter().map(|thread| thread.written.or_else(|| written(thread)).unwrap_or(0));
+        let events = events.fold(0, u64::saturating_add);
+        let mut causes: HashMap<&str, u64> = HashMap::new();
+        for gap in &manifest.gaps {
+            let count = causes.entry(&gap.cause).or_default();
+            *count = count.saturating_add(gap.count);
+        }
+        let missing = causes.values().fold(0, |sum: u64, count| sum.saturating_add(*count));
+        let mut causes: Vec<_> = causes.into_iter().map(|(cause, count)| (cause.to_owned(), count)).collect();
+        causes.sort_by(|(a, first), (b, second)| second.cmp(first).then_with(|| a.cmp(b)));
+        causes.truncate(MOST_CAUSES);
+        let state = match &manifest.end {
+            Some(end) if !trace.is_unfinished => {
+                end.code.map_or_else(|| end.how.clone(), |code| format!("{} ({code})", end.how))
+            }
+            _ if files.is_fresh() => "running".into(),
+            _ => "unfinished".into(),
+        };
+        let start_unix_ns = manifest.offset.map(|offset| offset.zero_unix_ns).or(manifest.epoch_unix_ns);
+        Self {
+            process: manifest.process.clone(),
+            state,
+            is_finished: !trace.is_unfinished,
+            threads: threads.len(),
+            events,
+            missing,
+            causes,
+            lasted_ns: manifest.time_end_ns.saturating_sub(manifest.time_start_ns),
+            start_unix_ns: start_unix_ns.or(manifest.seen_unix_ns),
+            wrong: trace.wrong.as_ref().map(ToString::to_string),
+        }
+    }
+
+    /// When it ended, or was last heard of.
+    fn end_unix_ns(&self) -> Option<u64> {
+        self.start_unix_ns.map(|start| start.saturating_add(self.lasted_ns))
+    }
+}
+
+impl Wanted {
+    /// Whether a session is one of them. Of what is not known of it, it is not.
+    pub fn takes(&self, session: &Summary) -> bool {
+        let process = session.process.as_ref();
+        let is_program = |glob: &Glob| {
+            process.is_some_and(|process| {
+                let name = process.executable.rsplit('/').next().unwrap_or_default();
+                glob.matches(&process.executable) || glob.matches(name)
+            })
+        };
+        self.program.as_ref().is_none_or(is_program)
+            && self.host.as_ref().is_none_or(|glob| process.is_some_and(|process| glob.matches(&process.host)))
+            && self.since_ns.is_none_or(|since| session.end_unix_ns().is_some_and(|end| end >= since))
+            && self.until_ns.is_none_or(|until| session.start_unix_ns.is_some_and(|start| start < until))
+            && (!self.is_lossy || session.missing > 0 || session.wrong.is_some())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn session(executable: &str, host: &str, start_unix_ns: u64) -> Summary {
+        let process = serde_json::json!({
+            "pid": 7, "host": host, "arch": "x86_64", "os": "linux", "executable": executable,
+            "arguments": [], "argument_count": 0, "agent_version": "",
+        });
+        let process = Some(serde_json::from_value(process).expect("an entry"));
+        Summary { process, start_unix_ns: Some(start_unix_ns), lasted_ns: 10, ..Summary::default() }
+    }
+
+    #[test]
+    fn sessions_are_chosen_by_program_host_time_and_loss() {
+        let ls = session("/usr/bin/ls", "edge-1", 100);
+        let glob = |text| Some(Glob::new(text));
+        let takes = |wanted: Wanted| wanted.takes(&ls);
+        assert!(takes(Wanted::default()));
+        for (program, is_taken) in [("ls", true), ("/usr/bin/*", true), ("l?", true), ("cat", false), ("bin/ls", false)]
+        {
+            assert_eq!(takes(Wanted { program: glob(program), ..Wanted::default() }), is_taken, "{program}");
+        }
+        for (host, is_taken) in [("edge-*", true), ("edge", false)] {
+            assert_eq!(takes(Wanted { host: glob(host), ..Wanted::default() }), is_taken, "{host}");
+        }
+        // It went on from 100 to 110.
+        for (since, until, is_taken) in
+            [(Some(110), None, true), (Some(111), None, false), (None, Some(101), true), (None, Some(100), false)]
+        {
+            assert_eq!(takes(Wanted { since_ns: since, until_ns: until, ..Wanted::default() }), is_taken);
+        }
+        let lossy = Wanted { is_lossy: true, ..Wanted::default() };
+        assert!(!lossy.takes(&ls) && lossy.takes(&Summary { missing: 1, ..ls.clone() }));
+        assert!(lossy.takes(&Summary { wrong: Some("a file is gone".into()), ..ls.clone() }));
+        // Nothing is known of it.
+        let unknown = Summary::default();
+        assert!(
+            Wanted::default().takes(&unknown) && !Wanted { since_ns: Some(0), ..Wanted::default() }.takes(&unknown)
+        );
+    }
+}
