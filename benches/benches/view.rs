@@ -1,11 +1,13 @@
-//! The viewer: `cargo bench -p benches --bench view -- [events=MILLIONS]`. Sessions of 1, 10 and 100 million events, or of
-//! those alone, made by a generator, recorded by the collector, and asked for over HTTP as the page does.
+//! The viewer: `cargo bench -p benches --bench view -- [events=MILLIONS] [rounds=N]`. Sessions of 1, 10 and 100 million
+//! events, or of those alone, made by a generator, recorded by the collector, and asked for over HTTP as the page does; and what it
+//! costs a capture that somebody looks on.
 
 use std::{
     io::{BufRead, BufReader, Read, Write},
     net::TcpStream,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
+    thread,
     time::{Duration, Instant},
 };
 
@@ -13,10 +15,12 @@ use benches::{
     Arguments, fresh,
     load::{Carries, ending},
     ran::status_bytes,
-    running::{binary, only_session},
+    running::{Account, Running, binary, only_session},
     samples::Samples,
+    sender,
     walk::{Walk, options},
 };
+use codec::SessionId;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
@@ -34,6 +38,81 @@ fn main() {
     );
     println!("|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|");
     sizes.into_iter().for_each(measure);
+    beside(arguments.value("rounds=").unwrap_or(5));
+}
+
+/// How many events a second are recorded while somebody looks on, and for how many seconds.
+const PACE: u64 = 2_000_000;
+const SECONDS: u64 = 6;
+
+/// Records at a steady pace, with a viewer that nobody looks at and with one page that follows, in turn.
+fn beside(rounds: u64) {
+    println!("\n### Capture beside a viewer\n");
+    println!("{} M events a second for {SECONDS} s, medians of {rounds} rounds\n", PACE / 1_000_000);
+    println!("| | collector, ns of processor time an event | missing | looks | slowest, ms |");
+    println!("|:--|---:|---:|---:|---:|");
+    let (mut alone, mut followed) = (Vec::new(), Vec::new());
+    for _ in 0..rounds {
+        alone.push(capture(false));
+        followed.push(capture(true));
+    }
+    for (name, captures) in [("nobody looks", &alone), ("one page follows", &followed)] {
+        println!(
+            "| {name} | {:.1} | {} | {} | {:.0} |",
+            captures.iter().map(|one| one.cpu_ns).collect::<Samples>().median(),
+            captures.iter().map(|one| one.missing).sum::<u64>(),
+            captures.iter().map(|one| one.looks).sum::<u64>(),
+            captures.iter().map(|one| one.slowest.as_secs_f64() * 1e3).fold(0.0, f64::max),
+        );
+    }
+}
+
+/// What a capture came to.
+struct Capture {
+    /// Processor time of the collector for each event.
+    cpu_ns: f64,
+    missing: u64,
+    /// How often the page asked for everything that it shows, and how long the slowest answer took.
+    looks: u64,
+    slowest: Duration,
+}
+
+fn capture(is_followed: bool) -> Capture {
+    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("view-beside");
+    let sink = format!("disk:{},spans=no", fresh(&folder).display());
+    let collector = Running::start_with(&["--once", "--ui", "127.0.0.1:0", "--sink", &sink]);
+    let (address, events) = (collector.address, PACE * SECONDS);
+    let sending = thread::spawn(move || {
+        let started = Instant::now();
+        let pace = |sent: u64| {
+            let due = Duration::from_secs_f64(sent as f64 / PACE as f64);
+            thread::sleep(due.saturating_sub(started.elapsed()));
+        };
+        sender::tcp(address, SessionId([7; 16]), Carries::Index, events, pace).expect("the collector takes it");
+    });
+    let mut page = is_followed.then(|| Page::open(collector.viewer.as_deref().expect("a viewer")));
+    let (mut looks, mut slowest, mut looked, mut cpu_ns) = (0, Duration::ZERO, Instant::now(), 0.0);
+    // The collector ends when it has all.
+    while !sending.is_finished() {
+        cpu_ns = f64::max(cpu_ns, collector.cpu_ns());
+        // The page draws when something is told to it, no more than four times a second.
+        if let Some(page) = page.as_mut().filter(|_| looked.elapsed() >= Duration::from_millis(250)) {
+            looked = Instant::now();
+            page.follow();
+            slowest = slowest.max(looked.elapsed());
+            looks += 1;
+        }
+        thread::sleep(Duration::from_millis(5));
+    }
+    sending.join().expect("all is sent");
+    let account = Account::parse(&collector.wait()).expect("it says what it has");
+    _ = std::fs::remove_dir_all(&folder);
+    Capture {
+        cpu_ns: cpu_ns / events as f64,
+        missing: account.missing + events.saturating_sub(account.written),
+        looks,
+        slowest,
+    }
 }
 
 fn measure(millions: u64) {
@@ -131,9 +210,7 @@ fn record(folder: &Path, events: u64) {
 /// `collector view`, and a connection to it.
 struct Viewer {
     child: Child,
-    stream: BufReader<TcpStream>,
-    host: String,
-    cookie: String,
+    page: Page,
 }
 
 impl Viewer {
@@ -143,24 +220,64 @@ impl Viewer {
         let mut child = command.spawn().expect("the viewer starts");
         let mut line = String::new();
         BufReader::new(child.stdout.take().expect("a pipe")).read_line(&mut line).expect("an address");
-        let rest = line.trim().strip_prefix("http://").expect("an address");
+        Self { child, page: Page::open(line.trim()) }
+    }
+
+    fn get(&mut self, path: &str) -> Vec<u8> {
+        self.page.get(path).unwrap_or_else(|status| panic!("{path}: {status}"))
+    }
+
+    fn peak_memory(&self) -> u64 {
+        status_bytes(self.pid(), "VmHWM:").unwrap_or(0)
+    }
+
+    fn pid(&self) -> Pid {
+        Pid::from_child(&self.child)
+    }
+}
+
+/// What asks a viewer, as a page does.
+struct Page {
+    stream: BufReader<TcpStream>,
+    host: String,
+    cookie: String,
+}
+
+impl Page {
+    fn open(address: &str) -> Self {
+        let rest = address.strip_prefix("http://").expect("an address");
         let (host, token) = rest.split_once("/#token=").expect("a token");
         let stream = BufReader::new(TcpStream::connect(host).expect("a connection"));
         stream.get_ref().set_nodelay(true).expect("a socket");
         let port = host.rsplit(':').next().expect("a port");
         let cookie = format!("Cookie: spoor-{port}={token}");
-        Self { child, stream, host: host.into(), cookie }
+        Self { stream, host: host.into(), cookie }
     }
 
-    /// The body of an answer.
-    fn get(&mut self, path: &str) -> Vec<u8> {
-        let Self { stream, host, cookie, .. } = self;
+    /// Asks for all that a page shows of the session that is recorded.
+    fn follow(&mut self) {
+        let mut value =
+            |path: String| self.get(&path).ok().and_then(|body| serde_json::from_slice::<Value>(&body).ok());
+        let Some(list) = value("/api/sessions".into()) else { return };
+        let Some(name) = list["sessions"][0]["name"].as_str().map(str::to_owned) else { return };
+        value(format!("/api/s/{name}/hot"));
+        let Some(meta) = value(format!("/api/s/{name}/meta")).filter(|meta| meta["ready"] == true) else { return };
+        let (first, last) = (meta["range"][0].as_u64().unwrap_or(0), meta["range"][1].as_u64().unwrap_or(0));
+        let from = last.saturating_sub(1_000_000_000).max(first);
+        let step = ((last - from) / PIXELS).max(1);
+        let rows =
+            (0..meta["rows"].as_array().map_or(0, Vec::len)).map(|row| row.to_string()).collect::<Vec<_>>().join(",");
+        _ = self.get(&format!("/api/s/{name}/boxes?rows={rows}&from={from}&to={last}&step={step}"));
+    }
+
+    /// The body of an answer, or the line that refuses it.
+    fn get(&mut self, path: &str) -> Result<Vec<u8>, String> {
+        let Self { stream, host, cookie } = self;
         let request = format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n{cookie}\r\n\r\n");
         stream.get_mut().write_all(request.as_bytes()).expect("it is heard");
-        let mut line = String::new();
-        stream.read_line(&mut line).expect("an answer");
-        assert!(line.contains(" 200 "), "{path}: {line}");
-        let mut length = 0;
+        let mut status = String::new();
+        stream.read_line(&mut status).expect("an answer");
+        let (mut line, mut length) = (String::new(), 0);
         loop {
             line.clear();
             stream.read_line(&mut line).expect("a header");
@@ -174,15 +291,7 @@ impl Viewer {
         }
         let mut body = vec![0; length];
         stream.read_exact(&mut body).expect("all of it");
-        body
-    }
-
-    fn peak_memory(&self) -> u64 {
-        status_bytes(self.pid(), "VmHWM:").unwrap_or(0)
-    }
-
-    fn pid(&self) -> Pid {
-        Pid::from_child(&self.child)
+        if status.contains(" 200 ") { Ok(body) } else { Err(status) }
     }
 }
 

@@ -33,6 +33,8 @@ pub struct Running {
     pub address: SocketAddr,
     /// What its certificate is known by, if it has one.
     pub pin: Option<Pin>,
+    /// Where its viewer is, with the token, if it has one.
+    pub viewer: Option<String>,
 }
 
 impl Running {
@@ -53,7 +55,7 @@ impl Running {
             .expect("the collector starts");
         let mut lines = BufReader::new(child.stderr.take().expect("a pipe"));
         let mut text = String::new();
-        let (mut address, mut pin) = (None, None);
+        let (mut address, mut pin, mut viewer) = (None, None, None);
         let address = loop {
             let mut line = String::new();
             assert!(lines.read_line(&mut line).expect("readable") > 0, "the collector ended early: {text}");
@@ -61,13 +63,14 @@ impl Running {
             let listening = line.strip_prefix("listening tcp ").or_else(|| line.strip_prefix("listening tls "));
             address = listening.and_then(|rest| rest.trim().parse().ok()).or(address);
             pin = line.strip_prefix("certificate ").and_then(|rest| rest.trim().parse().ok()).or(pin);
+            viewer = line.strip_prefix("viewer ").map(|rest| rest.trim().to_owned()).or(viewer);
             // It says that when all its sockets listen.
             if let (true, Some(address)) = (line.starts_with("writing to "), address) {
                 break address;
             }
         };
         let stderr = thread::spawn(move || io::read_to_string(lines).unwrap_or_default());
-        Self { child, stderr: Some(stderr), address, pin }
+        Self { child, stderr: Some(stderr), address, pin, viewer }
     }
 
     /// The memory it has now, in bytes.

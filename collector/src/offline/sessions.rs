@@ -232,10 +232,10 @@ fn cells(session: &Listed) -> [String; 10] {
     let summary = &session.summary;
     [
         summary.start_unix_ns.map_or_else(|| "?".into(), |start| date_and_time(start / 1_000_000_000)),
-        printable(&session.name).into(),
-        printable(host(summary)).into(),
+        printable(&session.name),
+        printable(host(summary)),
         pid(summary).map_or_else(String::new, |pid| pid.to_string()),
-        printable(&summary.state).into(),
+        printable(&summary.state),
         Period(Duration::from_nanos(summary.lasted_ns)).to_string(),
         count(summary.threads as u64),
         count(summary.events),
