@@ -3,7 +3,7 @@
 //! costs a capture that somebody looks on.
 
 use std::{
-    io::{BufRead, BufReader, Read, Write},
+    io::{self, BufRead, BufReader, Read, Write},
     net::TcpStream,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
@@ -224,7 +224,7 @@ impl Viewer {
     }
 
     fn get(&mut self, path: &str) -> Vec<u8> {
-        self.page.get(path).unwrap_or_else(|status| panic!("{path}: {status}"))
+        self.page.get(path).unwrap_or_else(|error| panic!("{path}: {error}"))
     }
 
     fn peak_memory(&self) -> u64 {
@@ -270,28 +270,28 @@ impl Page {
         _ = self.get(&format!("/api/s/{name}/boxes?rows={rows}&from={from}&to={last}&step={step}"));
     }
 
-    /// The body of an answer, or the line that refuses it.
-    fn get(&mut self, path: &str) -> Result<Vec<u8>, String> {
+    /// The body of an answer. One that is refused is an error, and so is a viewer that has ended.
+    fn get(&mut self, path: &str) -> io::Result<Vec<u8>> {
         let Self { stream, host, cookie } = self;
         let request = format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n{cookie}\r\n\r\n");
-        stream.get_mut().write_all(request.as_bytes()).expect("it is heard");
+        stream.get_mut().write_all(request.as_bytes())?;
         let mut status = String::new();
-        stream.read_line(&mut status).expect("an answer");
+        stream.read_line(&mut status)?;
         let (mut line, mut length) = (String::new(), 0);
         loop {
             line.clear();
-            stream.read_line(&mut line).expect("a header");
+            stream.read_line(&mut line)?;
             match line.trim().split_once(": ") {
                 Some((name, value)) if name.eq_ignore_ascii_case("content-length") => {
-                    length = value.parse().expect("a number");
+                    length = value.parse().map_err(io::Error::other)?;
                 }
                 Some(_) => {}
                 None => break,
             }
         }
         let mut body = vec![0; length];
-        stream.read_exact(&mut body).expect("all of it");
-        if status.contains(" 200 ") { Ok(body) } else { Err(status) }
+        stream.read_exact(&mut body)?;
+        if status.contains(" 200 ") { Ok(body) } else { Err(io::Error::other(status)) }
     }
 }
 
