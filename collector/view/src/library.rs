@@ -135,7 +135,8 @@ impl Library {
         if let Some((_, last)) = last.as_ref().filter(|(at, _)| at.elapsed() < LASTS) {
             return Arc::clone(last);
         }
-        let sessions = sinks::disk::sessions_in(&self.dir).unwrap_or_default();
+        let mut sessions = sinks::disk::sessions_in(&self.dir).unwrap_or_default();
+        sessions.extend(sinks::disk::bare_in(&self.dir).unwrap_or_default());
         let is_one = sessions.first().is_some_and(|session| *session == self.dir);
         // One is shown with those that are beside it.
         let beside = self.dir.parent().filter(|_| is_one);
@@ -274,7 +275,9 @@ impl Numbers {
     fn read(dir: &Path, stamp: &Stamp) -> Self {
         let trace = match Trace::open(dir) {
             Ok(trace) => trace,
-            Err(_) if stamp.manifest.is_none() => return Self { state: "starting".into(), ..Self::default() },
+            Err(_) if stamp.manifest.is_none() && !sinks::disk::is_bare(dir) => {
+                return Self { state: "starting".into(), ..Self::default() };
+            }
             Err(error) => {
                 let (state, wrong) = ("unreadable".into(), Some(format!("{error:#}")));
                 return Self { state, wrong, is_finished: true, ..Self::default() };
