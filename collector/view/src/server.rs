@@ -1,6 +1,6 @@
 //! What answers requests.
 
-use std::{collections::HashMap, io, sync::Arc, time::Duration};
+use std::{collections::HashMap, convert::Infallible, io, sync::Arc, time::Duration};
 
 use axum::{
     Router,
@@ -25,7 +25,7 @@ use crate::{
     looks,
     refusal::{Refusal, json},
     shelf::Shelf,
-    tables,
+    tables, visitors,
 };
 
 /// How many read files at a time.
@@ -54,8 +54,9 @@ type Shared = State<Arc<Server>>;
 type Answer = Result<Response, Refusal>;
 
 /// Answers those who connect, until this is dropped.
-pub(crate) async fn serve(listener: TcpListener, options: Options) -> io::Result<()> {
-    let guard = Arc::new(Guard::new(listener.local_addr()?.port(), options.token));
+pub(crate) async fn serve(listener: TcpListener, options: Options) -> io::Result<Infallible> {
+    let port = listener.local_addr()?.port();
+    let guard = Arc::new(Guard::new(port, options.tls.is_some(), options.names, options.token));
     let library = Arc::new(Library::new(options.dir));
     let server = Arc::new(Server {
         shelf: Shelf::new(Arc::clone(&library), options.config),
@@ -76,7 +77,7 @@ pub(crate) async fn serve(listener: TcpListener, options: Options) -> io::Result
         .fallback(assets::file)
         .layer(from_fn_with_state(guard, guard::watch))
         .with_state(server);
-    axum::serve(listener, routes).await
+    Ok(visitors::serve(listener, options.tls, routes).await)
 }
 
 impl Server {
