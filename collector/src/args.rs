@@ -24,8 +24,8 @@ pub(crate) use self::ctl::CtlArgs;
 pub(crate) use self::diff::DiffArgs;
 pub(crate) use self::filter::FilterArgs;
 pub(crate) use self::spans::{
-    ExportArgs, ExportFormat, MakingArgs, SpanOrder, SpansArgs, StatsArgs, TableArgs, TopArgs, TopOrder, TreeArgs,
-    WireForm,
+    AskingArgs, ExportArgs, ExportFormat, MakingArgs, SpanOrder, SpansArgs, StatsArgs, TableArgs, TopArgs, TopOrder,
+    TreeArgs, WireForm,
 };
 pub(crate) use self::view::ViewArgs;
 

@@ -173,7 +173,12 @@ impl Library {
         let relatives = self.relatives();
         let shown = relatives.shown.iter().filter_map(|(place, _)| relatives.family.members.get(*place));
         let found = shown.map(|member| &member.dir).find(|dir| dir.file_name().is_some_and(|one| one == name)).cloned();
-        found.filter(|dir| dir.join("manifest.json").exists()).ok_or_else(gone)
+        found.filter(|dir| dir.is_dir()).ok_or_else(gone)
+    }
+
+    /// The directory of the session of a process, or of the latest that is being written, or if none is of the latest.
+    pub(crate) fn chosen(&self, process: Option<&str>) -> Result<PathBuf, Refusal> {
+        answers::live::chosen(&self.dir, process).map_err(|error| Refusal::Missing(format!("{error:#}")))
     }
 
     /// What a session comes to, read again only where its files have changed.

@@ -70,6 +70,7 @@ pub(crate) async fn serve(listener: TcpListener, options: Options) -> io::Result
         .route("/api/enter", get(enter))
         .route("/api/sessions", get(sessions))
         .route("/api/live", get(live))
+        .route("/api/hot", get(hottest))
         .route("/api/diff", get(diff))
         .route("/api/s/{name}/meta", get(meta))
         .route("/api/s/{name}/hot", get(hot))
@@ -136,6 +137,16 @@ async fn meta(State(server): Shared, Path(name): Path<String>) -> Answer {
 async fn hot(State(server): Shared, Path(name): Path<String>, Query(query): Queried) -> Answer {
     let (library, hot) = (Arc::clone(&server.library), Arc::clone(&server.hot));
     let look = move || hot.look(&library.find(&name)?, &Asked(query));
+    Ok(json(&server.read(look).await?))
+}
+
+/// The same of the session that is meant: of a process, or the latest.
+async fn hottest(State(server): Shared, Query(query): Queried) -> Answer {
+    let (library, hot) = (Arc::clone(&server.library), Arc::clone(&server.hot));
+    let look = move || {
+        let asked = Asked(query);
+        hot.look(&library.chosen(asked.text("process"))?, &asked)
+    };
     Ok(json(&server.read(look).await?))
 }
 
