@@ -192,7 +192,7 @@ impl Answer {
 
     /// Why it refused.
     fn words(&self) -> Option<String> {
-        self.value()?["error"].as_str().map(answers::printable).map(Into::into)
+        self.value()?["error"].as_str().map(answers::printable)
     }
 }
 
