@@ -17,16 +17,17 @@ use crate::{
     log::{LogFormat, LogLevel},
     quantity::{Period, Size},
     sink_spec::{OnFull, SinkSpec},
+    ui::name_of_server,
 };
 
-pub(crate) use self::access::AccessArgs;
+pub(crate) use self::access::{AccessArgs, TlsMode};
 pub(crate) use self::ctl::CtlArgs;
 pub(crate) use self::diff::DiffArgs;
 pub(crate) use self::filter::FilterArgs;
 pub(crate) use self::sessions::{SessionOrder, SessionsArgs};
 pub(crate) use self::spans::{
-    ExportArgs, ExportFormat, MakingArgs, SpanOrder, SpansArgs, StatsArgs, TableArgs, TopArgs, TopOrder, TreeArgs,
-    WireForm,
+    AskingArgs, ExportArgs, ExportFormat, MakingArgs, SpanOrder, SpansArgs, StatsArgs, TableArgs, TopArgs, TopOrder,
+    TreeArgs, WireForm,
 };
 pub(crate) use self::view::ViewArgs;
 
@@ -110,7 +111,8 @@ pub(crate) enum Command {
     Export(ExportArgs),
     /// Show sessions in a browser: who ran when, what took the time, what is missing
     ///
-    /// Serves on this machine alone, prints the address, opens it, and ends with Ctrl-C. Only who has the address can look.
+    /// Serves on this machine alone, or beyond it over TLS, prints the address, opens it, and ends with Ctrl-C. Only who has the
+    /// address can look.
     View(ViewArgs),
     /// Check checksums, counts, links, order and spans; exit with 1 if anything is wrong, and list what was not checked
     Verify(DirArgs),
@@ -157,10 +159,14 @@ pub(crate) struct RunArgs {
     /// Serve all counters as Prometheus text at this address
     #[arg(long, value_name = "ADDR:PORT")]
     pub(crate) metrics: Option<SocketAddr>,
-    /// Show the sessions of the first disk sink in a browser, also while they are recorded: see `collector view`. The
-    /// address has to be one of this machine alone
+    /// Show the sessions of the first disk sink in a browser, also while they are recorded: see `collector view`. An
+    /// address that others can reach needs --tls, or --tls-cert and --tls-key
     #[arg(long, value_name = "ADDR:PORT")]
     pub(crate) ui: Option<SocketAddr>,
+    /// A name or an address of this machine that browsers use, without the port: others are not answered. The address of
+    /// --ui by default, or if that is of all the name of this machine. May be repeated
+    #[arg(long = "ui-name", value_name = "NAME", requires = "ui", value_parser = name_of_server)]
+    pub(crate) ui_names: Vec<String>,
     /// Close a session after this much silence
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = tenth_of_a_second)]
     pub(crate) session_timeout: Period,

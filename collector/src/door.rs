@@ -1,6 +1,7 @@
 //! The door: who gets in, and what the others are told.
 
 mod certificate;
+mod renewed;
 mod token;
 
 use std::{
@@ -20,6 +21,7 @@ use codec::{
     heph::Encode,
     profile::{ProfileOption, Refused},
 };
+use rustls::ServerConfig;
 use subtle::ConstantTimeEq;
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
@@ -28,7 +30,7 @@ use tokio::{
 };
 use tokio_rustls::{TlsAcceptor, server::TlsStream};
 
-pub(crate) use self::certificate::{Certificate, describe_alert};
+pub(crate) use self::certificate::{Certificate, Files, certificates, describe_alert};
 use self::token::Shown;
 use crate::{args::AccessArgs, notices::Notices};
 
@@ -45,6 +47,7 @@ pub(crate) const ENCRYPTED_ONLY: &str =
 /// What senders have to show. A door without a certificate is open to all.
 #[derive(Debug, Default)]
 pub(crate) struct Door {
+    files: Option<Files>,
     certificate: Option<Certificate>,
     token: Option<Secret>,
     /// Whether senders have to show certificates.
@@ -102,19 +105,17 @@ impl Refusals {
 impl Door {
     /// Reads, or makes, what the arguments name.
     pub(crate) fn new(args: &AccessArgs) -> Result<Self> {
-        let certificate = match (&args.tls, &args.tls_cert, &args.tls_key) {
-            (_, Some(certificate), Some(key)) => Some(Certificate::read(certificate, key, args.tls_ca.as_deref())?),
-            (Some(_), ..) => Some(Certificate::own(args.tls_ca.as_deref())?),
-            _ if args.tls_ca.is_some() => {
-                bail!("--tls-ca is about TLS: give --tls self, or --tls-cert and --tls-key, too");
-            }
-            _ => None,
-        };
+        let files = Files::new(args.tls, args.tls_cert.as_deref(), args.tls_key.as_deref())?;
+        let read = |files: &Files| Certificate::read(files, args.tls_ca.as_deref());
+        let certificate = files.as_ref().map(read).transpose()?;
+        if certificate.is_none() && args.tls_ca.is_some() {
+            bail!("--tls-ca is about TLS: give --tls self, or --tls-cert and --tls-key, too");
+        }
         let token = args.token_file.as_deref().map(secret).transpose()?;
         if token.is_some() && certificate.is_none() {
             bail!("a token travels only encrypted: give --tls self, or --tls-cert and --tls-key, with --token-file");
         }
-        Ok(Self { certificate, token, wants_certificates: args.tls_ca.is_some() })
+        Ok(Self { files, certificate, token, wants_certificates: args.tls_ca.is_some() })
     }
 
     /// Whether anybody gets in who can reach it.
@@ -135,6 +136,12 @@ impl Door {
     /// What TLS needs, where there is a certificate.
     pub(crate) fn tls(&self) -> Option<TlsAcceptor> {
         self.certificate.as_ref().map(|certificate| TlsAcceptor::from(Arc::clone(&certificate.config)))
+    }
+
+    /// What the viewer encrypts with, where there is a certificate. Browsers need none of their own: they have its token.
+    pub(crate) fn for_pages(&self) -> Result<Option<Arc<ServerConfig>>> {
+        let files = self.files.clone();
+        Ok(files.map(Files::for_pages).transpose()?.map(|(config, _)| config))
     }
 
     /// Makes an encrypted connection of one that has sent its first bytes.
@@ -191,7 +198,7 @@ pub(crate) fn packet(reason: &str) -> Vec<u8> {
 }
 
 /// The token in a file.
-fn secret(file: &Path) -> Result<Secret> {
+pub(crate) fn secret(file: &Path) -> Result<Secret> {
     let read = std::fs::read(file).and_then(|contents| Ok((contents, file.metadata()?.permissions().mode())));
     let hint = |error: &std::io::Error| match error.kind() {
         ErrorKind::NotFound => " (make it with `umask 077; openssl rand -hex 32 > FILE`)",

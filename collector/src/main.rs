@@ -9,6 +9,7 @@
 #![forbid(unsafe_code)]
 
 mod args;
+mod asking;
 mod control;
 mod ctl;
 mod door;

@@ -45,7 +45,7 @@ use crate::{
     status, stdin,
     tables::Making,
     tcp, udp,
-    ui::Ui,
+    ui::{Reach, Ui, is_here},
 };
 
 /// How long sinks that take nothing are waited for at the end.
@@ -82,7 +82,15 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode> {
             Target::Disk { dir, .. } => Some(dir.as_path()),
             _ => None,
         });
-        let ui = args.ui.map(|address| Ui::open(address, directories.clone().next())).transpose()?;
+        let ui = match args.ui {
+            Some(address) => {
+                // On loopback it needs none, whatever agents need.
+                let tls = if is_here(address) { None } else { door.for_pages()? };
+                let reach = Reach::new("--ui", address, &args.ui_names, tls)?;
+                Some(Ui::open(address, directories.clone().next(), reach)?)
+            }
+            None => None,
+        };
         let notices = Arc::new(Notices::new());
         log::start(args.log.log, args.log.log_format, &notices);
         let (memory, recorders) = (args.limits.memory.0, settings::recorders(args.recorders));

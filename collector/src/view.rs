@@ -17,19 +17,21 @@ use tokio::{
     net::TcpListener,
     signal::unix::{SignalKind, signal},
 };
-use view::{Options, Token};
+use view::Token;
 
-use crate::{
-    args::ViewArgs,
-    offline::ended_early,
-    ui::{only_here, url},
-};
+use crate::{args::ViewArgs, door::Files, offline::ended_early, ui::Reach};
 
-/// How long the end waits for what reads files.
-const LAST_TIME: Duration = Duration::from_secs(1);
+/// How long the end waits for what reads files: overviews that are being made are given up, and take what they have written
+/// with them.
+const LAST_TIME: Duration = Duration::from_millis(100);
 
 pub(crate) fn run(args: &ViewArgs) -> Result<ExitCode> {
-    only_here("--listen", args.listen)?;
+    let files = Files::new(args.tls, args.tls_cert.as_deref(), args.tls_key.as_deref())?;
+    let tls = files.map(Files::for_pages).transpose()?;
+    if let Some((_, pin)) = &tls {
+        eprintln!("certificate {pin}");
+    }
+    let reach = Reach::new("--listen", args.listen, &args.names, tls.map(|(tls, _)| tls))?;
     let dir = &args.dir;
     // A directory that is to have sessions may be empty yet.
     if !dir.is_dir() {
@@ -37,25 +39,24 @@ pub(crate) fn run(args: &ViewArgs) -> Result<ExitCode> {
     }
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     let runtime = runtime.context("cannot start the runtime")?;
-    let result = runtime.block_on(serve(args));
-    // Pages that are told of changes never end by themselves. An overview that is being made is given up.
+    let result = runtime.block_on(serve(args, reach));
     runtime.shutdown_timeout(LAST_TIME);
     result.map(|()| ExitCode::SUCCESS)
 }
 
-async fn serve(args: &ViewArgs) -> Result<()> {
+async fn serve(args: &ViewArgs, reach: Reach) -> Result<()> {
     let mut interrupts = signal(SignalKind::interrupt()).context("cannot handle SIGINT")?;
     let mut terminations = signal(SignalKind::terminate()).context("cannot handle SIGTERM")?;
     let listener = TcpListener::bind(args.listen).await;
     let listener = listener.with_context(|| format!("cannot serve on {} (is the port taken?)", args.listen))?;
     let token = Token::random()?;
-    let address = url(listener.local_addr()?, &token);
+    let address = reach.url(listener.local_addr()?, &token);
     let mut out = io::stdout();
     ended_early(writeln!(out, "{address}").and_then(|()| out.flush()))?;
     let _page = if args.no_open { None } else { open(&address) };
-    let options = Options { dir: args.dir.clone(), token, config: args.making.config() };
+    let options = reach.options(args.dir.clone(), token, args.making.config());
     tokio::select! {
-        served = view::serve(listener, options) => served.context("cannot serve any more"),
+        served = view::serve(listener, options) => served.context("cannot serve any more").map(|never| match never {}),
         _ = interrupts.recv() => Ok(()),
         _ = terminations.recv() => Ok(()),
     }

@@ -435,9 +435,9 @@ impl Manifest {
 #[non_exhaustive]
 #[allow(missing_docs)] // the messages say what the fields are
 pub enum ManifestError {
-    /// Not JSON, or not a manifest. The message tells line and column.
+    /// Not JSON, or not a manifest. The message tells line and column, and is no source besides: it would be told twice.
     #[error("manifest.json: {0}")]
-    Json(#[from] serde_json::Error),
+    Json(serde_json::Error),
     /// It ends before it starts.
     #[error("manifest.json: time_start_ns {start_ns} is after time_end_ns {end_ns}")]
     Times { start_ns: u64, end_ns: u64 },
@@ -453,4 +453,10 @@ pub enum ManifestError {
     /// A gap in a thread that is not there.
     #[error("manifest.json: a gap is in thread {id}, which is not there")]
     GapWithoutThread { id: u32 },
+}
+
+impl From<serde_json::Error> for ManifestError {
+    fn from(error: serde_json::Error) -> Self {
+        Self::Json(error)
+    }
 }

@@ -7,6 +7,7 @@ mod tail;
 mod tally;
 
 use std::{
+    cmp::Reverse,
     collections::HashMap,
     fs,
     path::{Path, PathBuf},
@@ -24,7 +25,9 @@ use self::{
 use super::{
     filter::{Filter, Wanted},
     scan::Scan,
+    top::Order,
     trace::Trace,
+    turned_down::TurnedDown,
 };
 
 /// How long events may take to be in a file. What is open is taken to go on until so long ago.
@@ -68,6 +71,8 @@ pub struct Seen {
     pub is_behind: bool,
     /// How it ended, if it has.
     pub ended: Option<String>,
+    /// How many of its functions were turned down: calls of them that were only counted are not told.
+    pub turned_down: usize,
 }
 
 /// What a function did in the last seconds.
@@ -85,6 +90,36 @@ pub struct LiveRow {
     pub self_ns: u64,
 }
 
+impl Seen {
+    /// The functions that come first in this order, which is of times or of calls.
+    pub fn ranked(&self, order: Order, most: usize) -> Vec<&LiveRow> {
+        let mut rows: Vec<_> = self.rows.iter().collect();
+        rows.sort_by_key(|row| {
+            let value = match order {
+                Order::Own => row.self_ns,
+                Order::Count => row.calls,
+                _ => row.total_ns,
+            };
+            (Reverse(value), Reverse(row.calls), &row.name, &row.module)
+        });
+        rows.truncate(most);
+        rows
+    }
+}
+
+/// The session that is looked at: that of a process, or the latest of a directory that is being written, or if none is the
+/// latest.
+///
+/// # Errors
+///
+/// Where there is none.
+pub fn chosen(dir: &Path, process: Option<&str>) -> Result<PathBuf> {
+    match process {
+        Some(_) => Ok(Trace::of_process(dir, process)?.dir),
+        None => latest(dir),
+    }
+}
+
 impl Live {
     /// Looks at a session, or at the latest of a directory of sessions, of which the last so many nanoseconds are told.
     ///
@@ -92,10 +127,7 @@ impl Live {
     ///
     /// Where there is none, or what is asked for cannot be.
     pub fn open(dir: &Path, wanted: &Wanted, last_ns: u64) -> Result<Self> {
-        let dir = match &wanted.process {
-            Some(_) => Trace::of_process(dir, wanted.process.as_deref())?.dir,
-            None => latest(dir)?,
-        };
+        let dir = chosen(dir, wanted.process.as_deref())?;
         let journal_bytes = journal_bytes(&dir);
         let trace = Trace::open(&dir)?;
         let filter = Filter::new(&trace, wanted)?;
@@ -117,11 +149,6 @@ impl Live {
     /// Its directory.
     pub fn dir(&self) -> &Path {
         &self.dir
-    }
-
-    /// How many of its functions were turned down: calls of them that were only counted are not told.
-    pub fn turned_down(&self) -> usize {
-        super::turned_down::TurnedDown::of(&self.trace.catalog).count()
     }
 
     /// Looks at it again.
@@ -186,6 +213,7 @@ impl Live {
             missing_in_all: self.missing,
             is_behind,
             ended: is_over.then(|| self.trace.manifest.end.as_ref().map_or_else(String::new, |end| end.how.clone())),
+            turned_down: TurnedDown::of(&self.trace.catalog).count(),
         })
     }
 

@@ -7,6 +7,7 @@ use clap::{
     Args, ValueEnum,
     builder::{PossibleValuesParser, TypedValueParser},
 };
+use codec::access::Pin;
 use codec::span::{Reason, Span, SpanKind, SpanRuntime, SpanStatus};
 use collector_core::spans::{CallbackRule, SpanConfig};
 
@@ -131,7 +132,8 @@ pub(crate) struct TopArgs {
     #[arg(long, value_enum, value_name = "BY", default_value = "total")]
     pub(crate) sort: TopOrder,
     /// Look at a session while it is being recorded, until it ends or q is pressed: the functions of the last seconds, by the
-    /// calls that began and the time that they ran. Of a directory of sessions, the latest that is being written
+    /// calls that began and the time that they ran. Of a directory of sessions, the latest that is being written. DIR may be
+    /// the address of a viewer, too: as a collector with --ui has printed it, or HOST:PORT with --token-file
     #[arg(long, conflicts_with_all = ["from", "to", "task", "min_duration", "runtime", "csv"])]
     pub(crate) live: bool,
     /// How much of the session --live shows
@@ -141,7 +143,25 @@ pub(crate) struct TopArgs {
     #[arg(long, value_name = "TIME", default_value = "1s", requires = "live", value_parser = super::tenth_of_a_second)]
     pub(crate) every: Period,
     #[command(flatten)]
+    pub(crate) asking: AskingArgs,
+    #[command(flatten)]
     pub(crate) table: TableArgs,
+}
+
+/// How a viewer is known that is asked, and who asks it.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Asking a collector")]
+pub(crate) struct AskingArgs {
+    /// A file with the token of the viewer, which nobody else may read. Other users of this machine see the arguments of
+    /// programs, and so a token in an address
+    #[arg(long, value_name = "FILE", requires = "live")]
+    pub(crate) token_file: Option<PathBuf>,
+    /// Encrypt, and trust the collector with this certificate only: its SHA-256, as the collector prints it
+    #[arg(long, value_name = "FINGERPRINT", requires = "live")]
+    pub(crate) tls_pin: Option<Pin>,
+    /// Encrypt, and trust collectors with a certificate that was issued by one in this file, in PEM
+    #[arg(long, value_name = "FILE", requires = "live", conflicts_with = "tls_pin")]
+    pub(crate) tls_ca: Option<PathBuf>,
 }
 
 impl From<TopOrder> for Order {

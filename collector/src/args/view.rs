@@ -4,16 +4,31 @@ use std::{net::SocketAddr, path::PathBuf};
 
 use clap::Args;
 
-use super::MakingArgs;
+use super::{MakingArgs, TlsMode};
+use crate::ui::name_of_server;
 
 #[derive(Debug, Args)]
 pub(crate) struct ViewArgs {
     /// A directory of sessions, or a session directory
     #[arg(value_name = "DIR", default_value = "./traces")]
     pub(crate) dir: PathBuf,
-    /// Address to serve on, which has to be one of this machine alone; port 0 picks a free port
+    /// Address to serve on; port 0 picks a free port. One that others can reach needs TLS
     #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:0")]
     pub(crate) listen: SocketAddr,
+    /// A name or an address of this machine that browsers use, without the port: others are not answered. The address of
+    /// --listen by default, or if that is of all the name of this machine. May be repeated
+    #[arg(long = "name", value_name = "NAME", value_parser = name_of_server)]
+    pub(crate) names: Vec<String>,
+    /// Serve over TLS, with the certificate that the collector makes on first use and keeps in $XDG_STATE_HOME/spoor; browsers
+    /// ask whether to trust it
+    #[arg(long, value_enum, value_name = "self", conflicts_with_all = ["tls_cert", "tls_key"])]
+    pub(crate) tls: Option<TlsMode>,
+    /// The same with the certificate in this file, in PEM, followed by those of its issuers
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    pub(crate) tls_cert: Option<PathBuf>,
+    /// The key of that certificate, in PEM
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    pub(crate) tls_key: Option<PathBuf>,
     /// Do not open a browser
     #[arg(long)]
     pub(crate) no_open: bool,

@@ -2,6 +2,7 @@
 
 use std::{
     env,
+    fmt::{self, Display, Formatter},
     fs::{self, OpenOptions},
     io::{self, ErrorKind, Write},
     os::unix::fs::{DirBuilderExt, OpenOptionsExt},
@@ -23,8 +24,14 @@ use rustls::{
     version::TLS13,
 };
 
+use super::renewed::Renewed;
+use crate::args::TlsMode;
+
 /// What a stream is said to carry, so that nobody takes it for something else.
 const PROTOCOL: &[u8] = b"spoor";
+
+/// The same of pages.
+const PAGES: &[u8] = b"http/1.1";
 
 /// The file of a certificate that the collector made, with its key.
 const OWN: &str = "collector.pem";
@@ -38,15 +45,61 @@ pub(crate) struct Certificate {
     pub(crate) secret: hmac::Tag,
 }
 
-impl Certificate {
-    /// Reads a certificate and its key, and the authorities that issue those of senders.
-    pub(super) fn read(certificate: &Path, key: &Path, authorities: Option<&Path>) -> Result<Self> {
-        let chain = certificates(certificate)?;
-        let key_der = PrivateKeyDer::from_pem_file(key).with_context(|| format!("{}: no key in PEM", key.display()))?;
-        let secret = hmac::sign(&hmac::Key::new(HMAC_SHA256, key_der.secret_der()), b"spoor connection ids");
+/// Where a certificate and its key are.
+#[derive(Debug, Clone)]
+pub(crate) struct Files {
+    pub(super) certificate: PathBuf,
+    pub(super) key: PathBuf,
+}
+
+impl Files {
+    /// Those that the arguments name, if they do: the ones that the collector made, now or before, or others.
+    pub(crate) fn new(own: Option<TlsMode>, certificate: Option<&Path>, key: Option<&Path>) -> Result<Option<Self>> {
+        match (own, certificate, key) {
+            (_, Some(certificate), Some(key)) => Ok(Some(Self { certificate: certificate.into(), key: key.into() })),
+            (Some(TlsMode::Own), ..) => Self::own().map(Some),
+            _ => Ok(None),
+        }
+    }
+
+    fn own() -> Result<Self> {
+        let file =
+            state_folder().context("--tls self: no place to keep the certificate (set HOME or XDG_STATE_HOME)")?;
+        let file = file.join(OWN);
+        match make(&file) {
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+            made => made.with_context(|| format!("--tls self: cannot make {}", file.display()))?,
+        }
+        Ok(Self { certificate: file.clone(), key: file })
+    }
+
+    /// Reads them: the certificates, the key, and what the first certificate is known by.
+    pub(super) fn read(&self) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>, Pin)> {
+        let chain = certificates(&self.certificate)?;
+        let key = PrivateKeyDer::from_pem_file(&self.key);
+        let key = key.with_context(|| format!("{}: no key in PEM", self.key.display()))?;
         let pin = chain.first().map(|first| digest(&SHA256, first));
         let pin = pin.and_then(|hash| <[u8; 32]>::try_from(hash.as_ref()).ok()).map(Pin);
-        let pin = pin.with_context(|| format!("{}: no certificate", certificate.display()))?;
+        let pin = pin.with_context(|| format!("{}: no certificate", self.certificate.display()))?;
+        Ok((chain, key, pin))
+    }
+
+    /// What pages are encrypted with, and what its certificate is known by. It is read again when the files have changed.
+    pub(crate) fn for_pages(self) -> Result<(Arc<ServerConfig>, Pin)> {
+        let provider = Arc::new(default_provider());
+        let (renewed, pin) = Renewed::read(self, Arc::clone(&provider))?;
+        let config = ServerConfig::builder_with_provider(provider).with_protocol_versions(&[&TLS13])?;
+        let mut config = config.with_no_client_auth().with_cert_resolver(Arc::new(renewed));
+        config.alpn_protocols = vec![PAGES.into()];
+        Ok((Arc::new(config), pin))
+    }
+}
+
+impl Certificate {
+    /// Reads a certificate and its key, and the authorities that issue those of senders.
+    pub(super) fn read(files: &Files, authorities: Option<&Path>) -> Result<Self> {
+        let (chain, key, pin) = files.read()?;
+        let secret = hmac::sign(&hmac::Key::new(HMAC_SHA256, key.secret_der()), b"spoor connection ids");
         let provider = Arc::new(default_provider());
         let config = ServerConfig::builder_with_provider(Arc::clone(&provider)).with_protocol_versions(&[&TLS13])?;
         let config = match authorities {
@@ -60,24 +113,18 @@ impl Certificate {
                 config.with_client_cert_verifier(verifier.with_context(|| format!("{}", file.display()))?)
             }
         };
-        let config = config.with_single_cert(chain, key_der);
-        let mut config = config.with_context(|| format!("{} and {}", certificate.display(), key.display()))?;
+        let config = config.with_single_cert(chain, key);
+        let mut config = config.with_context(|| files.to_string())?;
         config.alpn_protocols = vec![PROTOCOL.into()];
         // QUIC wants all or nothing; there is nothing to send early.
         config.max_early_data_size = 0;
         Ok(Self { pin, config: Arc::new(config), secret })
     }
+}
 
-    /// The certificate that the collector made, now or before.
-    pub(super) fn own(authorities: Option<&Path>) -> Result<Self> {
-        let file =
-            state_folder().context("--tls self: no place to keep the certificate (set HOME or XDG_STATE_HOME)")?;
-        let file = file.join(OWN);
-        match make(&file) {
-            Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
-            made => made.with_context(|| format!("--tls self: cannot make {}", file.display()))?,
-        }
-        Self::read(&file, &file, authorities)
+impl Display for Files {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "{} and {}", self.certificate.display(), self.key.display())
     }
 }
 
@@ -109,7 +156,7 @@ fn make(file: &Path) -> io::Result<()> {
 }
 
 /// The certificates in a file.
-fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>> {
+pub(crate) fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>> {
     let read = CertificateDer::pem_file_iter(file).and_then(Iterator::collect::<Result<Vec<_>, _>>);
     match read.with_context(|| format!("{}: no certificates in PEM", file.display()))? {
         none if none.is_empty() => bail!("{}: there is no certificate in it (expected PEM)", file.display()),

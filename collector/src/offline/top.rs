@@ -2,6 +2,7 @@
 
 mod keys;
 mod live;
+mod remote;
 
 use std::{
     io::{self, BufWriter, Write},
@@ -24,13 +25,17 @@ use super::{
     spans::field,
 };
 use crate::{
-    args::{TopArgs, TopOrder},
+    args::{TopArgs, TopOrder, wrong_usage},
+    asking,
     quantity::count,
 };
 
 pub(crate) fn run(args: &TopArgs) -> Result<ExitCode> {
     if args.live {
         return live::run(args);
+    }
+    if asking::Place::meant(&args.session.dir).is_some() {
+        wrong_usage("what a collector tells is looked at with --live".into());
     }
     let trace = super::open_wanted(&args.session.dir, &args.filter)?.named();
     let filter = Filter::new(&trace, &args.filter.wanted())?;

@@ -1,7 +1,7 @@
 //! Shows traces in a browser: a server, and its page, which is in the program.
 //!
 //! ```text
-//! page ─▶ guard ─▶ server ─▶ library (which sessions) ─▶ shelf (their overviews) ─▶ boxes, tables, looks
+//! page ─▶ visitors (who is connected) ─▶ guard ─▶ server ─▶ library (which sessions) ─▶ shelf (their overviews) ─▶ boxes, tables, looks
 //! ```
 
 #![forbid(unsafe_code)]
@@ -23,11 +23,13 @@ mod tables;
 #[cfg(test)]
 mod tests;
 mod token;
+mod visitors;
 
-use std::{io, path::PathBuf};
+use std::{convert::Infallible, path::PathBuf, sync::Arc};
 
 use collector_core::spans::SpanConfig;
 use tokio::net::TcpListener;
+use tokio_rustls::rustls::ServerConfig;
 
 pub use self::token::Token;
 
@@ -40,10 +42,17 @@ pub struct Options {
     pub token: Token,
     /// How spans are made.
     pub config: SpanConfig,
+    /// The names and addresses that browsers may reach it by, besides those of loopback: as they are in an address.
+    pub names: Vec<String>,
+    /// What encrypts. Without it, the listener should be on loopback.
+    pub tls: Option<Arc<ServerConfig>>,
 }
 
-/// Answers browsers on this machine until it is dropped. Whoever connects from elsewhere is refused: the listener should be
-/// on loopback.
-pub async fn serve(listener: TcpListener, options: Options) -> io::Result<()> {
+/// Answers browsers until it is dropped: then all connections end.
+///
+/// # Errors
+///
+/// Where the listener has no address.
+pub async fn serve(listener: TcpListener, options: Options) -> std::io::Result<Infallible> {
     server::serve(listener, options).await
 }

@@ -135,7 +135,8 @@ impl Library {
         if let Some((_, last)) = last.as_ref().filter(|(at, _)| at.elapsed() < LASTS) {
             return Arc::clone(last);
         }
-        let sessions = sinks::disk::sessions_in(&self.dir).unwrap_or_default();
+        let mut sessions = sinks::disk::sessions_in(&self.dir).unwrap_or_default();
+        sessions.extend(sinks::disk::bare_in(&self.dir).unwrap_or_default());
         let is_one = sessions.first().is_some_and(|session| *session == self.dir);
         // One is shown with those that are beside it.
         let beside = self.dir.parent().filter(|_| is_one);
@@ -172,7 +173,12 @@ impl Library {
         let relatives = self.relatives();
         let shown = relatives.shown.iter().filter_map(|(place, _)| relatives.family.members.get(*place));
         let found = shown.map(|member| &member.dir).find(|dir| dir.file_name().is_some_and(|one| one == name)).cloned();
-        found.filter(|dir| dir.join("manifest.json").exists()).ok_or_else(gone)
+        found.filter(|dir| dir.is_dir()).ok_or_else(gone)
+    }
+
+    /// The directory of the session of a process, or of the latest that is being written, or if none is of the latest.
+    pub(crate) fn chosen(&self, process: Option<&str>) -> Result<PathBuf, Refusal> {
+        answers::live::chosen(&self.dir, process).map_err(|error| Refusal::Missing(format!("{error:#}")))
     }
 
     /// What a session comes to, read again only where its files have changed.
@@ -274,7 +280,9 @@ impl Numbers {
     fn read(dir: &Path, stamp: &Stamp) -> Self {
         let trace = match Trace::open(dir) {
             Ok(trace) => trace,
-            Err(_) if stamp.manifest.is_none() => return Self { state: "starting".into(), ..Self::default() },
+            Err(_) if stamp.manifest.is_none() && !sinks::disk::is_bare(dir) => {
+                return Self { state: "starting".into(), ..Self::default() };
+            }
             Err(error) => {
                 let (state, wrong) = ("unreadable".into(), Some(format!("{error:#}")));
                 return Self { state, wrong, is_finished: true, ..Self::default() };

@@ -1,6 +1,6 @@
 //! What answers requests.
 
-use std::{collections::HashMap, io, sync::Arc, time::Duration};
+use std::{collections::HashMap, convert::Infallible, io, sync::Arc, time::Duration};
 
 use axum::{
     Router,
@@ -25,7 +25,7 @@ use crate::{
     looks,
     refusal::{Refusal, json},
     shelf::Shelf,
-    tables,
+    tables, visitors,
 };
 
 /// How many read files at a time.
@@ -54,8 +54,9 @@ type Shared = State<Arc<Server>>;
 type Answer = Result<Response, Refusal>;
 
 /// Answers those who connect, until this is dropped.
-pub(crate) async fn serve(listener: TcpListener, options: Options) -> io::Result<()> {
-    let guard = Arc::new(Guard::new(listener.local_addr()?.port(), options.token));
+pub(crate) async fn serve(listener: TcpListener, options: Options) -> io::Result<Infallible> {
+    let port = listener.local_addr()?.port();
+    let guard = Arc::new(Guard::new(port, options.tls.is_some(), options.names, options.token));
     let library = Arc::new(Library::new(options.dir));
     let server = Arc::new(Server {
         shelf: Shelf::new(Arc::clone(&library), options.config),
@@ -69,6 +70,7 @@ pub(crate) async fn serve(listener: TcpListener, options: Options) -> io::Result
         .route("/api/enter", get(enter))
         .route("/api/sessions", get(sessions))
         .route("/api/live", get(live))
+        .route("/api/hot", get(hottest))
         .route("/api/diff", get(diff))
         .route("/api/s/{name}/meta", get(meta))
         .route("/api/s/{name}/hot", get(hot))
@@ -76,7 +78,7 @@ pub(crate) async fn serve(listener: TcpListener, options: Options) -> io::Result
         .fallback(assets::file)
         .layer(from_fn_with_state(guard, guard::watch))
         .with_state(server);
-    axum::serve(listener, routes).await
+    Ok(visitors::serve(listener, options.tls, routes).await)
 }
 
 impl Server {
@@ -135,6 +137,16 @@ async fn meta(State(server): Shared, Path(name): Path<String>) -> Answer {
 async fn hot(State(server): Shared, Path(name): Path<String>, Query(query): Queried) -> Answer {
     let (library, hot) = (Arc::clone(&server.library), Arc::clone(&server.hot));
     let look = move || hot.look(&library.find(&name)?, &Asked(query));
+    Ok(json(&server.read(look).await?))
+}
+
+/// The same of the session that is meant: of a process, or the latest.
+async fn hottest(State(server): Shared, Query(query): Queried) -> Answer {
+    let (library, hot) = (Arc::clone(&server.library), Arc::clone(&server.hot));
+    let look = move || {
+        let asked = Asked(query);
+        hot.look(&library.chosen(asked.text("process"))?, &asked)
+    };
     Ok(json(&server.read(look).await?))
 }
 

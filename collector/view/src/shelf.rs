@@ -75,8 +75,8 @@ impl Shelf {
         Self { library, config, places: Mutex::default(), making, is_over: Arc::default() }
     }
 
-    /// The overview of a session: the latest there is. Begins to make the next one where that is due. Waits for the first
-    /// one for so long.
+    /// The overview of a session: the latest there is. Begins to make the next one where that is due. Waits for so long for
+    /// the first one, and for that of what has ended.
     pub(crate) async fn get(&self, name: &str, patience: Duration) -> Result<Arc<Loaded>, Refusal> {
         let (library, name) = (Arc::clone(&self.library), name.to_owned());
         let looked = tokio::task::spawn_blocking(move || {
@@ -90,18 +90,20 @@ impl Shelf {
         loop {
             let made = place.made.notified();
             self.make_if_due(&place, &dir, stamp);
-            {
+            let last = {
                 let mut state = place.lock();
                 state.used = Some(Instant::now());
-                if let Some(loaded) = &state.loaded {
+                let last = state.loaded.clone();
+                if let Some(loaded) = last.as_ref().filter(|loaded| !state.is_making || !has_ended(loaded, &dir)) {
                     return Ok(Arc::clone(loaded));
                 }
-                if let Some(wrong) = &state.wrong {
+                if let Some(wrong) = state.wrong.as_ref().filter(|_| last.is_none()) {
                     return Err(Refusal::Broken(wrong.clone()));
                 }
-            }
+                last
+            };
             if tokio::time::timeout_at(deadline, made).await.is_err() {
-                return Err(Refusal::Making(place.percent()));
+                return last.ok_or_else(|| Refusal::Making(place.percent()));
             }
         }
     }
@@ -132,7 +134,7 @@ impl Shelf {
                 Some(true) => last.has_manifest_of(&stamp),
                 _ => last == stamp,
             });
-            let has_ended = was_finished == Some(false) && !dir.join("journal.heph").exists();
+            let has_ended = state.loaded.as_ref().is_some_and(|loaded| has_ended(loaded, dir));
             let rest = (state.took * REST).max(SHORTEST_REST);
             let is_due = has_ended || state.ended.is_none_or(|ended| ended.elapsed() >= rest);
             if state.is_making || is_same || !is_due {
@@ -171,6 +173,11 @@ impl Shelf {
             place.made.notify_waiters();
         });
     }
+}
+
+/// Whether a session was being written when its overview was made, and is no more.
+fn has_ended(loaded: &Loaded, dir: &Path) -> bool {
+    loaded.trace.is_unfinished && !dir.join("journal.heph").exists()
 }
 
 impl Drop for Shelf {

@@ -47,7 +47,13 @@ impl Served {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let port = listener.local_addr().expect("it has one").port();
         let token = Token::random().expect("random");
-        let options = Options { dir: scene.dir.clone(), token: token.clone(), config: Default::default() };
+        let options = Options {
+            dir: scene.dir.clone(),
+            token: token.clone(),
+            config: Default::default(),
+            names: Vec::new(),
+            tls: None,
+        };
         tokio::spawn(crate::serve(listener, options));
         Self { port, token, scene }
     }
@@ -283,9 +289,12 @@ async fn a_session_that_was_removed_is_gone_and_nothing_else() {
         assert_eq!((said.status, said.words().as_str()), (404, "there is no session s, or not any more"), "{path}");
     }
     for name in ["..", "%2e%2e", "%2e%2e%2ft", "t%00", ".", "%ff"] {
-        let status = served.get(&format!("/api/s/{name}/meta")).await.status;
-        assert!(status == 404 || status == 400, "{name}: {status}");
+        let said = served.get(&format!("/api/s/{name}/meta")).await;
+        assert!(said.status == 404 || said.status == 400, "{name}: {}", said.status);
+        assert!(!said.words().is_empty(), "{name}");
     }
+    assert_eq!(served.get("/api/s/%ff").await.status, 404);
+    assert!(!served.get("/api/s/%ff").await.words().is_empty());
     // The list is the same for a moment.
     tokio::time::sleep(crate::library::LASTS * 2).await;
     let list = served.get("/api/sessions").await.json();
@@ -301,6 +310,7 @@ async fn what_cannot_be_read_is_said_and_keeps_nobody_from_the_others() {
     let served = Served::start(scene).await;
     let said = served.patient("/api/s/broken/meta").await;
     assert_eq!(said.status, 422, "{}", said.text());
+    assert_eq!(said.words().matches("EOF while parsing").count(), 1, "it is said once: {}", said.words());
     assert_eq!(served.get("/api/sessions").await.json()["sessions"].as_array().map(Vec::len), Some(2));
     assert_eq!(served.patient("/api/s/s/meta").await.status, 200);
 }

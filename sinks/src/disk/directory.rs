@@ -39,6 +39,29 @@ pub fn sessions_in(dir: &Path) -> io::Result<Vec<PathBuf>> {
     }
 }
 
+/// Directories with threads of which nothing says what they are, and that [`sessions_in`] does not tell: `dir` itself, or
+/// those in it.
+pub fn bare_in(dir: &Path) -> io::Result<Vec<PathBuf>> {
+    if is_bare(dir) {
+        return Ok(vec![dir.into()]);
+    }
+    let mut bare = Vec::new();
+    for entry in fs::read_dir(dir)? {
+        let entry = entry?;
+        let is_named = entry.file_name().to_str().is_some_and(is_session_name);
+        if entry.file_type()?.is_dir() && !is_named && is_bare(&entry.path()) {
+            bare.push(entry.path());
+        }
+    }
+    bare.sort_by_cached_key(|dir| natural(&dir.to_string_lossy()));
+    Ok(bare)
+}
+
+/// Whether a directory has threads, but neither a manifest nor a journal.
+pub fn is_bare(dir: &Path) -> bool {
+    !is_session(dir) && threads_in(dir).is_ok_and(|threads| !threads.is_empty())
+}
+
 /// Words and numbers of a name: the words before each number, its digits without leading zeros, and their count first.
 fn natural(name: &str) -> Vec<(String, usize, String)> {
     let mut pieces: Vec<(String, usize, String)> = Vec::new();

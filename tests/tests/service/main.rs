@@ -6,6 +6,8 @@
 
 mod access;
 mod asked;
+mod beyond;
+mod browser;
 mod clocks;
 mod encrypted;
 mod hostile;

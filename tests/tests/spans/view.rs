@@ -17,7 +17,7 @@ use codec::{
 };
 use serde_json::Value;
 use tests::{
-    Folder, collector,
+    Folder, Identity, collector,
     process::{Process, Stdout},
 };
 
@@ -122,9 +122,9 @@ fn duration(ns: u64) -> String {
 }
 
 /// Starts the viewer, and returns the address that it prints.
-fn view(folder: &Path) -> (Process, String) {
+fn view(folder: &Path, arguments: &[String]) -> (Process, String) {
     let mut command = Command::new(collector::binary());
-    command.args(["view", "--no-open"]).arg(folder);
+    command.args(["view", "--no-open"]).args(arguments).arg(folder);
     let mut process = Process::start(command, Stdout::Hold);
     let mut line = String::new();
     let stdout = process.take_stdout().expect("nobody else reads it");
@@ -134,10 +134,23 @@ fn view(folder: &Path) -> (Process, String) {
 
 #[test]
 fn the_page_shows_what_the_commands_print() {
-    if !has_browser() {
-        return;
+    if has_browser() {
+        use_page("view", &[]);
     }
-    let folder = Folder::new("view");
+}
+
+#[test]
+fn the_page_is_the_same_over_tls() {
+    if has_browser() {
+        let identity = Identity::new();
+        let arguments = ["--listen", "0.0.0.0:0", "--name", "127.0.0.1"].map(Into::into);
+        use_page("view-tls", &[&arguments[..], &identity.certified("collector")].concat());
+    }
+}
+
+/// Uses all of the page of a viewer with these arguments.
+fn use_page(name: &str, arguments: &[String]) {
+    let folder = Folder::new(name);
     let (file, traces) = (folder.join("packets.heph"), folder.join("traces"));
     fs::write(&file, packets()).expect("there is room");
     for _ in 0..2 {
@@ -146,9 +159,9 @@ fn the_page_shows_what_the_commands_print() {
     let session = tests::trace::folders(&traces).remove(0);
     let top = collector::run_on("top", &session, &["--json"]).success();
     let top: Vec<Value> = top.text().lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
-    let (mut viewer, address) = view(&traces);
+    let (mut viewer, address) = view(&traces, arguments);
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/view.py");
-    let picture = Path::new(env!("CARGO_TARGET_TMPDIR")).join("view.png");
+    let picture = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}.png"));
     let output = Command::new("python3").arg(script).arg(&address).arg(&traces).arg(&picture).output();
     let output = output.expect("Python starts");
     assert!(output.status.success(), "{}{}", String::from_utf8_lossy(&output.stderr), viewer.said());

@@ -1,7 +1,6 @@
 //! `collector top --live`: the functions of the last seconds, again and again.
 
 use std::{
-    cmp::Reverse,
     io::{self, IsTerminal, Write},
     process::ExitCode,
     time::{Duration, Instant},
@@ -9,7 +8,7 @@ use std::{
 
 use answers::{
     duration,
-    live::{Live, LiveRow, Seen},
+    live::{Live, Seen},
     seconds,
 };
 use anyhow::Result;
@@ -17,9 +16,10 @@ use codec::text::printable_json;
 use serde_json::json;
 use sinks::file_name;
 
-use super::keys::Keys;
+use super::{keys::Keys, remote::Remote};
 use crate::{
     args::{TopArgs, TopOrder, wrong_usage},
+    asking::Place,
     offline::{
         printable, quiet,
         screen::{Screen, Style},
@@ -28,7 +28,7 @@ use crate::{
 };
 
 /// How many functions are shown where nobody says and no screen does.
-const FUNCTIONS: usize = 50;
+pub(super) const FUNCTIONS: usize = 50;
 
 /// How many lines of a screen are above the functions, and one below.
 const OTHER_LINES: usize = 5;
@@ -40,14 +40,13 @@ pub(super) fn run(args: &TopArgs) -> Result<ExitCode> {
     if !matches!(args.sort, TopOrder::Total | TopOrder::Own | TopOrder::Count) {
         wrong_usage("--live sorts by total, self or count".into());
     }
-    let last_ns = u64::try_from(args.last.0.as_nanos()).unwrap_or(u64::MAX);
-    let mut live = Live::open(&args.session.dir, &args.filter.wanted(), last_ns)?;
+    let mut looked_at = LookedAt::open(args)?;
     let is_screen = io::stdout().is_terminal() && !args.table.json;
     let mut keys = if is_screen { Keys::open() } else { Keys::none() };
     let mut before: Option<Instant> = None;
     loop {
         let now = Instant::now();
-        let seen = live.look(now)?;
+        let seen = looked_at.look(now)?;
         let mut text = Vec::new();
         if args.table.json {
             objects(args, &seen, &mut text)?;
@@ -57,7 +56,7 @@ pub(super) fn run(args: &TopArgs) -> Result<ExitCode> {
             } else if before.is_some() {
                 text.push(b'\n');
             }
-            table(args, &live, &seen, is_screen, &mut text)?;
+            table(args, &looked_at.name(), &seen, is_screen, &mut text)?;
         }
         let written = io::stdout().write_all(&text).and_then(|()| io::stdout().flush());
         if written.is_err() {
@@ -68,7 +67,7 @@ pub(super) fn run(args: &TopArgs) -> Result<ExitCode> {
         if let Some(how) = &seen.ended {
             drop(keys);
             let how = if how.is_empty() { String::new() } else { format!(" ({})", printable(how)) };
-            eprintln!("{}: the session has ended{how}", live.dir().display());
+            eprintln!("{}: the session has ended{how}", printable(&looked_at.name()));
             return Ok(ExitCode::SUCCESS);
         }
         before = Some(now);
@@ -80,19 +79,34 @@ pub(super) fn run(args: &TopArgs) -> Result<ExitCode> {
     }
 }
 
-/// The functions that are shown, in order.
-fn ranked<'a>(args: &TopArgs, seen: &'a Seen, most: usize) -> Vec<&'a LiveRow> {
-    let mut rows: Vec<_> = seen.rows.iter().collect();
-    rows.sort_by_key(|row| {
-        let value = match args.sort {
-            TopOrder::Own => row.self_ns,
-            TopOrder::Count => row.calls,
-            _ => row.total_ns,
-        };
-        (Reverse(value), Reverse(row.calls), &row.name, &row.module)
-    });
-    rows.truncate(most);
-    rows
+/// What is looked at: a directory, or a collector that tells of its own.
+enum LookedAt {
+    Directory(Box<Live>),
+    Collector(Remote),
+}
+
+impl LookedAt {
+    fn open(args: &TopArgs) -> Result<Self> {
+        if let Some(place) = Place::meant(&args.session.dir) {
+            return Ok(Self::Collector(Remote::open(place, args)?));
+        }
+        let last_ns = u64::try_from(args.last.0.as_nanos()).unwrap_or(u64::MAX);
+        Ok(Self::Directory(Box::new(Live::open(&args.session.dir, &args.filter.wanted(), last_ns)?)))
+    }
+
+    fn look(&mut self, now: Instant) -> Result<Seen> {
+        match self {
+            Self::Directory(live) => live.look(now),
+            Self::Collector(remote) => remote.look(),
+        }
+    }
+
+    fn name(&self) -> String {
+        match self {
+            Self::Directory(live) => live.dir().display().to_string(),
+            Self::Collector(remote) => remote.name(),
+        }
+    }
 }
 
 fn objects(args: &TopArgs, seen: &Seen, out: &mut Vec<u8>) -> Result<()> {
@@ -107,7 +121,7 @@ fn objects(args: &TopArgs, seen: &Seen, out: &mut Vec<u8>) -> Result<()> {
         "ended": seen.ended,
     });
     writeln!(out, "{about}")?;
-    for row in ranked(args, seen, args.filter.limit.unwrap_or(FUNCTIONS)) {
+    for row in seen.ranked(args.sort.into(), args.filter.limit.unwrap_or(FUNCTIONS)) {
         let object = json!({
             "at_ns": seen.at_ns,
             "function": row.name,
@@ -121,7 +135,7 @@ fn objects(args: &TopArgs, seen: &Seen, out: &mut Vec<u8>) -> Result<()> {
     Ok(())
 }
 
-fn table(args: &TopArgs, live: &Live, seen: &Seen, is_screen: bool, out: &mut Vec<u8>) -> Result<()> {
+fn table(args: &TopArgs, name: &str, seen: &Seen, is_screen: bool, out: &mut Vec<u8>) -> Result<()> {
     let screen = Screen::of_stdout();
     let rows_of_screen = Screen::lines().map(|lines| lines.saturating_sub(OTHER_LINES)).filter(|_| is_screen);
     let most = args.filter.limit.or(rows_of_screen).unwrap_or(FUNCTIONS);
@@ -133,7 +147,7 @@ fn table(args: &TopArgs, live: &Live, seen: &Seen, is_screen: bool, out: &mut Ve
     };
     let head = format!(
         "{}: at {} s, the last {}: {} events/s{idle}{}",
-        printable(&live.dir().display().to_string()),
+        printable(name),
         seconds(seen.at_ns),
         duration(seen.span_ns),
         count(rate),
@@ -151,7 +165,7 @@ fn table(args: &TopArgs, live: &Live, seen: &Seen, is_screen: bool, out: &mut Ve
     if seen.is_behind {
         writeln!(out, "{}", screen.paint("more events come than can be read: some are passed over", Style::Alarm))?;
     }
-    let down = live.turned_down() as u64;
+    let down = seen.turned_down as u64;
     if down > 0 {
         let line =
             format!("{} turned down: calls of them that are only counted are not here", counted(down, "function"));
@@ -159,7 +173,7 @@ fn table(args: &TopArgs, live: &Live, seen: &Seen, is_screen: bool, out: &mut Ve
     }
     let line = format!("{:>7}  {:>12}  {:>12}  {:>11}  function", "share", "total", "self", "calls");
     writeln!(out, "{}", screen.paint(&line, Style::Head))?;
-    for row in ranked(args, seen, most) {
+    for row in seen.ranked(args.sort.into(), most) {
         let share = row.total_ns as f64 * 100.0 / whole_ns as f64;
         let (total, own, calls) = (duration(row.total_ns), duration(row.self_ns), count(row.calls));
         let head = format!("{share:>5.1} %  {total:>12}  {own:>12}  {calls:>11}  ");
