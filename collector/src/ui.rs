@@ -16,7 +16,7 @@ use tracing::{info, warn};
 use view::{Options, Token};
 
 /// What receives comes before who looks on: the nice value of the viewer's threads.
-const NICE: i32 = 10;
+const NICE: i32 = 19;
 
 /// How browsers get there.
 #[derive(Debug)]

@@ -112,7 +112,7 @@ impl Summary {
     pub fn read(dir: &Path, files: &Files) -> Self {
         let trace = match Trace::open(dir) {
             Ok(trace) => trace,
-            Err(_) if files.manifest.is_none() && files.is_fresh() => {
+            Err(_) if files.manifest.is_none() && !sinks::disk::is_bare(dir) => {
                 return Self { state: "starting".into(), ..Self::default() };
             }
             Err(error) => {

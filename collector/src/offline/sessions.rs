@@ -60,7 +60,12 @@ pub(crate) fn run(args: &SessionsArgs) -> Result<ExitCode> {
 /// All sessions, each behind the one that made it.
 fn read(args: &SessionsArgs) -> Result<Vec<Listed>> {
     let place = &args.place;
-    let sessions = sinks::disk::sessions_in(place).with_context(|| format!("cannot look into {}", place.display()))?;
+    let bare = sinks::disk::bare_in(place).unwrap_or_default();
+    let sessions = match sinks::disk::sessions_in(place) {
+        Ok(sessions) => [sessions, bare].concat(),
+        Err(_) if !bare.is_empty() => bare,
+        Err(error) => return Err(error).with_context(|| format!("cannot look into {}", place.display())),
+    };
     let is_one = sessions.first().is_some_and(|session| session == place);
     let (family, first) = match is_one {
         true => {

@@ -5,26 +5,19 @@ use std::{
     fs,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
-    time::{Duration, Instant, SystemTime},
+    time::{Duration, Instant},
 };
 
 use answers::{
     family::{Family, Member},
-    scan::Scan,
-    trace::Trace,
+    sessions::{Files, Summary, Written, manifest_of},
 };
 use serde_json::{Value, json};
 
 use crate::refusal::Refusal;
 
-/// A session whose files have not changed for so long is not being written.
-const SILENCE: Duration = Duration::from_secs(10);
-
 /// How long what is known of a directory of sessions is told again: many ask, and there may be thousands.
 pub(crate) const LASTS: Duration = Duration::from_millis(250);
-
-/// How many causes of missing events are told.
-const MOST_CAUSES: usize = 16;
 
 /// Where the sessions are.
 #[derive(Debug)]
@@ -38,9 +31,6 @@ pub(crate) struct Library {
     listed: Mutex<Option<(Instant, Arc<Value>)>>,
 }
 
-/// When a manifest was written, and its size.
-type Written = Option<(SystemTime, u64)>;
-
 /// Sessions with who made whom.
 #[derive(Debug)]
 struct Relatives {
@@ -51,75 +41,20 @@ struct Relatives {
     shown: Vec<(usize, usize)>,
 }
 
-/// What tells whether the files of a session have changed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Stamp {
-    manifest: Written,
-    /// The bytes of all its files.
-    pub(crate) bytes: u64,
-    /// When the last of them was written.
-    changed: Option<SystemTime>,
-}
-
 #[derive(Debug)]
 struct Known {
-    stamp: Stamp,
+    files: Files,
     numbers: Arc<Numbers>,
     /// When they were read.
     at: Instant,
 }
 
 /// What a session comes to.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Numbers {
-    pub(crate) is_finished: bool,
-    pub(crate) events: u64,
-    pub(crate) missing: u64,
+    pub(crate) summary: Summary,
     /// Events for each second: of a session that is written, lately.
     pub(crate) rate: f64,
-    state: String,
-    causes: Vec<(String, u64)>,
-    threads: usize,
-    lasted_ns: u64,
-    start_unix_ns: Option<u64>,
-    /// Why it cannot be read.
-    wrong: Option<String>,
-}
-
-impl Stamp {
-    pub(crate) fn of(dir: &Path) -> Self {
-        let mut stamp = Self { manifest: written(dir), bytes: 0, changed: None };
-        stamp.add(dir, 0);
-        stamp
-    }
-
-    fn add(&mut self, dir: &Path, level: u32) {
-        for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
-            match entry.metadata() {
-                Ok(data) if data.is_dir() && level < 2 => self.add(&entry.path(), level + 1),
-                // What is made here is no part of what was recorded.
-                Ok(data)
-                    if data.is_file()
-                        && !entry.file_name().as_encoded_bytes().starts_with(b"overview.")
-                        && !entry.file_name().as_encoded_bytes().starts_with(b".overview-") =>
-                {
-                    self.bytes = self.bytes.saturating_add(data.len());
-                    self.changed = self.changed.max(data.modified().ok());
-                }
-                _ => {}
-            }
-        }
-    }
-
-    /// Whether the manifest is another than it was: that of a finished session says all of it.
-    pub(crate) fn has_manifest_of(&self, other: &Self) -> bool {
-        self.manifest == other.manifest
-    }
-
-    /// Whether something was written lately.
-    fn is_fresh(&self) -> bool {
-        self.changed.is_some_and(|at| at.elapsed().is_ok_and(|since| since < SILENCE))
-    }
 }
 
 impl Library {
@@ -142,7 +77,7 @@ impl Library {
         let beside = self.dir.parent().filter(|_| is_one);
         let all = beside.and_then(|folder| sinks::disk::sessions_in(folder).ok());
         let all = all.as_ref().unwrap_or(&sessions);
-        let key: Vec<_> = all.iter().map(|dir| (dir.clone(), written(dir))).collect();
+        let key: Vec<_> = all.iter().map(|dir| (dir.clone(), manifest_of(dir))).collect();
         if let Some((at, last)) = last.as_mut().filter(|(_, last)| last.key == key) {
             *at = Instant::now();
             return Arc::clone(last);
@@ -182,38 +117,41 @@ impl Library {
     }
 
     /// What a session comes to, read again only where its files have changed.
-    pub(crate) fn numbers(&self, dir: &Path) -> (Stamp, Arc<Numbers>) {
+    pub(crate) fn numbers(&self, dir: &Path) -> (Files, Arc<Numbers>) {
         let known = {
             let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-            known.get(dir).map(|known| (known.stamp, Arc::clone(&known.numbers), known.at))
+            known.get(dir).map(|known| (known.files, Arc::clone(&known.numbers), known.at))
         };
         // What is finished stays as it is.
         if let Some((last, numbers, _)) = &known
-            && numbers.is_finished
+            && numbers.summary.is_finished
             && last.manifest.is_some()
-            && last.manifest == written(dir)
+            && last.manifest == manifest_of(dir)
         {
             return (*last, Arc::clone(numbers));
         }
-        let stamp = Stamp::of(dir);
+        let files = Files::of(dir);
         if let Some((last, numbers, at)) = &known {
-            let has_ended = numbers.is_finished || numbers.rate == 0.0 || at.elapsed() < Duration::from_millis(900);
-            if *last == stamp && has_ended && numbers.state != "running" || at.elapsed() < Duration::from_millis(200) {
-                return (stamp, Arc::clone(numbers));
+            let has_ended =
+                numbers.summary.is_finished || numbers.rate == 0.0 || at.elapsed() < Duration::from_millis(900);
+            if *last == files && has_ended && numbers.summary.state != "running"
+                || at.elapsed() < Duration::from_millis(200)
+            {
+                return (files, Arc::clone(numbers));
             }
         }
-        let mut numbers = Numbers::read(dir, &stamp);
-        if let (false, Some((_, last, at))) = (numbers.is_finished, &known) {
+        let mut numbers = Numbers::read(dir, &files);
+        if let (false, Some((_, last, at))) = (numbers.summary.is_finished, &known) {
             let seconds = at.elapsed().as_secs_f64();
-            let rate = numbers.events.saturating_sub(last.events) as f64 / seconds.max(0.001);
+            let rate = numbers.summary.events.saturating_sub(last.summary.events) as f64 / seconds.max(0.001);
             // Files grow in pages, and numbers that jump cannot be read.
             numbers.rate = if last.rate > 0.0 { last.rate + (rate - last.rate) * seconds.min(1.0) } else { rate };
             numbers.rate = if numbers.rate < 1.0 { 0.0 } else { numbers.rate };
         }
         let numbers = Arc::new(numbers);
-        let fresh = Known { stamp, numbers: Arc::clone(&numbers), at: Instant::now() };
+        let fresh = Known { files, numbers: Arc::clone(&numbers), at: Instant::now() };
         self.known.lock().unwrap_or_else(PoisonError::into_inner).insert(dir.into(), fresh);
-        (stamp, numbers)
+        (files, numbers)
     }
 
     /// All sessions, each behind the one that made it. Many pages ask for it, and get the same for a while.
@@ -244,7 +182,7 @@ impl Library {
     }
 
     fn describe(&self, member: &Member, level: usize, parent: Option<String>) -> Value {
-        let (stamp, numbers) = self.numbers(&member.dir);
+        let (files, numbers) = self.numbers(&member.dir);
         let process = member.head.process.as_ref();
         json!({
             "name": member.name(),
@@ -255,77 +193,28 @@ impl Library {
             "program": process.map(|process| &process.executable),
             "pid": process.map(|process| process.pid),
             "arguments": process.map(|process| &process.arguments),
-            "state": numbers.state,
-            "finished": numbers.is_finished,
-            "threads": numbers.threads,
-            "events": numbers.events,
+            "state": numbers.summary.state,
+            "finished": numbers.summary.is_finished,
+            "threads": numbers.summary.threads,
+            "events": numbers.summary.events,
             "rate": numbers.rate,
-            "missing": numbers.missing,
-            "causes": numbers.causes.iter().map(|(cause, count)| json!([cause, count])).collect::<Vec<_>>(),
-            "bytes": stamp.bytes,
-            "start_unix_ns": numbers.start_unix_ns,
-            "lasted_ns": numbers.lasted_ns,
-            "wrong": numbers.wrong,
+            "missing": numbers.summary.missing,
+            "causes": numbers.summary.causes.iter().map(|(cause, count)| json!([cause, count])).collect::<Vec<_>>(),
+            "bytes": files.bytes,
+            "start_unix_ns": numbers.summary.start_unix_ns,
+            "lasted_ns": numbers.summary.lasted_ns,
+            "wrong": numbers.summary.wrong,
         })
     }
 }
 
-/// When the manifest of a session was written, and how long it is.
-fn written(dir: &Path) -> Written {
-    let data = fs::metadata(dir.join("manifest.json")).ok()?;
-    Some((data.modified().ok()?, data.len()))
-}
-
 impl Numbers {
-    fn read(dir: &Path, stamp: &Stamp) -> Self {
-        let trace = match Trace::open(dir) {
-            Ok(trace) => trace,
-            Err(_) if stamp.manifest.is_none() && !sinks::disk::is_bare(dir) => {
-                return Self { state: "starting".into(), ..Self::default() };
-            }
-            Err(error) => {
-                let (state, wrong) = ("unreadable".into(), Some(format!("{error:#}")));
-                return Self { state, wrong, is_finished: true, ..Self::default() };
-            }
+    fn read(dir: &Path, files: &Files) -> Self {
+        let summary = Summary::read(dir, files);
+        let rate = match summary.is_finished && summary.lasted_ns > 0 {
+            true => summary.events as f64 * 1e9 / summary.lasted_ns as f64,
+            false => 0.0,
         };
-        let manifest = &trace.manifest;
-        let threads = trace.threads();
-        let written = |thread| Scan::events_of(&trace, thread);
-        let events = threads.iter().map(|thread| thread.written.or_else(|| written(thread)).unwrap_or(0));
-        let events = events.fold(0, u64::saturating_add);
-        let mut causes: HashMap<&str, u64> = HashMap::new();
-        for gap in &manifest.gaps {
-            let count = causes.entry(&gap.cause).or_default();
-            *count = count.saturating_add(gap.count);
-        }
-        let missing = causes.values().fold(0, |sum: u64, count| sum.saturating_add(*count));
-        let mut causes: Vec<_> = causes.into_iter().map(|(cause, count)| (cause.to_owned(), count)).collect();
-        causes.sort_by(|(a, first), (b, second)| second.cmp(first).then_with(|| a.cmp(b)));
-        causes.truncate(MOST_CAUSES);
-        let lasted_ns = manifest.time_end_ns.saturating_sub(manifest.time_start_ns);
-        let state = match &manifest.end {
-            Some(end) if !trace.is_unfinished => {
-                end.code.map_or_else(|| end.how.clone(), |code| format!("{} ({code})", end.how))
-            }
-            _ if stamp.is_fresh() => "running".into(),
-            _ => "unfinished".into(),
-        };
-        let rate = match trace.is_unfinished || lasted_ns == 0 {
-            true => 0.0,
-            false => events as f64 * 1e9 / lasted_ns as f64,
-        };
-        let start_unix_ns = manifest.offset.map(|offset| offset.zero_unix_ns).or(manifest.epoch_unix_ns);
-        Self {
-            is_finished: !trace.is_unfinished,
-            events,
-            missing,
-            rate,
-            state,
-            causes,
-            threads: threads.len(),
-            lasted_ns,
-            start_unix_ns: start_unix_ns.or(manifest.seen_unix_ns),
-            wrong: trace.wrong.as_ref().map(ToString::to_string),
-        }
+        Self { summary, rate }
     }
 }

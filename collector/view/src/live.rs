@@ -73,8 +73,8 @@ impl Feed {
                     let (generation, end) = loaded
                         .map_or((None, None), |loaded| (Some(loaded.generation), Some(loaded.overview.range().1)));
                     json!({
-                        "generation": generation, "end": end, "events": numbers.events, "missing": numbers.missing,
-                        "rate": numbers.rate.round(), "finished": numbers.is_finished, "progress": progress,
+                        "generation": generation, "end": end, "events": numbers.summary.events, "missing": numbers.summary.missing,
+                        "rate": numbers.rate.round(), "finished": numbers.summary.is_finished, "progress": progress,
                     })
                 }
                 (Err(Refusal::Missing(words)), _) => json!({ "gone": words }),

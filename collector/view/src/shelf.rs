@@ -10,16 +10,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-use answers::{overview::Overview, scan::Scan, trace::Trace};
+use answers::{overview::Overview, scan::Scan, sessions::Files, trace::Trace};
 use anyhow::bail;
 use collector_core::spans::SpanConfig;
 use tokio::sync::{Notify, Semaphore};
 
-use crate::{
-    library::{Library, Stamp},
-    loaded::Loaded,
-    refusal::Refusal,
-};
+use crate::{library::Library, loaded::Loaded, refusal::Refusal};
 
 /// How many overviews stay open.
 const MOST_OPEN: usize = 16;
@@ -59,7 +55,7 @@ struct Place {
 struct State {
     loaded: Option<Arc<Loaded>>,
     /// What the session was like when it was made.
-    stamp: Option<Stamp>,
+    files: Option<Files>,
     is_making: bool,
     wrong: Option<String>,
     /// How long the last took, and when it was done.
@@ -81,15 +77,15 @@ impl Shelf {
         let (library, name) = (Arc::clone(&self.library), name.to_owned());
         let looked = tokio::task::spawn_blocking(move || {
             let dir = library.find(&name)?;
-            let stamp = Stamp::of(&dir);
-            Ok((dir, stamp))
+            let files = Files::of(&dir);
+            Ok((dir, files))
         });
-        let (dir, stamp) = looked.await.map_err(|_| Refusal::Busy)??;
+        let (dir, files) = looked.await.map_err(|_| Refusal::Busy)??;
         let place = self.place(&dir);
         let deadline = tokio::time::Instant::now() + patience;
         loop {
             let made = place.made.notified();
-            self.make_if_due(&place, &dir, stamp);
+            self.make_if_due(&place, &dir, files);
             let last = {
                 let mut state = place.lock();
                 state.used = Some(Instant::now());
@@ -125,14 +121,14 @@ impl Shelf {
         Arc::clone(places.entry(dir.into()).or_default())
     }
 
-    fn make_if_due(&self, place: &Arc<Place>, dir: &Path, stamp: Stamp) {
+    fn make_if_due(&self, place: &Arc<Place>, dir: &Path, files: Files) {
         {
             let mut state = place.lock();
             let was_finished = state.loaded.as_ref().map(|loaded| !loaded.trace.is_unfinished);
             // Of what is finished only the manifest matters, and what has just ended is made once more at once.
-            let is_same = state.stamp.is_some_and(|last| match was_finished {
-                Some(true) => last.has_manifest_of(&stamp),
-                _ => last == stamp,
+            let is_same = state.files.is_some_and(|last| match was_finished {
+                Some(true) => last.manifest == files.manifest,
+                _ => last == files,
             });
             let has_ended = state.loaded.as_ref().is_some_and(|loaded| has_ended(loaded, dir));
             let rest = (state.took * REST).max(SHORTEST_REST);
@@ -161,7 +157,7 @@ impl Shelf {
             state.is_making = false;
             state.ended = Some(Instant::now());
             // What could not be made is tried again.
-            state.stamp = matches!(made, Ok((Ok(_), _))).then_some(stamp);
+            state.files = matches!(made, Ok((Ok(_), _))).then_some(files);
             match made {
                 Ok((Ok(loaded), took)) => {
                     (state.loaded, state.took, state.wrong) = (Some(Arc::new(loaded)), took, None);
