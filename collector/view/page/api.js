@@ -60,6 +60,12 @@ export function about(session, what, parameters, options) {
   return ask(`/api/s/${encodeURIComponent(session)}/${what}${query(parameters)}`, options);
 }
 
+/** Where a part of a session is as a Perfetto trace. @param {string} session @param {[number, number]|null} range */
+export function perfetto(session, range) {
+  const [from, to] = range ?? [null, null];
+  return `/api/s/${encodeURIComponent(session)}/perfetto${query({ from, to })}`;
+}
+
 /** Asks again while something is being made. @template T @param {() => Promise<T>} asked @returns {Promise<T>} */
 export async function patient(asked, told = () => {}) {
   for (;;) {

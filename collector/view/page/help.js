@@ -12,6 +12,7 @@ const KEYS = [
   ['. ,', 'next span of the same row and depth, the one before'],
   ['/', 'find a function: Enter the next call, Shift+Enter the one before'],
   ['L', 'follow the end of a session that runs, or stop that'],
+  ['P', 'save the chosen part of the time, or all of it, as a Perfetto trace'],
   ['1 … 5', 'Top, Flame graph, Call tree, Callers and callees, Span'],
   ['Esc', 'choose nothing; leave the search'],
   ['?', 'this'],

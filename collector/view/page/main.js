@@ -74,7 +74,7 @@ function open() {
   find('main').className = state.view;
   find('title').textContent = '';
   find('loss').hidden = true;
-  for (const id of ['search', 'picture', 'follow']) find(id).hidden = state.view !== 'timeline';
+  for (const id of ['search', 'picture', 'perfetto', 'follow']) find(id).hidden = state.view !== 'timeline';
   if (state.view === 'timeline') openSession();
   else if (state.view === 'diff') shown = new Diff(find('main'), state, { change, failed });
   else {
@@ -253,6 +253,11 @@ async function search(forward) {
 
 // Keys and buttons.
 
+/** Has the browser save the chosen part of the time, or all of it: as it comes, and not in memory. */
+function savePerfetto() {
+  if (shown?.timeline) make('a', { href: api.perfetto(state.session, state.range), download: '' }).click();
+}
+
 function pressed(event) {
   const isTyping = event.target.matches?.('input, select, textarea');
   if (event.target.id === 'query') {
@@ -267,6 +272,7 @@ function pressed(event) {
   const isPlain = !event.ctrlKey && !event.metaKey && !event.altKey;
   if (isPlain && (event.key === '?' || event.code === 'F1')) help();
   else if (isPlain && timeline && event.key === '/') find('query').focus();
+  else if (isPlain && timeline && event.code === 'KeyP') savePerfetto();
   else if (isPlain && timeline && event.code === 'KeyL' && !find('follow').hidden) setFollowing(!isFollowing);
   else if (isPlain && timeline && !event.shiftKey && /^Digit[1-5]$/.test(event.code)) change({ tab: TABS[Number(event.code.at(-1)) - 1][0] });
   else if (!timeline || !key(timeline, event)) return;
@@ -309,6 +315,7 @@ function listen() {
   find('search').addEventListener('submit', (event) => event.preventDefault());
   find('follow').addEventListener('click', () => setFollowing(!isFollowing));
   find('picture').addEventListener('click', () => shown?.timeline?.picture().catch(failed));
+  find('perfetto').addEventListener('click', savePerfetto);
   find('theme').addEventListener('click', turnTheme);
   find('help-button').addEventListener('click', help);
   matchMedia('(prefers-color-scheme: dark)').addEventListener('change', paintAnew);

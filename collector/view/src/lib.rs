@@ -10,6 +10,7 @@ mod asked;
 mod assets;
 mod boxes;
 mod detail;
+mod export;
 mod guard;
 mod hot;
 mod library;

@@ -16,7 +16,7 @@ use tokio::{net::TcpListener, sync::Semaphore, task::spawn_blocking};
 use crate::{
     Options,
     asked::Asked,
-    assets, boxes,
+    assets, boxes, export,
     guard::{self, Guard},
     hot::Hot,
     library::Library,
@@ -43,6 +43,7 @@ pub(crate) struct Server {
     pub(crate) library: Arc<Library>,
     pub(crate) shelf: Shelf,
     pub(crate) seats: Arc<Semaphore>,
+    pub(crate) writers: Arc<Semaphore>,
     readers: Arc<Semaphore>,
     guard: Arc<Guard>,
     hot: Arc<Hot>,
@@ -61,6 +62,7 @@ pub(crate) async fn serve(listener: TcpListener, options: Options) -> io::Result
         shelf: Shelf::new(Arc::clone(&library), options.config),
         library,
         seats: Arc::new(Semaphore::new(SEATS)),
+        writers: Arc::new(Semaphore::new(export::WRITERS)),
         readers: Arc::new(Semaphore::new(READERS)),
         guard: Arc::clone(&guard),
         hot: Arc::default(),
@@ -72,6 +74,7 @@ pub(crate) async fn serve(listener: TcpListener, options: Options) -> io::Result
         .route("/api/diff", get(diff))
         .route("/api/s/{name}/meta", get(meta))
         .route("/api/s/{name}/hot", get(hot))
+        .route("/api/s/{name}/perfetto", get(perfetto))
         .route("/api/s/{name}/{what}", get(session))
         .fallback(assets::file)
         .layer(from_fn_with_state(guard, guard::watch))
@@ -136,6 +139,10 @@ async fn hot(State(server): Shared, Path(name): Path<String>, Query(query): Quer
     let (library, hot) = (Arc::clone(&server.library), Arc::clone(&server.hot));
     let look = move || hot.look(&library.find(&name)?, &Asked(query));
     Ok(json(&server.read(look).await?))
+}
+
+async fn perfetto(State(server): Shared, Path(name): Path<String>, Query(query): Queried) -> Answer {
+    export::answer(&server, name, Asked(query)).await
 }
 
 async fn session(State(server): Shared, Path((name, what)): Path<(String, String)>, Query(query): Queried) -> Answer {

@@ -75,6 +75,11 @@ impl Shelf {
         Self { library, config, places: Mutex::default(), making, is_over: Arc::default() }
     }
 
+    /// How spans are made.
+    pub(crate) fn config(&self) -> SpanConfig {
+        self.config.clone()
+    }
+
     /// The overview of a session: the latest there is. Begins to make the next one where that is due. Waits for the first
     /// one for so long.
     pub(crate) async fn get(&self, name: &str, patience: Duration) -> Result<Arc<Loaded>, Refusal> {
