@@ -113,8 +113,7 @@ fn write_one(
     sink: &mut impl Sink,
 ) -> Result<String> {
     begin(trace, progress);
-    let count =
-        export::write(trace, args.session.making.config(), filter, sink, &mut |events| progress.reach(events))?;
+    let count = export::write(trace, args.session.making.config(), filter, sink, &mut |events| progress.reach(events))?;
     super::say_if_nothing(&trace.dir, filter, count == 0);
     Ok(counted(count, "span"))
 }

@@ -10,7 +10,7 @@ const KEYS = [
   ['F', 'fit what is chosen, or all; 0 fits all'],
   ['R', 'choose the time of the chosen span'],
   ['. ,', 'next span of the same row and depth, the one before'],
-  ['/', 'find a function: Enter the next call, Shift+Enter the one before'],
+  ['/', 'find a function: Enter the next call, Shift+Enter the one before, also on the timeline'],
   ['L', 'follow the end of a session that runs, or stop that'],
   ['P', 'save the chosen part of the time, or all of it, as a Perfetto trace'],
   ['1 … 5', 'Top, Flame graph, Call tree, Callers and callees, Span'],

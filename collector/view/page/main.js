@@ -80,9 +80,19 @@ function open() {
   else {
     const sessions = new Sessions(find('main'), { failed, compare: (a, b) => change({ view: 'diff', session: a, other: b }) });
     shown = sessions;
-    live = new Live(null, () => sessions.refresh());
+    live = hear(null, () => sessions.refresh());
   }
   document.title = state.session ? `${state.session} – Spoor` : 'Spoor';
+}
+
+/** Listens to the server, and says when it is gone: that it is, or that it is another now, which knows another token. */
+function hear(session, changed) {
+  return new Live(session, {
+    changed,
+    lost: () => api.sessions().then(() => {}, failed),
+    // Whatever was asked for meanwhile is not there.
+    back: open,
+  });
 }
 
 function openSession() {
@@ -147,7 +157,7 @@ function openSession() {
     take(meta);
   };
   mine.loading = load().catch(failed);
-  live = new Live(session, (told) => {
+  live = hear(session, (told) => {
     const now = told.session;
     if (!now || mine.isClosed) return;
     if (now.gone) {
@@ -155,6 +165,7 @@ function openSession() {
       return;
     }
     mine.now = now;
+    mine.wasRunning ||= !now.finished;
     find('follow').hidden = now.finished;
     if (now.finished && isFollowing) setFollowing(false);
     // What ran lately is known before the overview is.
@@ -166,10 +177,11 @@ function openSession() {
 }
 
 /** What is shown, and of a session that runs how it is doing. */
-function tellTitle({ title, now }) {
+function tellTitle({ title, now, wasRunning }) {
   // Its overview is made now and then, and ends before it does.
   const until = now?.end ? `, drawn until ${time(now.end, 1e8)}` : '';
-  const said = now && !now.finished ? `${count(now.events)} events, ${rate(now.rate)}${until}` : null;
+  const running = now && !now.finished ? `${count(now.events)} events, ${rate(now.rate)}${until}` : null;
+  const said = running ?? (wasRunning ? `it has ended, with ${count(now.events)} events` : null);
   find('title').textContent = [title ?? state.session, said].filter(Boolean).join(' – ');
 }
 
@@ -227,9 +239,10 @@ function follow() {
 
 let lastFound = null;
 
+/** Goes to the next call of what is looked for. Tells whether there is one. */
 async function search(forward) {
   const text = find('query').value;
-  if (!text || !shown?.timeline) return;
+  if (!text || !shown?.timeline) return false;
   const from = lastFound && lastFound.text === text ? lastFound.start : forward ? Math.max(0, Math.floor(shown.timeline.window[0]) - 1) : Math.ceil(shown.timeline.window[1]);
   const ask = (at) => api.patient(() => api.about(state.session, 'find', { q: text, from: at, forward: forward ? 1 : 0 }));
   try {
@@ -242,12 +255,14 @@ async function search(forward) {
     }
     const { found, functions } = answer;
     find('found').textContent = found ? `${count(functions)} functions${isRound ? ', from the other end' : ''}` : 'not found';
-    if (!found) return;
+    if (!found) return false;
     lastFound = { text, start: found.start };
     change({ span: { row: found.row, start: found.start, depth: found.depth }, gap: null, tab: 'span', fn: found.name });
     shown.timeline.reveal(found);
+    return true;
   } catch (error) {
     failed(error);
+    return false;
   }
 }
 
@@ -263,7 +278,8 @@ function pressed(event) {
   if (event.target.id === 'query') {
     if (event.code === 'Enter' || event.code === 'NumpadEnter') {
       event.preventDefault();
-      search(!event.shiftKey);
+      // From there on keys move about, and Enter goes on.
+      search(!event.shiftKey).then((isFound) => isFound && shown?.timeline?.scroll.focus({ preventScroll: true }));
     } else if (event.code === 'Escape') shown?.timeline?.scroll.focus();
     return;
   }
@@ -272,6 +288,7 @@ function pressed(event) {
   const isPlain = !event.ctrlKey && !event.metaKey && !event.altKey;
   if (isPlain && (event.key === '?' || event.code === 'F1')) help();
   else if (isPlain && timeline && event.key === '/') find('query').focus();
+  else if (isPlain && timeline && lastFound && event.code === 'Enter' && event.target === timeline.scroll) search(!event.shiftKey);
   else if (isPlain && timeline && event.code === 'KeyP') savePerfetto();
   else if (isPlain && timeline && event.code === 'KeyL' && !find('follow').hidden) setFollowing(!isFollowing);
   else if (isPlain && timeline && !event.shiftKey && /^Digit[1-5]$/.test(event.code)) change({ tab: TABS[Number(event.code.at(-1)) - 1][0] });

@@ -306,7 +306,10 @@ impl Numbers {
             true => 0.0,
             false => events as f64 * 1e9 / lasted_ns as f64,
         };
-        let start_unix_ns = manifest.offset.map(|offset| offset.zero_unix_ns).or(manifest.epoch_unix_ns);
+        // The zero is that of the first process of a family, and those that came from it began later.
+        let since = manifest.time_start_ns.saturating_sub(trace.zero_ns());
+        let zero = manifest.offset.map(|offset| offset.zero_unix_ns).or(manifest.epoch_unix_ns);
+        let start_unix_ns = zero.map(|zero| zero.saturating_add(since));
         Self {
             is_finished: !trace.is_unfinished,
             events,

@@ -16,7 +16,9 @@ use tokio::{net::TcpListener, sync::Semaphore, task::spawn_blocking};
 use crate::{
     Options,
     asked::Asked,
-    assets, boxes, export,
+    assets, boxes,
+    exact::Exact,
+    export, functions,
     guard::{self, Guard},
     hot::Hot,
     library::Library,
@@ -42,6 +44,7 @@ const PATIENCE: Duration = Duration::from_millis(400);
 pub(crate) struct Server {
     pub(crate) library: Arc<Library>,
     pub(crate) shelf: Shelf,
+    pub(crate) exact: Exact,
     pub(crate) seats: Arc<Semaphore>,
     pub(crate) writers: Arc<Semaphore>,
     readers: Arc<Semaphore>,
@@ -59,6 +62,7 @@ pub(crate) async fn serve(listener: TcpListener, options: Options) -> io::Result
     let guard = Arc::new(Guard::new(listener.local_addr()?.port(), options.token));
     let library = Arc::new(Library::new(options.dir));
     let server = Arc::new(Server {
+        exact: Exact::new(Arc::clone(&library), options.config.clone()),
         shelf: Shelf::new(Arc::clone(&library), options.config),
         library,
         seats: Arc::new(Semaphore::new(SEATS)),
@@ -74,6 +78,7 @@ pub(crate) async fn serve(listener: TcpListener, options: Options) -> io::Result
         .route("/api/diff", get(diff))
         .route("/api/s/{name}/meta", get(meta))
         .route("/api/s/{name}/hot", get(hot))
+        .route("/api/s/{name}/top", get(top))
         .route("/api/s/{name}/perfetto", get(perfetto))
         .route("/api/s/{name}/{what}", get(session))
         .fallback(assets::file)
@@ -121,10 +126,7 @@ async fn live(State(server): Shared, Query(mut query): Queried) -> Answer {
 }
 
 async fn diff(State(server): Shared, Query(query): Queried) -> Answer {
-    let asked = Asked(query);
-    let a = server.shelf.get(asked.needed("a")?, PATIENCE).await?;
-    let b = server.shelf.get(asked.needed("b")?, PATIENCE).await?;
-    Ok(json(&server.read(move || tables::diff(&a, &b, &asked)).await?))
+    Ok(json(&functions::diff(&server, Asked(query)).await?))
 }
 
 async fn meta(State(server): Shared, Path(name): Path<String>) -> Answer {
@@ -141,6 +143,10 @@ async fn hot(State(server): Shared, Path(name): Path<String>, Query(query): Quer
     Ok(json(&server.read(look).await?))
 }
 
+async fn top(State(server): Shared, Path(name): Path<String>, Query(query): Queried) -> Answer {
+    Ok(json(&functions::top(&server, &name, Asked(query)).await?))
+}
+
 async fn perfetto(State(server): Shared, Path(name): Path<String>, Query(query): Queried) -> Answer {
     export::answer(&server, name, Asked(query)).await
 }
@@ -149,7 +155,6 @@ async fn session(State(server): Shared, Path((name, what)): Path<(String, String
     let asked = Asked(query);
     let answer = move |loaded: &Loaded| match what.as_str() {
         "boxes" => boxes::answer(loaded, &asked),
-        "top" => tables::top(loaded, &asked).map(|value| json(&value)),
         "tree" | "callers" | "callees" => tables::tree(loaded, &asked, &what).map(|value| json(&value)),
         "span" => looks::span(loaded, &asked).map(|value| json(&value)),
         "find" => looks::find(loaded, &asked).map(|value| json(&value)),

@@ -27,10 +27,11 @@ const MOST_OPEN: usize = 16;
 /// How many are made at a time.
 const MADE_AT_ONCE: usize = 1;
 
-/// That of a session that grows is made again after so many times what it took, so that it takes a twentieth of a
-/// processor, and after so long at the earliest.
-const REST: u32 = 20;
-const SHORTEST_REST: Duration = Duration::from_secs(1);
+/// That of a session that grows is made again after a rest. It is short where making it is, so that the page follows; what
+/// takes longer rests for longer in proportion, so that no more than a twentieth of a processor goes into what is large.
+const SHORTEST_REST: Duration = Duration::from_millis(300);
+const SHORT: Duration = Duration::from_secs(1);
+const MOST_REST: u32 = 20;
 
 /// The overviews.
 #[derive(Debug)]
@@ -138,7 +139,7 @@ impl Shelf {
                 _ => last == stamp,
             });
             let has_ended = was_finished == Some(false) && !dir.join("journal.heph").exists();
-            let rest = (state.took * REST).max(SHORTEST_REST);
+            let rest = rest(state.took);
             let is_due = has_ended || state.ended.is_none_or(|ended| ended.elapsed() >= rest);
             if state.is_making || is_same || !is_due {
                 return;
@@ -176,6 +177,12 @@ impl Shelf {
             place.made.notify_waiters();
         });
     }
+}
+
+/// How long nothing is made after something that took so long.
+fn rest(took: Duration) -> Duration {
+    let times = (took.as_millis() * 2 / SHORT.as_millis()).clamp(1, MOST_REST.into());
+    (took * u32::try_from(times).unwrap_or(MOST_REST)).max(SHORTEST_REST)
 }
 
 impl Drop for Shelf {
