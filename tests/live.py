@@ -16,7 +16,9 @@ import time
 from view import Page, check
 
 LINES = 300
-SHOWN = "spoor.drawn().filter(one => one.name === 'echoes').reduce((sum, one) => sum + one.count, 0)"
+ECHOES = "spoor.drawn().filter(one => one.name === 'echoes')"
+LAST = f"Math.max(0, ...{ECHOES}.map(one => one.end))"
+SHOWN = f"{ECHOES}.reduce((sum, one) => sum + one.count, 0)"
 
 
 def arrows(page, command):
@@ -56,10 +58,10 @@ def main(address, *commands):
         check("echoes" not in page.sheet(), f"nothing was said yet: {page.sheet()}")
         behind = []
         for turn in (1, 2, 3):
-            end = page.evaluate("spoor.state()")["window"][1]
+            end, last = page.evaluate("spoor.state()")["window"][1], page.evaluate(LAST)
             said = time.monotonic()
             say()
-            page.wait_for(f"{SHOWN} === {turn * LINES}", f"turn {turn} in the timeline")
+            page.wait_for(f"{LAST} > {last}", f"turn {turn} in the timeline")
             behind.append(time.monotonic() - said)
             page.wait_for("document.getElementById('sheet').innerText.includes('echoes')", "what is hot now")
             check(page.evaluate("spoor.state()")["window"][1] > end, "the window follows")
@@ -67,7 +69,8 @@ def main(address, *commands):
         program.wait(50)
         page.wait_for("document.getElementById('title').textContent.includes('it has ended')", "the word that it has ended")
         page.wait_for("document.getElementById('follow').hidden", "the end of following")
-        page.idle()
+        page.key("0", "Digit0")
+        page.wait_for(f"{SHOWN} === {3 * LINES}", "all calls")
         shown = page.evaluate(SHOWN)
         check(page.wrong == [], f"nothing went wrong: {page.wrong}")
         page.open("#/sessions")

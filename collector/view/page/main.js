@@ -129,6 +129,7 @@ function openSession() {
   const take = (meta) => {
     const isFirst = !mine.meta;
     const isAnywhere = !state.window && !state.range;
+    mine.before = mine.meta?.range;
     mine.meta = panel.meta = meta;
     mine.title = [fileName(meta.program), meta.pid && `pid ${meta.pid}`, meta.machine && `on ${meta.machine}`, session].filter(Boolean).join(' ');
     tellTitle(mine);
@@ -224,11 +225,14 @@ function setFollowing(isNow) {
 }
 
 function follow() {
-  const { timeline, panel, meta } = shown ?? {};
+  const { timeline, panel, meta, before } = shown ?? {};
   if (!meta) return;
   const [first, end] = meta.range;
   const [from, to] = timeline.window;
-  const span = Math.min(to - from, Math.max(end - first, 1) * 1.05);
+  // Who saw all of it sees more and more, as long as that is not much.
+  const wasAll = before && to - from >= before[1] - before[0];
+  const least = wasAll ? Math.min(end - first, RECENT) : 0;
+  const span = Math.min(Math.max(to - from, least), Math.max(end - first, 1) * 1.05);
   const wide = span >= end - first ? end - first : span;
   timeline.show(end - wide, end + wide * 0.02);
   panel.recent = [Math.max(first, end - RECENT), end];

@@ -235,3 +235,14 @@ impl Place {
         (made, begun.elapsed())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_made_quickly_rests_for_a_moment_and_what_takes_long_for_long() {
+        let rests = [0, 100, 700, 1_000, 2_600, 10_000, 60_000].map(|ms| rest(Duration::from_millis(ms)).as_millis());
+        assert_eq!(rests, [300, 300, 700, 2_000, 13_000, 200_000, 1_200_000]);
+    }
+}

@@ -16,13 +16,13 @@ fn a_page_follows_a_program_that_is_recorded() {
     let (_folder, collector) = Collector::in_folder("view-live", &["--ui", "127.0.0.1:0"]);
     let line = collector.wait_for("viewer http://");
     let address = line["viewer ".len()..].trim();
-    let command = |target: &str| {
-        let options = ["--engine", "native", "--no-detail"];
+    let command = |target: &str, more: &[&str]| {
+        let options = [&["--engine", "native", "--no-detail"], more].concat();
         let mut command = agent_command::run_to(collector.address(Transport::Tcp), Transport::Tcp, &options);
         command.arg(Target::named(target).program());
         command
     };
-    let (follow, threads) = (command("stdin_echo"), command("pthreads"));
+    let (follow, threads) = (command("stdin_echo", &["--only", "main", "--only", "echoes"]), command("pthreads", &[]));
     let mut script = Command::new("python3");
     script.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/live.py")).arg(address);
     script.arg(follow.get_program()).args(follow.get_args());
