@@ -21,11 +21,9 @@ LAST = f"Math.max(0, ...{ECHOES}.map(one => one.end))"
 SHOWN = f"{ECHOES}.reduce((sum, one) => sum + one.count, 0)"
 
 
-def arrows(page, command):
-    """Follows an arrow from a thread to what has created it."""
-    known = page.evaluate("[...document.querySelectorAll('a[data-session]')].map(one => one.dataset.session)")
-    subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=50)
-    new = f"[...document.querySelectorAll('a[data-session]')].map(one => one.dataset.session).find(one => !{json.dumps(known)}.includes(one))"
+def arrows(page, known):
+    """Follows an arrow from a thread to what has created it, in the session that is not the known one."""
+    new = f"[...document.querySelectorAll('a[data-session]')].map(one => one.dataset.session).find(one => one !== {json.dumps(known)})"
     page.wait_for(f"Boolean({new})", "another session in the list")
     page.open(f"#/s/{page.evaluate(new)}")
     page.key("/", "Slash")
@@ -53,11 +51,12 @@ def main(address, *commands):
         program = subprocess.Popen(commands[:split], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         say = lambda: (program.stdin.write(b"line\n" * LINES), program.stdin.flush())
         page.wait_for("document.querySelectorAll('a[data-session]').length === 1", "a session in the list")
-        page.open("#/s/" + page.evaluate("document.querySelector('a[data-session]').dataset.session"))
+        session = page.evaluate("document.querySelector('a[data-session]').dataset.session")
+        page.open(f"#/s/{session}")
         page.wait_for("document.getElementById('follow').getAttribute('aria-pressed') === 'true'", "that the end is followed")
         check("echoes" not in page.sheet(), f"nothing was said yet: {page.sheet()}")
         behind = []
-        for turn in (1, 2, 3):
+        for turn in (1, 2):
             end, last = page.evaluate("spoor.state()")["window"][1], page.evaluate(LAST)
             said = time.monotonic()
             say()
@@ -66,15 +65,17 @@ def main(address, *commands):
             page.wait_for("document.getElementById('sheet').innerText.includes('echoes')", "what is hot now")
             check(page.evaluate("spoor.state()")["window"][1] > end, "the window follows")
         program.stdin.close()
+        threads = subprocess.Popen(commands[split + 1:], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         program.wait(50)
         page.wait_for("document.getElementById('title').textContent.includes('it has ended')", "the word that it has ended")
         page.wait_for("document.getElementById('follow').hidden", "the end of following")
         page.key("0", "Digit0")
-        page.wait_for(f"{SHOWN} === {3 * LINES}", "all calls")
+        page.wait_for(f"{SHOWN} === {2 * LINES}", "all calls")
         shown = page.evaluate(SHOWN)
         check(page.wrong == [], f"nothing went wrong: {page.wrong}")
         page.open("#/sessions")
-        arrows(page, commands[split + 1:])
+        threads.wait(50)
+        arrows(page, session)
         print(json.dumps({"shown": shown, "behind": behind}))
     finally:
         page.close()

@@ -22,7 +22,10 @@ fn a_page_follows_a_program_that_is_recorded() {
         command.arg(Target::named(target).program());
         command
     };
-    let (follow, threads) = (command("stdin_echo", &["--only", "main", "--only", "echoes"]), command("pthreads", &[]));
+    let (follow, threads) = (
+        command("stdin_echo", &["--only", "main", "--only", "echoes"]),
+        command("pthreads", &["--only", "module:pthreads"]),
+    );
     let mut script = Command::new("python3");
     script.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/live.py")).arg(address);
     script.arg(follow.get_program()).args(follow.get_args());
@@ -34,6 +37,6 @@ fn a_page_follows_a_program_that_is_recorded() {
     assert!(output.status.success(), "{}{}", String::from_utf8_lossy(&output.stderr), collector.said());
     let told: Value = serde_json::from_slice(&output.stdout).expect("it prints JSON");
     println!("seconds behind: {}", told["behind"]);
-    assert_eq!(told["shown"], 900, "every call is shown in the end");
+    assert_eq!(told["shown"], 600, "every call is shown in the end");
     collector.stop().success();
 }
