@@ -1,15 +1,19 @@
 #!/usr/bin/env python3
 """Uses the page of `collector view` in a real browser without a window, and tells what it shows.
 
-    view.py ADDRESS DIRECTORY PICTURE
+    view.py ADDRESS DIRECTORY PICTURE PID COLLECTOR
 
 ADDRESS is what the command printed, DIRECTORY where its sessions are: the first of them is the one that the test has made, and
-the second is removed in the end. Prints one line of JSON; whatever is not as it should be ends it with words.
+the second is removed in the end. PID is the command, which is ended then, and COLLECTOR the program that it is. Prints one line of JSON; whatever is not as it should be ends it with words.
 """
 
+import csv
+import io
 import json
 import os
 import shutil
+import signal
+import subprocess
 import sys
 import time
 
@@ -68,6 +72,24 @@ class Page(Browser):
         found = self.evaluate("spoor.drawn()")
         return [one for one in found if all(one[key] == value for key, value in wanted.items())]
 
+    def save(self, act, folder):
+        """What the page has the browser save: its name and its bytes."""
+        shutil.rmtree(folder, ignore_errors=True)
+        os.makedirs(folder)
+        self.call("Page.setDownloadBehavior", behavior="allow", downloadPath=folder)
+        act()
+        while True:
+            names = os.listdir(folder)
+            if names and not any(name.endswith(".crdownload") or name.startswith(".") for name in names):
+                with open(os.path.join(folder, names[0]), "rb") as file:
+                    return names[0], file.read()
+            if time.monotonic() > self.deadline:
+                sys.exit(f"nothing was saved: {names}")
+            self.evaluate("new Promise(resolve => setTimeout(resolve, 20))")
+
+    def click(self, selector):
+        self.evaluate(f"document.querySelector({json.dumps(selector)}).click()")
+
     def sheet(self):
         return self.evaluate("document.getElementById('sheet').innerText")
 
@@ -77,8 +99,9 @@ def check(condition, words):
         sys.exit(f"it is not so that {words}")
 
 
-def main(address, directory, picture):
+def main(address, directory, picture, pid, collector):
     sessions = sorted(os.listdir(directory))
+    saved = os.path.join(os.path.dirname(directory), "saved")
     page = Page()
     try:
         page.call("Page.navigate", url=address)
@@ -110,7 +133,9 @@ def main(address, directory, picture):
         check(page.evaluate("spoor.state()")["span"]["start"] == needle[0]["start"], "it is chosen")
         check("needle" in page.sheet() and "7 ns" in page.sheet(), f"it is described: {page.sheet()}")
         found = {"start": needle[0]["start"], "end": needle[0]["end"]}
-        page.key("Escape", "Escape")
+        check(page.evaluate("document.activeElement.id") == "scroll", "keys are the timeline's again")
+        page.key("Enter", "Enter")
+        check("from the other end" in page.evaluate("document.getElementById('found').textContent"), "Enter goes on")
         page.key("f", "KeyF")
         fitted = page.drawn(kind="box", name="needle")[0]
         check(fitted["width"] > 200, f"it fills the window: {fitted}")
@@ -144,6 +169,10 @@ def main(address, directory, picture):
         check(chosen and chosen[0] < chosen[1], "dragging chooses a part of the time")
         check("range=" in page.evaluate("location.hash"), "it is in the address")
         check("chosen" in page.evaluate("document.getElementById('tabs').innerText"), "the table is of it")
+        name, part = page.save(lambda: page.key("p", "KeyP"), saved)
+        check(name == f"{sessions[0]}.perfetto-trace", f"the trace has a name: {name}")
+        with open(os.path.join(os.path.dirname(directory), "part.perfetto"), "wb") as file:
+            file.write(part)
         page.evaluate("history.back(); new Promise(resolve => setTimeout(resolve, 100))")
         page.idle()
         check(page.evaluate("spoor.state()")["range"] is None, "back is back")
@@ -155,8 +184,23 @@ def main(address, directory, picture):
         calls = page.evaluate("[...document.querySelectorAll('#sheet tbody tr')].map(row => Number(row.cells[2].innerText.replaceAll(',', '')))")
         check(calls == sorted(calls, reverse=True), f"the table is sorted: {calls}")
 
+        # What is saved.
+        name, whole = page.save(lambda: page.click("#perfetto"), saved)
+        check(len(whole) > len(part) > 100, f"a part is less than the whole: {len(part)} of {len(whole)} bytes")
+        with open(os.path.join(os.path.dirname(directory), "whole.perfetto"), "wb") as file:
+            file.write(whole)
+        name, png = page.save(lambda: page.click("#picture"), saved)
+        check(name == f"{sessions[0]}.png" and png.startswith(b"\x89PNG") and len(png) > 1000, f"a picture is saved: {name}")
+        name, table = page.save(lambda: page.evaluate("[...document.querySelectorAll('#tabs button')].find(one => one.textContent === 'CSV').click()"), saved)
+        lines = list(csv.reader(io.StringIO(table.decode(), newline="")))
+        check(name == f"{sessions[0]}-top.csv" and [row[2] for row in lines[1:]] == [str(count) for count in calls], f"the table is saved: {lines}")
+        check(any(HOSTILE in row[0] for row in lines), f"with its names: {lines}")
+
         page.open(f"#/diff?a={sessions[0]}&b={sessions[1]}")
-        check("needle" in page.evaluate("document.getElementById('main').innerText"), "two sessions are compared")
+        page.click("#main input[type=checkbox]")
+        page.wait_for("document.getElementById('main').innerText.includes('needle')", "the comparison of two sessions")
+        compared = page.evaluate("[...document.querySelectorAll('#main tbody tr')].map(row => [...row.cells].map(cell => cell.innerText))")
+        check("A: " in page.evaluate("document.getElementById('main').innerText"), "what is missing is told")
 
         elements = page.evaluate("document.querySelectorAll('img, iframe, script:not([src]), [onerror]').length")
         check(elements == 0 and page.evaluate("window.harmed") is None, "no name became markup")
@@ -167,7 +211,24 @@ def main(address, directory, picture):
         check(len(page.drawn()) > 0, "it was there")
         shutil.rmtree(os.path.join(directory, sessions[1]))
         page.wait_for("document.getElementById('message').textContent.includes('there is no session')", "a word that it is gone")
-        print(json.dumps({"top": rows, "needle": found, "took": time.process_time()}))
+
+        # So is the server, and another one in its place, which has another token.
+        os.kill(int(pid), signal.SIGINT)
+        said = "document.getElementById('message').textContent"
+        page.wait_for(f"{said}.includes('The server does not answer')", "a word that the server is gone")
+        host = address.split("/")[2]
+        another = subprocess.Popen([collector, "view", "--no-open", "--listen", host, directory], stdout=subprocess.PIPE, text=True)
+        try:
+            new = another.stdout.readline().strip()
+            page.wait_for(f"{said}.includes('knows no token')", "a word that there is another server")
+            # It is shown the token elsewhere, and the page goes on.
+            page.evaluate(f"fetch('/api/enter', {{ headers: {{ 'x-spoor-token': {json.dumps(new.split('token=')[1])} }} }})")
+            page.open(f"#/s/{sessions[0]}")
+            page.wait_for("spoor.drawn().length > 0", "the page to go on")
+        finally:
+            another.kill()
+            another.wait()
+        print(json.dumps({"top": rows, "needle": found, "compared": compared, "range": chosen}))
     finally:
         page.close()
 

@@ -9,6 +9,7 @@ pub mod birth_call;
 pub mod callers;
 pub mod calls;
 pub mod diff;
+pub mod export;
 pub mod family;
 pub mod filter;
 pub mod histogram;

@@ -48,6 +48,7 @@ pub struct Live {
     /// The time of the latest event, and when that was seen.
     newest: Option<(u64, Instant)>,
     missing: u64,
+    has_looked: bool,
 }
 
 /// What a session did in its last seconds.
@@ -143,6 +144,7 @@ impl Live {
             last_ns,
             newest: None,
             missing,
+            has_looked: false,
         })
     }
 
@@ -184,6 +186,17 @@ impl Live {
         let from = newest.saturating_sub(self.last_ns);
         let mut is_behind = false;
         let bucket = self.tally.begin();
+        bucket.missing = self.missing.saturating_sub(missing_before);
+        if !std::mem::replace(&mut self.has_looked, true) {
+            // What was missing before the last seconds is not told.
+            bucket.missing = 0;
+            for (thread, index, events) in &threads {
+                let first = tail::first_from(index, *events, from)?;
+                let gaps = self.trace.manifest.gaps.iter().filter(|gap| gap.thread == *thread);
+                let late = gaps.filter(|gap| gap.at_index.is_none_or(|at| at > first));
+                bucket.missing = late.fold(bucket.missing, |sum, gap| sum.saturating_add(gap.count));
+            }
+        }
         for (thread, index, events) in threads {
             let tail = match self.tails.get_mut(&thread) {
                 Some(tail) => tail,
@@ -200,7 +213,6 @@ impl Live {
         let until = newest.saturating_add(idle).saturating_sub(SLACK_NS);
         let is_over = !self.trace.is_unfinished;
         self.tails.values_mut().for_each(|tail| tail.settle(if is_over { newest } else { until }, bucket));
-        bucket.missing = self.missing.saturating_sub(missing_before);
         let until = if is_over { newest } else { newest.saturating_add(idle) };
         let (sum, span_ns) = self.tally.end(until, self.last_ns, self.trace.manifest.time_start_ns);
         Ok(Seen {

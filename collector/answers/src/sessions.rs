@@ -141,7 +141,10 @@ impl Summary {
             _ if files.is_fresh() => "running".into(),
             _ => "unfinished".into(),
         };
-        let start_unix_ns = manifest.offset.map(|offset| offset.zero_unix_ns).or(manifest.epoch_unix_ns);
+        // The zero is that of the first process of a family, and those that came from it began later.
+        let since = manifest.time_start_ns.saturating_sub(trace.zero_ns());
+        let zero = manifest.offset.map(|offset| offset.zero_unix_ns).or(manifest.epoch_unix_ns);
+        let start_unix_ns = zero.map(|zero| zero.saturating_add(since));
         Self {
             process: manifest.process.clone(),
             state,

@@ -12,5 +12,5 @@ pub use self::{
     bursts::Bursts,
     in_all::InAll,
     ranking::{Function, Ranking},
-    rows::{Order, Row, rank, rows},
+    rows::{Order, Row, rank, rows, rows_telling},
 };

@@ -10,13 +10,11 @@ use std::{
 };
 
 use answers::{
-    diff::{self, Stacks},
+    diff::{self, Compared, Stacks},
     filter::Filter,
-    loss::Loss,
-    top::{self, Row},
+    top::Row,
 };
 use anyhow::{Context, Result};
-use codec::span::SpanRuntime;
 
 use super::quiet;
 use crate::{args::DiffArgs, quantity::counted};
@@ -32,7 +30,7 @@ pub(crate) fn run(args: &DiffArgs) -> Result<ExitCode> {
         let count = write(stacks, file).with_context(|| format!("cannot write {}", file.display()))?;
         eprintln!("{}: {}", file.display(), counted(count, "stack"));
     }
-    let mut changes = diff::changes(a, b);
+    let mut changes = diff::changes(&a, &b);
     let compared = changes.len();
     diff::rank(&mut changes, args.sort.into(), args.all, usize::MAX);
     let differ = changes.len();
@@ -49,11 +47,10 @@ fn read(args: &DiffArgs, dir: &Path, side: char, stacks: Option<&mut Stacks>) ->
     let trace = super::open_wanted(dir, &args.filter)?.named();
     let filter = Filter::new(&trace, &args.filter.wanted()).with_context(|| format!("{side}, {}", dir.display()))?;
     super::say_if_unfinished(&trace);
-    let loss = Loss::of(&trace);
-    if let Some(warning) = diff::warning(&trace, &loss) {
+    let Compared { rows, warning, .. } = Compared::read(&trace, args.making.config(), &filter, &mut |_| Ok(()))?;
+    if let Some(warning) = warning {
         eprintln!("{side}, {}: {warning}", trace.dir.display());
     }
-    let rows = top::rows(&trace, args.making.config(), SpanRuntime::Native, &filter, &loss)?;
     super::say_if_nothing(&trace.dir, &filter, rows.is_empty());
     if let Some(stacks) = stacks {
         stacks.add(&trace, args.making.config(), &filter, side == 'B')?;

@@ -17,13 +17,12 @@ use std::{
 };
 
 use answers::{
+    export,
     filter::{Filter, Pick},
-    spanning,
     trace::Trace,
 };
 use anyhow::{Context, Result};
-use codec::span::Span;
-use sinks::{ChromeSink, Ended, FoldedSink, PerfettoSink, Session, Sink, SinkError};
+use sinks::{ChromeSink, FoldedSink, PerfettoSink, Sink, SinkError};
 
 use self::watch::Watch;
 use super::table;
@@ -113,44 +112,16 @@ fn write_one(
     progress: &Progress,
     sink: &mut impl Sink,
 ) -> Result<String> {
-    let session = trace.session();
-    sink.start(&session)?;
-    let mut count = 0_u64;
-    write_spans(trace, args, progress, |spans| {
-        count = count.saturating_add(spans.len() as u64);
-        Ok(sink.spans(&session, spans)?)
-    })?;
-    end(trace, &session, sink)?;
-    sink.close()?;
+    begin(trace, progress);
+    let count = export::write(trace, args.session.making.config(), filter, sink, &mut |events| progress.reach(events))?;
     super::say_if_nothing(&trace.dir, filter, count == 0);
     Ok(counted(count, "span"))
 }
 
-/// Hands over all spans of a session.
-fn write_spans(
-    trace: &Trace,
-    args: &ExportArgs,
-    progress: &Progress,
-    mut take: impl FnMut(&[Span]) -> Result<()>,
-) -> Result<()> {
-    let engine = spanning::engine(trace, args.session.making.config());
-    let filter = Filter::new(trace, &args.filter.wanted())?;
-    let mut wanted = Pick::new(trace, &filter);
+/// Work on a session begins.
+fn begin(trace: &Trace, progress: &Progress) {
     progress.begin(trace.name(), trace.events());
     super::say_if_unfinished(trace);
-    spanning::batches(trace, engine, false, |batch| {
-        progress.reach(batch.events)?;
-        if args.filter.any().is_none() {
-            return take(&batch.spans);
-        }
-        let spans: Vec<Span> = batch.spans.iter().filter(|span| wanted.has(span)).cloned().collect();
-        take(&spans)
-    })
-}
-
-fn end(trace: &Trace, session: &Arc<Session>, sink: &mut impl Sink) -> Result<()> {
-    let end = trace.manifest.end.clone().unwrap_or_default();
-    Ok(sink.end(session, &Ended { end, limits: Vec::new() })?)
 }
 
 /// Counts what is written.

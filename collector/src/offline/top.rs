@@ -13,7 +13,7 @@ use answers::{
     duration,
     filter::Filter,
     loss::Loss,
-    top::{self, Function, InAll, Row},
+    top::{self, InAll, Row},
 };
 use anyhow::Result;
 use codec::text::printable_json;
@@ -146,25 +146,15 @@ const IN_ALL: &str = "in all";
 /// How long the calls took together that were left out because they took too little time.
 const BRIEF: &str = "brief";
 
-/// Whether there were calls of it that are no events.
-fn is_in_part(function: &Function) -> bool {
-    function.counted + function.brief > 0 || function.was_off()
-}
-
 /// What a column says of a function.
 fn cell(row: &Row, column: &str) -> String {
     let (function, calls) = (&row.function, &row.function.calls);
     match column {
         "count" => {
-            let bound = match (function.was_off(), function.has_others) {
-                (true, true) => "~ ",
-                (true, false) => "≥ ",
-                (false, true) => "≤ ",
-                (false, false) => "",
-            };
-            format!("{bound}{}", count(function.all_calls()))
+            let bound = function.bound();
+            format!("{bound}{}{}", if bound.is_empty() { "" } else { " " }, count(function.all_calls()))
         }
-        FOLLOWED if !is_in_part(function) || function.has_others => String::new(),
+        FOLLOWED if !function.is_in_part() || function.has_others => String::new(),
         FOLLOWED => {
             let percent = 100.0 * function.count as f64 / function.all_calls() as f64;
             format!("{}{percent:.1} %", if function.was_off() { "≤ " } else { "" })
@@ -176,7 +166,7 @@ fn cell(row: &Row, column: &str) -> String {
         // Of none of its calls the return was seen.
         _ if function.untimed == function.count => "-".into(),
         "total" => duration(function.total_ns),
-        IN_ALL if !is_in_part(function) => String::new(),
+        IN_ALL if !function.is_in_part() => String::new(),
         IN_ALL => {
             let Some(InAll { ns: in_all, error_ns: error }) = function.in_all else { return "-".into() };
             let percent = |error| (error as f64 * 100.0 / in_all.max(1) as f64).ceil().to_string();
@@ -206,7 +196,7 @@ fn columns(loss: &Loss, rows: &[Row], order: TopOrder, screen: Screen) -> Vec<(&
     };
     let wide = |text: &str| text.chars().count();
     let width = |column: &str| rows.iter().map(|row| wide(&cell(row, column))).fold(wide(column), usize::max);
-    let is_any_in_part = rows.iter().any(|row| is_in_part(&row.function));
+    let is_any_in_part = rows.iter().any(|row| row.function.is_in_part());
     let is_any_brief = rows.iter().any(|row| row.function.brief > 0);
     let is_wanted = |column: &str| match column {
         "about" | "unsure" => loss.is_any(),

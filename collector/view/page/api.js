@@ -10,6 +10,9 @@ export class Refused extends Error {
   }
 }
 
+/** What is said while nobody answers. */
+export const GONE = 'The server does not answer: it has ended, or the connection to it is broken. What is shown is what it said last; this page goes on when it is back.';
+
 let busy = 0;
 const waiting = new Set();
 
@@ -19,7 +22,10 @@ export const isBusy = () => busy > 0;
 async function ask(address, options) {
   busy += 1;
   try {
-    const response = await fetch(address, { credentials: 'same-origin', cache: 'no-store', ...options });
+    const response = await fetch(address, { credentials: 'same-origin', cache: 'no-store', ...options }).catch((error) => {
+      // What was given up is no fault of the server.
+      throw error.name === 'AbortError' ? error : new Refused(0, GONE);
+    });
     if (response.ok) return await (options?.binary ? response.arrayBuffer() : response.json());
     const said = await response.json().catch(() => ({}));
     throw new Refused(response.status, said.error ?? `the server says ${response.status}`, said.progress ?? null);
@@ -53,11 +59,17 @@ export const enter = (token) => ask('/api/enter', { headers: { 'x-spoor-token': 
 export const sessions = () => ask('/api/sessions');
 
 /** Functions of two sessions. */
-export const diff = (a, b, sort) => patient(() => ask(`/api/diff${query({ a, b, sort, limit: 2000 })}`));
+export const diff = (a, b, sort, isAll, told) => patient(() => ask(`/api/diff${query({ a, b, sort, all: isAll ? 1 : null, limit: 2000 })}`), told);
 
 /** Asks about a session. @param {string} session @param {string} what @param {object} [parameters] @param {object} [options] */
 export function about(session, what, parameters, options) {
   return ask(`/api/s/${encodeURIComponent(session)}/${what}${query(parameters)}`, options);
+}
+
+/** Where a part of a session is as a Perfetto trace. @param {string} session @param {[number, number]|null} range */
+export function perfetto(session, range) {
+  const [from, to] = range ?? [null, null];
+  return `/api/s/${encodeURIComponent(session)}/perfetto${query({ from, to })}`;
 }
 
 /** Asks again while something is being made. @template T @param {() => Promise<T>} asked @returns {Promise<T>} */

@@ -5,27 +5,31 @@ import { make } from '/dom.js';
 import { count, duration, percent } from '/format.js';
 import { saveTable, table } from '/table.js';
 
-const side = (row, key, what) => row[key]?.[what] ?? null;
-const shown = (value, how) => (value === null ? '–' : how(value));
 const signed = (value, how) => `${value > 0 ? '+' : value < 0 ? '−' : ''}${how(Math.abs(value))}`;
 
-function columns(sort) {
-  const what = ['total_ns', 'self_ns', 'count', 'max_ns'].includes(sort) ? sort : 'total_ns';
-  const how = what === 'count' ? count : duration;
-  const apart = (row) => (side(row, 'b', what) ?? 0) - (side(row, 'a', what) ?? 0);
+/** What is compared, as the server calls it. */
+const MEASURES = [['total', 'Total'], ['self', 'Self'], ['calls', 'Calls']];
+
+function columns(what) {
+  const [how, unit] = what === 'calls' ? [count, ''] : [duration, '_ns'];
+  const number = (key, name, side) => (row) => (row.only_in && row.only_in !== side ? null : row[`${name}_${key}`]);
+  const cell = (key, title, value, show) => ({ key, title, value, show: (row) => (value(row) === null ? '–' : show(value(row))) });
+  const change = (row) => row[`${what}_change${unit}`];
+  const error = (row) => row[`${what}_error${unit}`];
+  const calls = what === 'calls' ? [] : [cell('calls_a', 'Calls A', number('a', 'calls', 'A'), count), cell('calls_b', 'Calls B', number('b', 'calls', 'B'), count)];
   return [
     { key: 'function', title: 'Function', isText: true, value: (row) => row.function },
     { key: 'module', title: 'Module', isText: true, value: (row) => row.module },
-    { key: 'a_count', title: 'Calls A', value: (row) => side(row, 'a', 'count'), show: (row) => shown(side(row, 'a', 'count'), count) },
-    { key: 'b_count', title: 'Calls B', value: (row) => side(row, 'b', 'count'), show: (row) => shown(side(row, 'b', 'count'), count) },
-    { key: 'a', title: 'A', value: (row) => side(row, 'a', what), show: (row) => shown(side(row, 'a', what), how) },
-    { key: 'b', title: 'B', value: (row) => side(row, 'b', what), show: (row) => shown(side(row, 'b', what), how) },
-    { key: 'difference', title: 'B − A', value: apart, show: (row) => signed(apart(row), how) },
-    { key: 'apart', title: 'Apart', value: (row) => Math.abs(apart(row)), show: (row) => {
-      const before = side(row, 'a', what);
-      if (!row.a) return 'only in B';
-      if (!row.b) return 'only in A';
-      return before ? signed(apart(row) / before, percent) : '';
+    ...calls,
+    cell('a', 'A', number(`a${unit}`, what, 'A'), how),
+    cell('b', 'B', number(`b${unit}`, what, 'B'), how),
+    { key: 'change', title: 'B − A', value: change, show: (row) => signed(change(row), how) },
+    { key: 'error', title: '±', value: error, show: (row) => (error(row) === null ? '?' : how(error(row))) },
+    // Where nobody knows by how much it may be off, it comes last.
+    { key: 'apart', title: 'Apart', value: (row) => (error(row) === null ? null : Math.abs(change(row))), show: (row) => {
+      if (row.only_in) return `only in ${row.only_in}`;
+      const before = row[`${what}_a${unit}`];
+      return `${before ? signed(change(row) / before, percent) : ''}${row.within_noise ? ' noise' : ''}`;
     } },
   ];
 }
@@ -35,7 +39,8 @@ export class Diff {
   constructor(place, state, told) {
     this.state = state;
     this.told = told;
-    this.what = 'total_ns';
+    this.what = 'total';
+    this.isAll = false;
     this.order = 'apart';
     this.pickers = make('div', { class: 'tools' });
     this.sheet = make('div');
@@ -55,13 +60,18 @@ export class Diff {
         make('option', { value: '', selected: !chosen }, '…'), ...options);
       return make('label', {}, `${label} `, select);
     };
-    const whats = [['total_ns', 'Total'], ['self_ns', 'Self'], ['count', 'Calls'], ['max_ns', 'Longest']];
+    const again = () => this.load().catch(this.told.failed);
     const what = make('select', { 'aria-label': 'Compare by', onchange: () => {
       this.what = what.value;
-      this.load().catch(this.told.failed);
-    } }, ...whats.map(([value, title]) => make('option', { value }, title)));
+      again();
+    } }, ...MEASURES.map(([value, title]) => make('option', { value }, title)));
+    const all = make('input', { type: 'checkbox', onchange: () => {
+      this.isAll = all.checked;
+      again();
+    } });
     this.pickers.replaceChildren(
       make('strong', {}, 'Differences'), pick('A', this.state.session, 'session'), pick('B', this.state.other, 'other'), what,
+      make('label', { title: 'Those, too, that do not differ, or no more than single calls do' }, all, ' with noise'),
       make('button', { type: 'button', onclick: () => saveTable(columns(this.what), this.ordered ?? [], 'differences.csv') }, 'CSV'));
     await this.load();
   }
@@ -72,7 +82,15 @@ export class Diff {
       this.sheet.replaceChildren(make('p', { class: 'padded dim' }, 'Choose two sessions.'));
       return;
     }
-    this.answer = await api.diff(session, other, this.what.replace('_ns', ''));
+    this.turn = (this.turn ?? 0) + 1;
+    const { turn } = this;
+    const isLate = () => this.isClosed || turn !== this.turn;
+    const answer = await api.diff(session, other, this.what, this.isAll, (progress) => {
+      if (isLate()) throw new DOMException('nobody wants it any more', 'AbortError');
+      this.sheet.replaceChildren(make('p', { class: 'padded dim', role: 'status' }, `Both sessions are being read: ${progress} %`));
+    });
+    if (isLate()) return;
+    this.answer = answer;
     this.draw();
   }
 
@@ -86,8 +104,12 @@ export class Diff {
       },
     });
     this.ordered = ordered;
-    const cut = this.answer.of > this.answer.rows.length ? make('p', { class: 'dim padded' }, `${count(this.answer.rows.length)} of ${count(this.answer.of)} functions, those that are most apart`) : null;
+    const { of, differ, rows } = this.answer;
+    const said = [`${count(of)} functions compared`];
+    if (differ < of) said.push(`${count(of - differ)} of them do not differ, or no more than single calls do`);
+    if (rows.length < differ) said.push(`the ${count(rows.length)} that differ most are shown`);
+    const foot = make('p', { class: 'dim padded' }, said.join('; '));
     const warnings = this.answer.warnings.map((text) => make('p', { class: 'padded loss' }, text));
-    this.sheet.replaceChildren(...warnings, element, ...(cut ? [cut] : []));
+    this.sheet.replaceChildren(...warnings, element, foot);
   }
 }

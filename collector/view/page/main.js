@@ -74,15 +74,25 @@ function open() {
   find('main').className = state.view;
   find('title').textContent = '';
   find('loss').hidden = true;
-  for (const id of ['search', 'picture', 'follow']) find(id).hidden = state.view !== 'timeline';
+  for (const id of ['search', 'picture', 'perfetto', 'follow']) find(id).hidden = state.view !== 'timeline';
   if (state.view === 'timeline') openSession();
   else if (state.view === 'diff') shown = new Diff(find('main'), state, { change, failed });
   else {
     const sessions = new Sessions(find('main'), { failed, compare: (a, b) => change({ view: 'diff', session: a, other: b }) });
     shown = sessions;
-    live = new Live(null, () => sessions.refresh());
+    live = hear(null, () => sessions.refresh());
   }
   document.title = state.session ? `${state.session} – Spoor` : 'Spoor';
+}
+
+/** Listens to the server, and says when it is gone: that it is, or that it is another now, which knows another token. */
+function hear(session, changed) {
+  return new Live(session, {
+    changed,
+    lost: () => api.sessions().then(() => {}, failed),
+    // Whatever was asked for meanwhile is not there.
+    back: open,
+  });
 }
 
 function openSession() {
@@ -119,6 +129,7 @@ function openSession() {
   const take = (meta) => {
     const isFirst = !mine.meta;
     const isAnywhere = !state.window && !state.range;
+    mine.before = mine.meta?.range;
     mine.meta = panel.meta = meta;
     mine.title = [fileName(meta.program), meta.pid && `pid ${meta.pid}`, meta.machine && `on ${meta.machine}`, session].filter(Boolean).join(' ');
     tellTitle(mine);
@@ -147,7 +158,7 @@ function openSession() {
     take(meta);
   };
   mine.loading = load().catch(failed);
-  live = new Live(session, (told) => {
+  live = hear(session, (told) => {
     const now = told.session;
     if (!now || mine.isClosed) return;
     if (now.gone) {
@@ -155,6 +166,7 @@ function openSession() {
       return;
     }
     mine.now = now;
+    mine.wasRunning ||= !now.finished;
     find('follow').hidden = now.finished;
     if (now.finished && isFollowing) setFollowing(false);
     // What ran lately is known before the overview is.
@@ -166,10 +178,11 @@ function openSession() {
 }
 
 /** What is shown, and of a session that runs how it is doing. */
-function tellTitle({ title, now }) {
+function tellTitle({ title, now, wasRunning }) {
   // Its overview is made now and then, and ends before it does.
   const until = now?.end ? `, drawn until ${time(now.end, 1e8)}` : '';
-  const said = now && !now.finished ? `${count(now.events)} events, ${rate(now.rate)}${until}` : null;
+  const running = now && !now.finished ? `${count(now.events)} events, ${rate(now.rate)}${until}` : null;
+  const said = running ?? (wasRunning ? `it has ended, with ${count(now.events)} events` : null);
   find('title').textContent = [title ?? state.session, said].filter(Boolean).join(' – ');
 }
 
@@ -212,11 +225,14 @@ function setFollowing(isNow) {
 }
 
 function follow() {
-  const { timeline, panel, meta } = shown ?? {};
+  const { timeline, panel, meta, before } = shown ?? {};
   if (!meta) return;
   const [first, end] = meta.range;
   const [from, to] = timeline.window;
-  const span = Math.min(to - from, Math.max(end - first, 1) * 1.05);
+  // Who saw all of it sees more and more, as long as that is not much.
+  const wasAll = before && to - from >= before[1] - before[0];
+  const least = wasAll ? Math.min(end - first, RECENT) : 0;
+  const span = Math.min(Math.max(to - from, least), Math.max(end - first, 1) * 1.05);
   const wide = span >= end - first ? end - first : span;
   timeline.show(end - wide, end + wide * 0.02);
   panel.recent = [Math.max(first, end - RECENT), end];
@@ -227,9 +243,10 @@ function follow() {
 
 let lastFound = null;
 
+/** Goes to the next call of what is looked for. Tells whether there is one. */
 async function search(forward) {
   const text = find('query').value;
-  if (!text || !shown?.timeline) return;
+  if (!text || !shown?.timeline) return false;
   const from = lastFound && lastFound.text === text ? lastFound.start : forward ? Math.max(0, Math.floor(shown.timeline.window[0]) - 1) : Math.ceil(shown.timeline.window[1]);
   const ask = (at) => api.patient(() => api.about(state.session, 'find', { q: text, from: at, forward: forward ? 1 : 0 }));
   try {
@@ -242,23 +259,31 @@ async function search(forward) {
     }
     const { found, functions } = answer;
     find('found').textContent = found ? `${count(functions)} functions${isRound ? ', from the other end' : ''}` : 'not found';
-    if (!found) return;
+    if (!found) return false;
     lastFound = { text, start: found.start };
     change({ span: { row: found.row, start: found.start, depth: found.depth }, gap: null, tab: 'span', fn: found.name });
     shown.timeline.reveal(found);
+    return true;
   } catch (error) {
     failed(error);
+    return false;
   }
 }
 
 // Keys and buttons.
+
+/** Has the browser save the chosen part of the time, or all of it: as it comes, and not in memory. */
+function savePerfetto() {
+  if (shown?.timeline) make('a', { href: api.perfetto(state.session, state.range), download: '' }).click();
+}
 
 function pressed(event) {
   const isTyping = event.target.matches?.('input, select, textarea');
   if (event.target.id === 'query') {
     if (event.code === 'Enter' || event.code === 'NumpadEnter') {
       event.preventDefault();
-      search(!event.shiftKey);
+      // From there on keys move about, and Enter goes on.
+      search(!event.shiftKey).then((isFound) => isFound && shown?.timeline?.scroll.focus({ preventScroll: true }));
     } else if (event.code === 'Escape') shown?.timeline?.scroll.focus();
     return;
   }
@@ -267,6 +292,8 @@ function pressed(event) {
   const isPlain = !event.ctrlKey && !event.metaKey && !event.altKey;
   if (isPlain && (event.key === '?' || event.code === 'F1')) help();
   else if (isPlain && timeline && event.key === '/') find('query').focus();
+  else if (isPlain && timeline && lastFound && event.code === 'Enter' && event.target === timeline.scroll) search(!event.shiftKey);
+  else if (isPlain && timeline && event.code === 'KeyP') savePerfetto();
   else if (isPlain && timeline && event.code === 'KeyL' && !find('follow').hidden) setFollowing(!isFollowing);
   else if (isPlain && timeline && !event.shiftKey && /^Digit[1-5]$/.test(event.code)) change({ tab: TABS[Number(event.code.at(-1)) - 1][0] });
   else if (!timeline || !key(timeline, event)) return;
@@ -309,6 +336,7 @@ function listen() {
   find('search').addEventListener('submit', (event) => event.preventDefault());
   find('follow').addEventListener('click', () => setFollowing(!isFollowing));
   find('picture').addEventListener('click', () => shown?.timeline?.picture().catch(failed));
+  find('perfetto').addEventListener('click', savePerfetto);
   find('theme').addEventListener('click', turnTheme);
   find('help-button').addEventListener('click', help);
   matchMedia('(prefers-color-scheme: dark)').addEventListener('change', paintAnew);

@@ -4,23 +4,43 @@ import * as api from '/api.js';
 import { callTree, grow } from '/calltree.js';
 import { complain, make } from '/dom.js';
 import { Flame } from '/flame.js';
-import { count, duration, fileName } from '/format.js';
+import { count, duration, fileName, percent } from '/format.js';
 import { arrowsOf, describeGap, describeSpan } from '/span.js';
 import { saveTable, table } from '/table.js';
 
 /** The tabs, in the order of their keys. */
 export const TABS = [['top', 'Top'], ['flame', 'Flame graph'], ['tree', 'Call tree'], ['calls', 'Callers and callees'], ['span', 'Span']];
 
+/** What stands below a table with functions that were turned down. */
+const DOWN = 'Calls that were counted and not followed are in «Calls», and in no time but «In all», which is an estimate. ≥: there were '
+  + 'others that nobody counted; ≤: of calls, when they were is not known, and of own times, they contain what was not followed.';
+
+/** All calls: those that were followed, and those that were only counted. */
+const callsOf = (row) => row.calls ?? row.count;
+const isUntimed = (row) => row.untimed !== undefined && row.untimed === row.count;
+
+/** About how long all calls of a function took that were not all followed. */
+function inAll(row) {
+  if (!row.down) return '';
+  if (row.estimated_total_ns === null || isUntimed(row)) return '–';
+  const error = row.estimated_total_error_ns === null ? '?' : Math.ceil(row.estimated_total_error_ns * 100 / Math.max(1, row.estimated_total_ns));
+  return make('span', { title: 'an estimate, from the calls that were followed' }, `${row.was_off ? '≥ ' : ''}~${duration(row.estimated_total_ns)} ± ${error} %`);
+}
+
 const COLUMNS = (told) => [
   { key: 'function', title: 'Function', isText: true, value: (row) => row.function, show: (row) => make('span', {},
     make('button', { type: 'button', class: 'link', title: row.source ?? '', onclick: () => told.chose({ fn: row.function, tab: 'calls' }) }, row.function),
-    row.down ? make('span', { class: 'badge', title: 'the agent turned it down: times are of the calls that were followed' },
-      `${row.counted ? `${count(row.counted)} more ` : ''}counted, not followed`) : null) },
+    row.down ? make('span', { class: 'badge', title: 'the agent turned it down, or left out what was brief: times are of the calls that were followed' },
+      `${count(row.counted + row.brief)} counted, not followed${row.was_off ? ', and others not counted' : ''}`) : null) },
   { key: 'module', title: 'Module', isText: true, value: (row) => row.module, show: (row) => make('span', { title: row.module ?? '' }, fileName(row.module)) },
-  { key: 'count', title: 'Calls', value: (row) => row.count, show: (row) => count(row.count) },
-  { key: 'total_ns', title: 'Total', value: (row) => row.total_ns, show: (row) => (row.untimed && row.untimed === row.count ? '–' : duration(row.total_ns)) },
-  { key: 'self_ns', title: 'Self', value: (row) => row.self_ns, show: (row) => duration(row.self_ns) },
-  { key: 'mean_ns', title: 'Mean', value: (row) => row.total_ns / Math.max(1, row.count), show: (row) => duration(row.total_ns / Math.max(1, row.count)) },
+  { key: 'count', title: 'Calls', value: callsOf, show: (row) => [row.bound, count(callsOf(row))].filter(Boolean).join(' ') },
+  { key: 'followed', title: 'Followed', isOfParts: true, value: (row) => (row.down && !row.has_others ? row.count / row.calls : null), show: (row) => (
+    row.down && !row.has_others ? `${row.was_off ? '≤ ' : ''}${percent(row.count / row.calls)}` : '') },
+  { key: 'total_ns', title: 'Total', value: (row) => row.total_ns, show: (row) => (isUntimed(row) ? '–' : duration(row.total_ns)) },
+  { key: 'in_all_ns', title: 'In all', isOfParts: true, value: (row) => row.estimated_total_ns ?? null, show: (row) => inAll(row) },
+  { key: 'brief_ns', title: 'Brief', isOfParts: true, value: (row) => row.brief_ns ?? 0, show: (row) => (row.brief ? duration(row.brief_ns) : '') },
+  { key: 'self_ns', title: 'Self', value: (row) => row.self_ns, show: (row) => `${row.self_has_turned_down ? '≤ ' : ''}${duration(row.self_ns)}` },
+  { key: 'mean_ns', title: 'Mean', value: (row) => row.total_ns / Math.max(1, row.count), show: (row) => (isUntimed(row) ? '–' : duration(row.total_ns / Math.max(1, row.count))) },
   { key: 'max_ns', title: 'Longest', value: (row) => row.max_ns, show: (row) => duration(row.max_ns) },
   { key: 'unsure_ns', title: 'Unsure', value: (row) => row.unsure_ns, show: (row) => (row.unsure_ns ? make('span', { title: 'it ran itself, or something that is missing' }, duration(row.unsure_ns)) : '') },
   { key: 'source', title: 'Source', isText: true, value: (row) => row.source },
@@ -61,6 +81,7 @@ export class Panel {
     this.isClosed = true;
     this.resizing.disconnect();
     clearInterval(this.beat);
+    clearTimeout(this.later);
   }
 
   /** Has the table show what ran in the last seconds, again and again, or not any more. */
@@ -96,7 +117,8 @@ export class Panel {
     try {
       await this.load(turn, parameters);
     } catch (error) {
-      if (turn === this.turn) this.say(error.message);
+      // What was there stays while nobody answers, which is said elsewhere.
+      if (turn === this.turn && error.status !== 0) this.say(error.message);
     }
   }
 
@@ -134,6 +156,9 @@ export class Panel {
       answer.isHot = isHot;
       this.answer = answer;
       this.draw();
+      clearTimeout(this.later);
+      // Estimates come when they are made.
+      if ((answer.estimating ?? null) !== null) this.later = setTimeout(() => !isLate() && this.refresh(), 500);
     }
   }
 
@@ -161,7 +186,9 @@ export class Panel {
     const fits = (row) => !wanted || row.function.toLowerCase().includes(wanted) || (row.module ?? '').toLowerCase().includes(wanted);
     const rows = this.answer.rows.filter(fits);
     const isUnsure = rows.some((row) => row.unsure_ns);
-    const columns = COLUMNS(this.told).filter(({ key }) => (isUnsure || key !== 'unsure_ns') && !(this.answer.isHot && ['max_ns', 'source'].includes(key)));
+    const isAnyDown = rows.some((row) => row.down);
+    const columns = COLUMNS(this.told).filter(({ key, isOfParts }) => (isUnsure || key !== 'unsure_ns') && (isAnyDown || !isOfParts)
+      && !(this.answer.isHot && ['max_ns', 'source'].includes(key)));
     const { element, ordered } = table({
       columns, rows, sort: this.state.sort, label: 'Functions', sorted: (sort) => this.told.chose({ sort }),
       isChosen: (row) => row.function === this.state.fn,
@@ -169,7 +196,8 @@ export class Panel {
     this.ordered = ordered;
     const all = this.answer.of > this.answer.rows.length ? `${count(this.answer.rows.length)} of ${count(this.answer.of)} functions` : `${count(rows.length)} functions`;
     const top = this.sheet.scrollTop;
-    this.sheet.replaceChildren(element, make('p', { class: 'dim padded' }, all));
+    const down = isAnyDown ? make('p', { class: 'dim padded' }, DOWN + (this.answer.estimating === null ? '' : ` These estimates are being made: ${this.answer.estimating} %.`)) : null;
+    this.sheet.replaceChildren(element, ...(down ? [down] : []), make('p', { class: 'dim padded' }, all));
     this.sheet.scrollTop = top;
   }
 

@@ -1,12 +1,12 @@
 //! A session with its overview and the names of what ran.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use answers::{
     overview::{Overview, Row, RowKind},
     scan::Scan,
     trace::Trace,
-    turned_down::TurnedDown,
+    turned_down::{Changes, TurnedDown},
 };
 use codec::{
     FunctionId, SessionNs,
@@ -14,7 +14,7 @@ use codec::{
     span::{SpanKind, What},
 };
 use serde_json::{Value, json};
-use sinks::{NameCache, file_name, source_at};
+use sinks::{NameCache, source_at};
 
 use crate::refusal::Refusal;
 
@@ -27,6 +27,10 @@ pub(crate) struct Loaded {
     pub(crate) overview: Overview,
     /// By the numbers of the overview.
     pub(crate) functions: Vec<Function>,
+    /// Those of which all calls were counted and none followed, which no overview has.
+    pub(crate) unfollowed: Vec<(FunctionId, Function)>,
+    /// The functions that were turned down, with what became of them.
+    pub(crate) down: HashMap<FunctionId, Changes>,
     /// Which of the overviews of the session it is: numbers are those of one of them.
     pub(crate) generation: u32,
 }
@@ -39,9 +43,9 @@ pub(crate) struct Function {
     pub(crate) module: Option<String>,
     pub(crate) source: Option<String>,
     pub(crate) kind: SpanKind,
-    /// Whether it was turned down: its calls were counted, and not followed.
+    /// Whether there were calls of it that were not followed.
     pub(crate) is_down: bool,
-    /// How many calls were counted and not followed, in the whole session.
+    /// How many of them were counted, in the whole session.
     pub(crate) counted: u64,
 }
 
@@ -53,31 +57,37 @@ impl std::fmt::Debug for Loaded {
 
 impl Loaded {
     pub(crate) fn new(trace: Trace, overview: Overview, generation: u32) -> Self {
-        let (mut names, down) = (NameCache::new(), TurnedDown::of(&trace.catalog));
+        let mut names = NameCache::new();
+        let down: HashMap<_, _> = TurnedDown::of(&trace.catalog).into_functions().collect();
         // Which module was at an address then is known best at the end.
         let at = SessionNs(overview.range().1);
         let mut counted: HashMap<FunctionId, u64> = HashMap::new();
         for (_, calls) in trace.catalog.counted() {
             let known = counted.entry(calls.function).or_default();
-            *known = known.saturating_add(calls.count);
+            *known = known.saturating_add(calls.count).saturating_add(calls.brief);
         }
-        let functions = overview.whats().iter().map(|(what, kind)| {
+        let mut describe = |what: &What, kind: SpanKind| {
+            let function = if let What::Function(function) = what { Some(function) } else { None };
+            let counted = function.and_then(|function| counted.get(function)).copied().unwrap_or(0);
+            let was_off = function.and_then(|function| down.get(function)).is_some_and(|changes| changes.was_off);
             let name = names.name(&trace.catalog, what, at);
             Function {
                 name: name.pretty.to_string(),
                 symbol: name.raw.as_deref().map(ToOwned::to_owned),
                 module: name.module.as_deref().map(ToOwned::to_owned),
                 source: source_at(&trace.catalog, what, at).map(|(file, line)| format!("{file}:{line}")),
-                kind: *kind,
-                is_down: down.has(what),
-                counted: match what {
-                    What::Function(function) => counted.get(function).copied().unwrap_or(0),
-                    _ => 0,
-                },
+                kind,
+                is_down: counted > 0 || was_off,
+                counted,
             }
-        });
-        let functions = functions.collect();
-        Self { trace, overview, functions, generation }
+        };
+        let functions = overview.whats().iter().map(|(what, kind)| describe(what, *kind)).collect();
+        let followed: HashSet<_> = overview.whats().iter().map(|(what, _)| what).collect();
+        let mut unfollowed: Vec<_> = counted.keys().copied().map(|id| (id, What::Function(id))).collect();
+        unfollowed.retain(|(id, what)| counted[id] > 0 && !followed.contains(what));
+        unfollowed.sort_unstable_by_key(|(id, _)| *id);
+        let unfollowed = unfollowed.iter().map(|(id, what)| (*id, describe(what, SpanKind::Frame))).collect();
+        Self { trace, overview, functions, unfollowed, down, generation }
     }
 
     /// What something is called, by its number.
@@ -206,10 +216,5 @@ impl Loaded {
             "kind": all.iter().map(|function| function.kind.name()).collect::<Vec<_>>(),
             "down": down.collect::<Vec<_>>(),
         })
-    }
-
-    /// The last part of the path of something's module.
-    pub(crate) fn module_name(&self, what: u32) -> Option<&str> {
-        self.function(what)?.module.as_deref().map(file_name)
     }
 }

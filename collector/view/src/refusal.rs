@@ -37,7 +37,7 @@ impl Refusal {
     fn words(&self) -> String {
         match self {
             Self::Wrong(words) | Self::Missing(words) | Self::TooMuch(words) | Self::Broken(words) => words.clone(),
-            Self::Making(percent) => format!("the overview is being made: {percent} %"),
+            Self::Making(percent) => format!("what this needs is being made: {percent} %"),
             Self::Busy => "too many ask at once: try again".into(),
         }
     }

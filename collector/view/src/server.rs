@@ -17,6 +17,8 @@ use crate::{
     Options,
     asked::Asked,
     assets, boxes,
+    exact::Exact,
+    export, functions,
     guard::{self, Guard},
     hot::Hot,
     library::Library,
@@ -42,7 +44,9 @@ const PATIENCE: Duration = Duration::from_millis(400);
 pub(crate) struct Server {
     pub(crate) library: Arc<Library>,
     pub(crate) shelf: Shelf,
+    pub(crate) exact: Exact,
     pub(crate) seats: Arc<Semaphore>,
+    pub(crate) writers: Arc<Semaphore>,
     readers: Arc<Semaphore>,
     guard: Arc<Guard>,
     hot: Arc<Hot>,
@@ -59,9 +63,11 @@ pub(crate) async fn serve(listener: TcpListener, options: Options) -> io::Result
     let guard = Arc::new(Guard::new(port, options.tls.is_some(), options.names, options.token));
     let library = Arc::new(Library::new(options.dir));
     let server = Arc::new(Server {
+        exact: Exact::new(Arc::clone(&library), options.config.clone()),
         shelf: Shelf::new(Arc::clone(&library), options.config),
         library,
         seats: Arc::new(Semaphore::new(SEATS)),
+        writers: Arc::new(Semaphore::new(export::WRITERS)),
         readers: Arc::new(Semaphore::new(READERS)),
         guard: Arc::clone(&guard),
         hot: Arc::default(),
@@ -74,6 +80,8 @@ pub(crate) async fn serve(listener: TcpListener, options: Options) -> io::Result
         .route("/api/diff", get(diff))
         .route("/api/s/{name}/meta", get(meta))
         .route("/api/s/{name}/hot", get(hot))
+        .route("/api/s/{name}/top", get(top))
+        .route("/api/s/{name}/perfetto", get(perfetto))
         .route("/api/s/{name}/{what}", get(session))
         .fallback(assets::file)
         .layer(from_fn_with_state(guard, guard::watch))
@@ -120,10 +128,7 @@ async fn live(State(server): Shared, Query(mut query): Queried) -> Answer {
 }
 
 async fn diff(State(server): Shared, Query(query): Queried) -> Answer {
-    let asked = Asked(query);
-    let a = server.shelf.get(asked.needed("a")?, PATIENCE).await?;
-    let b = server.shelf.get(asked.needed("b")?, PATIENCE).await?;
-    Ok(json(&server.read(move || tables::diff(&a, &b, &asked)).await?))
+    Ok(json(&functions::diff(&server, Asked(query)).await?))
 }
 
 async fn meta(State(server): Shared, Path(name): Path<String>) -> Answer {
@@ -150,11 +155,18 @@ async fn hottest(State(server): Shared, Query(query): Queried) -> Answer {
     Ok(json(&server.read(look).await?))
 }
 
+async fn top(State(server): Shared, Path(name): Path<String>, Query(query): Queried) -> Answer {
+    Ok(json(&functions::top(&server, &name, Asked(query)).await?))
+}
+
+async fn perfetto(State(server): Shared, Path(name): Path<String>, Query(query): Queried) -> Answer {
+    export::answer(&server, name, Asked(query)).await
+}
+
 async fn session(State(server): Shared, Path((name, what)): Path<(String, String)>, Query(query): Queried) -> Answer {
     let asked = Asked(query);
     let answer = move |loaded: &Loaded| match what.as_str() {
         "boxes" => boxes::answer(loaded, &asked),
-        "top" => tables::top(loaded, &asked).map(|value| json(&value)),
         "tree" | "callers" | "callees" => tables::tree(loaded, &asked, &what).map(|value| json(&value)),
         "span" => looks::span(loaded, &asked).map(|value| json(&value)),
         "find" => looks::find(loaded, &asked).map(|value| json(&value)),

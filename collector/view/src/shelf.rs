@@ -23,10 +23,11 @@ const MOST_OPEN: usize = 16;
 /// How many are made at a time.
 const MADE_AT_ONCE: usize = 1;
 
-/// That of a session that grows is made again after so many times what it took, so that it takes a twentieth of a
-/// processor, and after so long at the earliest.
-const REST: u32 = 20;
-const SHORTEST_REST: Duration = Duration::from_secs(1);
+/// That of a session that grows is made again after a rest. It is short where making it is, so that the page follows; what
+/// takes longer rests for longer in proportion, so that no more than a twentieth of a processor goes into what is large.
+const SHORTEST_REST: Duration = Duration::from_millis(300);
+const SHORT: Duration = Duration::from_secs(1);
+const MOST_REST: u32 = 20;
 
 /// The overviews.
 #[derive(Debug)]
@@ -69,6 +70,11 @@ impl Shelf {
     pub(crate) fn new(library: Arc<Library>, config: SpanConfig) -> Self {
         let making = Arc::new(Semaphore::new(MADE_AT_ONCE));
         Self { library, config, places: Mutex::default(), making, is_over: Arc::default() }
+    }
+
+    /// How spans are made.
+    pub(crate) fn config(&self) -> SpanConfig {
+        self.config.clone()
     }
 
     /// The overview of a session: the latest there is. Begins to make the next one where that is due. Waits for so long for
@@ -131,7 +137,7 @@ impl Shelf {
                 _ => last == files,
             });
             let has_ended = state.loaded.as_ref().is_some_and(|loaded| has_ended(loaded, dir));
-            let rest = (state.took * REST).max(SHORTEST_REST);
+            let rest = rest(state.took);
             let is_due = has_ended || state.ended.is_none_or(|ended| ended.elapsed() >= rest);
             if state.is_making || is_same || !is_due {
                 return;
@@ -174,6 +180,12 @@ impl Shelf {
 /// Whether a session was being written when its overview was made, and is no more.
 fn has_ended(loaded: &Loaded, dir: &Path) -> bool {
     loaded.trace.is_unfinished && !dir.join("journal.heph").exists()
+}
+
+/// How long nothing is made after something that took so long.
+fn rest(took: Duration) -> Duration {
+    let times = (took.as_millis() * 2 / SHORT.as_millis()).clamp(1, MOST_REST.into());
+    (took * u32::try_from(times).unwrap_or(MOST_REST)).max(SHORTEST_REST)
 }
 
 impl Drop for Shelf {
@@ -224,5 +236,16 @@ impl Place {
         };
         let made = make();
         (made, begun.elapsed())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_made_quickly_rests_for_a_moment_and_what_takes_long_for_long() {
+        let rests = [0, 100, 700, 1_000, 2_600, 10_000, 60_000].map(|ms| rest(Duration::from_millis(ms)).as_millis());
+        assert_eq!(rests, [300, 300, 700, 2_000, 13_000, 200_000, 1_200_000]);
     }
 }

@@ -222,8 +222,12 @@ async fn a_session_is_told_with_its_names_as_they_are() {
     assert!(callers["nodes"].as_array().is_some_and(|nodes| nodes.len() >= 2), "{callers}");
     let hot = served.get("/api/s/s/hot").await.json();
     assert!(hot["rows"].as_array().is_some_and(|rows| rows.iter().any(|row| row["function"] == "main")), "{hot}");
-    let diff = served.get("/api/diff?a=s&b=s").await.json();
-    assert!(diff["rows"].as_array().is_some_and(|rows| rows.iter().all(|row| row["a"] == row["b"])), "{diff}");
+    let diff = served.patient("/api/diff?a=s&b=s&all=1").await.json();
+    let is_same = |row: &Value| row["total_a_ns"] == row["total_b_ns"] && row["within_noise"] == true;
+    assert!(diff["rows"].as_array().is_some_and(|rows| rows.len() == 3 && rows.iter().all(is_same)), "{diff}");
+    assert!(diff["warnings"].as_array().is_some_and(|warnings| warnings.len() == 2), "loss of both is told: {diff}");
+    assert_eq!(served.patient("/api/diff?a=s&b=s").await.json()["rows"], Value::Array(Vec::new()));
+    assert_eq!(hot["missing"], 3, "what is missing was not seen to come: {hot}");
 }
 
 #[tokio::test]

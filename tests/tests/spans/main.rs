@@ -16,4 +16,6 @@ mod questions;
 mod screen;
 mod swift_names;
 mod view;
+mod view_live;
+mod view_told;
 mod viewer;

@@ -25,25 +25,25 @@ use crate::viewer::has_browser;
 
 /// What `tests/view.py` looks for.
 const HOSTILE: &str = "<img src=x onerror=window.harmed=1>";
-const FUNCTIONS: [&str; 5] = ["main", "_ZN4demo4workEi", "needle", HOSTILE, "routine"];
-const MODULE: ModuleId = ModuleId(1);
+pub(crate) const FUNCTIONS: [&str; 5] = ["main", "_ZN4demo4workEi", "needle", HOSTILE, "routine"];
+pub(crate) const MODULE: ModuleId = ModuleId(1);
 
 /// Three hours behind the beginning, and no multiple of anything.
 const FAR_NS: u64 = 3 * 3_600_000_000_000 + 1_234_567;
 
 /// Packets of a session.
 #[derive(Default)]
-struct Packets {
-    bytes: Vec<u8>,
+pub(crate) struct Packets {
+    pub(crate) bytes: Vec<u8>,
     next: [u64; 2],
 }
 
 impl Packets {
-    fn say<'a>(&mut self, option: impl Into<ProfileOption<'a>>) {
+    pub(crate) fn say<'a>(&mut self, option: impl Into<ProfileOption<'a>>) {
         option.into().encode(&mut self.bytes).expect("it fits");
     }
 
-    fn event(&mut self, stream: u32, kind: EventKind, function: u32, start: u64, end: u64, depth: u32) {
+    pub(crate) fn event(&mut self, stream: u32, kind: EventKind, function: u32, start: u64, end: u64, depth: u32) {
         let next = &mut self.next[stream as usize];
         let (counter, substream) = (Position(*next).counter(), SubstreamId(0));
         let stamp =
@@ -55,18 +55,17 @@ impl Packets {
         Message::Function(event).encode(&mut self.bytes).expect("it fits");
     }
 
-    fn call(&mut self, stream: u32, function: u32, start: u64, end: u64, depth: u32) {
+    pub(crate) fn call(&mut self, stream: u32, function: u32, start: u64, end: u64, depth: u32) {
         self.event(stream, EventKind::Call, function, start, start, depth);
         self.event(stream, EventKind::Return, function, start, end, depth);
     }
 }
 
-/// Hours with many short calls at the beginning and a very short one at the end, on a thread with a hostile name, and events
-/// of another that are missing.
-fn packets() -> Vec<u8> {
+/// What is told of a session before its events.
+pub(crate) fn described(id: &str) -> Packets {
     let mut packets = Packets::default();
     packets.say(Session {
-        id: "0123456789abcdef0123456789abcdef".parse::<SessionId>().expect("an id"),
+        id: id.parse::<SessionId>().expect("an id"),
         profile: PROFILE_VERSION,
         arch: Arch::X86_64,
         os: Os::Linux,
@@ -96,6 +95,13 @@ fn packets() -> Vec<u8> {
     let functions: Vec<_> =
         (0..).step_by(16).zip(FUNCTIONS).map(|(offset, name)| FunctionName { offset, name }).collect();
     packets.say(Functions { module: MODULE, first_index: 0, functions: functions.as_slice().into() });
+    packets
+}
+
+/// Hours with many short calls at the beginning and a very short one at the end, on a thread with a hostile name, and events
+/// of another that are missing.
+fn packets() -> Vec<u8> {
+    let mut packets = described("0123456789abcdef0123456789abcdef");
     packets.event(0, EventKind::Call, 0, 1000, 1000, 0);
     for number in 0..3000 {
         let start = 2_000_000_000 + number * 1000;
@@ -122,7 +128,7 @@ fn duration(ns: u64) -> String {
 }
 
 /// Starts the viewer, and returns the address that it prints.
-fn view(folder: &Path, arguments: &[String]) -> (Process, String) {
+pub(crate) fn view(folder: &Path, arguments: &[String]) -> (Process, String) {
     let mut command = Command::new(collector::binary());
     command.args(["view", "--no-open"]).args(arguments).arg(folder);
     let mut process = Process::start(command, Stdout::Hold);
@@ -130,6 +136,26 @@ fn view(folder: &Path, arguments: &[String]) -> (Process, String) {
     let stdout = process.take_stdout().expect("nobody else reads it");
     BufReader::new(stdout).read_line(&mut line).expect("it prints a line");
     (process, line.trim().to_owned())
+}
+
+/// Writes a session as a Perfetto trace.
+pub(crate) fn export(session: &Path, file: &Path, options: &[&str]) {
+    let output = file.to_string_lossy();
+    let arguments = [&["--format", "perfetto", "--alone", "-o", &output], options].concat();
+    collector::run_on("export", session, &arguments).success();
+}
+
+/// Names and changes of all functions of the two sessions of a directory, as the page shows them.
+fn compared(traces: &Path) -> Vec<(String, String)> {
+    let [a, b] = tests::trace::folders(traces).try_into().expect("two");
+    let arguments = [a.to_str().expect("a path"), b.to_str().expect("a path"), "--json", "--all"];
+    let printed = collector::run(&[&["diff"], &arguments[..]].concat()).success();
+    let line = |line: &str| {
+        let row: Value = serde_json::from_str(line).expect("JSON");
+        assert_eq!(row["total_change_ns"], 0, "they are the same");
+        (row["function"].as_str().expect("a name").to_owned(), duration(0))
+    };
+    printed.text().lines().map(line).collect()
 }
 
 #[test]
@@ -159,15 +185,21 @@ fn use_page(name: &str, arguments: &[String]) {
     let session = tests::trace::folders(&traces).remove(0);
     let top = collector::run_on("top", &session, &["--json"]).success();
     let top: Vec<Value> = top.text().lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
-    let (mut viewer, address) = view(&traces, arguments);
+    let (viewer, address) = view(&traces, arguments);
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/view.py");
     let picture = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}.png"));
-    let output = Command::new("python3").arg(script).arg(&address).arg(&traces).arg(&picture).output();
+    let mut command = Command::new("python3");
+    command.arg(script).arg(&address).arg(&traces).arg(&picture).arg(viewer.pid().to_string()).arg(collector::binary());
+    // It ends the viewer, and removes a session.
+    let whole = folder.join("whole.printed");
+    export(&session, &whole, &[]);
+    let diff = compared(&traces);
+    let output = command.output();
     let output = output.expect("Python starts");
     assert!(output.status.success(), "{}{}", String::from_utf8_lossy(&output.stderr), viewer.said());
-    let shown: Value = serde_json::from_slice(&output.stdout).expect("it prints JSON");
-    assert_eq!((&shown["needle"]["start"], &shown["needle"]["end"]), (&FAR_NS.into(), &(FAR_NS + 7).into()));
-    let shown: Vec<[String; 4]> = shown["top"]
+    let told: Value = serde_json::from_slice(&output.stdout).expect("it prints JSON");
+    assert_eq!((&told["needle"]["start"], &told["needle"]["end"]), (&FAR_NS.into(), &(FAR_NS + 7).into()));
+    let shown: Vec<[String; 4]> = told["top"]
         .as_array()
         .expect("rows")
         .iter()
@@ -182,8 +214,16 @@ fn use_page(name: &str, arguments: &[String]) {
         })
         .collect();
     assert_eq!(shown, printed);
-    assert!(viewer.is_running(), "{}", viewer.said());
-    viewer.signal("INT");
+    let same = |a: &Path, b: &Path| fs::read(a).expect("it is there") == fs::read(b).expect("it is there");
+    assert!(same(&folder.join("whole.perfetto"), &whole), "what is saved is what the command writes");
+    let part = folder.join("part.printed");
+    let [from, to] = [0, 1].map(|place| format!("{}ns", told["range"][place].as_u64().expect("a time")));
+    export(&session, &part, &["--from", &from, "--to", &to]);
+    assert!(same(&folder.join("part.perfetto"), &part), "of the part that is chosen, too");
+    let cell = |row: &Value, place: usize| row[place].as_str().expect("text").replace(',', "");
+    let shown: Vec<_> =
+        told["compared"].as_array().expect("rows").iter().map(|row| (cell(row, 0), cell(row, 6))).collect();
+    assert_eq!(shown, diff, "what differs is what the command prints");
     assert_eq!(viewer.exit(Duration::from_secs(10)).code, Some(0), "Ctrl-C ends it well");
 }
 

@@ -1,6 +1,11 @@
 //! How a function differs.
 
-use crate::{spread::Spread, top::Function};
+use serde_json::{Value as Json, json};
+
+use crate::{
+    spread::{Spread, student},
+    top::Function,
+};
 
 /// Within how many standard errors nineteen of twenty sums lie.
 const ERRORS: f64 = 2.0;
@@ -85,13 +90,41 @@ impl Side {
         (self.spread.count() > 0).then(|| self.spread.mean())
     }
 
-    fn of(&self, measure: Measure) -> (u64, Option<f64>) {
+    fn of(&self, measure: Measure) -> (u64, Option<Doubt>) {
         let (known, spread) = match measure {
-            Measure::Calls => return (self.calls.value, self.calls.variance),
+            Measure::Calls => {
+                let doubt = |other| Doubt { other, ..Doubt::default() };
+                return (self.calls.value, self.calls.variance.map(doubt));
+            }
             Measure::Total => (self.total, self.spread),
             Measure::Own => (self.own, self.self_spread),
         };
-        (known.value, known.variance.zip(spread.variance_of_sum()).map(|(one, other)| one + other))
+        let freedom = spread.count().saturating_sub(1) as f64;
+        let doubt = |(other, spread)| Doubt { other, spread, freedom };
+        (known.value, known.variance.zip(spread.variance_of_sum()).map(doubt))
+    }
+}
+
+/// How far a number may be off.
+#[derive(Debug, Clone, Copy, Default)]
+struct Doubt {
+    /// Squared, by how far single calls lie apart.
+    spread: f64,
+    /// One less than the number of calls that this is known from.
+    freedom: f64,
+    /// Squared, by something else.
+    other: f64,
+}
+
+impl Doubt {
+    /// How far the difference of two numbers may be off in nineteen cases of twenty, after Welch.
+    fn error(self, other: Self) -> u64 {
+        let sides = [self, other];
+        let all: f64 = sides.iter().map(|side| side.spread + side.other).sum();
+        let few: f64 =
+            sides.iter().filter(|side| side.freedom > 0.0).map(|side| side.spread.powi(2) / side.freedom).sum();
+        let times = if few > 0.0 { student(all.powi(2) / few) } else { ERRORS };
+        (times * all.sqrt()).ceil() as u64
     }
 }
 
@@ -121,13 +154,41 @@ impl Value {
     }
 }
 
+impl Measure {
+    /// All of them, with their names.
+    pub const ALL: [(&str, Self); 3] = [("calls", Self::Calls), ("total", Self::Total), ("self", Self::Own)];
+}
+
 impl Change {
+    /// All that is told of it, where this is what is compared.
+    pub fn object(&self, by: Measure) -> Json {
+        let mut object = json!({
+            "function": self.name,
+            "module": self.module,
+            "only_in": self.only_in().map(String::from),
+            "within_noise": self.value(by).is_noise(),
+            "mean_a_ns": self.a.as_ref().and_then(Side::mean_ns).map(f64::round),
+            "mean_b_ns": self.b.as_ref().and_then(Side::mean_ns).map(f64::round),
+        });
+        if let Json::Object(object) = &mut object {
+            for (name, measure) in Measure::ALL {
+                let unit = if measure == Measure::Calls { "" } else { "_ns" };
+                let value = self.value(measure);
+                object.insert(format!("{name}_a{unit}"), value.a.into());
+                object.insert(format!("{name}_b{unit}"), value.b.into());
+                object.insert(format!("{name}_change{unit}"), value.change().into());
+                object.insert(format!("{name}_error{unit}"), value.error.into());
+            }
+        }
+        object
+    }
+
     /// One number of both sessions.
     pub fn value(&self, measure: Measure) -> Value {
         // What did not run took no time, for sure.
-        let side = |side: &Option<Side>| side.as_ref().map_or((0, Some(0.0)), |side| side.of(measure));
+        let side = |side: &Option<Side>| side.as_ref().map_or((0, Some(Doubt::default())), |side| side.of(measure));
         let ((a, of_a), (b, of_b)) = (side(&self.a), side(&self.b));
-        let error = of_a.zip(of_b).map(|(one, other)| (ERRORS * (one + other).sqrt()).ceil() as u64);
+        let error = of_a.zip(of_b).map(|(one, other)| one.error(other));
         Value { a, b, error }
     }
 

@@ -1,3 +1,5 @@
+use codec::{FunctionId, span::What};
+
 use super::*;
 use crate::top::Function;
 
@@ -9,11 +11,12 @@ fn row(name: &str, module: &str, durations: &[u64]) -> Row {
         function.total_ns += took;
         function.self_ns += took;
     }
-    Row { name: name.into(), symbol: None, module: Some(module.into()), source: None, function }
+    let what = What::Function(FunctionId(0));
+    Row { name: name.into(), symbol: None, module: Some(module.into()), source: None, what, function }
 }
 
 fn ranked(a: Vec<Row>, b: Vec<Row>, by: Measure, all: bool) -> Vec<(String, i64, Option<char>)> {
-    let mut changes = changes(a, b);
+    let mut changes = changes(&a, &b);
     rank(&mut changes, by, all, 100);
     changes.iter().map(|change| (change.name.clone(), change.value(by).change(), change.only_in())).collect()
 }
@@ -44,7 +47,26 @@ fn what_chance_makes_is_noise() {
         rows
     };
     assert_eq!(ranked(lossy(&spread(0)), lossy(&more), Measure::Calls, false), []);
-    let change = changes(of(&[5]), of(&[50])).remove(0);
+    let change = changes(&of(&[5]), &of(&[50])).remove(0);
     assert_eq!(change.value(Measure::Total), Value { a: 5, b: 50, error: None }, "one call says nothing of others");
     assert!(!change.value(Measure::Total).is_noise());
+}
+
+#[test]
+fn few_calls_say_little() {
+    let of = |name: &str, durations: &[u64]| row(name, "/prog", durations);
+    // Two or three that took about as long, once more and once less.
+    assert_eq!(
+        ranked(vec![of("f", &[100, 130])], vec![of("f", &[180, 240])], Measure::Total, false),
+        [],
+        "190 more may be chance where there are two"
+    );
+    assert_eq!(ranked(vec![of("f", &[100, 130, 110])], vec![of("f", &[120, 180, 150])], Measure::Own, false), []);
+    let far = ranked(vec![of("f", &[100, 130, 110])], vec![of("f", &[900, 930, 890])], Measure::Own, false);
+    assert_eq!(far, [("f".into(), 2_380, None)]);
+    // Of one call nobody knows: that comes behind what is known.
+    let a = vec![of("once", &[100]), of("often", &[100; 20]), of("gone", &[7; 9])];
+    let b = vec![of("once", &[90_000]), of("often", &[105; 20])];
+    let names: Vec<_> = ranked(a, b, Measure::Total, false).into_iter().map(|(name, ..)| name).collect();
+    assert_eq!(names, ["often", "gone", "once"]);
 }

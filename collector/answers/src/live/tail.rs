@@ -44,15 +44,7 @@ struct Open {
 impl Tail {
     /// Looks for the first event at a time or behind it, and for what was open then.
     pub(super) fn open(index: &Path, events: u64, from: u64) -> Result<Self> {
-        let (mut low, mut high) = (0, events);
-        while low < high {
-            let middle = low + (high - low) / 2;
-            if time_of(index, middle)?.is_some_and(|time| time < from) {
-                low = middle + 1;
-            } else {
-                high = middle;
-            }
-        }
+        let low = first_from(index, events, from)?;
         let mut tail = Self { next: low.saturating_sub(LOOK_BACK), ..Self::default() };
         tail.read(index, low, None, &mut Bucket::default())?;
         tail.stack.iter_mut().for_each(|open| open.since = from);
@@ -164,6 +156,20 @@ impl Tail {
 
 fn offset(event: u64) -> u64 {
     (EDGE_BYTES as u64).saturating_add(event.saturating_mul(IndexEvent::BYTES as u64))
+}
+
+/// The first event at a time or behind it, of so many.
+pub(super) fn first_from(index: &Path, events: u64, from: u64) -> Result<u64> {
+    let (mut low, mut high) = (0, events);
+    while low < high {
+        let middle = low + (high - low) / 2;
+        if time_of(index, middle)?.is_some_and(|time| time < from) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    Ok(low)
 }
 
 /// When an event was.

@@ -2,7 +2,7 @@
 
 use codec::SessionNs;
 
-use crate::turned_down::Changes;
+use crate::{spread::student, turned_down::Changes};
 
 /// The calls of a function that was turned down, by the burst in which they were followed.
 #[derive(Debug, Clone, Default)]
@@ -11,9 +11,6 @@ pub struct Bursts {
     /// How many calls began in each burst, and how long they took together.
     sums: Vec<(u64, u64)>,
 }
-
-/// By how many standard errors a mean may be wrong in one case of twenty, for one to ten degrees of freedom, after Student.
-const STUDENT: [f64; 10] = [12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23];
 
 impl Bursts {
     /// No calls yet.
@@ -48,8 +45,7 @@ impl Bursts {
         let mean = ns / calls;
         let spread: f64 = seen().map(|(calls, ns)| (ns - mean * calls).powi(2)).sum();
         let variance = spread * bursts as f64 / (bursts - 1) as f64;
-        let times = STUDENT.get(bursts - 2).copied().unwrap_or(2.0);
-        Some(times * variance.sqrt() / ns)
+        Some(student((bursts - 1) as f64) * variance.sqrt() / ns)
     }
 }
 

@@ -101,6 +101,21 @@ impl Function {
         self.count.saturating_add(self.counted).saturating_add(self.brief)
     }
 
+    /// What stands before their number, where there may be more of them (`≥`), or fewer that were asked for (`≤`), or both (`~`).
+    pub fn bound(&self) -> &'static str {
+        match (self.was_off(), self.has_others) {
+            (true, true) => "~",
+            (true, false) => "≥",
+            (false, true) => "≤",
+            (false, false) => "",
+        }
+    }
+
+    /// Whether there were calls of it that are no events.
+    pub fn is_in_part(&self) -> bool {
+        self.counted.saturating_add(self.brief) > 0 || self.was_off()
+    }
+
     /// Whether calls were made that nobody counted.
     pub fn was_off(&self) -> bool {
         self.bursts.as_ref().is_some_and(Bursts::was_off)

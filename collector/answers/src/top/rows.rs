@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use anyhow::Result;
-use codec::span::SpanRuntime;
+use codec::span::{SpanRuntime, What};
 use collector_core::spans::SpanConfig;
 use sinks::{Catalog, NameCache, file_name, source_at};
 
@@ -27,6 +27,8 @@ pub struct Row {
     pub module: Option<String>,
     /// Where it begins in its sources: file, a colon, and the line.
     pub source: Option<String>,
+    /// What it is in the session.
+    pub what: What,
     /// What its calls come to.
     pub function: Function,
 }
@@ -64,10 +66,23 @@ impl Row {
 
 /// What the functions of a session come to that are asked for, in no order. Of what runs in other runtimes, its spans.
 pub fn rows(trace: &Trace, config: SpanConfig, runtime: SpanRuntime, filter: &Filter, loss: &Loss) -> Result<Vec<Row>> {
+    rows_telling(trace, config, runtime, filter, loss, &mut |_| Ok(()))
+}
+
+/// The same, telling how many events were read; an error stops that.
+pub fn rows_telling(
+    trace: &Trace,
+    config: SpanConfig,
+    runtime: SpanRuntime,
+    filter: &Filter,
+    loss: &Loss,
+    progress: &mut dyn FnMut(u64) -> Result<()>,
+) -> Result<Vec<Row>> {
     let catalog = &trace.catalog;
     let mut ranking = Ranking::new(TurnedDown::of(catalog));
-    spanning::spans(trace, spanning::engine(trace, config), |spans| {
-        for span in spans.iter().filter(|span| span.kind.runtime() == runtime) {
+    spanning::batches(trace, spanning::engine(trace, config), false, |batch| {
+        progress(batch.events)?;
+        for span in batch.spans.iter().filter(|span| span.kind.runtime() == runtime) {
             match filter.share(span, false) {
                 Share::Counts(span) => ranking.add(&span, loss.weight(span.stream)),
                 Share::Hidden(span) => ranking.pass(&span),
@@ -99,7 +114,7 @@ pub(super) fn named(catalog: &Catalog, ranking: Ranking, filter: &Filter, is_par
             let text = |text: &Arc<str>| text.to_string();
             let (symbol, module) = (name.raw.as_ref().map(text), name.module.as_ref().map(text));
             let source = source_at(catalog, &what, function.last_start).map(|(file, line)| format!("{file}:{line}"));
-            rows.push(Row { name: name.pretty.to_string(), symbol, module, source, function });
+            rows.push(Row { name: name.pretty.to_string(), symbol, module, source, what, function });
         }
     }
     rows

@@ -3,11 +3,10 @@
 use std::io::{self, Write};
 
 use answers::{
-    diff::{Change, Measure, Side, Value},
+    diff::{Change, Measure, Value},
     duration,
 };
 use codec::text::printable_json;
-use serde_json::{Value as Json, json};
 
 use crate::{
     args::DiffArgs,
@@ -31,7 +30,7 @@ pub(super) fn print(
     if args.table.json {
         return changes
             .iter()
-            .try_for_each(|change| writeln!(out, "{}", printable_json(&object(change, by).to_string())));
+            .try_for_each(|change| writeln!(out, "{}", printable_json(&change.object(by).to_string())));
     }
     if args.table.csv {
         return csv(changes, by, out);
@@ -53,30 +52,6 @@ pub(super) fn print(
     Ok(())
 }
 
-const MEASURES: [(&str, Measure); 3] = [("calls", Measure::Calls), ("total", Measure::Total), ("self", Measure::Own)];
-
-fn object(change: &Change, by: Measure) -> Json {
-    let mut object = json!({
-        "function": change.name,
-        "module": change.module,
-        "only_in": change.only_in().map(String::from),
-        "within_noise": change.value(by).is_noise(),
-        "mean_a_ns": change.a.as_ref().and_then(Side::mean_ns).map(f64::round),
-        "mean_b_ns": change.b.as_ref().and_then(Side::mean_ns).map(f64::round),
-    });
-    if let Json::Object(object) = &mut object {
-        for (name, measure) in MEASURES {
-            let unit = if measure == Measure::Calls { "" } else { "_ns" };
-            let value = change.value(measure);
-            object.insert(format!("{name}_a{unit}"), value.a.into());
-            object.insert(format!("{name}_b{unit}"), value.b.into());
-            object.insert(format!("{name}_change{unit}"), value.change().into());
-            object.insert(format!("{name}_error{unit}"), value.error.into());
-        }
-    }
-    object
-}
-
 fn csv(changes: &[Change], by: Measure, out: &mut impl Write) -> io::Result<()> {
     out.write_all(b"function,module,only_in,within_noise,calls_a,calls_b,calls_change,calls_error,")?;
     out.write_all(
@@ -89,7 +64,7 @@ fn csv(changes: &[Change], by: Measure, out: &mut impl Write) -> io::Result<()> 
         field(&mut line, change.module.as_deref().unwrap_or_default());
         let only = change.only_in().map_or_else(String::new, String::from);
         write!(line, ",{only},{}", change.value(by).is_noise())?;
-        for (_, measure) in MEASURES {
+        for (_, measure) in Measure::ALL {
             let value = change.value(measure);
             let error = value.error.map_or_else(String::new, |error| error.to_string());
             write!(line, ",{},{},{},{error}", value.a, value.b, value.change())?;
@@ -136,7 +111,7 @@ fn signed(measure: Measure, value: Value) -> String {
 }
 
 fn name_of(measure: Measure) -> &'static str {
-    MEASURES.iter().find(|(_, known)| *known == measure).map_or("", |(name, _)| name)
+    Measure::ALL.iter().find(|(_, known)| *known == measure).map_or("", |(name, _)| name)
 }
 
 impl Column {
@@ -174,7 +149,7 @@ impl Column {
 
 /// The measures that they are not sorted by.
 fn other(by: Measure, place: usize) -> Measure {
-    MEASURES.iter().map(|(_, measure)| *measure).filter(|measure| *measure != by).nth(place).unwrap_or(by)
+    Measure::ALL.iter().map(|(_, measure)| *measure).filter(|measure| *measure != by).nth(place).unwrap_or(by)
 }
 
 fn text(changes: &[Change], by: Measure, screen: Screen, out: &mut impl Write) -> io::Result<()> {

@@ -4,7 +4,9 @@ use std::collections::{HashMap, HashSet};
 
 use answers::{
     birth_call::thread_of,
+    export,
     family::{Chosen, Family, Member},
+    filter::Filter,
     trace::Trace,
 };
 use anyhow::Result;
@@ -15,7 +17,7 @@ use codec::{
 };
 use sinks::{BirthPoint, FamilySink, ProcessLabel, SinkError};
 
-use super::{end, write_spans};
+use super::begin;
 use crate::{args::ExportArgs, offline::printable, quantity::counted, tables::Progress};
 
 /// By what the ids of processes are told apart that had the same, one after the other: more than any process id is, and
@@ -80,12 +82,16 @@ impl Picture<'_> {
         let session = trace.session();
         sink.start_as(&session, label)?;
         let mut first: Option<(_, StreamId)> = None;
-        let written = write_spans(&trace, self.args, self.progress, |spans| {
+        begin(&trace, self.progress);
+        let filter = Filter::new(&trace, &self.args.filter.wanted());
+        let (config, mut reach) = (self.args.session.making.config(), |events| self.progress.reach(events));
+        let take = |spans: &[Span]| {
             self.spans = self.spans.saturating_add(spans.len() as u64);
             let calls = spans.iter().filter(|span| matches!(span.kind, SpanKind::Frame | SpanKind::Event));
             first = first.into_iter().chain(calls.map(|span: &Span| (span.start, span.stream))).min();
             Ok(sink.spans(&session, spans)?)
-        });
+        };
+        let written = filter.and_then(|filter| export::spans(&trace, config, &filter, &mut reach, take));
         let threads = trace.threads();
         let children = self.member.children.iter().filter_map(|child| self.family.members.get(*child));
         for (child, birth) in children.filter_map(|child| Some((child.id?, child.birth?))) {
@@ -98,7 +104,7 @@ impl Picture<'_> {
             let child = self.member.id.unwrap_or(SessionId::NONE);
             sink.birth(&session, &BirthPoint { child, how: birth.how, is_parent: false, stream, at })?;
         }
-        end(&trace, &session, sink)?;
+        export::end(&trace, &session, sink)?;
         written
     }
 }

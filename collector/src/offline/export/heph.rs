@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, io::Write, sync::Arc};
 
 use answers::{
-    options,
+    export, options,
     scan::{MessageConsumer, Messages, Scan},
     trace::Trace,
 };
@@ -17,7 +17,6 @@ use codec::{
 };
 use sinks::{Batch, HephSink, Packer, Run, Session, Sink};
 
-use super::end;
 use crate::{args::WireForm, tables::Progress};
 
 /// Events are handed over when their packets have so many bytes.
@@ -139,7 +138,7 @@ impl<W: Write + Send> Replay<'_, W> {
                 self.option(&ProfileOption::End(End { reason, at, stream_count, streams: part.into() }))?;
             }
         }
-        end(trace, &self.session, &mut self.sink)?;
+        export::end(trace, &self.session, &mut self.sink)?;
         self.sink.close()?;
         Ok(self.events)
     }

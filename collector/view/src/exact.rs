@@ -1,0 +1,180 @@
+//! The functions of whole sessions, read from their events as commands do: what is noise, and estimates, overviews do not
+//! know. It takes a while, so it is done in the background, while somebody asks for it, and kept.
+
+use std::{
+    collections::HashMap,
+    path::{Path, PathBuf},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    time::{Duration, Instant},
+};
+
+use answers::{
+    diff::Compared,
+    filter::{Filter, Wanted},
+    sessions::Files,
+    trace::Trace,
+};
+use collector_core::spans::SpanConfig;
+use tokio::{
+    sync::{Notify, Semaphore},
+    task::spawn_blocking,
+};
+
+use crate::{library::Library, refusal::Refusal};
+
+/// How many sessions are kept, and how many are read at a time.
+const MOST: usize = 16;
+const AT_ONCE: usize = 2;
+
+/// How long what was read of a session that goes on is told.
+const LASTS: Duration = Duration::from_secs(10);
+
+/// After how long nobody asks any more.
+const FORGOTTEN: Duration = Duration::from_secs(5);
+
+/// Nobody asks for it any more. It is read when somebody does.
+#[derive(Debug)]
+struct Unwanted;
+
+impl std::fmt::Display for Unwanted {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("nobody wants it any more")
+    }
+}
+
+impl std::error::Error for Unwanted {}
+
+/// The sessions that were read, by their directories.
+#[derive(Debug)]
+pub(crate) struct Exact {
+    library: Arc<Library>,
+    config: SpanConfig,
+    places: Mutex<HashMap<PathBuf, Arc<Place>>>,
+    turns: Arc<Semaphore>,
+}
+
+/// One of them.
+#[derive(Debug, Default)]
+struct Place {
+    state: Mutex<State>,
+    /// Told when it was read.
+    read: Notify,
+    /// How many events were read, and of how many.
+    done: AtomicU64,
+    of: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    is_reading: bool,
+    asked: Option<Instant>,
+    last: Option<Last>,
+}
+
+/// What was read last.
+#[derive(Debug)]
+struct Last {
+    files: Files,
+    at: Instant,
+    found: Result<Arc<Compared>, String>,
+}
+
+impl Exact {
+    pub(crate) fn new(library: Arc<Library>, config: SpanConfig) -> Self {
+        Self { library, config, places: Mutex::default(), turns: Arc::new(Semaphore::new(AT_ONCE)) }
+    }
+
+    /// The functions of a session. Waits for them for so long.
+    pub(crate) async fn get(&self, name: &str, patience: Duration) -> Result<Arc<Compared>, Refusal> {
+        let (library, name) = (Arc::clone(&self.library), name.to_owned());
+        let looked = spawn_blocking(move || {
+            let dir = library.find(&name)?;
+            let files = Files::of(&dir);
+            Ok((dir, files))
+        });
+        let (dir, files) = looked.await.map_err(|_| Refusal::Busy)??;
+        let place = self.place(&dir);
+        let deadline = tokio::time::Instant::now() + patience;
+        loop {
+            let read = place.read.notified();
+            {
+                let mut state = place.lock();
+                state.asked = Some(Instant::now());
+                if let Some(last) = state.last.as_ref().filter(|last| last.files == files || last.at.elapsed() < LASTS)
+                {
+                    return last.found.clone().map_err(Refusal::Broken);
+                }
+                if !std::mem::replace(&mut state.is_reading, true) {
+                    self.read(&place, &dir, files);
+                }
+            }
+            if tokio::time::timeout_at(deadline, read).await.is_err() {
+                return Err(Refusal::Making(place.percent()));
+            }
+        }
+    }
+
+    fn place(&self, dir: &Path) -> Arc<Place> {
+        let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
+        if places.len() >= MOST && !places.contains_key(dir) {
+            let oldest = places.iter().min_by_key(|(_, place)| place.lock().asked).map(|(dir, _)| dir.clone());
+            oldest.and_then(|dir| places.remove(&dir));
+        }
+        Arc::clone(places.entry(dir.into()).or_default())
+    }
+
+    fn read(&self, place: &Arc<Place>, dir: &Path, files: Files) {
+        let (place, dir, config) = (Arc::clone(place), dir.to_path_buf(), self.config.clone());
+        let turns = Arc::clone(&self.turns);
+        tokio::spawn(async move {
+            let Ok(_turn) = turns.acquire_owned().await else { return };
+            let reader = Arc::clone(&place);
+            let found = spawn_blocking(move || reader.compare(&dir, config)).await;
+            let mut state = place.lock();
+            state.is_reading = false;
+            let found = match found {
+                Ok(Err(error)) if error.is::<Unwanted>() => None,
+                Ok(found) => Some(found.map(Arc::new).map_err(|error| format!("{error:#}"))),
+                Err(_) => Some(Err("it cannot be read".into())),
+            };
+            if let Some(found) = found {
+                state.last = Some(Last { files, at: Instant::now(), found });
+            }
+            drop(state);
+            place.read.notify_waiters();
+        });
+    }
+}
+
+impl State {
+    fn is_wanted(&self) -> bool {
+        self.asked.is_some_and(|asked| asked.elapsed() < FORGOTTEN)
+    }
+}
+
+impl Place {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn percent(&self) -> u32 {
+        let (done, of) = (self.done.load(Relaxed), self.of.load(Relaxed).max(1));
+        u32::try_from(u128::from(done) * 100 / u128::from(of)).unwrap_or(0).min(99)
+    }
+
+    fn compare(&self, dir: &Path, config: SpanConfig) -> anyhow::Result<Compared> {
+        let trace = Trace::open(dir)?.named();
+        let filter = Filter::new(&trace, &Wanted::default())?;
+        self.of.store(trace.events(), Relaxed);
+        Compared::read(&trace, config, &filter, &mut |events| {
+            self.done.store(events, Relaxed);
+            if !self.lock().is_wanted() {
+                return Err(Unwanted.into());
+            }
+            Ok(())
+        })
+    }
+}
