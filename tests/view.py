@@ -99,7 +99,7 @@ def check(condition, words):
         sys.exit(f"it is not so that {words}")
 
 
-def main(address, directory, picture, pid, collector):
+def main(address, directory, picture, pid, collector, *arguments):
     sessions = sorted(os.listdir(directory))
     saved = os.path.join(os.path.dirname(directory), "saved")
     page = Page()
@@ -216,8 +216,10 @@ def main(address, directory, picture, pid, collector):
         os.kill(int(pid), signal.SIGINT)
         said = "document.getElementById('message').textContent"
         page.wait_for(f"{said}.includes('The server does not answer')", "a word that the server is gone")
-        host = address.split("/")[2]
-        another = subprocess.Popen([collector, "view", "--no-open", "--listen", host, directory], stdout=subprocess.PIPE, text=True)
+        port = address.split("/")[2].rsplit(":", 1)[1]
+        arguments = [argument.replace(":0", f":{port}") for argument in arguments] or ["--listen", f"127.0.0.1:{port}"]
+        command = [collector, "view", "--no-open", *arguments, directory]
+        another = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         try:
             new = another.stdout.readline().strip()
             page.wait_for(f"{said}.includes('knows no token')", "a word that there is another server")

@@ -189,7 +189,14 @@ fn use_page(name: &str, arguments: &[String]) {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/view.py");
     let picture = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}.png"));
     let mut command = Command::new("python3");
-    command.arg(script).arg(&address).arg(&traces).arg(&picture).arg(viewer.pid().to_string()).arg(collector::binary());
+    command
+        .arg(script)
+        .arg(&address)
+        .arg(&traces)
+        .arg(&picture)
+        .arg(viewer.pid().to_string())
+        .arg(collector::binary())
+        .args(arguments);
     // It ends the viewer, and removes a session.
     let whole = folder.join("whole.printed");
     export(&session, &whole, &[]);
