@@ -160,7 +160,10 @@ impl<T: Copy + Eq + Hash> Nest<T> {
     /// Nothing more comes.
     pub(crate) fn finish(&mut self, mut pass: impl FnMut(Step<T>)) {
         self.held = 0;
-        for (_, waiting) in std::mem::take(&mut self.waiting) {
+        // In the same order each time.
+        let mut left: Vec<_> = std::mem::take(&mut self.waiting).into_iter().collect();
+        left.sort_unstable_by_key(|(parent, waiting)| (waiting.start, *parent));
+        for (_, waiting) in left {
             waiting.steps.into_iter().for_each(&mut pass);
         }
     }

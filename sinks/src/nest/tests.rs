@@ -190,3 +190,19 @@ quickcheck! {
         TestResult::passed()
     }
 }
+
+#[test]
+fn what_waits_at_the_end_comes_in_the_order_of_time() {
+    let mut nest = Nest::default();
+    let mut steps = Vec::new();
+    // Their callers are not shown, and never close.
+    for call in (0..50).rev() {
+        let span = frame(0, 100 + call, 10 * call, 10 * call + 5);
+        nest.close(0, Some(id(call)), span, |step: Step<u32>| steps.push(step));
+    }
+    assert!(steps.iter().all(|step| step.edge == Edge::End), "their begins wait");
+    steps.clear();
+    nest.finish(|step| steps.push(step));
+    assert_eq!(steps.len(), 50);
+    assert!(steps.is_sorted_by_key(|step| step.span.start));
+}
