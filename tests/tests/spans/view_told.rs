@@ -211,8 +211,9 @@ fn what_is_saved_is_what_export_writes() {
     let session = sessions(&folder).remove(0);
     let viewer = Viewer::start(&folder.join("traces"));
     let path = format!("/api/s/{}/perfetto", name_of(&session));
-    let ways: [(&str, &[&str]); 6] = [
+    let ways: [(&str, &[&str]); 7] = [
         ("", &[]),
+        ("?from=25000&to=70000&function=*e*", &["--from", "25000ns", "--to", "70000ns", "--function", "*e*"]),
         ("?from=25000&to=70000", &["--from", "25000ns", "--to", "70000ns"]),
         ("?thread=worker", &["--thread", "worker"]),
         ("?module=*demo*", &["--module", "*demo*"]),
@@ -229,7 +230,7 @@ fn what_is_saved_is_what_export_writes() {
         assert!(saved == printed, "{asked}: {} and {} bytes differ at {place:?}", saved.len(), printed.len());
         sizes.push(printed.len());
     }
-    assert!(sizes[1] < sizes[0] && sizes[2] < sizes[0], "a part is less than all: {sizes:?}");
+    assert!(sizes[1] < sizes[0] && sizes[2] < sizes[0] && sizes[3] < sizes[0], "a part is less than all: {sizes:?}");
     let (_, head, _) = viewer.ask(&path);
     assert!(head.contains("content-disposition: attachment; filename=") && head.contains(".perfetto-trace"), "{head}");
     for (asked, status) in [("?thread=nobody", 400), ("?from=9&to=9", 400), ("?depth=x", 400)] {
