@@ -33,6 +33,9 @@ use super::{
 /// How long events may take to be in a file. What is open is taken to go on until so long ago.
 const SLACK_NS: u64 = 300_000_000;
 
+/// After how long without an event the program, its agent or the collector may be gone.
+const SILENCE_NS: u64 = 10_000_000_000;
+
 /// A session that is looked at again and again.
 #[derive(Debug)]
 pub struct Live {
@@ -179,7 +182,14 @@ impl Live {
             latest = latest.max(tail::time_of(index, events.saturating_sub(1))?);
         }
         match (latest, self.newest) {
-            (Some(latest), known) if known.is_none_or(|(known, _)| latest > known) => self.newest = Some((latest, now)),
+            // It may have been written long before anybody looked.
+            (Some(latest), None) => {
+                let written =
+                    threads.iter().filter_map(|(_, index, _)| fs::metadata(index).ok()?.modified().ok()).max();
+                let ago = written.and_then(|written| written.elapsed().ok()).unwrap_or_default();
+                self.newest = Some((latest, now.checked_sub(ago).unwrap_or(now)));
+            }
+            (Some(latest), Some((known, _))) if latest > known => self.newest = Some((latest, now)),
             _ => {}
         }
         let newest = self.newest.map_or(0, |(newest, _)| newest);
@@ -207,10 +217,11 @@ impl Live {
             };
             is_behind |= tail.read(&index, events, self.filter.depth(), bucket)?;
         }
-        // What was entered and has not ended goes on, also where nothing else happens.
         let idle = self.newest.map_or(0, |(_, seen)| now.saturating_duration_since(seen).as_nanos());
         let idle = u64::try_from(idle).unwrap_or(u64::MAX);
-        let until = newest.saturating_add(idle).saturating_sub(SLACK_NS);
+        // What was entered and has not ended goes on, also where nothing else happens. After a while nobody knows.
+        let goes_on = if idle < SILENCE_NS { idle } else { 0 };
+        let until = newest.saturating_add(goes_on).saturating_sub(SLACK_NS);
         let is_over = !self.trace.is_unfinished;
         self.tails.values_mut().for_each(|tail| tail.settle(if is_over { newest } else { until }, bucket));
         let until = if is_over { newest } else { newest.saturating_add(idle) };

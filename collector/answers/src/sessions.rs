@@ -17,6 +17,11 @@ const SILENCE: Duration = Duration::from_secs(10);
 /// How many causes of missing events are told.
 const MOST_CAUSES: usize = 16;
 
+/// States that are no ends.
+const STARTING: &str = "starting";
+const RUNNING: &str = "running";
+const UNREADABLE: &str = "unreadable";
+
 /// When a manifest was written, and its size.
 pub type Written = Option<(SystemTime, u64)>;
 
@@ -113,10 +118,10 @@ impl Summary {
         let trace = match Trace::open(dir) {
             Ok(trace) => trace,
             Err(_) if files.manifest.is_none() && !sinks::disk::is_bare(dir) => {
-                return Self { state: "starting".into(), ..Self::default() };
+                return Self { state: STARTING.into(), ..Self::default() };
             }
             Err(error) => {
-                let (state, wrong) = ("unreadable".into(), Some(format!("{error:#}")));
+                let (state, wrong) = (UNREADABLE.into(), Some(format!("{error:#}")));
                 return Self { state, wrong, is_finished: true, ..Self::default() };
             }
         };
@@ -138,7 +143,7 @@ impl Summary {
             Some(end) if !trace.is_unfinished => {
                 end.code.map_or_else(|| end.how.clone(), |code| format!("{} ({code})", end.how))
             }
-            _ if files.is_fresh() => "running".into(),
+            _ if files.is_fresh() => RUNNING.into(),
             _ => "unfinished".into(),
         };
         // The zero is that of the first process of a family, and those that came from it began later.
@@ -159,6 +164,16 @@ impl Summary {
         }
     }
 
+    /// Whether it is being written.
+    fn is_running(&self) -> bool {
+        self.state == RUNNING
+    }
+
+    /// Whether its files tell how much there is and what is missing.
+    pub fn is_known(&self) -> bool {
+        self.state != UNREADABLE && self.state != STARTING
+    }
+
     /// When it ended, or was last heard of.
     fn end_unix_ns(&self) -> Option<u64> {
         self.start_unix_ns.map(|start| start.saturating_add(self.lasted_ns))
@@ -177,7 +192,9 @@ impl Wanted {
         };
         self.program.as_ref().is_none_or(is_program)
             && self.host.as_ref().is_none_or(|glob| process.is_some_and(|process| glob.matches(&process.host)))
-            && self.since_ns.is_none_or(|since| session.end_unix_ns().is_some_and(|end| end >= since))
+            && self
+                .since_ns
+                .is_none_or(|since| session.is_running() || session.end_unix_ns().is_some_and(|end| end >= since))
             && self.until_ns.is_none_or(|until| session.start_unix_ns.is_some_and(|start| start < until))
             && (!self.is_lossy || session.missing > 0 || session.wrong.is_some())
     }

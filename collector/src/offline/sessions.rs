@@ -39,6 +39,9 @@ struct Listed {
 pub(crate) fn run(args: &SessionsArgs) -> Result<ExitCode> {
     let (mut sessions, wanted) = (read(args)?, args.wanted());
     sessions.retain(|session| wanted.takes(&session.summary));
+    if sessions.is_empty() {
+        super::say_nothing(&args.place);
+    }
     sort(&mut sessions, args.sort);
     if let Some(limit) = args.limit {
         match args.sort {
@@ -81,13 +84,18 @@ fn read(args: &SessionsArgs) -> Result<Vec<Listed>> {
     let listed = family.below(first).into_iter().filter_map(|(place, level)| {
         let member = family.members.get(place)?;
         let files = Files::of(&member.dir);
+        let summary = Summary::read(&member.dir, &files);
+        // It may have been removed meanwhile.
+        if summary.wrong.is_some() && !member.dir.exists() {
+            return None;
+        }
         Some(Listed {
             name: member.name(),
             directory: member.dir.display().to_string(),
             parent: family.parent(place).and_then(|parent| Some(family.members.get(parent)?.name())),
             level,
             bytes: files.bytes,
-            summary: Summary::read(&member.dir, &files),
+            summary,
         })
     });
     Ok(listed.collect())
@@ -132,6 +140,8 @@ fn print(args: &SessionsArgs, sessions: &[Listed], out: &mut impl Write) -> io::
     }
     for session in sessions {
         let summary = &session.summary;
+        // Of one that cannot be read nobody knows.
+        let known = |number: u64| summary.is_known().then_some(number);
         if args.table.json {
             let object = json!({
                 "session": session.name,
@@ -144,10 +154,10 @@ fn print(args: &SessionsArgs, sessions: &[Listed], out: &mut impl Write) -> io::
                 "state": summary.state,
                 "finished": summary.is_finished,
                 "start_unix_ns": summary.start_unix_ns,
-                "lasted_ns": summary.lasted_ns,
-                "threads": summary.threads,
-                "events": summary.events,
-                "missing": summary.missing,
+                "lasted_ns": known(summary.lasted_ns),
+                "threads": known(summary.threads as u64),
+                "events": known(summary.events),
+                "missing": known(summary.missing),
                 "causes": summary.causes.iter().map(|(cause, count)| json!([cause, count])).collect::<Vec<_>>(),
                 "bytes": session.bytes,
                 "wrong": summary.wrong,
@@ -171,8 +181,8 @@ fn print(args: &SessionsArgs, sessions: &[Listed], out: &mut impl Write) -> io::
             field(&mut line, text);
             line.push(b',');
         }
-        let numbers = [summary.lasted_ns, summary.threads as u64, summary.events, summary.missing, session.bytes];
-        numbers.iter().try_for_each(|number| write!(line, "{number},"))?;
+        let numbers = [summary.lasted_ns, summary.threads as u64, summary.events, summary.missing].map(known);
+        numbers.into_iter().chain([Some(session.bytes)]).try_for_each(|one| write!(line, "{},", number(one)))?;
         field(&mut line, summary.wrong.as_deref().unwrap_or_default());
         line.extend_from_slice(b"\r\n");
         out.write_all(&line)?;
@@ -235,16 +245,18 @@ fn print_text(sessions: &[Listed], screen: Screen, out: &mut impl Write) -> io::
 
 fn cells(session: &Listed) -> [String; 10] {
     let summary = &session.summary;
+    let known = |text: String| if summary.is_known() { text } else { "?".into() };
     [
         summary.start_unix_ns.map_or_else(|| "?".into(), |start| date_and_time(start / 1_000_000_000)),
         printable(&session.name),
         printable(host(summary)),
         pid(summary).map_or_else(String::new, |pid| pid.to_string()),
         printable(&summary.state),
-        Period(Duration::from_nanos(summary.lasted_ns)).to_string(),
-        count(summary.threads as u64),
-        count(summary.events),
-        count(summary.missing),
+        known(Period(Duration::from_nanos(summary.lasted_ns)).to_string()),
+        known(count(summary.threads as u64)),
+        known(count(summary.events)),
+        // What the agent of one that is not finished has not sent is not known yet.
+        known(if summary.is_finished { count(summary.missing) } else { format!("≥ {}", count(summary.missing)) }),
         Size(session.bytes).to_string(),
     ]
 }

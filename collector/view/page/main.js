@@ -319,7 +319,9 @@ function turnTheme() {
 
 function listen() {
   addEventListener('keydown', pressed);
-  addEventListener('popstate', () => {
+  addEventListener('popstate', async () => {
+    // An address with a token that was opened where the page was already.
+    if (tokenHere() && !(await enter().catch(failed))) return;
     const [before, next] = [state, address.read(location.hash)];
     if (next.view !== before.view || next.session !== before.session || next.view === 'diff' || !shown?.timeline) {
       state = next;
@@ -354,22 +356,22 @@ async function idle() {
   }
 }
 
+/** The token in the address, if it has one. */
+const tokenHere = () => new URLSearchParams(location.hash.replace(/^#/, '')).get('token');
+
+/** Shows the token in the address to the server, and takes it out of there: it is in a cookie then. */
+async function enter() {
+  await api.enter(tokenHere());
+  history.replaceState(null, '', '#/sessions');
+  const { sessions } = await api.sessions();
+  if (sessions.length === 1) history.replaceState(null, '', `#/s/${encodeURIComponent(sessions[0].name)}`);
+  return true;
+}
+
 async function start() {
-  const token = new URLSearchParams(location.hash.replace(/^#/, '')).get('token');
-  if (token) {
-    try {
-      await api.enter(token);
-    } catch (error) {
-      failed(error);
-      return;
-    }
-    // It is in a cookie now, and no part of the address any more.
-    history.replaceState(null, '', '#/sessions');
-    const { sessions } = await api.sessions();
-    if (sessions.length === 1) history.replaceState(null, '', `#/s/${encodeURIComponent(sessions[0].name)}`);
-  }
-  state = address.read(location.hash);
   listen();
+  if (tokenHere()) await enter();
+  state = address.read(location.hash);
   open();
 }
 

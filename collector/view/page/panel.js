@@ -152,7 +152,7 @@ export class Panel {
       const isHot = this.isHot && !state.range;
       const answer = isHot ? await api.about(this.session, 'hot') : await ask('top', { sort, limit: 2000 });
       if (isLate()) return;
-      if (isHot) this.said.textContent = `the last ${duration(answer.span_ns)}: ${count(answer.events)} events${answer.behind ? ', more than can be read' : ''}`;
+      if (isHot) this.said.textContent = `the last ${duration(answer.span_ns)}: ${count(answer.events)} events${answer.behind ? ', more than can be read' : ''}${answer.idle_ns > 3e9 && answer.ended === null ? `, nothing new for ${duration(answer.idle_ns)}` : ''}`;
       answer.isHot = isHot;
       this.answer = answer;
       this.draw();
