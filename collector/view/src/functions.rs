@@ -52,12 +52,14 @@ fn order(asked: &Asked) -> Result<Order, Refusal> {
 }
 
 /// `top`: functions, those with most first. How long calls took that were not followed is told of whole sessions that are
-/// finished, and as soon as it is known.
+/// finished, and as soon as it is known. So are exact times where events are missing: what overlaps behind a gap is drawn where there
+/// is room for it, and so counts in the overview where it is not inside of what `collector top` counts it in.
 pub(crate) async fn top(server: &Server, name: &str, asked: Asked) -> Result<Value, Refusal> {
     let loaded = server.shelf.get(name, PATIENCE).await?;
     let is_whole = ["from", "to", "rows"].iter().all(|key| asked.text(key).is_none());
     let is_any_down = loaded.functions.iter().any(|function| function.is_down) || !loaded.unfollowed.is_empty();
-    let exact = match is_whole && is_any_down && !loaded.trace.is_unfinished {
+    let is_doubtful = is_any_down || Loss::of(&loaded.trace).is_any();
+    let exact = match is_whole && is_doubtful && !loaded.trace.is_unfinished {
         true => server.exact.get(name, PATIENCE).await.map(Some),
         false => Ok(None),
     };
@@ -69,17 +71,23 @@ fn list(loaded: &Loaded, asked: &Asked, exact: Result<Option<Arc<Compared>>, Ref
     let filter = asked.text("filter").map(str::to_lowercase);
     let mut lines = lines(loaded, asked)?;
     lines.retain(|line| filter.as_deref().is_none_or(|filter| line.known.name.to_lowercase().contains(filter)));
-    lines.sort_by_cached_key(|line| {
-        (Reverse(order(line)), Reverse(line.calls.count), line.known.name.clone(), line.known.module.clone())
-    });
     // What is still being estimated is told later.
     let estimating = if let Err(Refusal::Making(percent)) = exact { Some(percent) } else { None };
     let exact = exact.ok().flatten();
-    let rows = exact.iter().flat_map(|exact| &exact.rows);
-    let in_all: HashMap<&What, _> = rows.filter_map(|row| Some((&row.what, row.function.in_all?))).collect();
+    let exact: HashMap<&What, _> =
+        exact.iter().flat_map(|exact| &exact.rows).map(|row| (&row.what, &row.function)).collect();
+    for line in &mut lines {
+        if let Some(function) = exact.get(&line.what).filter(|function| function.count == line.calls.count) {
+            (line.calls.total_ns, line.calls.self_ns) = (function.total_ns, function.self_ns);
+            (line.calls.untimed, line.calls.unsure_ns) = (function.untimed, function.unsure_ns);
+        }
+    }
+    lines.sort_by_cached_key(|line| {
+        (Reverse(order(line)), Reverse(line.calls.count), line.known.name.clone(), line.known.module.clone())
+    });
     let shown = lines.iter().take(limit).map(|line| {
         let Line { what, known, sum, calls } = line;
-        let in_all = in_all.get(what).filter(|_| calls.is_in_part());
+        let in_all = exact.get(what).and_then(|function| function.in_all).filter(|_| calls.is_in_part());
         json!({
             "function": known.name,
             "symbol": known.symbol,
