@@ -230,7 +230,7 @@ impl Live {
             rows: self.rows(sum.functions),
             at_ns: until.saturating_sub(self.trace.zero_ns()),
             span_ns,
-            idle_ns: idle,
+            idle_ns: if is_over { 0 } else { idle },
             events: sum.events,
             missing: sum.missing,
             missing_in_all: self.missing,

@@ -181,8 +181,11 @@ impl Summary {
 }
 
 impl Wanted {
-    /// Whether a session is one of them. Of what is not known of it, it is not.
+    /// Whether a session is one of them. One that cannot be read may be, and of what is not known of others, they are not.
     pub fn takes(&self, session: &Summary) -> bool {
+        if session.state == UNREADABLE {
+            return true;
+        }
         let process = session.process.as_ref();
         let is_program = |glob: &Glob| {
             process.is_some_and(|process| {

@@ -146,6 +146,12 @@ impl Trace {
         u64::try_from(time.0.as_nanos()).unwrap_or(u64::MAX).saturating_sub(self.added_ns)
     }
 
+    /// Whether its agent has told how it ended, and with that all that it had counted.
+    pub fn is_told_to_its_end(&self) -> bool {
+        const TOLD: [&str; 5] = ["exited", "signaled", "detached", "replaced", "ended"];
+        !self.is_unfinished && self.manifest.end.as_ref().is_some_and(|end| TOLD.contains(&end.how.as_str()))
+    }
+
     /// Where the files of a thread are.
     pub fn thread_dir(&self, thread: u32) -> PathBuf {
         self.dir.join(format!("thread_{thread}"))

@@ -6,6 +6,8 @@ use ahash::RandomState;
 use codec::{FunctionId, LevelKind, SessionNs, span::What};
 use sinks::Catalog;
 
+use crate::trace::Trace;
+
 /// The functions that were turned down.
 #[derive(Debug, Default)]
 pub struct TurnedDown(HashMap<FunctionId, Changes, RandomState>);
@@ -15,7 +17,8 @@ pub struct TurnedDown(HashMap<FunctionId, Changes, RandomState>);
 pub struct Changes {
     /// When it became full again. With the time before the first, these are its bursts.
     pub bursts: Vec<SessionNs>,
-    /// Whether it was off at times, so that there were calls that nobody counted.
+    /// Whether there may have been calls that nobody has told of: it was off at times, or the session has no end of its agent's,
+    /// which tells the last counts with that.
     pub was_off: bool,
 }
 
@@ -35,6 +38,15 @@ impl TurnedDown {
             }
         }
         Self(functions)
+    }
+
+    /// The functions that a trace says were turned down.
+    pub fn in_trace(trace: &Trace) -> Self {
+        let mut down = Self::of(&trace.catalog);
+        if !trace.is_told_to_its_end() {
+            down.0.values_mut().for_each(|changes| changes.was_off = true);
+        }
+        down
     }
 
     /// How many there are.

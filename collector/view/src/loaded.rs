@@ -58,7 +58,7 @@ impl std::fmt::Debug for Loaded {
 impl Loaded {
     pub(crate) fn new(trace: Trace, overview: Overview, generation: u32) -> Self {
         let mut names = NameCache::new();
-        let down: HashMap<_, _> = TurnedDown::of(&trace.catalog).into_functions().collect();
+        let down: HashMap<_, _> = TurnedDown::in_trace(&trace).into_functions().collect();
         // Which module was at an address then is known best at the end.
         let at = SessionNs(overview.range().1);
         let mut counted: HashMap<FunctionId, u64> = HashMap::new();

@@ -79,7 +79,7 @@ pub fn rows_telling(
     progress: &mut dyn FnMut(u64) -> Result<()>,
 ) -> Result<Vec<Row>> {
     let catalog = &trace.catalog;
-    let mut ranking = Ranking::new(TurnedDown::of(catalog));
+    let mut ranking = Ranking::new(TurnedDown::in_trace(trace));
     spanning::batches(trace, spanning::engine(trace, config), false, |batch| {
         progress(batch.events)?;
         for span in batch.spans.iter().filter(|span| span.kind.runtime() == runtime) {
