@@ -115,7 +115,14 @@ fn calls_that_were_counted_are_not_taken_for_those_that_are_asked_for() {
         packets.frame((0, 1, 1), 1_000, 3_000, |_| {});
         packets.frame((0, 1, 1), 40_000, 41_000, |_| {});
     });
+    // Its agent may have counted more, and has not told.
+    let (_folder, cut) = ingested("filter-cut", &packets.bytes);
+    packets.end(60_000);
     let (_folder, session) = ingested("filter-counted", &packets.bytes);
+    for (session, calls) in [(&cut, "≥ 102"), (&session, "102")] {
+        let text = run_on("top", session, &["--function", "work"]).success();
+        assert!(text.text().lines().any(|line| line.trim_start().starts_with(calls)), "{}", text.text());
+    }
     let row = |arguments: &[&str]| json("top", &session, &[&["--function", "work"], arguments].concat()).remove(0);
     assert!(row(&[])["estimated_total_ns"].is_u64());
     for part in [&["--to", "10us"][..], &["--min-duration", "2us"], &["--depth", "2", "--from", "1us", "--to", "5us"]] {

@@ -115,11 +115,20 @@ impl Packets {
         let attributes = [Attribute { name: "path", value: Value::Str("/a") }];
         Event { stamp, description: "reading", attributes: (&attributes).into() }.encode(&mut to.bytes).expect("fits");
         to.function(0, EventKind::Return, 0, 0, 0, until);
-        let streams: Vec<_> =
-            to.next.iter().map(|(id, next)| StreamPosition { stream: StreamId(*id), next: Position(*next) }).collect();
-        let (reason, at) = (EndReason::Exited(0), SessionNs(until));
-        to.option(End { reason, at, stream_count: 2, streams: streams.as_slice().into() });
+        to.end(until);
         to.bytes
+    }
+
+    /// The program has ended.
+    pub(crate) fn end(&mut self, at: u64) {
+        let streams: Vec<_> = self
+            .next
+            .iter()
+            .map(|(id, next)| StreamPosition { stream: StreamId(*id), next: Position(*next) })
+            .collect();
+        let (reason, at, stream_count) =
+            (EndReason::Exited(0), SessionNs(at), u32::try_from(self.next.len()).expect("few"));
+        self.option(End { reason, at, stream_count, streams: streams.as_slice().into() });
     }
 
     /// A program that calls functions of these names, each once.
@@ -133,9 +142,7 @@ impl Packets {
             let at = 1_000 * u64::from(index);
             to.frame((0, index, 0), at, at + 500, |_| {});
         }
-        let streams = [StreamPosition { stream: StreamId(0), next: Position(to.next[&0]) }];
-        let (reason, at) = (EndReason::Exited(0), SessionNs(100_000));
-        to.option(End { reason, at, stream_count: 1, streams: (&streams).into() });
+        to.end(100_000);
         to.bytes
     }
 

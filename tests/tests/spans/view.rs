@@ -12,7 +12,8 @@ use codec::{
     Arch, ClockKind, EventKind, FunctionId, ModuleId, Os, Position, SessionId, SessionNs, StreamId, SubstreamId,
     heph::{Attributes, Encode, Stamp},
     profile::{
-        Clock, FunctionEvent, FunctionName, Functions, Message, Module, PROFILE_VERSION, ProfileOption, Session, Thread,
+        Clock, End, EndReason, FunctionEvent, FunctionName, Functions, Message, Module, PROFILE_VERSION, ProfileOption,
+        Session, StreamPosition, Thread,
     },
 };
 use serde_json::Value;
@@ -41,6 +42,14 @@ pub(crate) struct Packets {
 impl Packets {
     pub(crate) fn say<'a>(&mut self, option: impl Into<ProfileOption<'a>>) {
         option.into().encode(&mut self.bytes).expect("it fits");
+    }
+
+    /// The program has ended.
+    pub(crate) fn end(&mut self, at: u64) {
+        let position = |(stream, next)| StreamPosition { stream: StreamId(stream), next: Position(next) };
+        let streams: Vec<_> = (0..).zip(self.next).map(position).collect();
+        let (reason, at, stream_count) = (EndReason::Exited(0), SessionNs(at), 2);
+        self.say(End { reason, at, stream_count, streams: streams.as_slice().into() });
     }
 
     pub(crate) fn event(&mut self, stream: u32, kind: EventKind, function: u32, start: u64, end: u64, depth: u32) {

@@ -103,6 +103,7 @@ fn turned_down(id: &str, more: u64) -> Vec<u8> {
     let of_main = [calls(2, 4_321 + more, 0), calls(3, 77, 0), calls(1, 0, 5)];
     packets.say(Counted { stream: StreamId(0), calls: of_main.as_slice().into() });
     packets.say(Counted { stream: StreamId(1), calls: [calls(2, 9, 0), calls(4, 6, 0)].as_slice().into() });
+    packets.end(200_000);
     packets.bytes
 }
 
