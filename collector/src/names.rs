@@ -19,9 +19,7 @@ impl Names {
 
 /// A time as `YYYYMMDD-HHMMSS`, UTC.
 fn stamp(unix_seconds: u64) -> String {
-    let (year, month, day) = civil(unix_seconds / 86_400);
-    let second = unix_seconds % 86_400;
-    format!("{year:04}{month:02}{day:02}-{:02}{:02}{:02}", second / 3600, second / 60 % 60, second % 60)
+    date_and_time(unix_seconds).replace(['-', ':'], "").replace(' ', "-")
 }
 
 /// The date of a day counted from 1970-01-01. Years are taken to start in March, so that leap days come last.

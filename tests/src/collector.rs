@@ -2,6 +2,7 @@
 
 use std::{
     ffi::OsStr,
+    io::{BufRead, BufReader},
     net::SocketAddr,
     path::{Path, PathBuf},
     process::Command,
@@ -169,6 +170,18 @@ pub fn run_on(name: &str, folder: &Path, arguments: &[&str]) -> Exit {
     let mut all = vec![OsStr::new(name), folder.as_os_str()];
     all.extend(arguments.iter().map(OsStr::new));
     run(&all)
+}
+
+/// Starts `collector view` on a folder, and returns the address that it prints.
+#[track_caller]
+pub fn view<S: AsRef<OsStr>>(folder: &Path, arguments: &[S]) -> (Process, String) {
+    let mut command = command(&["view", "--no-open"]);
+    command.args(arguments).arg(folder);
+    let mut process = Process::start(command, Stdout::Hold);
+    let mut line = String::new();
+    let stdout = process.take_stdout().expect("nobody else reads it");
+    BufReader::new(stdout).read_line(&mut line).expect("it prints a line");
+    (process, line.trim().to_owned())
 }
 
 /// Fails the test unless the collector's own check finds a session sound.

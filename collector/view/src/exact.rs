@@ -89,13 +89,7 @@ impl Exact {
 
     /// The functions of a session. Waits for them for so long.
     pub(crate) async fn get(&self, name: &str, patience: Duration) -> Result<Arc<Compared>, Refusal> {
-        let (library, name) = (Arc::clone(&self.library), name.to_owned());
-        let looked = spawn_blocking(move || {
-            let dir = library.find(&name)?;
-            let files = Files::of(&dir);
-            Ok((dir, files))
-        });
-        let (dir, files) = looked.await.map_err(|_| Refusal::Busy)??;
+        let (dir, files) = self.library.look(name).await?;
         let place = self.place(&dir);
         let deadline = tokio::time::Instant::now() + patience;
         loop {

@@ -13,6 +13,7 @@ use answers::{
     sessions::{Files, Summary, Written, manifest_of},
 };
 use serde_json::{Value, json};
+use tokio::task::spawn_blocking;
 
 use crate::refusal::Refusal;
 
@@ -109,6 +110,17 @@ impl Library {
         let shown = relatives.shown.iter().filter_map(|(place, _)| relatives.family.members.get(*place));
         let found = shown.map(|member| &member.dir).find(|dir| dir.file_name().is_some_and(|one| one == name)).cloned();
         found.filter(|dir| dir.is_dir()).ok_or_else(gone)
+    }
+
+    /// The directory of a session and its files as they are now, looked for where that keeps nobody waiting.
+    pub(crate) async fn look(self: &Arc<Self>, name: &str) -> Result<(PathBuf, Files), Refusal> {
+        let (library, name) = (Arc::clone(self), name.to_owned());
+        let looked = spawn_blocking(move || {
+            let dir = library.find(&name)?;
+            let files = Files::of(&dir);
+            Ok((dir, files))
+        });
+        looked.await.map_err(|_| Refusal::Busy)?
     }
 
     /// The directory of the session of a process, or of the latest that is being written, or if none is of the latest.

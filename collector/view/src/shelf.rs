@@ -80,13 +80,7 @@ impl Shelf {
     /// The overview of a session: the latest there is. Begins to make the next one where that is due. Waits for so long for
     /// the first one, and for that of what has ended.
     pub(crate) async fn get(&self, name: &str, patience: Duration) -> Result<Arc<Loaded>, Refusal> {
-        let (library, name) = (Arc::clone(&self.library), name.to_owned());
-        let looked = tokio::task::spawn_blocking(move || {
-            let dir = library.find(&name)?;
-            let files = Files::of(&dir);
-            Ok((dir, files))
-        });
-        let (dir, files) = looked.await.map_err(|_| Refusal::Busy)??;
+        let (dir, files) = self.library.look(name).await?;
         let place = self.place(&dir);
         let deadline = tokio::time::Instant::now() + patience;
         loop {

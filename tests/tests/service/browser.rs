@@ -4,7 +4,6 @@ use std::{
     io::{self, BufRead, BufReader, Read, Write},
     net::TcpStream,
     path::Path,
-    process::Command,
     sync::Arc,
     time::Instant,
 };
@@ -15,11 +14,7 @@ use rustls::{
     pki_types::{CertificateDer, pem::PemObject},
 };
 use serde_json::Value;
-use tests::{
-    Collector, Identity, collector,
-    process::{Process, Stdout},
-    wait::answer,
-};
+use tests::{Collector, Identity, collector, process::Process, wait::answer};
 
 use crate::LONG;
 
@@ -70,13 +65,8 @@ pub(crate) fn trust(identity: &Identity) -> Arc<ClientConfig> {
 
 /// Starts `collector view` on a folder, and opens what it prints.
 pub(crate) fn view(folder: &Path, arguments: &[&str]) -> (Process, Browser) {
-    let mut command = Command::new(collector::binary());
-    command.args(["view", "--no-open"]).args(arguments).arg(folder);
-    let mut process = Process::start(command, Stdout::Hold);
-    let mut line = String::new();
-    let stdout = process.take_stdout().expect("nobody else reads it");
-    BufReader::new(stdout).read_line(&mut line).expect("it prints a line");
-    (process, Browser::enter(line.trim(), None))
+    let (process, address) = collector::view(folder, arguments);
+    (process, Browser::enter(&address, None))
 }
 
 impl Browser {

@@ -1,12 +1,6 @@
 //! `collector view` in a real browser. Without Chromium the test says so and is over; with `SPOOR_REQUIRE_PROGRAMS=1` it fails.
 
-use std::{
-    fs,
-    io::{BufRead, BufReader},
-    path::Path,
-    process::Command,
-    time::Duration,
-};
+use std::{fs, path::Path, process::Command, time::Duration};
 
 use codec::{
     Arch, ClockKind, EventKind, FunctionId, ModuleId, Os, Position, SessionId, SessionNs, StreamId, SubstreamId,
@@ -17,10 +11,7 @@ use codec::{
     },
 };
 use serde_json::Value;
-use tests::{
-    Folder, Identity, collector,
-    process::{Process, Stdout},
-};
+use tests::{Folder, Identity, collector};
 
 use crate::viewer::has_browser;
 
@@ -136,17 +127,6 @@ fn duration(ns: u64) -> String {
     }
 }
 
-/// Starts the viewer, and returns the address that it prints.
-pub(crate) fn view(folder: &Path, arguments: &[String]) -> (Process, String) {
-    let mut command = Command::new(collector::binary());
-    command.args(["view", "--no-open"]).args(arguments).arg(folder);
-    let mut process = Process::start(command, Stdout::Hold);
-    let mut line = String::new();
-    let stdout = process.take_stdout().expect("nobody else reads it");
-    BufReader::new(stdout).read_line(&mut line).expect("it prints a line");
-    (process, line.trim().to_owned())
-}
-
 /// Writes a session as a Perfetto trace.
 pub(crate) fn export(session: &Path, file: &Path, options: &[&str]) {
     let output = file.to_string_lossy();
@@ -194,7 +174,7 @@ fn use_page(name: &str, arguments: &[String]) {
     let session = tests::trace::folders(&traces).remove(0);
     let top = collector::run_on("top", &session, &["--json"]).success();
     let top: Vec<Value> = top.text().lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
-    let (viewer, address) = view(&traces, arguments);
+    let (viewer, address) = collector::view(&traces, arguments);
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/view.py");
     let picture = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}.png"));
     let mut command = Command::new("python3");

@@ -19,7 +19,7 @@ use tests::{
     wait::{LONG, answer, eventually},
 };
 
-use crate::view::{FUNCTIONS, MODULE, described, export, view};
+use crate::view::{FUNCTIONS, MODULE, described, export};
 
 /// A viewer, and what it is asked with.
 struct Viewer {
@@ -30,7 +30,7 @@ struct Viewer {
 
 impl Viewer {
     fn start(folder: &Path) -> Self {
-        let (process, address) = view(folder, &[]);
+        let (process, address) = collector::view::<&str>(folder, &[]);
         let (host, token) = address["http://".len()..].split_once("/#token=").expect("a token");
         let port = host.rsplit(':').next().expect("a port");
         let head = format!("host: {host}\r\ncookie: spoor-{port}={token}\r\n\r\n");
