@@ -4,6 +4,7 @@ mod access;
 mod ctl;
 mod diff;
 mod filter;
+mod nats;
 mod sessions;
 mod spans;
 mod view;
@@ -11,6 +12,7 @@ mod view;
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum, error::ErrorKind};
+use fleet::Address;
 use sinks::SyncWhen;
 
 use crate::{
@@ -24,6 +26,7 @@ pub(crate) use self::access::{AccessArgs, TlsMode};
 pub(crate) use self::ctl::CtlArgs;
 pub(crate) use self::diff::DiffArgs;
 pub(crate) use self::filter::FilterArgs;
+pub(crate) use self::nats::NatsArgs;
 pub(crate) use self::sessions::{SessionOrder, SessionsArgs};
 pub(crate) use self::spans::{
     AskingArgs, ExportArgs, ExportFormat, MakingArgs, SpanOrder, SpansArgs, StatsArgs, TableArgs, TopArgs, TopOrder,
@@ -148,6 +151,11 @@ pub(crate) struct RunArgs {
     /// Exit after the first session
     #[arg(long)]
     pub(crate) once: bool,
+    /// Record sessions that other collectors hand on to this JetStream stream, and listen to nobody; any number of recorders
+    /// share them
+    #[arg(long, value_name = "nats://HOST:PORT/STREAM")]
+    #[arg(conflicts_with_all = ["listen", "udp", "tcp", "stdin", "once", "tls", "tls_cert", "tls_ca", "token_file"])]
+    pub(crate) source: Option<Address>,
     /// Interval at which to print counters; on a terminal a live status line replaces them
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = tenth_of_a_second)]
     pub(crate) stats: Period,
@@ -189,7 +197,7 @@ pub(crate) struct RunArgs {
 #[derive(Debug, Args)]
 pub(crate) struct SinkArgs {
     /// Where to write: disk:DIR, stdout:events, stdout:spans, stdout:heph, heph:FILE, heph:FILE,compat, perfetto:FILE,
-    /// chrome:FILE. May be repeated; append `,on-full=block` or `,on-full=drop` to override --on-full;
+    /// chrome:FILE; or to hand on for others to record: nats://HOST:PORT/STREAM. May be repeated; append `,on-full=block` or `,on-full=drop` to override --on-full;
     /// disk:DIR,spans=live makes spans.parquet while events arrive and not after the session, disk:DIR,spans=no makes none
     #[arg(long = "sink", value_name = "SPEC", default_value = "disk:./traces", help_heading = "Sinks")]
     pub(crate) sinks: Vec<SinkSpec>,
@@ -214,6 +222,8 @@ pub(crate) struct SinkArgs {
     /// stacks, so by default only their owner may read them
     #[arg(long, value_name = "MODE", default_value = "700", value_parser = mode, help_heading = "Sinks")]
     pub(crate) mode: u32,
+    #[command(flatten)]
+    pub(crate) nats: NatsArgs,
 }
 
 #[derive(Debug, Args)]

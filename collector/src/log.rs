@@ -52,7 +52,9 @@ pub(crate) fn start(level: LogLevel, format: LogFormat, notices: &Arc<Notices>) 
     };
     let lines = Lines { notices: Arc::clone(notices), format };
     // Others' events are for those who work on their crates.
-    let ours = tracing_subscriber::filter::filter_fn(|metadata| metadata.target().starts_with("collector"));
+    let ours = tracing_subscriber::filter::filter_fn(|metadata| {
+        ["collector", "fleet"].iter().any(|ours| metadata.target().starts_with(ours))
+    });
     let subscriber = Registry::default().with(lines.with_filter(level).with_filter(ours));
     // There is one in a process, and it is set once.
     _ = tracing::subscriber::set_global_default(subscriber);

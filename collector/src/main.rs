@@ -27,6 +27,7 @@ mod recorder;
 mod service;
 mod settings;
 mod sink_spec;
+mod source;
 mod status;
 mod stdin;
 mod summary;

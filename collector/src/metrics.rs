@@ -94,6 +94,7 @@ pub(crate) fn text(receiver: &Receiver) -> String {
         ("tcp", &ledger.tcp_bytes),
         ("tls", &ledger.tls_bytes),
         ("quic", &ledger.quic_bytes),
+        ("nats", &ledger.nats_bytes),
     ] {
         text.sample("received_bytes_total", &[("transport", transport)], bytes.load(Relaxed));
     }

@@ -7,7 +7,8 @@ mod post;
 use std::{
     net::SocketAddr,
     ops::Range,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::Ordering::Relaxed},
+    path::PathBuf,
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, atomic::Ordering::Relaxed},
     time::{Duration, Instant, UNIX_EPOCH},
 };
 
@@ -15,8 +16,8 @@ use codec::SessionId;
 use collector_core::{
     Catalog, CatalogLimits, Collector, Config, EarlierSession, How, Output, Peer, SessionName, SessionNames,
 };
-use sinks::EarlierSessions;
-use tokio::sync::Notify;
+use sinks::{EarlierSessions, disk::Whereabouts};
+use tokio::sync::{Notify, mpsc::UnboundedSender};
 use tracing::info_span;
 
 use self::asking::Waiting;
@@ -44,6 +45,10 @@ pub(crate) struct Receiver {
     kept: Arc<KeptPositions>,
     /// Who waits for answers of agents.
     waiting: Waiting,
+    /// The sessions of earlier collectors that may go on.
+    earlier: Arc<Mutex<EarlierSessions>>,
+    /// Who is told of sessions that are over, and written.
+    over: OnceLock<UnboundedSender<SessionId>>,
 }
 
 #[derive(Debug)]
@@ -103,12 +108,16 @@ impl WallClock {
     }
 }
 
+fn lock(earlier: &Mutex<EarlierSessions>) -> MutexGuard<'_, EarlierSessions> {
+    earlier.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// Names sessions by time and number, and says where they come from.
 #[derive(Debug)]
 struct Naming {
     names: Names,
     post: Arc<Post>,
-    earlier: EarlierSessions,
+    earlier: Arc<Mutex<EarlierSessions>>,
     notices: Arc<Notices>,
 }
 
@@ -120,7 +129,7 @@ impl SessionNames for Naming {
     }
 
     fn earlier(&mut self, id: SessionId, peer: &Peer, catalog: Catalog) -> Option<EarlierSession> {
-        let earlier = self.earlier.take(id, self.post.name(peer), catalog);
+        let earlier = lock(&self.earlier).take(id, self.post.name(peer), catalog);
         earlier.unwrap_or_else(|error| {
             self.notices.warn(format_args!("cannot go on with session {id}: {error}; it goes on in another directory"));
             None
@@ -137,8 +146,13 @@ impl Receiver {
         notices: Arc<Notices>,
     ) -> Self {
         let post = Arc::new(Post::default());
-        let naming =
-            Naming { names: Names::default(), post: Arc::clone(&post), earlier, notices: Arc::clone(&notices) };
+        let earlier = Arc::new(Mutex::new(earlier));
+        let naming = Naming {
+            names: Names::default(),
+            post: Arc::clone(&post),
+            earlier: Arc::clone(&earlier),
+            notices: Arc::clone(&notices),
+        };
         let core = Collector::new(config, limits, naming);
         let (ledger, backlogs) = (Ledger::new(&recorders, &core), recorders.backlogs.clone());
         let kept = Arc::clone(&recorders.kept);
@@ -159,6 +173,8 @@ impl Receiver {
             backlogs,
             kept,
             waiting: Waiting::default(),
+            earlier,
+            over: OnceLock::new(),
         }
     }
 
@@ -228,13 +244,38 @@ impl Receiver {
 
     /// Tells agents what they need not keep any longer.
     fn acknowledge_kept(&self, state: &mut State) {
-        for Kept { session, positions, lost, has_ended } in self.kept.take() {
+        for Kept { session, positions, lost, ended } in self.kept.take() {
             state.core.lost(&session, lost);
             state.core.kept(state.now, &session, positions);
-            if has_ended {
-                state.core.end_kept(state.now, &session);
+            let Some((name, how)) = ended else { continue };
+            state.core.end_kept(state.now, &session);
+            if let (Some(name), How::Told(_) | How::Closed, Some(over)) = (name, how, self.over.get()) {
+                // Nobody is left to be told once all ends.
+                _ = over.send(name);
             }
         }
+    }
+
+    /// From now on tells of sessions that are over, and written.
+    pub(crate) fn tell_over(&self, over: UnboundedSender<SessionId>) {
+        _ = self.over.set(over);
+    }
+
+    /// Whether all events of a session that have arrived are written.
+    pub(crate) fn is_kept(&self, id: SessionId) -> bool {
+        self.state().core.is_kept(id)
+    }
+
+    /// Looks again for sessions in directories that others write to as well. Returns what is there of this one.
+    pub(crate) fn look_for(&self, id: SessionId, dirs: &[PathBuf]) -> Whereabouts {
+        let mut earlier = lock(&self.earlier);
+        *earlier = EarlierSessions::find(dirs.iter().map(PathBuf::as_path));
+        earlier.whereabouts(id)
+    }
+
+    /// Removes what earlier collectors have left of a session, which is complete elsewhere. Returns where that was.
+    pub(crate) fn discard(&self, id: SessionId) -> Option<PathBuf> {
+        lock(&self.earlier).discard(id)
     }
 
     /// Ends all sessions and closes all sinks. Returns whether those could be closed. Nothing is taken after that.
@@ -287,7 +328,7 @@ impl Receiver {
                 let _about = info_span!("session", session = %session.name, peer = %session.source).entered();
                 self.notices.say(format!("session {} from {}", session.name, session.source));
             }
-            Output::Gap(session, gap) if gap.cause.as_str() == "agent:kept-before" && session.is_found => {
+            Output::Gap(session, gap) if gap.cause.is_kept_before() && session.is_found => {
                 let (name, count) = (&session.name, gap.count);
                 let what =
                     format!("session {name}: {count} events that its agent was told are kept are not in its files");

@@ -23,6 +23,7 @@ use anyhow::{Context, Result, anyhow};
 use codec::span::Span;
 use collector_core::{Cause, Output, spans::SpanConfig};
 use crossbeam_channel::{Receiver, RecvTimeoutError};
+use fleet::NatsSink;
 use sinks::{
     Budget, ChromeSink, DiskCounters, DiskOptions, DiskSink, HephCompatSink, HephSink, LineSink, PerfettoSink, Session,
     Sink, SinkError, SpansWhen,
@@ -105,6 +106,7 @@ impl Recorders {
         };
         let budget = Budget::new(shares.written, Arc::default());
         let disks = settings.iter().filter(|setting| matches!(setting.target, Target::Disk { .. })).count();
+        let hands_on = settings.iter().any(|setting| matches!(setting.target, Target::Nats(_)));
         let disk_memory = shares.disks / disks.max(1) as u64;
         let mut tables = Tables::new();
         let mut slots: Vec<Vec<Slot>> = (0..count).map(|_| Vec::new()).collect();
@@ -113,8 +115,12 @@ impl Recorders {
             let name = setting.target.to_string();
             let opened = recorders.open(setting, count, &counters, &mut tables, (&budget, disk_memory));
             let opened = opened.map_err(|error| anyhow!("cannot open sink {name}: {error}"))?;
-            // Without a disk, a file is what keeps events.
-            let is_durable = setting.target.is_file() && (disks == 0 || matches!(setting.target, Target::Disk { .. }));
+            // What others record from is what keeps events; without one a disk, and without a disk a file.
+            let is_durable = match setting.target {
+                Target::Nats(_) => true,
+                Target::Disk { .. } => !hands_on,
+                _ => setting.target.is_durable() && !hands_on && disks == 0,
+            };
             for (slots, (sink, backlog)) in slots.iter_mut().zip(opened) {
                 let mut slot = Slot::new(&name, setting, sink, backlog, &recorders.closing, &counters, notices);
                 slot.is_durable = is_durable;
@@ -175,6 +181,11 @@ impl Recorders {
                 }
                 self.disks.extend(disks.first().map(|disk| (setting.target.to_string(), disk.counters())));
                 return Ok(disks.into_iter().map(|disk| (SinkRef::Own(Box::new(disk)), None)).collect());
+            }
+            Target::Nats(address) => {
+                let (access, keeping) = &setting.nats;
+                let sinks = NatsSink::open_many(address, access, *keeping, count)?;
+                return Ok(sinks.into_iter().map(|sink| (SinkRef::Own(Box::new(sink)), None)).collect());
             }
             Target::StdoutEvents => Box::new(LineSink::events(stdout())),
             Target::StdoutSpans => Box::new(LineSink::spans(stdout()).within(budget)),

@@ -42,6 +42,7 @@ use crate::{
     recorder::Recorders,
     settings::{self, Shares},
     sink_spec::Target,
+    source::{self, Opened, Source},
     status, stdin,
     tables::Making,
     tcp, udp,
@@ -71,7 +72,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode> {
         // Everything that can fail is opened before anything is told to be ready.
         let door = Arc::new(Door::new(&args.access)?);
         let socket = args.stdin.then(stdin::open).transpose()?;
-        let listening = if args.stdin { Vec::new() } else { open(args)? };
+        let listening = if args.stdin || args.source.is_some() { Vec::new() } else { open(args)? };
         let metrics = match args.metrics {
             Some(address) => Some(TcpListener::bind(address).await.with_context(|| {
                 format!("cannot serve metrics on {address} (is the port taken? try --metrics {}:0)", address.ip())
@@ -101,10 +102,18 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode> {
             // Datagrams take more room in the system than they have bytes.
             config.window_bytes = (smallest as u64 / 4).max(64 << 10);
         }
+        config.hands_on = sinks.iter().any(|sink| matches!(sink.target, Target::Nats(_)));
+        let source = match &args.source {
+            Some(address) => {
+                config = source::core_config(config);
+                Some(source::open(address, args, directories.clone()).await?)
+            }
+            None => None,
+        };
         let earlier = EarlierSessions::find(directories);
         let limits = settings::catalog_limits(&args.limits);
         let receiver = Arc::new(Receiver::new(config, limits, recorders, earlier, notices));
-        serve(args, &receiver, tables, listening, socket, door, (metrics, ui)).await
+        serve(args, &receiver, tables, (listening, source), socket, door, (metrics, ui)).await
     });
     // A sink that hangs has been given up by now, and is not to be waited for again.
     runtime.shutdown_background();
@@ -151,7 +160,7 @@ async fn serve(
     args: &RunArgs,
     receiver: &Arc<Receiver>,
     tables: Making,
-    listening: Vec<Listening>,
+    (listening, source): (Vec<Listening>, Option<Opened>),
     socket: Option<UnixStream>,
     door: Arc<Door>,
     (metrics, ui): (Option<TcpListener>, Option<Ui>),
@@ -213,7 +222,8 @@ async fn serve(
     for (sink, _) in &receiver.ledger.sinks {
         info!("writing to {sink}");
     }
-    tokio::spawn(tick(receiver.clone()));
+    let mut source = source.map(|source| source.start(receiver));
+    tokio::spawn(tick(receiver.clone(), source.as_ref().map(Source::contact)));
     let reporting = tokio::spawn(status::report(receiver.clone(), tables.progress.clone(), args.stats.0));
 
     let mut good = true;
@@ -223,6 +233,7 @@ async fn serve(
         () = one_session(receiver), if args.once => {}
         () = ended(over.as_ref()) => {}
         () = failed.notified() => good = false,
+        () = read(source.as_mut()) => {}
     }
     // What the system has received is received, and nobody else is let in. Whoever does not want to wait says so again.
     accepting.iter().for_each(JoinHandle::abort);
@@ -239,6 +250,9 @@ async fn serve(
         _ = interrupts.recv() => false,
         _ = terminations.recv() => false,
     };
+    if let Some(source) = source {
+        source.release().await;
+    }
     receiver.post.settle().await;
     for endpoint in endpoints {
         endpoint.close(VarInt::from_u32(0), b"the collector stopped");
@@ -279,6 +293,14 @@ async fn serve(
 async fn ended(over: Option<&CancellationToken>) {
     match over {
         Some(over) => over.cancelled().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Reads from other collectors, if it is to.
+async fn read(source: Option<&mut Source>) {
+    match source {
+        Some(source) => source.read().await,
         None => std::future::pending().await,
     }
 }
@@ -336,12 +358,15 @@ async fn one_session(receiver: &Receiver) {
     }
 }
 
-async fn tick(receiver: Arc<Receiver>) {
+/// Tells the core the time. That stands still while a source cannot be reached: nobody is silent for that.
+async fn tick(receiver: Arc<Receiver>, has_contact: Option<impl Fn() -> bool>) {
     let mut interval = tokio::time::interval(TICK);
     interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         interval.tick().await;
-        receiver.tick();
+        if has_contact.as_ref().is_none_or(|has_contact| has_contact()) {
+            receiver.tick();
+        }
     }
 }
 

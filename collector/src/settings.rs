@@ -3,6 +3,7 @@
 use std::{path::PathBuf, time::Duration};
 
 use collector_core::{CatalogLimits, Config};
+use fleet::{Access, Keeping};
 use sinks::SyncWhen;
 
 use crate::{
@@ -90,6 +91,8 @@ pub(crate) struct SinkSetting {
     pub(crate) rotate_bytes: Option<u64>,
     pub(crate) rotate_every: Option<Duration>,
     pub(crate) sync: SyncWhen,
+    /// What lets a sink into NATS, and what it makes a stream with.
+    pub(crate) nats: (Access, Keeping),
 }
 
 /// From here on what is created has these permissions, and files are not executable.
@@ -131,6 +134,7 @@ pub(crate) fn sinks(args: &SinkArgs) -> Result<Vec<SinkSetting>, String> {
             rotate_bytes: args.rotate_bytes.map(|size| size.0),
             rotate_every: args.rotate_every.map(|period| period.0),
             sync: args.sync,
+            nats: (args.nats.access(), args.nats.keeping()),
         }
     };
     Ok(args.sinks.iter().map(setting).collect())
@@ -142,6 +146,6 @@ fn path(target: &Target) -> Option<&PathBuf> {
         | Target::Heph { file: path, .. }
         | Target::Perfetto(path)
         | Target::Chrome(path) => Some(path),
-        Target::StdoutEvents | Target::StdoutSpans | Target::StdoutHeph => None,
+        Target::StdoutEvents | Target::StdoutSpans | Target::StdoutHeph | Target::Nats(_) => None,
     }
 }

@@ -2,10 +2,11 @@
 
 use std::{fmt, path::PathBuf, str::FromStr};
 
+use fleet::Address;
 use sinks::SpansWhen;
 
 /// A sink and how to treat it: `disk:DIR`, `disk:DIR,spans=live`, `disk:DIR,spans=no`, `stdout:events`, `stdout:spans`, `stdout:heph`,
-/// `heph:FILE`, `heph:FILE,compat`, `perfetto:FILE`, `chrome:FILE`, each with `,on-full=block` or `,on-full=drop` behind
+/// `heph:FILE`, `heph:FILE,compat`, `perfetto:FILE`, `chrome:FILE`, `nats://HOST/STREAM`, each with `,on-full=block` or `,on-full=drop` behind
 /// it if wanted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct SinkSpec {
@@ -23,6 +24,7 @@ pub(crate) enum Target {
     Heph { file: PathBuf, compat: bool },
     Perfetto(PathBuf),
     Chrome(PathBuf),
+    Nats(Address),
 }
 
 /// What to do when a sink's queue is full.
@@ -47,7 +49,8 @@ impl OnFull {
 const SPANS: &str = ",spans=";
 
 const EXPECTED: &str = "expected disk:DIR, disk:DIR,spans=live, disk:DIR,spans=after, disk:DIR,spans=no, stdout:events, \
-                        stdout:spans, stdout:heph, heph:FILE, heph:FILE,compat, perfetto:FILE or chrome:FILE";
+                        stdout:spans, stdout:heph, heph:FILE, heph:FILE,compat, perfetto:FILE, chrome:FILE or \
+                        nats://HOST[:PORT]/STREAM";
 
 impl FromStr for SinkSpec {
     type Err = String;
@@ -61,6 +64,12 @@ impl FromStr for SinkSpec {
         }
         if text.contains(",on-full=") || (text.starts_with("disk:") && text.ends_with(",compat")) {
             return Err("expected ,on-full=block or ,on-full=drop at the end; ,compat is for heph: alone".into());
+        }
+        if Address::is_one(text) {
+            if on_full == Some(OnFull::Drop) {
+                return Err("a nats: sink drops nothing: agents keep what it does not take".into());
+            }
+            return Ok(Self { target: Target::Nats(text.parse()?), on_full: Some(OnFull::Block) });
         }
         let target = match text.split_once(':') {
             Some(("disk", dir)) => {
@@ -99,14 +108,15 @@ impl fmt::Display for Target {
             Self::StdoutHeph => f.write_str("stdout:heph"),
             Self::Heph { file, compat: false } => write!(f, "heph:{}", file.display()),
             Self::Heph { file, compat: true } => write!(f, "heph:{},compat", file.display()),
+            Self::Nats(address) => address.fmt(f),
         }
     }
 }
 
 impl Target {
-    /// Whether it is on a disk.
-    pub(crate) fn is_file(&self) -> bool {
-        !matches!(self, Self::StdoutEvents | Self::StdoutSpans | Self::StdoutHeph)
+    /// Whether what it has taken survives the end of this process.
+    pub(crate) fn is_durable(&self) -> bool {
+        !self.is_stdout()
     }
 
     /// Whether it writes to standard output.
@@ -119,7 +129,7 @@ impl Target {
         match self {
             Self::Disk { spans, .. } => *spans == SpansWhen::Live,
             Self::StdoutSpans | Self::Perfetto(_) | Self::Chrome(_) => true,
-            Self::StdoutEvents | Self::StdoutHeph | Self::Heph { .. } => false,
+            Self::StdoutEvents | Self::StdoutHeph | Self::Heph { .. } | Self::Nats(_) => false,
         }
     }
 }

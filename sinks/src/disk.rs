@@ -33,7 +33,7 @@ use codec::{atf::EndEntry, span::Span};
 pub use self::spans::OVERVIEW;
 pub use counters::{Count, DiskCounters};
 pub use directory::{bare_in, is_bare, sessions_in};
-pub use earlier::{EarlierSessions, Leftover, finish_ended};
+pub use earlier::{EarlierSessions, Leftover, Whereabouts, finish_ended};
 pub(crate) use files::is_full;
 use files::{Files, OsFiles};
 use finishing::Finishing;

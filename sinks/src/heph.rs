@@ -2,22 +2,14 @@
 
 mod compat;
 mod packer;
+pub mod packets;
 
 use std::{fs::File, io::Write, path::Path, sync::Arc};
-
-use codec::{
-    Arch, Os, SessionId,
-    heph::{Encode, MAX_PACKET_BYTES, Metadata, Packets},
-    profile::{Dropped, Drops, Fingerprint, PROFILE_VERSION, ProfileOption, Session as SessionOption},
-};
 
 pub use compat::HephCompatSink;
 pub use packer::Packer;
 
-use crate::{Batch, Ended, Gap, RunEvents, Session, Sink, SinkError, cut, output::Output};
-
-/// What a string in a packet may have.
-const MOST_NAME_BYTES: usize = u16::MAX as usize;
+use crate::{Batch, Ended, Gap, Session, Sink, SinkError, output::Output};
 
 /// Writes options and events as they came, to one file or pipe. Where only some events of a packet belong to the batch,
 /// because others came before, it packs these into packets of their own.
@@ -56,7 +48,7 @@ impl<W: Write> HephSink<W> {
         }
         // The first one says who it is by itself, if it ever does.
         if self.current.is_some() || session.id.is_none() {
-            write_session(session, buffer);
+            packets::session(session, buffer);
         }
         self.current = Some(session.name.clone());
         Ok(())
@@ -75,10 +67,7 @@ impl<W: Write> HephSink<W> {
 
     fn write_gap(&mut self, session: &Session, gap: &Gap) -> Result<(), SinkError> {
         self.turn_to(session)?;
-        let reason = cut(gap.cause.as_str(), MOST_NAME_BYTES);
-        let drops = [Dropped { stream: gap.stream, first: gap.first, count: gap.count, reason }];
-        // One range with a short reason always fits.
-        let _ = ProfileOption::from(Drops { drops: (&drops).into() }).encode(self.out.buffer()?);
+        packets::gap(gap, self.out.buffer()?);
         Ok(())
     }
 }
@@ -90,11 +79,7 @@ impl<W: Write + Send> Sink for HephSink<W> {
 
     fn options(&mut self, session: &Arc<Session>, packets: &[u8]) -> Result<(), SinkError> {
         self.turn_to(session)?;
-        let buffer = self.out.buffer()?;
-        match session.id {
-            Some(_) => buffer.extend_from_slice(packets),
-            None => extend_without_session(buffer, packets),
-        }
+        packets::options(session, packets, self.out.buffer()?);
         self.out.relieve()
     }
 
@@ -106,7 +91,7 @@ impl<W: Write + Send> Sink for HephSink<W> {
         }
         let buffer = self.out.buffer()?;
         for run in batch.iter() {
-            write_run(run, buffer);
+            packets::run(run, buffer);
         }
         self.out.relieve()
     }
@@ -133,57 +118,4 @@ impl<W: Write + Send> Sink for HephSink<W> {
     fn takes_more(&self) -> bool {
         self.out.takes_more()
     }
-}
-
-/// Appends the events of a run: their packets, or where these hold others as well, new ones.
-fn write_run(run: RunEvents<'_>, buffer: &mut Vec<u8>) {
-    if run.has_whole_packets() {
-        return buffer.extend_from_slice(run.bytes);
-    }
-    let mut packer = Packer::default();
-    for message in run {
-        // What came in a packet fits into one.
-        let _ = packer.push(&message, buffer);
-    }
-    packer.finish(buffer);
-}
-
-/// Appends options without those that name a session: one that was started without a name is called by another here,
-/// from its first packet on.
-fn extend_without_session(buffer: &mut Vec<u8>, packets: &[u8]) {
-    let mut packets = Packets::new(packets, MAX_PACKET_BYTES);
-    let named = |packet| Metadata::decode(packet).map(|metadata| (metadata.name, packet));
-    while let Some(Ok((name, packet))) = packets.next_with(named) {
-        if name != "session" {
-            buffer.extend_from_slice(packet);
-        }
-    }
-}
-
-/// The `session` option of a session, or one made of its name. The latter says that what follows is plain Heph.
-fn write_session(session: &Session, buffer: &mut Vec<u8>) {
-    if session.id.is_some() {
-        let catalog = session.catalog();
-        let written = catalog.with_session_option(|option| ProfileOption::from(option).encode(buffer).is_ok());
-        if written == Some(true) {
-            return;
-        }
-    }
-    let (name, mut id) = (session.name.as_str(), [0; 16]);
-    let hashes = [Fingerprint::of(name.as_bytes()), Fingerprint::of(session.source.as_bytes())];
-    id.as_chunks_mut().0.iter_mut().zip(hashes).for_each(|(to, hash)| *to = hash.0.to_be_bytes());
-    let option = SessionOption {
-        id: session.id.unwrap_or(SessionId(id)),
-        profile: if session.id.is_some() { PROFILE_VERSION } else { 0 },
-        arch: Arch::from(0),
-        os: Os::from(0),
-        pid: 0,
-        agent_version: "",
-        host: "",
-        executable: cut(name, MOST_NAME_BYTES),
-        argument_count: 0,
-        arguments: (&[]).into(),
-    };
-    // A short name always fits.
-    let _ = ProfileOption::from(option).encode(buffer);
 }

@@ -38,7 +38,7 @@ pub use chrome::ChromeSink;
 pub use disk::{DiskCounters, DiskOptions, DiskSink, EarlierSessions, PendingTable, SpansWhen, SyncWhen, TableFile};
 pub use family::{BirthPoint, FamilySink, ProcessLabel};
 pub use folded::{FoldedSink, Folds};
-pub use heph::{HephCompatSink, HephSink, Packer};
+pub use heph::{HephCompatSink, HephSink, Packer, packets};
 pub use line::{Line, span_line};
 pub use lines::LineSink;
 pub use names::{KnownName, NameCache, Named, demangle, file_name, name, name_of, source_at, source_of};

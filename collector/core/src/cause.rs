@@ -58,6 +58,11 @@ impl Cause {
         matches!(self.as_str(), LOST_CONTACT | STOPPED | KILLED)
     }
 
+    /// The agent was told that they are kept, by whoever collected them before.
+    pub fn is_kept_before(&self) -> bool {
+        self.agent_reason() == Some("kept-before")
+    }
+
     /// They are of a stream that the session has too many of.
     pub fn streams() -> Self {
         Self::collector("streams")

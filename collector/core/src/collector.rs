@@ -128,6 +128,14 @@ impl Collector {
         }
     }
 
+    /// Whether the driver has [kept](Self::kept) all events of a session that have arrived.
+    pub fn is_kept(&self, id: SessionId) -> bool {
+        match self.by_id.get(&id).and_then(|key| self.sessions.get(key)) {
+            Some(state) => state.is_kept(),
+            None => self.past.session(id).is_none_or(SessionState::is_kept),
+        }
+    }
+
     /// So many events of a session were lost by the driver so far, by cause: its agent is told with what is kept.
     pub fn lost(&mut self, session: &Session, lost: BTreeMap<Cause, u64>) {
         if let Some(state) = id_of(session).and_then(|id| self.state_mut(id)) {

@@ -17,6 +17,8 @@ pub struct Config {
     pub session_timeout: Duration,
     /// Whether senders have to show that they own the ids that can be claimed. What is read from a file cannot.
     pub wants_claims: bool,
+    /// Whether what agents say was kept before was handed on, and is not missing.
+    pub hands_on: bool,
     /// How long datagrams of an unknown sender are kept in case it is about to say who it is.
     pub identify_time: Duration,
     /// How many bytes of them are kept.
@@ -54,6 +56,7 @@ impl Default for Config {
             replay_time: Duration::from_secs(10),
             session_timeout: Duration::from_secs(30),
             wants_claims: true,
+            hands_on: false,
             identify_time: Duration::from_millis(250),
             identify_bytes: 256 << 10,
             max_sessions: 1024,

@@ -74,11 +74,15 @@ impl Outbox {
         }
     }
 
-    /// The events from `first` on are settled: they are missing.
-    pub(crate) fn gap(&mut self, stream: StreamId, first: Position, count: u64, cause: Cause) {
-        self.seal();
+    /// So many events are missing.
+    pub(crate) fn miss(&mut self, cause: &Cause, count: u64) {
         let missing = self.missing.entry(cause.clone()).or_default();
         *missing = missing.saturating_add(count);
+    }
+
+    /// The events from `first` on are settled: they are not here.
+    pub(crate) fn gap(&mut self, stream: StreamId, first: Position, count: u64, cause: Cause) {
+        self.seal();
         let gap = Gap { stream, first, count, cause };
         self.ready.push_back(Output::Gap(Arc::clone(&self.session), gap));
     }

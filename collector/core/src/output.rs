@@ -83,6 +83,8 @@ pub struct Gap {
 pub struct Summary {
     /// The id, if the session announced one, be it late.
     pub id: Option<SessionId>,
+    /// What it is found by: its id, or what a collector called it that handed it on.
+    pub name: Option<SessionId>,
     /// How it ended.
     pub how: How,
     /// When it ended, by its own account.

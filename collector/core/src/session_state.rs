@@ -162,6 +162,12 @@ impl SessionState {
         self.streams.iter().map(|stream| (stream.id(), stream.settled())).chain(silent).chain(self.refused.positions())
     }
 
+    /// Whether all events that have arrived would survive the end of the collector.
+    pub(crate) fn is_kept(&self) -> bool {
+        let is_kept = |(stream, position)| self.kept.get(&stream).is_some_and(|kept| *kept >= position);
+        self.waiting.is_empty() && self.positions().filter(|(_, position)| position.0 > 0).all(is_kept)
+    }
+
     /// How many positions are remembered.
     pub(crate) fn stream_count(&self) -> usize {
         self.streams.len() + self.resumed.len() + self.refused.len()
@@ -466,6 +472,7 @@ impl SessionState {
         }
         let summary = Summary {
             id: self.id,
+            name: self.name.or(self.id),
             how: self.ending.as_ref().map_or(how, |ending| How::Told(ending.reason)),
             at: self.ending.as_ref().map(|ending| ending.at),
             streams: self.stream_count(),

@@ -382,7 +382,10 @@ impl Stream {
     /// The events from `next` to `end` are missing.
     fn missing(&mut self, end: Position, cause: Cause, context: &mut StreamContext<'_>) {
         let count = end.0 - self.next.0;
-        context.counts.miss(&cause, count);
+        if !(context.config.hands_on && cause.is_kept_before()) {
+            context.counts.miss(&cause, count);
+            context.out.miss(&cause, count);
+        }
         context.out.gap(self.id, self.next, count, cause);
         if self.gaps.len() == REMEMBERED_GAPS {
             self.gaps.pop_front();

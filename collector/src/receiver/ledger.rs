@@ -29,6 +29,8 @@ pub(crate) struct Ledger {
     pub(crate) tls_bytes: AtomicU64,
     /// Bytes that arrived over QUIC, decrypted.
     pub(crate) quic_bytes: AtomicU64,
+    /// Bytes that other collectors have received and handed on.
+    pub(crate) nats_bytes: AtomicU64,
     /// Senders that did not get in.
     pub(crate) refusals: Refusals,
     /// Times that receiving or accepting failed.
@@ -55,6 +57,7 @@ impl Ledger {
             tcp_bytes: AtomicU64::new(0),
             tls_bytes: AtomicU64::new(0),
             quic_bytes: AtomicU64::new(0),
+            nats_bytes: AtomicU64::new(0),
             refusals: Refusals::default(),
             receive_errors: AtomicU64::new(0),
             connections: AtomicU64::new(0),
@@ -77,7 +80,7 @@ impl Ledger {
 
     /// Bytes that arrived.
     pub(crate) fn received_bytes(&self) -> u64 {
-        [&self.udp_bytes, &self.tcp_bytes, &self.tls_bytes, &self.quic_bytes]
+        [&self.udp_bytes, &self.tcp_bytes, &self.tls_bytes, &self.quic_bytes, &self.nats_bytes]
             .map(|bytes| bytes.load(Relaxed))
             .iter()
             .sum()

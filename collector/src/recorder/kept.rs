@@ -5,8 +5,8 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use codec::{Position, StreamId};
-use collector_core::{Cause, Output};
+use codec::{Position, SessionId, StreamId};
+use collector_core::{Cause, How, Output};
 use sinks::Session;
 
 /// How far streams of a session have come.
@@ -18,8 +18,8 @@ pub(crate) struct Kept {
     pub(crate) session: Arc<Session>,
     pub(crate) positions: Positions,
     pub(crate) lost: BTreeMap<Cause, u64>,
-    /// Whether that is all, its end included.
-    pub(crate) has_ended: bool,
+    /// What it is found by and how it ended, if that is all.
+    pub(crate) ended: Option<(Option<SessionId>, How)>,
 }
 
 /// What the sinks of one recorder were given of a session.
@@ -27,7 +27,7 @@ pub(crate) struct Kept {
 struct Given {
     session: Arc<Session>,
     positions: Positions,
-    has_ended: bool,
+    ended: Option<(Option<SessionId>, How)>,
 }
 
 /// What all recorders have written, until the receiver takes it.
@@ -68,7 +68,7 @@ impl Recorded {
                 let end = Position(gap.first.0.saturating_add(gap.count));
                 self.given(session).positions.insert(gap.stream, end);
             }
-            Output::Ended(session, _) => self.given(session).has_ended = true,
+            Output::Ended(session, summary) => self.given(session).ended = Some((summary.name, summary.how)),
             Output::Started(_) | Output::Resumed(_) | Output::Options(..) | Output::Ending(..) => {}
         }
     }
@@ -80,16 +80,16 @@ impl Recorded {
 
     fn given(&mut self, session: &Arc<Session>) -> &mut Given {
         let entry = self.sessions.entry(Arc::as_ptr(session) as usize);
-        entry.or_insert_with(|| Given { session: Arc::clone(session), positions: Positions::new(), has_ended: false })
+        entry.or_insert_with(|| Given { session: Arc::clone(session), positions: Positions::new(), ended: None })
     }
 
     /// The sinks have written all that they were given, but for what `lost` tells of a session.
     pub(super) fn is_kept(&mut self, lost: impl Fn(&Session) -> BTreeMap<Cause, u64>) {
         if !self.sessions.is_empty() {
             let mut kept = self.kept.0.lock().unwrap_or_else(PoisonError::into_inner);
-            kept.extend(self.sessions.drain().map(|(_, Given { session, positions, has_ended })| {
+            kept.extend(self.sessions.drain().map(|(_, Given { session, positions, ended })| {
                 let lost = lost(&session);
-                Kept { session, positions, lost, has_ended }
+                Kept { session, positions, lost, ended }
             }));
         }
     }

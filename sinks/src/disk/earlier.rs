@@ -23,13 +23,24 @@ use super::{
     notes::{Notes, notes_of},
     reopen::{Found, Unfinished, session_name},
     repair::{RepairOutcome, repair_session},
-    room::MANIFEST,
+    room::{MANIFEST, remove_files},
 };
 use crate::{Catalog, Cause, EarlierSession, Session};
 
 /// The sessions in a directory that may go on, by their ids.
 #[derive(Debug, Default)]
 pub struct EarlierSessions(HashMap<SessionId, Option<PathBuf>>);
+
+/// What is there of a session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Whereabouts {
+    /// Nothing.
+    Nowhere,
+    /// Files that can be gone on with.
+    Here,
+    /// Files that somebody else writes.
+    Busy,
+}
 
 /// How many finished parts are looked at, the latest first. A manifest may be large.
 const MOST_FINISHED: usize = 256;
@@ -69,6 +80,34 @@ impl EarlierSessions {
             found.entry(id).or_insert_with(|| may_go_on(id, end.as_ref()).then_some(dir));
         }
         Self(found)
+    }
+
+    /// What is there of a session.
+    pub fn whereabouts(&self, id: SessionId) -> Whereabouts {
+        match self.0.get(&id).and_then(Option::as_deref).map(Unfinished::open) {
+            None => Whereabouts::Nowhere,
+            Some(Ok(Found::Live)) => Whereabouts::Busy,
+            Some(_) => Whereabouts::Here,
+        }
+    }
+
+    /// Removes all that is there of a session, unless somebody writes it. Returns where its last part was.
+    pub fn discard(&mut self, id: SessionId) -> Option<PathBuf> {
+        let dir = self.0.get(&id)?.clone()?;
+        // The journal of an unfinished part stays locked until it is gone.
+        let found = Unfinished::open(&dir).ok()?;
+        let manifest = match &found {
+            Found::Live | Found::Nothing => return None,
+            Found::Unfinished(unfinished) => (*unfinished.manifest).clone(),
+            Found::Finished => read_manifest(&dir).ok()?,
+        };
+        self.0.remove(&id);
+        let number = manifest.part.unwrap_or(1);
+        let name = session_name(&dir, number);
+        let parts = (1..number).map(|number| dir.with_file_name(part_name(&name, number)));
+        // What cannot be removed is still there to be seen.
+        parts.chain([dir.clone()]).filter(|part| part.is_dir()).for_each(|part| _ = remove_files(&part));
+        Some(dir)
     }
 
     /// Takes out the session with this id, and tells where its streams go on. What is known of it goes into `catalog`.

@@ -278,7 +278,7 @@ pub(super) fn part_bytes(dir: &Path) -> u64 {
 }
 
 /// Removes a part, but nothing in it that is not ours: then the directory stays.
-fn remove_files(dir: &Path) -> io::Result<()> {
+pub(super) fn remove_files(dir: &Path) -> io::Result<()> {
     for (file, _) in part_files(dir) {
         fs::remove_file(&file)?;
         if let Some(parent) = file.parent().filter(|parent| *parent != dir) {

@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::root;
 
 /// Each crate and the crates of the workspace that it may use. Packages for tests and benchmarks may use all.
-const ALLOWED: [(&str, &[&str]); 10] = [
+const ALLOWED: [(&str, &[&str]); 11] = [
     ("codec", &[]),
     ("agent", &["codec"]),
     ("steering", &["codec"]),
@@ -19,8 +19,9 @@ const ALLOWED: [(&str, &[&str]); 10] = [
     ("collector-core", &["codec"]),
     ("sinks", &["codec", "collector-core"]),
     ("answers", &["codec", "collector-core", "sinks"]),
+    ("fleet", &["codec", "collector-core", "sinks"]),
     ("view", &["answers", "codec", "collector-core", "sinks"]),
-    ("collector", &["answers", "codec", "collector-core", "sinks", "steering", "view"]),
+    ("collector", &["answers", "codec", "collector-core", "fleet", "sinks", "steering", "view"]),
 ];
 
 #[test]

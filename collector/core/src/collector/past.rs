@@ -78,6 +78,10 @@ impl Past {
         self.sessions.values().map(|ended| (&ended.session, ended.over))
     }
 
+    pub(crate) fn session(&self, id: SessionId) -> Option<&SessionState> {
+        self.sessions.get(&id).map(|ended| &ended.session)
+    }
+
     pub(crate) fn session_mut(&mut self, id: SessionId) -> Option<&mut SessionState> {
         self.sessions.get_mut(&id).map(|ended| &mut ended.session)
     }

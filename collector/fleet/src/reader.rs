@@ -1,0 +1,115 @@
+//! Reading the messages of one session in their order.
+
+use std::time::Duration;
+
+use async_nats::jetstream::{
+    Message,
+    consumer::{AckPolicy, DeliverPolicy, PullConsumer, pull},
+};
+use futures_util::StreamExt;
+use tokio::time::{sleep, timeout};
+use tracing::debug;
+
+use crate::{FleetError, Link};
+
+/// How many messages are asked for at a time.
+const PULL: usize = 64;
+
+/// How long a server waits for the first of them.
+const PULL_TIME: Duration = Duration::from_secs(5);
+
+/// How long it may take beyond that to say that there are none.
+const GRACE: Duration = Duration::from_secs(2);
+
+/// How long is waited before a reader that failed starts anew.
+const RETRY_TIME: Duration = Duration::from_millis(250);
+
+/// After how much silence a server forgets a reader.
+const FORGET_TIME: Duration = Duration::from_secs(300);
+
+/// Reads the messages of a session. It starts anew behind the last one whenever a server or the connection fails.
+pub(crate) struct Reader {
+    link: Link,
+    subject: String,
+    /// The first message of the stream that has not been read.
+    next: u64,
+    consumer: Option<PullConsumer>,
+    /// What the consumer calls the next message.
+    number: u64,
+    batch: Option<pull::Batch>,
+}
+
+impl Reader {
+    /// A reader of the messages with this subject, from this one of the stream on.
+    pub(crate) fn new(link: Link, subject: String, next: u64) -> Self {
+        Self { link, subject, next, consumer: None, number: 1, batch: None }
+    }
+
+    /// The last message that was read, by its number in the stream.
+    pub(crate) fn last(&self) -> u64 {
+        self.next.saturating_sub(1)
+    }
+
+    /// The next message; none if there is none for a while. May be dropped while it waits, without a loss.
+    pub(crate) async fn next(&mut self) -> Option<Message> {
+        match self.try_next().await {
+            Ok(message) => message,
+            Err(error) => {
+                debug!("reading {}: {error}", self.subject);
+                (self.consumer, self.batch) = (None, None);
+                sleep(RETRY_TIME).await;
+                None
+            }
+        }
+    }
+
+    async fn try_next(&mut self) -> Result<Option<Message>, FleetError> {
+        if self.batch.is_none() {
+            let consumer = self.consumer().await?;
+            let batch = consumer.batch().max_messages(PULL).expires(PULL_TIME).messages().await;
+            self.batch = Some(batch.map_err(|error| FleetError::of("cannot ask for messages", &error))?);
+        }
+        let Some(batch) = &mut self.batch else { return Ok(None) };
+        let message = match timeout(PULL_TIME + GRACE, batch.next()).await {
+            Ok(Some(message)) => message.map_err(|error| FleetError::of("cannot receive messages", &*error))?,
+            Ok(None) => {
+                self.batch = None;
+                return Ok(None);
+            }
+            Err(_) => return Err(FleetError::new("the server says nothing")),
+        };
+        let info = message.info().map_err(|error| FleetError::of("a message has no number", &*error))?;
+        if info.consumer_sequence != self.number {
+            return Err(FleetError::new("a message was left out"));
+        }
+        self.number += 1;
+        self.next = info.stream_sequence + 1;
+        Ok(Some(message))
+    }
+
+    async fn consumer(&mut self) -> Result<&PullConsumer, FleetError> {
+        if self.consumer.is_none() {
+            let config = pull::Config {
+                filter_subject: self.subject.clone(),
+                deliver_policy: DeliverPolicy::ByStartSequence { start_sequence: self.next.max(1) },
+                ack_policy: AckPolicy::None,
+                inactive_threshold: FORGET_TIME,
+                memory_storage: true,
+                num_replicas: 1,
+                ..pull::Config::default()
+            };
+            let consumer = self.link.stream().await?.create_consumer(config).await;
+            self.consumer = Some(consumer.map_err(|error| FleetError::of("cannot read the stream", &error))?);
+            self.number = 1;
+        }
+        self.consumer.as_ref().ok_or_else(|| FleetError::new("there is no reader"))
+    }
+
+    /// Tells the server that nothing more is read.
+    pub(crate) async fn close(self) {
+        if let (Some(consumer), Ok(stream)) = (&self.consumer, self.link.stream().await) {
+            // It forgets it by itself otherwise.
+            _ = stream.delete_consumer(&consumer.cached_info().name).await;
+        }
+    }
+}

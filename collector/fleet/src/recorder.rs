@@ -1,0 +1,363 @@
+//! A recorder among others: which sessions it holds, and what it reads of them.
+
+mod held;
+
+use std::{
+    collections::{HashMap, HashSet},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+    },
+    time::{Duration, Instant},
+};
+
+use async_nats::jetstream::kv::{Operation, Watch};
+use bytes::Bytes;
+use codec::SessionId;
+use futures_util::StreamExt;
+use serde_json::json;
+use tokio::{
+    sync::{Notify, mpsc},
+    task::JoinSet,
+    time::{MissedTickBehavior, interval, sleep, timeout},
+};
+use tracing::{info, warn};
+
+use self::held::Held;
+use crate::{
+    FleetError, Link, Record, State,
+    beats::{self, BEAT_TIME, Beats, FENCE_TIME, LEASE_TIME},
+    record,
+};
+
+/// How often sessions without a recorder are looked through.
+const LOOK_TIME: Duration = Duration::from_millis(50);
+
+/// How long it waits for each session that it has before it takes another: whoever has fewer comes first.
+const WAIT_PER_SESSION: Duration = Duration::from_millis(3);
+const MOST_WAITING: Duration = Duration::from_millis(300);
+
+/// How long own beats may not be seen before they are watched for anew.
+const WATCH_TIME: Duration = Duration::from_secs(10);
+
+/// How often it is looked how full the stream is.
+const MEASURE_TIME: Duration = Duration::from_secs(5);
+
+/// What takes the packets of sessions, and writes them.
+pub trait Intake: Send + Sync + 'static {
+    /// A session is about to be read, from where this says. All that comes of it has this number.
+    fn open(&self, number: u64, from: String);
+
+    /// Looks for what there is of a session in the files.
+    fn prepare(&self, id: SessionId) -> Ready;
+
+    /// Takes whole packets of a session.
+    fn take(&self, number: u64, packets: &[u8]);
+
+    /// Returns when more can be taken.
+    fn room(&self) -> impl Future<Output = ()> + Send;
+
+    /// Whether all events of a session that were taken are in its files.
+    fn is_kept(&self, id: SessionId) -> bool;
+
+    /// Nothing more comes under this number.
+    fn close(&self, number: u64);
+
+    /// Another recorder has the whole of a session: what is here of it is not needed.
+    fn is_elsewhere(&self, id: SessionId);
+}
+
+/// Whether a session can be gone on with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ready {
+    /// It can.
+    Yes,
+    /// Somebody else still writes its files.
+    NotYet,
+}
+
+/// What all sessions of a recorder share.
+pub(crate) struct Shared<I> {
+    link: Link,
+    intake: Arc<I>,
+    /// What it calls itself: another name each time it is started.
+    id: String,
+    /// What its files are known by. Recorders that share a directory share this.
+    storage: String,
+    /// When the last own beat was sent that was taken.
+    beat: Mutex<Instant>,
+    /// How often beats were missing for so long that others may have taken sessions.
+    lapses: AtomicU64,
+    /// Whether the stream is so full that what is kept should leave it.
+    is_tight: AtomicBool,
+    /// The sessions that it holds, and who is to know when one is over.
+    sessions: Mutex<HashMap<SessionId, Arc<Notify>>>,
+    /// How many it may hold.
+    max_sessions: usize,
+    next_number: AtomicU64,
+}
+
+impl<I> Shared<I> {
+    fn sessions(&self) -> MutexGuard<'_, HashMap<SessionId, Arc<Notify>>> {
+        self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn since_beat(&self) -> Duration {
+        self.beat.lock().unwrap_or_else(PoisonError::into_inner).elapsed()
+    }
+
+    /// Returns as soon as no other can have taken a session of this one, and tells how often that was in doubt.
+    async fn fence(&self) -> u64 {
+        while self.since_beat() >= FENCE_TIME {
+            sleep(LOOK_TIME).await;
+        }
+        self.lapses.load(Relaxed)
+    }
+}
+
+/// Reads sessions that no other recorder reads.
+pub struct Recorder<I> {
+    shared: Arc<Shared<I>>,
+}
+
+/// A session that needs a recorder, or may need another.
+struct Seen {
+    record: Record,
+    revision: u64,
+    since: Instant,
+    is_told: bool,
+}
+
+impl<I: Intake> Recorder<I> {
+    /// A recorder whose files are in this storage, of no more than so many sessions at a time.
+    pub fn new(link: Link, intake: Arc<I>, storage: String, max_sessions: usize) -> Self {
+        let shared = Shared {
+            id: link.unique_name(),
+            link,
+            intake,
+            storage,
+            beat: Mutex::new(Instant::now()),
+            lapses: AtomicU64::new(0),
+            is_tight: AtomicBool::new(false),
+            sessions: Mutex::default(),
+            max_sessions,
+            next_number: AtomicU64::new(1),
+        };
+        Self { shared: Arc::new(shared) }
+    }
+
+    /// Reads sessions for ever. `over` tells of those that are over and complete in the files.
+    ///
+    /// # Errors
+    ///
+    /// Another recorder has taken a session of this one, which it took for dead. It writes the same files if the storage is
+    /// shared, so whoever gets this error must not write another byte.
+    pub async fn run(&self, over: &mut mpsc::UnboundedReceiver<SessionId>) -> FleetError {
+        let shared = &self.shared;
+        let mut tasks = JoinSet::new();
+        let mut beats = Beats::default();
+        let mut waiting: HashMap<SessionId, Seen> = HashMap::new();
+        let mut watch: Option<(Watch, bool)> = None;
+        let mut own_beat = Instant::now();
+        let mut contact = shared.link.contact.clone();
+        tokio::pin! {
+            let beating = beat(shared);
+            let measuring = measure(shared);
+        }
+        let mut ticks = interval(LOOK_TIME);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            if watch.is_none() || own_beat.elapsed() >= WATCH_TIME {
+                own_beat = Instant::now();
+                beats.start_anew();
+                watch = match shared.link.records.watch_with_history(">").await {
+                    Ok(entries) => Some((entries, false)),
+                    Err(_) => None,
+                };
+            }
+            tokio::select! {
+                () = &mut beating => {}
+                () = &mut measuring => {}
+                Some(id) = over.recv() => {
+                    if let Some(told) = shared.sessions().get(&id) {
+                        told.notify_one();
+                    }
+                }
+                _ = contact.changed() => beats.start_anew(),
+                Some(done) = tasks.join_next(), if !tasks.is_empty() => {
+                    if let Ok(Err(lost)) = done {
+                        return lost;
+                    }
+                }
+                entry = next_entry(&mut watch) => match entry {
+                    Some(Ok(entry)) => {
+                        if let Some((_, is_whole)) = &mut watch {
+                            *is_whole |= entry.seen_current;
+                        }
+                        if entry.key == beats::key(&shared.id) {
+                            own_beat = Instant::now();
+                        }
+                        let is_there = entry.operation == Operation::Put;
+                        if beats.heard(&entry.key, is_there) {
+                            continue;
+                        }
+                        let Some(id) = record::session_of(&entry.key) else { continue };
+                        let record = Record::read(&entry.value).filter(|_| is_there);
+                        self.saw(id, record, entry.revision, &mut waiting);
+                    }
+                    Some(Err(_)) | None => watch = None,
+                },
+                _ = ticks.tick() => {
+                    if watch.as_ref().is_some_and(|(_, is_whole)| *is_whole) && shared.since_beat() < FENCE_TIME {
+                        self.claim(&beats, &mut waiting, &mut tasks).await;
+                    }
+                }
+            }
+        }
+    }
+
+    /// A record was written.
+    fn saw(&self, id: SessionId, record: Option<Record>, revision: u64, waiting: &mut HashMap<SessionId, Seen>) {
+        waiting.remove(&id);
+        let Some(record) = record else { return };
+        match record.state {
+            State::Open if record.owner.as_deref() != Some(&self.shared.id) => {
+                waiting.insert(id, Seen { record, revision, since: Instant::now(), is_told: false });
+            }
+            State::Over if record.storage.as_deref() != Some(&self.shared.storage) => {
+                self.shared.intake.is_elsewhere(id);
+            }
+            State::Open | State::Over | State::Silent => {}
+        }
+    }
+
+    /// Takes sessions that nobody has, or whose recorder is gone.
+    async fn claim(
+        &self,
+        beats: &Beats,
+        waiting: &mut HashMap<SessionId, Seen>,
+        tasks: &mut JoinSet<Result<(), FleetError>>,
+    ) {
+        let shared = &self.shared;
+        let is_free = |seen: &Seen| match &seen.record.owner {
+            None => true,
+            // Who has the files already comes first.
+            Some(owner) if seen.record.storage.as_deref() == Some(&shared.storage) => beats.is_gone(owner, LEASE_TIME),
+            Some(owner) => beats.is_gone(owner, 2 * LEASE_TIME),
+        };
+        let free: Vec<_> = waiting.iter().filter(|(_, seen)| is_free(seen)).map(|(id, _)| *id).collect();
+        for id in free {
+            let held = shared.sessions().len();
+            if held >= shared.max_sessions {
+                return;
+            }
+            let load = u32::try_from(held).unwrap_or(u32::MAX);
+            let Some(seen) = waiting.get_mut(&id) else { continue };
+            if seen.since.elapsed() < WAIT_PER_SESSION.saturating_mul(load).min(MOST_WAITING) {
+                continue;
+            }
+            let is_here = seen.record.storage.as_deref() == Some(&shared.storage);
+            if seen.record.is_cut && !is_here {
+                if !seen.is_told {
+                    seen.is_told = true;
+                    let storage = seen.record.storage.as_deref().unwrap_or_default();
+                    warn!("session {id} waits for a recorder on storage {storage}: its beginning is there alone");
+                }
+                continue;
+            }
+            let Some(Seen { record, revision, .. }) = waiting.remove(&id) else { continue };
+            let (before, is_new) = (record.owner.clone(), record.storage.is_none());
+            let kept = if is_here { record.kept } else { 0 };
+            let (owner, storage) = (Some(shared.id.clone()), Some(shared.storage.clone()));
+            let record = Record { owner, storage, kept, ..record };
+            // Where another was faster, or it cannot be written, the next entry tells who has it.
+            let Ok(Some(revision)) = record.replace(&shared.link.records, id, revision).await else { continue };
+            if let Some(before) = before {
+                info!("session {id}: taken over from recorder {before}, which is gone");
+            }
+            let told = Arc::new(Notify::new());
+            shared.sessions().insert(id, Arc::clone(&told));
+            let held = Held::new(Arc::clone(shared), id, (record, revision), is_new, told);
+            tasks.spawn(held.run());
+        }
+    }
+
+    /// Gives up all sessions, once they are closed in the files: others may go on with those that are not over.
+    pub async fn release(&self, over: &mut mpsc::UnboundedReceiver<SessionId>) {
+        let shared = &self.shared;
+        let ids: Vec<_> = shared.sessions().drain().map(|(id, _)| id).collect();
+        let mut done = HashSet::new();
+        while let Ok(id) = over.try_recv() {
+            done.insert(id);
+        }
+        let release = async {
+            for id in ids {
+                // One that cannot be given up now is taken when this recorder is missed.
+                let Ok(Some((record, revision))) = Record::find(&shared.link.records, id).await else { continue };
+                if record.owner.as_deref() != Some(&shared.id) {
+                    continue;
+                }
+                let state = if done.contains(&id) { State::Over } else { record.state };
+                let record = Record { owner: None, state, ..record };
+                if let Ok(Some(_)) = record.replace(&shared.link.records, id, revision).await
+                    && state == State::Over
+                {
+                    _ = shared.link.forget(id, None).await;
+                }
+            }
+            _ = shared.link.records.delete(beats::key(&shared.id)).await;
+        };
+        _ = timeout(FENCE_TIME, release).await;
+    }
+}
+
+/// The next record that is written.
+async fn next_entry(
+    watch: &mut Option<(Watch, bool)>,
+) -> Option<Result<async_nats::jetstream::kv::Entry, async_nats::jetstream::kv::WatcherError>> {
+    match watch {
+        Some((entries, _)) => entries.next().await,
+        None => {
+            sleep(LOOK_TIME).await;
+            None
+        }
+    }
+}
+
+/// Says again and again that this recorder is there.
+async fn beat<I: Intake>(shared: &Shared<I>) {
+    let mut ticks = interval(BEAT_TIME);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        let sent = Instant::now();
+        let sessions = shared.sessions().len();
+        let value = json!({ "storage": shared.storage, "sessions": sessions }).to_string();
+        let put = shared.link.records.put(beats::key(&shared.id), Bytes::from(value));
+        if let Ok(Ok(_)) = timeout(BEAT_TIME, put).await {
+            let mut beat = shared.beat.lock().unwrap_or_else(PoisonError::into_inner);
+            if beat.elapsed() >= FENCE_TIME {
+                shared.lapses.fetch_add(1, Relaxed);
+            }
+            // From when it was sent: others may have counted from then.
+            *beat = sent;
+        }
+    }
+}
+
+/// Looks again and again how full the stream is.
+async fn measure<I: Intake>(shared: &Shared<I>) {
+    let mut ticks = interval(MEASURE_TIME);
+    loop {
+        ticks.tick().await;
+        let Ok(stream) = shared.link.stream().await else { continue };
+        let Ok(info) = stream.get_info().await else { continue };
+        let most = u64::try_from(info.config.max_bytes).unwrap_or(u64::MAX);
+        let is_tight = info.state.bytes >= most / 2;
+        if is_tight && !shared.is_tight.swap(is_tight, Relaxed) {
+            let name = &shared.link.address.stream;
+            warn!("the stream {name} is half full: what is recorded leaves it before its session is over");
+        }
+        shared.is_tight.store(is_tight, Relaxed);
+    }
+}

@@ -1,0 +1,201 @@
+//! One session that a recorder holds.
+
+use std::{
+    sync::{Arc, atomic::Ordering::Relaxed},
+    time::{Duration, Instant},
+};
+
+use codec::SessionId;
+use tokio::{sync::Notify, time::sleep};
+use tracing::{debug, warn};
+
+use super::{Intake, Ready, Shared};
+use crate::{FleetError, Record, State, reader::Reader, sink::END_HEADER};
+
+/// How often it is written down how much of a session is in its files.
+const CHECK_TIME: Duration = Duration::from_secs(10);
+
+/// The same where the stream has little room.
+const TIGHT_CHECK_TIME: Duration = Duration::from_secs(2);
+
+/// How long is waited for the files to have what was read.
+const KEPT_PATIENCE: Duration = Duration::from_secs(2);
+
+/// After how much silence a session is left, until its agent is heard of again.
+const SILENCE: Duration = Duration::from_secs(600);
+
+/// How often is tried again what a server or another process does not allow yet.
+const RETRY_TIME: Duration = Duration::from_millis(500);
+
+/// A session that this recorder reads, and no other.
+pub(super) struct Held<I> {
+    shared: Arc<Shared<I>>,
+    id: SessionId,
+    record: Record,
+    revision: u64,
+    /// Whether nobody has had it before.
+    is_new: bool,
+    /// Told when the session is over, and complete in its files.
+    over: Arc<Notify>,
+    /// All messages up to this one were in the files at the last look; what they told beside events is by the next.
+    checked: u64,
+    /// How often the lease was in doubt when it was last looked whether it still holds.
+    lapses: u64,
+}
+
+impl<I: Intake> Held<I> {
+    pub(super) fn new(
+        shared: Arc<Shared<I>>,
+        id: SessionId,
+        (record, revision): (Record, u64),
+        is_new: bool,
+        over: Arc<Notify>,
+    ) -> Self {
+        let (checked, lapses) = (record.kept, shared.lapses.load(Relaxed));
+        Self { shared, id, record, revision, is_new, over, checked, lapses }
+    }
+
+    /// Reads the session until it is over, or silent for long. An error is that another recorder has it.
+    pub(super) async fn run(mut self) -> Result<(), FleetError> {
+        let (shared, id) = (Arc::clone(&self.shared), self.id);
+        let mut is_told = false;
+        while !self.is_new && shared.intake.prepare(id) == Ready::NotYet {
+            if !std::mem::replace(&mut is_told, true) {
+                warn!("session {id} waits: another process still writes its files");
+            }
+            sleep(RETRY_TIME).await;
+            self.check_lease().await?;
+        }
+        let number = shared.next_number.fetch_add(1, Relaxed);
+        shared.intake.open(number, format!("{} from {}", shared.link.address, self.record.from));
+        let subject = shared.link.subject(id);
+        let mut reader = Reader::new(shared.link.clone(), subject, self.record.kept + 1);
+        let (mut checked, mut heard) = (Instant::now(), Instant::now());
+        let result = loop {
+            tokio::select! {
+                biased;
+                () = self.over.notified() => break self.finish().await,
+                message = reader.next() => if let Some(message) = message {
+                    if let Err(lost) = self.check_lease().await {
+                        break Err(lost);
+                    }
+                    shared.intake.room().await;
+                    shared.intake.take(number, &message.payload);
+                    heard = Instant::now();
+                    if message.headers.as_ref().is_some_and(|headers| headers.get(END_HEADER).is_some()) {
+                        shared.intake.close(number);
+                    }
+                },
+            }
+            let due = if shared.is_tight.load(Relaxed) { TIGHT_CHECK_TIME } else { CHECK_TIME };
+            if checked.elapsed() >= due && reader.last() > self.record.kept {
+                if let Err(lost) = self.checkpoint(reader.last()).await {
+                    break Err(lost);
+                }
+                checked = Instant::now();
+            }
+            if heard.elapsed() >= SILENCE {
+                break self.leave().await;
+            }
+        };
+        if result.is_ok() {
+            shared.intake.close(number);
+            shared.sessions().remove(&id);
+            reader.close().await;
+        }
+        result
+    }
+
+    /// Makes sure that no other has the session.
+    async fn check_lease(&mut self) -> Result<(), FleetError> {
+        let lapses = self.shared.fence().await;
+        while lapses != self.lapses {
+            match Record::find(&self.shared.link.records, self.id).await {
+                Ok(Some((_, revision))) if revision == self.revision => self.lapses = lapses,
+                Ok(_) => return Err(self.lost()),
+                Err(error) => {
+                    debug!("session {}: {error}", self.id);
+                    sleep(RETRY_TIME).await;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn lost(&self) -> FleetError {
+        let id = self.id;
+        FleetError::new(format!("another recorder has taken session {id}: this one was not heard of for too long"))
+    }
+
+    /// Writes down how much of the session is in its files, and makes room in a stream that has little.
+    async fn checkpoint(&mut self, read: u64) -> Result<(), FleetError> {
+        let started = Instant::now();
+        while !self.shared.intake.is_kept(self.id) {
+            if started.elapsed() >= KEPT_PATIENCE {
+                return Ok(());
+            }
+            sleep(Duration::from_millis(20)).await;
+        }
+        let (kept, is_tight) = (self.checked, self.shared.is_tight.load(Relaxed));
+        self.checked = read;
+        if kept <= self.record.kept {
+            return Ok(());
+        }
+        self.record.kept = kept;
+        self.record.is_cut |= is_tight;
+        if !self.write().await? || !is_tight {
+            return Ok(());
+        }
+        if let Err(error) = self.shared.link.forget(self.id, Some(kept + 1)).await {
+            debug!("session {}: {error}", self.id);
+        }
+        Ok(())
+    }
+
+    /// The session is over, and its files are complete: nobody needs its messages any more.
+    async fn finish(&mut self) -> Result<(), FleetError> {
+        self.record = Record { state: State::Over, owner: None, ..self.record.clone() };
+        while !self.write().await? {
+            sleep(RETRY_TIME).await;
+        }
+        while let Err(error) = self.shared.link.forget(self.id, None).await {
+            debug!("session {}: {error}", self.id);
+            sleep(RETRY_TIME).await;
+        }
+        Ok(())
+    }
+
+    /// Nothing has come for long. An edge says when something does.
+    async fn leave(&mut self) -> Result<(), FleetError> {
+        self.record = Record { state: State::Silent, owner: None, ..self.record.clone() };
+        while !self.write().await? {
+            sleep(RETRY_TIME).await;
+        }
+        Ok(())
+    }
+
+    /// Writes the record. Whether it could; an error is that another has written it.
+    async fn write(&mut self) -> Result<bool, FleetError> {
+        match self.record.replace(&self.shared.link.records, self.id, self.revision).await {
+            Ok(Some(revision)) => {
+                self.revision = revision;
+                Ok(true)
+            }
+            Ok(None) => {
+                // What was written may have been, though nothing was heard of it.
+                match Record::find(&self.shared.link.records, self.id).await {
+                    Ok(Some((found, revision))) if found == self.record => {
+                        self.revision = revision;
+                        Ok(true)
+                    }
+                    Ok(_) => Err(self.lost()),
+                    Err(_) => Ok(false),
+                }
+            }
+            Err(error) => {
+                debug!("session {}: {error}", self.id);
+                Ok(false)
+            }
+        }
+    }
+}

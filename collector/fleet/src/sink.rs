@@ -1,0 +1,389 @@
+//! Handing sessions on to JetStream.
+
+use std::{
+    collections::{HashMap, VecDeque},
+    io,
+    sync::{Arc, LazyLock},
+    thread,
+    time::{Duration, Instant},
+};
+
+use async_nats::{
+    HeaderMap,
+    jetstream::context::{PublishAckFuture, PublishError, PublishErrorKind},
+};
+use bytes::Bytes;
+use codec::{
+    SessionId,
+    heph::{MAX_PACKET_BYTES, Packets},
+};
+use sinks::{Batch, Ended, Gap, Session, Sink, SinkError, packets};
+use tokio::{
+    runtime::{Builder, Runtime},
+    time::timeout,
+};
+
+use crate::{Access, Address, FleetError, Keeping, Link, Record, link::ANSWER_TIME};
+
+/// How large messages get. Pulls of many larger ones stall.
+const MESSAGE_BYTES: usize = 60 << 10;
+
+/// How many bytes may be underway without an acknowledgement.
+const WINDOW_BYTES: usize = 8 << 20;
+
+/// How long events may wait for others to make a message with.
+const LINGER: Duration = Duration::from_millis(50);
+
+/// How often a session that has nothing but its progress to tell does so.
+const PROGRESS_TIME: Duration = Duration::from_secs(1);
+
+/// After how much silence recorders may have left a session.
+const SILENCE: Duration = Duration::from_secs(60);
+
+/// What a message has that ends a session without a name, and how it ended.
+pub(crate) const END_HEADER: &str = "Spoor-End";
+
+/// What JetStream knows a message again by.
+const ID_HEADER: &str = "Nats-Msg-Id";
+
+/// What the client works on.
+static RUNTIME: LazyLock<io::Result<Runtime>> =
+    LazyLock::new(|| Builder::new_multi_thread().worker_threads(1).thread_name("nats").enable_all().build());
+
+/// Hands every session's packets on to a stream. What was flushed JetStream has acknowledged.
+#[derive(Debug)]
+pub struct NatsSink {
+    link: Link,
+    runtime: &'static Runtime,
+    /// Tells this sink's messages from those of others.
+    tag: String,
+    sent: u64,
+    sessions: HashMap<String, Outgoing>,
+    /// Messages that JetStream has not acknowledged, in order.
+    unacknowledged: VecDeque<Message>,
+    unacknowledged_bytes: usize,
+    /// Whether the last attempt failed.
+    is_failing: bool,
+    flushed: Instant,
+}
+
+/// A session on its way.
+#[derive(Debug)]
+struct Outgoing {
+    session: Arc<Session>,
+    id: SessionId,
+    /// Packets for the next message.
+    packets: Vec<u8>,
+    /// Whether they say more than how far the agent is.
+    is_urgent: bool,
+    /// When its last message was made.
+    last: Instant,
+    announced: Announced,
+    /// Whether nothing more comes.
+    has_ended: bool,
+}
+
+/// What recorders know of a session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Announced {
+    /// They may not know of it.
+    No,
+    Yes,
+    /// They have it complete: whatever else comes is known.
+    Over,
+}
+
+#[derive(Debug)]
+struct Message {
+    session: String,
+    subject: String,
+    headers: HeaderMap,
+    body: Bytes,
+    acknowledgement: Option<PublishAckFuture>,
+}
+
+impl NatsSink {
+    /// Connects, and opens so many sinks that share the connection.
+    pub fn open_many(
+        address: &Address,
+        access: &Access,
+        keeping: Keeping,
+        count: usize,
+    ) -> Result<Vec<Self>, SinkError> {
+        let failed = |source: io::Error| SinkError::Failed { what: "cannot reach NATS".into(), source };
+        let runtime = RUNTIME.as_ref().map_err(|error| failed(io::Error::new(error.kind(), error.to_string())))?;
+        // Whoever calls may run on another runtime, and must not wait on this one itself.
+        let link = thread::scope(|scope| {
+            scope
+                .spawn(|| runtime.block_on(Link::connect(address, access, keeping)))
+                .join()
+                .unwrap_or_else(|_| Err(FleetError::new("the attempt to connect panicked")))
+        });
+        let link = link.map_err(|error| failed(io::Error::other(error)))?;
+        let sink = |_| Self {
+            link: link.clone(),
+            runtime,
+            tag: link.unique_name(),
+            sent: 0,
+            sessions: HashMap::new(),
+            unacknowledged: VecDeque::new(),
+            unacknowledged_bytes: 0,
+            is_failing: false,
+            flushed: Instant::now(),
+        };
+        Ok((0..count).map(sink).collect())
+    }
+
+    fn outgoing(&mut self, session: &Arc<Session>) -> &mut Outgoing {
+        self.sessions.entry(session.name.clone()).or_insert_with(|| Outgoing {
+            session: Arc::clone(session),
+            id: packets::id(session),
+            packets: Vec::new(),
+            is_urgent: false,
+            last: Instant::now(),
+            announced: Announced::No,
+            has_ended: false,
+        })
+    }
+
+    /// Takes packets for a session, and sends what makes full messages.
+    fn take(&mut self, session: &Arc<Session>, is_urgent: bool, append: impl FnOnce(&mut Vec<u8>)) {
+        let outgoing = self.outgoing(session);
+        outgoing.has_ended = false;
+        let before = outgoing.packets.len();
+        append(&mut outgoing.packets);
+        outgoing.is_urgent |= is_urgent && outgoing.packets.len() > before;
+        if outgoing.packets.len() >= MESSAGE_BYTES {
+            let name = &session.name;
+            self.make_messages(name, None);
+            self.send();
+            if self.unacknowledged_bytes > WINDOW_BYTES {
+                // What fails is tried again with the next flush; until then nothing more is taken.
+                let _ = self.settle(WINDOW_BYTES / 2);
+            }
+        }
+    }
+
+    /// Makes messages of what a session has, none larger than it has to be, each with whole packets.
+    fn make_messages(&mut self, name: &str, end: Option<&str>) {
+        let Some(outgoing) = self.sessions.get_mut(name) else { return };
+        if outgoing.announced == Announced::Over {
+            return outgoing.packets.clear();
+        }
+        if outgoing.last.elapsed() >= SILENCE {
+            outgoing.announced = Announced::No;
+        }
+        (outgoing.last, outgoing.is_urgent) = (Instant::now(), false);
+        let mut head = Vec::new();
+        packets::session(&outgoing.session, &mut head);
+        let bytes = std::mem::take(&mut outgoing.packets);
+        let subject = self.link.subject(outgoing.id);
+        let mut bodies = Vec::new();
+        let mut body = head.clone();
+        let mut rest = Packets::new(&bytes, MAX_PACKET_BYTES);
+        while let Some(Ok(packet)) = rest.next_with(Ok::<&[u8], codec::heph::DecodeError>) {
+            if body.len() + packet.len() > MESSAGE_BYTES && body.len() > head.len() {
+                bodies.push(std::mem::replace(&mut body, head.clone()));
+            }
+            body.extend_from_slice(packet);
+        }
+        if body.len() > head.len() || end.is_some() {
+            bodies.push(body);
+        }
+        let count = bodies.len();
+        for (index, body) in bodies.into_iter().enumerate() {
+            let mut headers = HeaderMap::new();
+            headers.insert(ID_HEADER, format!("{}-{}", self.tag, self.sent));
+            if let Some(end) = end.filter(|_| index + 1 == count) {
+                headers.insert(END_HEADER, end);
+            }
+            self.sent += 1;
+            self.unacknowledged_bytes += body.len();
+            let (session, subject) = (name.into(), subject.clone());
+            let message = Message { session, subject, headers, body: body.into(), acknowledgement: None };
+            self.unacknowledged.push_back(message);
+        }
+    }
+
+    /// Sends what has not been sent, as far as that goes.
+    fn send(&mut self) {
+        if let Err(error) = self.try_send() {
+            self.fail(&error);
+        }
+    }
+
+    fn try_send(&mut self) -> Result<(), FleetError> {
+        if self.is_failing {
+            return Ok(());
+        }
+        self.announce()?;
+        let Self { link, runtime, unacknowledged, .. } = self;
+        for message in unacknowledged.iter_mut().filter(|message| message.acknowledgement.is_none()) {
+            let (subject, headers, body) = (message.subject.clone(), message.headers.clone(), message.body.clone());
+            let sent = runtime.block_on(link.context.publish_with_headers(subject, headers, body));
+            message.acknowledgement = Some(sent.map_err(|error| explain(&error))?);
+        }
+        Ok(())
+    }
+
+    /// Tells recorders of the sessions that have messages. Those that they have complete need none.
+    fn announce(&mut self) -> Result<(), FleetError> {
+        let mut is_any_over = false;
+        for outgoing in self.sessions.values_mut().filter(|outgoing| outgoing.announced == Announced::No) {
+            if !self.unacknowledged.iter().any(|message| message.session == outgoing.session.name) {
+                continue;
+            }
+            let from = format!("{} through {}", outgoing.session.source, host());
+            let is_over = self.runtime.block_on(Record::announce(&self.link.records, outgoing.id, &from))?;
+            outgoing.announced = if is_over { Announced::Over } else { Announced::Yes };
+            is_any_over |= is_over;
+        }
+        if is_any_over {
+            let sessions = &self.sessions;
+            let is_over = |one: &Outgoing| one.announced == Announced::Over;
+            self.unacknowledged.retain(|message| !sessions.get(&message.session).is_some_and(is_over));
+            self.unacknowledged_bytes = self.unacknowledged.iter().map(|message| message.body.len()).sum();
+        }
+        Ok(())
+    }
+
+    /// Waits until no more than so many bytes are unacknowledged.
+    fn settle(&mut self, most: usize) -> Result<(), FleetError> {
+        self.try_send()?;
+        let mut contact = self.link.contact.clone();
+        let count = contact.borrow_and_update().count;
+        while self.unacknowledged_bytes > most || (most == 0 && !self.unacknowledged.is_empty()) {
+            let Some(message) = self.unacknowledged.front_mut() else { break };
+            let Some(acknowledgement) = message.acknowledgement.take() else {
+                return Err(FleetError::new("a message was not sent"));
+            };
+            let settled = self.runtime.block_on(async {
+                let anew = contact.wait_for(|contact| contact.count != count);
+                tokio::select! {
+                    settled = timeout(ANSWER_TIME, acknowledgement) => match settled {
+                        Ok(settled) => settled.map_err(|error| explain(&error)),
+                        Err(_) => Err(no_answer()),
+                    },
+                    // What was underway over a connection that is gone may have been lost with it.
+                    _ = anew => Err(FleetError::new("the connection was lost")),
+                }
+            });
+            settled?;
+            self.unacknowledged_bytes -= message.body.len();
+            self.unacknowledged.pop_front();
+        }
+        Ok(())
+    }
+
+    /// Everything that JetStream has not acknowledged is sent again, in order: it knows what it has by the ids.
+    fn fail(&mut self, error: &FleetError) -> SinkError {
+        self.is_failing = true;
+        self.unacknowledged.iter_mut().for_each(|message| message.acknowledgement = None);
+        // JetStream has one code for all that keeps it from storing.
+        let is_full = error.to_string().contains("maximum bytes exceeded");
+        let kind = if is_full { io::ErrorKind::StorageFull } else { io::ErrorKind::Other };
+        let words = match self.link.trouble() {
+            Some(trouble) => format!("{error} ({trouble})"),
+            None => error.to_string(),
+        };
+        let what = "JetStream takes no events, and agents keep them".into();
+        SinkError::Failed { what, source: io::Error::new(kind, words) }
+    }
+}
+
+/// What this machine is called.
+fn host() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
+}
+
+fn no_answer() -> FleetError {
+    FleetError::new(format!("no acknowledgement within {} s", ANSWER_TIME.as_secs()))
+}
+
+/// Why a message was not taken.
+fn explain(error: &PublishError) -> FleetError {
+    match error.kind() {
+        PublishErrorKind::TimedOut => no_answer(),
+        PublishErrorKind::StreamNotFound => FleetError::new("there is no such stream any more, or none that answers"),
+        _ => FleetError::of("it was refused", error),
+    }
+}
+
+impl Sink for NatsSink {
+    fn start(&mut self, _: &Arc<Session>) -> Result<(), SinkError> {
+        Ok(())
+    }
+
+    fn options(&mut self, session: &Arc<Session>, bytes: &[u8]) -> Result<(), SinkError> {
+        let mut is_urgent = false;
+        packets::for_each_named(bytes, |name, _| is_urgent |= name != "progress");
+        self.take(session, is_urgent, |out| packets::options(session, bytes, out));
+        Ok(())
+    }
+
+    fn events(&mut self, batch: &Arc<Batch>) -> Result<(), SinkError> {
+        self.take(&batch.session, true, |out| batch.iter().for_each(|run| packets::run(run, out)));
+        Ok(())
+    }
+
+    fn gap(&mut self, session: &Arc<Session>, gap: &Gap) -> Result<(), SinkError> {
+        // What the agent dropped it has said itself, in options that go on as they came. What was given up for now it still has.
+        if gap.cause.agent_reason().is_none() && !gap.cause.is_provisional() {
+            self.take(session, true, |out| packets::gap(gap, out));
+        }
+        Ok(())
+    }
+
+    fn end(&mut self, session: &Arc<Session>, ended: &Ended) -> Result<(), SinkError> {
+        // One that has a name says itself that it is over, or may go on.
+        let end = session.id.is_none().then_some(ended.end.how.as_str());
+        if end.is_some() {
+            self.outgoing(session);
+        }
+        self.make_messages(&session.name, end);
+        if let Some(outgoing) = self.sessions.get_mut(&session.name) {
+            outgoing.has_ended = true;
+        }
+        self.send();
+        Ok(())
+    }
+
+    fn leave(&mut self, session: &Arc<Session>) {
+        self.sessions.remove(&session.name);
+        self.unacknowledged.retain(|message| message.session != session.name);
+        self.unacknowledged_bytes = self.unacknowledged.iter().map(|message| message.body.len()).sum();
+    }
+
+    fn flush(&mut self) -> Result<(), SinkError> {
+        if !self.is_failing && self.flushed.elapsed() < LINGER {
+            return Ok(());
+        }
+        self.flushed = Instant::now();
+        let is_due = |outgoing: &Outgoing| {
+            !outgoing.packets.is_empty() && (outgoing.is_urgent || outgoing.last.elapsed() >= PROGRESS_TIME)
+        };
+        let due: Vec<_> = self.sessions.iter().filter(|(_, one)| is_due(one)).map(|(name, _)| name.clone()).collect();
+        due.iter().for_each(|name| self.make_messages(name, None));
+        if self.is_failing {
+            self.is_failing = false;
+            let restored = self.runtime.block_on(self.link.restore());
+            restored.map_err(|error| self.fail(&error))?;
+        }
+        self.settle(0).map_err(|error| self.fail(&error))?;
+        self.sessions.retain(|_, outgoing| !outgoing.has_ended);
+        Ok(())
+    }
+
+    fn takes_more(&self) -> bool {
+        !self.is_failing
+    }
+
+    fn is_kept(&self) -> bool {
+        self.unacknowledged.is_empty() && self.sessions.values().all(|outgoing| !outgoing.is_urgent)
+    }
+
+    fn close(&mut self) -> Result<(), SinkError> {
+        self.flushed = Instant::now().checked_sub(LINGER).unwrap_or(self.flushed);
+        self.flush()
+    }
+}
