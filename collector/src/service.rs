@@ -95,7 +95,10 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode> {
         let notices = Arc::new(Notices::new());
         log::start(args.log.log, args.log.log_format, &notices);
         let (memory, recorders) = (args.limits.memory.0, settings::recorders(args.recorders));
-        directories.clone().for_each(finish_leftover);
+        if args.source.is_none() {
+            // What a recorder has left others may be about to go on with.
+            directories.clone().for_each(finish_leftover);
+        }
         let (recorders, tables) = Recorders::start(&sinks, &args.spans.config(), memory, recorders, &notices)?;
         let mut config = settings::core_config(&args.limits, args.session_timeout.0);
         if let Some(smallest) = listening.iter().filter(|one| one.udp.is_some()).map(|one| one.receive_buffer).min() {

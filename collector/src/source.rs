@@ -39,6 +39,7 @@ pub(crate) struct Opened {
     dirs: Vec<PathBuf>,
     storage: String,
     max_sessions: usize,
+    lease: Duration,
 }
 
 /// Connects to a stream, for a recorder with these directories.
@@ -52,7 +53,8 @@ pub(crate) async fn open<'a>(
     let storage = storage(dir).with_context(|| format!("cannot use {}", dir.join(STORAGE).display()))?;
     let (access, keeping) = (args.sinks.nats.access(), args.sinks.nats.keeping());
     let link = Link::connect(address, &access, keeping).await.with_context(|| format!("cannot read {address}"))?;
-    Ok(Opened { link, dirs, storage, max_sessions: args.limits.max_sessions })
+    let (max_sessions, lease) = (args.limits.max_sessions, args.sinks.nats.lease());
+    Ok(Opened { link, dirs, storage, max_sessions, lease })
 }
 
 /// What a directory is known by, which is made up the first time.
@@ -78,12 +80,13 @@ fn storage(dir: &Path) -> io::Result<String> {
 impl Opened {
     /// Makes it ready to be read.
     pub(crate) fn start(self, receiver: &Arc<Receiver>) -> Source {
-        let Self { link, dirs, storage, max_sessions } = self;
+        let Self { link, dirs, storage, max_sessions, lease } = self;
         info!("reading {}, for storage {storage}", link.address);
         let (told, over) = mpsc::unbounded_channel();
         receiver.tell_over(told);
         let reading = Reading { receiver: Arc::clone(receiver), dirs };
-        Source { recorder: Recorder::new(link.clone(), Arc::new(reading), storage, max_sessions), link, over }
+        let recorder = Recorder::new(link.clone(), Arc::new(reading), storage, max_sessions, lease);
+        Source { recorder, link, over }
     }
 }
 

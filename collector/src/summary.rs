@@ -20,7 +20,7 @@ pub(crate) fn left(session: &Session, summary: &Summary, places: impl Iterator<I
         _ => "its agent keeps what is not written, and the next collector goes on with it",
     };
     let (name, who, places) = (&session.name, who(session), places.concat());
-    format!("session {name} ({who}) is not finished, for its disk takes nothing: {then}{places}")
+    format!("session {name} ({who}) is not finished, for its sink takes nothing: {then}{places}")
 }
 
 /// Who it was, how long it took, what was written and what is missing, and where it is. `lost` is what a disk did not keep of

@@ -12,6 +12,7 @@ mod record;
 mod recorder;
 mod sink;
 
+use codec::SessionId;
 use thiserror::Error;
 
 pub use self::{
@@ -31,6 +32,11 @@ impl FleetError {
     /// An error in these words.
     fn new(words: impl Into<String>) -> Self {
         Self(words.into())
+    }
+
+    /// Another recorder holds a session that this one held.
+    fn lost(id: SessionId) -> Self {
+        Self(format!("another recorder has taken session {id}: this one was not heard of for too long"))
     }
 
     /// The error of what was tried, with all its causes.

@@ -316,7 +316,8 @@ async fn make(context: &Context, name: &str, keeping: Keeping) -> Result<Store, 
         discard: DiscardPolicy::New,
         allow_rollup: true,
         deny_delete: true,
-        allow_direct: true,
+        // Copies may lag behind, and who holds a session is asked of their leader.
+        allow_direct: false,
         ..stream::Config::default()
     };
     get_or_create(context, config).await?;

@@ -16,7 +16,7 @@ use crate::{FleetError, Link};
 const PULL: usize = 64;
 
 /// How long a server waits for the first of them.
-const PULL_TIME: Duration = Duration::from_secs(5);
+const PULL_TIME: Duration = Duration::from_secs(1);
 
 /// How long it may take beyond that to say that there are none.
 const GRACE: Duration = Duration::from_secs(2);

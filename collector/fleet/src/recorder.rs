@@ -26,7 +26,7 @@ use tracing::{info, warn};
 use self::held::Held;
 use crate::{
     FleetError, Link, Record, State,
-    beats::{self, BEAT_TIME, Beats, FENCE_TIME, LEASE_TIME},
+    beats::{self, Beats, LEASE_BEATS, Lease},
     record,
 };
 
@@ -37,11 +37,11 @@ const LOOK_TIME: Duration = Duration::from_millis(50);
 const WAIT_PER_SESSION: Duration = Duration::from_millis(3);
 const MOST_WAITING: Duration = Duration::from_millis(300);
 
-/// How long own beats may not be seen before they are watched for anew.
-const WATCH_TIME: Duration = Duration::from_secs(10);
+/// How long giving up all sessions may take.
+const RELEASE_TIME: Duration = Duration::from_secs(5);
 
 /// How often it is looked how full the stream is.
-const MEASURE_TIME: Duration = Duration::from_secs(5);
+const MEASURE_TIME: Duration = Duration::from_secs(2);
 
 /// What takes the packets of sessions, and writes them.
 pub trait Intake: Send + Sync + 'static {
@@ -94,6 +94,7 @@ pub(crate) struct Shared<I> {
     sessions: Mutex<HashMap<SessionId, Arc<Notify>>>,
     /// How many it may hold.
     max_sessions: usize,
+    lease: Lease,
     next_number: AtomicU64,
 }
 
@@ -108,7 +109,7 @@ impl<I> Shared<I> {
 
     /// Returns as soon as no other can have taken a session of this one, and tells how often that was in doubt.
     async fn fence(&self) -> u64 {
-        while self.since_beat() >= FENCE_TIME {
+        while self.since_beat() >= self.lease.fence_time() {
             sleep(LOOK_TIME).await;
         }
         self.lapses.load(Relaxed)
@@ -129,8 +130,9 @@ struct Seen {
 }
 
 impl<I: Intake> Recorder<I> {
-    /// A recorder whose files are in this storage, of no more than so many sessions at a time.
-    pub fn new(link: Link, intake: Arc<I>, storage: String, max_sessions: usize) -> Self {
+    /// A recorder whose files are in this storage, of no more than so many sessions at a time, which it holds for so long
+    /// without being heard of.
+    pub fn new(link: Link, intake: Arc<I>, storage: String, max_sessions: usize, lease: Duration) -> Self {
         let shared = Shared {
             id: link.unique_name(),
             link,
@@ -141,6 +143,7 @@ impl<I: Intake> Recorder<I> {
             is_tight: AtomicBool::new(false),
             sessions: Mutex::default(),
             max_sessions,
+            lease: Lease(lease),
             next_number: AtomicU64::new(1),
         };
         Self { shared: Arc::new(shared) }
@@ -155,11 +158,10 @@ impl<I: Intake> Recorder<I> {
     pub async fn run(&self, over: &mut mpsc::UnboundedReceiver<SessionId>) -> FleetError {
         let shared = &self.shared;
         let mut tasks = JoinSet::new();
-        let mut beats = Beats::default();
+        let mut beats = Beats::new(&shared.id);
         let mut waiting: HashMap<SessionId, Seen> = HashMap::new();
         let mut watch: Option<(Watch, bool)> = None;
         let mut own_beat = Instant::now();
-        let mut contact = shared.link.contact.clone();
         tokio::pin! {
             let beating = beat(shared);
             let measuring = measure(shared);
@@ -167,9 +169,8 @@ impl<I: Intake> Recorder<I> {
         let mut ticks = interval(LOOK_TIME);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
-            if watch.is_none() || own_beat.elapsed() >= WATCH_TIME {
+            if watch.is_none() || own_beat.elapsed() >= shared.lease.0 {
                 own_beat = Instant::now();
-                beats.start_anew();
                 watch = match shared.link.records.watch_with_history(">").await {
                     Ok(entries) => Some((entries, false)),
                     Err(_) => None,
@@ -183,7 +184,6 @@ impl<I: Intake> Recorder<I> {
                         told.notify_one();
                     }
                 }
-                _ = contact.changed() => beats.start_anew(),
                 Some(done) = tasks.join_next(), if !tasks.is_empty() => {
                     if let Ok(Err(lost)) = done {
                         return lost;
@@ -203,12 +203,14 @@ impl<I: Intake> Recorder<I> {
                         }
                         let Some(id) = record::session_of(&entry.key) else { continue };
                         let record = Record::read(&entry.value).filter(|_| is_there);
-                        self.saw(id, record, entry.revision, &mut waiting);
+                        if let Err(lost) = self.saw(id, record, entry.revision, &mut waiting) {
+                            return lost;
+                        }
                     }
                     Some(Err(_)) | None => watch = None,
                 },
                 _ = ticks.tick() => {
-                    if watch.as_ref().is_some_and(|(_, is_whole)| *is_whole) && shared.since_beat() < FENCE_TIME {
+                    if watch.as_ref().is_some_and(|(_, is_whole)| *is_whole) && shared.since_beat() < shared.lease.fence_time() {
                         self.claim(&beats, &mut waiting, &mut tasks).await;
                     }
                 }
@@ -216,12 +218,22 @@ impl<I: Intake> Recorder<I> {
         }
     }
 
-    /// A record was written.
-    fn saw(&self, id: SessionId, record: Option<Record>, revision: u64, waiting: &mut HashMap<SessionId, Seen>) {
+    /// A record was written. An error is that another has taken a session of this recorder.
+    fn saw(
+        &self,
+        id: SessionId,
+        record: Option<Record>,
+        revision: u64,
+        waiting: &mut HashMap<SessionId, Seen>,
+    ) -> Result<(), FleetError> {
         waiting.remove(&id);
-        let Some(record) = record else { return };
+        let Some(record) = record else { return Ok(()) };
+        let is_held = self.shared.sessions().contains_key(&id);
+        let is_own = record.owner.as_deref() == Some(&self.shared.id);
         match record.state {
-            State::Open if record.owner.as_deref() != Some(&self.shared.id) => {
+            State::Open if is_held && !is_own && record.owner.is_some() => return Err(FleetError::lost(id)),
+            // One that is its own and not held was taken with a word that did not come back.
+            State::Open if !is_held => {
                 waiting.insert(id, Seen { record, revision, since: Instant::now(), is_told: false });
             }
             State::Over if record.storage.as_deref() != Some(&self.shared.storage) => {
@@ -229,6 +241,7 @@ impl<I: Intake> Recorder<I> {
             }
             State::Open | State::Over | State::Silent => {}
         }
+        Ok(())
     }
 
     /// Takes sessions that nobody has, or whose recorder is gone.
@@ -241,9 +254,10 @@ impl<I: Intake> Recorder<I> {
         let shared = &self.shared;
         let is_free = |seen: &Seen| match &seen.record.owner {
             None => true,
+            Some(owner) if *owner == shared.id => true,
             // Who has the files already comes first.
-            Some(owner) if seen.record.storage.as_deref() == Some(&shared.storage) => beats.is_gone(owner, LEASE_TIME),
-            Some(owner) => beats.is_gone(owner, 2 * LEASE_TIME),
+            Some(owner) if seen.record.storage.as_deref() == Some(&shared.storage) => beats.is_gone(owner, LEASE_BEATS),
+            Some(owner) => beats.is_gone(owner, 2 * LEASE_BEATS),
         };
         let free: Vec<_> = waiting.iter().filter(|(_, seen)| is_free(seen)).map(|(id, _)| *id).collect();
         for id in free {
@@ -272,6 +286,7 @@ impl<I: Intake> Recorder<I> {
             let record = Record { owner, storage, kept, ..record };
             // Where another was faster, or it cannot be written, the next entry tells who has it.
             let Ok(Some(revision)) = record.replace(&shared.link.records, id, revision).await else { continue };
+            let before = before.filter(|before| *before != shared.id);
             if let Some(before) = before {
                 info!("session {id}: taken over from recorder {before}, which is gone");
             }
@@ -307,7 +322,7 @@ impl<I: Intake> Recorder<I> {
             }
             _ = shared.link.records.delete(beats::key(&shared.id)).await;
         };
-        _ = timeout(FENCE_TIME, release).await;
+        _ = timeout(RELEASE_TIME, release).await;
     }
 }
 
@@ -326,7 +341,7 @@ async fn next_entry(
 
 /// Says again and again that this recorder is there.
 async fn beat<I: Intake>(shared: &Shared<I>) {
-    let mut ticks = interval(BEAT_TIME);
+    let mut ticks = interval(shared.lease.beat_time());
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
@@ -334,9 +349,9 @@ async fn beat<I: Intake>(shared: &Shared<I>) {
         let sessions = shared.sessions().len();
         let value = json!({ "storage": shared.storage, "sessions": sessions }).to_string();
         let put = shared.link.records.put(beats::key(&shared.id), Bytes::from(value));
-        if let Ok(Ok(_)) = timeout(BEAT_TIME, put).await {
+        if let Ok(Ok(_)) = timeout(shared.lease.beat_time(), put).await {
             let mut beat = shared.beat.lock().unwrap_or_else(PoisonError::into_inner);
-            if beat.elapsed() >= FENCE_TIME {
+            if beat.elapsed() >= shared.lease.fence_time() {
                 shared.lapses.fetch_add(1, Relaxed);
             }
             // From when it was sent: others may have counted from then.

@@ -2,6 +2,7 @@
 
 use std::{
     collections::{HashMap, VecDeque},
+    error::Error,
     io,
     sync::{Arc, LazyLock},
     thread,
@@ -45,6 +46,10 @@ pub(crate) const END_HEADER: &str = "Spoor-End";
 
 /// What JetStream knows a message again by.
 const ID_HEADER: &str = "Nats-Msg-Id";
+
+/// What JetStream says of a full stream, and what is told of it.
+const FULL_WORDS: &str = "maximum bytes exceeded";
+const FULL: &str = "the stream is full";
 
 /// What the client works on.
 static RUNTIME: LazyLock<io::Result<Runtime>> =
@@ -279,9 +284,7 @@ impl NatsSink {
     fn fail(&mut self, error: &FleetError) -> SinkError {
         self.is_failing = true;
         self.unacknowledged.iter_mut().for_each(|message| message.acknowledgement = None);
-        // JetStream has one code for all that keeps it from storing.
-        let is_full = error.to_string().contains("maximum bytes exceeded");
-        let kind = if is_full { io::ErrorKind::StorageFull } else { io::ErrorKind::Other };
+        let kind = if error.to_string() == FULL { io::ErrorKind::StorageFull } else { io::ErrorKind::Other };
         let words = match self.link.trouble() {
             Some(trouble) => format!("{error} ({trouble})"),
             None => error.to_string(),
@@ -305,6 +308,8 @@ fn explain(error: &PublishError) -> FleetError {
     match error.kind() {
         PublishErrorKind::TimedOut => no_answer(),
         PublishErrorKind::StreamNotFound => FleetError::new("there is no such stream any more, or none that answers"),
+        // JetStream has one code for all that keeps it from storing.
+        _ if error.source().is_some_and(|said| said.to_string().contains(FULL_WORDS)) => FleetError::new(FULL),
         _ => FleetError::of("it was refused", error),
     }
 }

@@ -1,6 +1,6 @@
 //! Arguments about NATS.
 
-use std::path::PathBuf;
+use std::{path::PathBuf, time::Duration};
 
 use clap::Args;
 use fleet::{Access, Keeping};
@@ -43,6 +43,16 @@ pub(crate) struct NatsArgs {
     /// is removed
     #[arg(long, value_name = "TIME")]
     nats_max_age: Option<Period>,
+    /// How long a recorder holds its sessions without being heard of, before others take them. All recorders of a stream need
+    /// the same
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = lease)]
+    nats_lease: Period,
+}
+
+fn lease(text: &str) -> Result<Period, String> {
+    let period: Period = text.parse()?;
+    let is_good = (Duration::from_secs(1)..=Duration::from_secs(600)).contains(&period.0);
+    is_good.then_some(period).ok_or_else(|| "expected from 1s to 10min".into())
 }
 
 impl NatsArgs {
@@ -56,6 +66,10 @@ impl NatsArgs {
             identity: self.nats_cert.clone().zip(self.nats_key.clone()),
             domain: self.nats_domain.clone(),
         }
+    }
+
+    pub(crate) fn lease(&self) -> Duration {
+        self.nats_lease.0
     }
 
     pub(crate) fn keeping(&self) -> Keeping {

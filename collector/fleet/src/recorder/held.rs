@@ -16,10 +16,13 @@ use crate::{FleetError, Record, State, reader::Reader, sink::END_HEADER};
 const CHECK_TIME: Duration = Duration::from_secs(10);
 
 /// The same where the stream has little room.
-const TIGHT_CHECK_TIME: Duration = Duration::from_secs(2);
+const TIGHT_CHECK_TIME: Duration = Duration::from_secs(1);
 
 /// How long is waited for the files to have what was read.
 const KEPT_PATIENCE: Duration = Duration::from_secs(2);
+
+/// How long others may still be heard to have taken the same session.
+const CONFIRM_TIME: Duration = Duration::from_millis(200);
 
 /// After how much silence a session is left, until its agent is heard of again.
 const SILENCE: Duration = Duration::from_secs(600);
@@ -58,6 +61,10 @@ impl<I: Intake> Held<I> {
     /// Reads the session until it is over, or silent for long. An error is that another recorder has it.
     pub(super) async fn run(mut self) -> Result<(), FleetError> {
         let (shared, id) = (Arc::clone(&self.shared), self.id);
+        if !self.is_confirmed().await {
+            shared.sessions().remove(&id);
+            return Ok(());
+        }
         let mut is_told = false;
         while !self.is_new && shared.intake.prepare(id) == Ready::NotYet {
             if !std::mem::replace(&mut is_told, true) {
@@ -106,13 +113,28 @@ impl<I: Intake> Held<I> {
         result
     }
 
+    /// Whether the session is still this recorder's after a moment. Servers before 2.10 can let two write a record of several
+    /// copies at the same time, and both hear that they could.
+    async fn is_confirmed(&self) -> bool {
+        sleep(CONFIRM_TIME).await;
+        loop {
+            match Record::find(&self.shared.link.records, self.id).await {
+                Ok(found) => return found.is_some_and(|(_, revision)| revision == self.revision),
+                Err(error) => {
+                    debug!("session {}: {error}", self.id);
+                    sleep(RETRY_TIME).await;
+                }
+            }
+        }
+    }
+
     /// Makes sure that no other has the session.
     async fn check_lease(&mut self) -> Result<(), FleetError> {
         let lapses = self.shared.fence().await;
         while lapses != self.lapses {
             match Record::find(&self.shared.link.records, self.id).await {
                 Ok(Some((_, revision))) if revision == self.revision => self.lapses = lapses,
-                Ok(_) => return Err(self.lost()),
+                Ok(_) => return Err(FleetError::lost(self.id)),
                 Err(error) => {
                     debug!("session {}: {error}", self.id);
                     sleep(RETRY_TIME).await;
@@ -120,11 +142,6 @@ impl<I: Intake> Held<I> {
             }
         }
         Ok(())
-    }
-
-    fn lost(&self) -> FleetError {
-        let id = self.id;
-        FleetError::new(format!("another recorder has taken session {id}: this one was not heard of for too long"))
     }
 
     /// Writes down how much of the session is in its files, and makes room in a stream that has little.
@@ -188,7 +205,7 @@ impl<I: Intake> Held<I> {
                         self.revision = revision;
                         Ok(true)
                     }
-                    Ok(_) => Err(self.lost()),
+                    Ok(_) => Err(FleetError::lost(self.id)),
                     Err(_) => Ok(false),
                 }
             }

@@ -1,0 +1,108 @@
+//! A NATS server with JetStream.
+
+use std::{
+    net::{SocketAddr, TcpListener, TcpStream},
+    process::Command,
+};
+
+use tests::{
+    Folder,
+    foreign::installed,
+    process::{Process, Stdout},
+    python::skip,
+    wait::eventually,
+};
+
+/// A server that can be paused, killed and started again. It is killed when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Server {
+    folder: Folder,
+    address: SocketAddr,
+    arguments: Vec<String>,
+    process: Option<Process>,
+}
+
+impl Server {
+    /// One server, if the program is there.
+    pub(crate) fn start() -> Option<Self> {
+        Self::with(&[])
+    }
+
+    /// The same with these arguments besides.
+    pub(crate) fn with(arguments: &[&str]) -> Option<Self> {
+        Self::many(1, arguments)?.pop()
+    }
+
+    /// Three of them that have the same data.
+    pub(crate) fn cluster() -> Option<Vec<Self>> {
+        Self::many(3, &[])
+    }
+
+    fn many(count: usize, arguments: &[&str]) -> Option<Vec<Self>> {
+        if installed("nats-server").is_none() {
+            skip("nats-server");
+            return None;
+        }
+        // All are taken at once, so that no two are the same.
+        let taken: Vec<_> = (0..2 * count).map(|_| TcpListener::bind("127.0.0.1:0").expect("a free port")).collect();
+        let addresses: Vec<_> = taken.iter().map(|taken| taken.local_addr().expect("bound")).collect();
+        drop(taken);
+        let (clients, routes) = addresses.split_at(count);
+        let all: Vec<_> = routes.iter().map(|route| format!("nats://{route}")).collect();
+        let server = |(address, route): (&SocketAddr, &SocketAddr)| {
+            let mut arguments: Vec<_> = arguments.iter().map(|argument| argument.to_string()).collect();
+            if count > 1 {
+                let (route, name) = (format!("nats://{route}"), format!("n{}", address.port()));
+                let cluster = ["--cluster_name", "test", "--cluster", &route, "--routes", &all.join(","), "-n", &name];
+                arguments.extend(cluster.map(String::from));
+            }
+            let mut server = Self { folder: Folder::new("nats"), address: *address, arguments, process: None };
+            server.start_again();
+            server
+        };
+        let servers: Vec<_> = clients.iter().zip(routes).map(server).collect();
+        servers.iter().for_each(Self::wait);
+        Some(servers)
+    }
+
+    pub(crate) fn start_again(&mut self) {
+        let mut command = Command::new(installed("nats-server").expect("it was there"));
+        command.args(["-js", "-a", "127.0.0.1", "-p", &self.address.port().to_string(), "-sd"]);
+        command.arg(self.folder.path()).args(&self.arguments);
+        self.process = Some(Process::start(command, Stdout::Collect));
+    }
+
+    /// Returns when clients can connect.
+    fn wait(&self) {
+        eventually("the server listens", || TcpStream::connect(self.address).is_ok());
+    }
+
+    /// The address of a stream on it.
+    pub(crate) fn stream(&self, name: &str) -> String {
+        format!("nats://{}/{name}", self.address)
+    }
+
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    fn signal(&mut self, name: &str) {
+        self.process.as_mut().expect("it runs").signal(name);
+    }
+
+    pub(crate) fn pause(&mut self) {
+        self.signal("STOP");
+    }
+
+    pub(crate) fn go_on(&mut self) {
+        self.signal("CONT");
+    }
+
+    /// Kills it and starts it again.
+    pub(crate) fn restart(&mut self) {
+        self.signal("KILL");
+        _ = self.process.take().map(|process| process.exit(tests::wait::LONG));
+        self.start_again();
+        self.wait();
+    }
+}

@@ -1,0 +1,76 @@
+//! Edges and recorders.
+
+use std::{net::SocketAddr, path::Path};
+
+use tests::{Collector, Folder, collector::disk, process::Stdout, trace, wait::eventually};
+
+use crate::jetstream::Server;
+
+/// How long recorders hold their sessions: less than usual, so that tests need not wait.
+const LEASE: [&str; 2] = ["--nats-lease", "2s"];
+
+/// The collectors around a stream, and the folder that recorders share.
+pub(crate) struct Parts {
+    pub(crate) folder: Folder,
+    stream: String,
+}
+
+impl Parts {
+    pub(crate) fn new(server: &Server) -> Self {
+        Self::around(server.stream("TEST"))
+    }
+
+    pub(crate) fn around(stream: String) -> Self {
+        Self { folder: Folder::new("fleet"), stream }
+    }
+
+    /// A collector that hands on what it receives.
+    pub(crate) fn edge(&self, arguments: &[&str]) -> Collector {
+        self.edge_at(SocketAddr::from(([127, 0, 0, 1], 0)), arguments)
+    }
+
+    /// The same at this address.
+    pub(crate) fn edge_at(&self, address: SocketAddr, arguments: &[&str]) -> Collector {
+        let address = address.to_string();
+        let own = ["--listen", &address, "--sink", &self.stream];
+        Collector::start(&[&own, size(arguments), arguments].concat(), Stdout::Collect)
+    }
+
+    /// A recorder that writes to the folder that all share.
+    pub(crate) fn recorder(&self, arguments: &[&str]) -> Collector {
+        self.recorder_to(self.folder.path(), arguments)
+    }
+
+    /// A recorder that writes to this folder.
+    pub(crate) fn recorder_to(&self, folder: &Path, arguments: &[&str]) -> Collector {
+        let disk = disk(folder);
+        let own = ["--source", &self.stream, "--sink", &disk];
+        Collector::start(&[&own, &LEASE[..], size(arguments), arguments].concat(), Stdout::Collect)
+    }
+
+    /// Returns when so many sessions are being recorded.
+    pub(crate) fn wait_for_start(&self, count: usize) {
+        let has_events = |folder: &std::path::PathBuf| trace::indexed(folder, 0) > 0;
+        eventually("sessions are recorded", || {
+            trace::folders(self.folder.path()).iter().filter(|folder| has_events(folder)).count() >= count
+        });
+    }
+
+    /// Returns when so many sessions are finished.
+    pub(crate) fn wait_for(&self, count: usize) {
+        self.wait_for_in(self.folder.path(), count);
+    }
+
+    /// Returns when so many sessions are finished in this folder.
+    pub(crate) fn wait_for_in(&self, folder: &Path, count: usize) {
+        let is_finished = |folder: &std::path::PathBuf| !folder.join("journal.heph").exists();
+        eventually("sessions are finished", || {
+            trace::folders(folder).iter().filter(|folder| is_finished(folder)).count() >= count
+        });
+    }
+}
+
+/// A stream that fits on any disk, unless the arguments say how large it may get.
+fn size(arguments: &[&str]) -> &'static [&'static str] {
+    if arguments.contains(&"--nats-max-bytes") { &[] } else { &["--nats-max-bytes", "64MiB"] }
+}

@@ -1,0 +1,64 @@
+//! What collectors say when NATS does not do what they need.
+
+use tests::{Agent, Settings, Transport, collector::run, wait::LONG};
+
+use crate::{are_complete, finish, jetstream::Server, parts::Parts};
+
+#[test]
+fn who_is_not_let_in_says_so() {
+    let Some(server) = Server::with(&["--user", "me", "--pass", "secret"]) else { return };
+    let address = server.address();
+    for stream in [format!("nats://{address}/T"), format!("nats://me:wrong@{address}/T")] {
+        for way in [&["--listen", "127.0.0.1:0", "--sink", &stream][..], &["--source", &stream]] {
+            let exit = run(way);
+            assert_eq!(exit.code, Some(1), "{way:?}: {}", exit.stderr);
+            assert!(exit.stderr.contains("authorization violation"), "{}", exit.stderr);
+            assert!(!exit.stderr.contains("wrong"), "passwords are not printed: {}", exit.stderr);
+        }
+    }
+    let parts = Parts::around(format!("nats://me:secret@{address}/T"));
+    let (edge, _recorder) = (parts.edge(&[]), parts.recorder(&[]));
+    let mut agents = [Agent::start(Settings::new(&edge, Transport::Tcp, 50)).expect("it is heard")];
+    finish(&mut agents);
+    parts.wait_for(1);
+    are_complete(&parts.folder, &agents);
+    let exit = edge.stop().success();
+    assert!(!exit.stderr.contains("secret"), "{}", exit.stderr);
+}
+
+#[test]
+fn wrong_arguments_are_told() {
+    for (arguments, said) in [
+        (&["--sink", "nats://127.0.0.1/a.b"][..], "expected nats://HOST"),
+        (&["--sink", "nats://127.0.0.1/T,on-full=drop"], "drops nothing"),
+        (&["--source", "nats://127.0.0.1/T", "--listen", "127.0.0.1:0"], "cannot be used with"),
+        (&["--source", "nats://127.0.0.1/T", "--nats-lease", "1ms"], "expected from 1s"),
+    ] {
+        let exit = run(arguments);
+        assert_eq!(exit.code, Some(2), "{arguments:?}: {}", exit.stderr);
+        assert!(exit.stderr.contains(said), "{arguments:?}: {}", exit.stderr);
+    }
+    let exit = run(&["--source", "nats://127.0.0.1/T", "--sink", "stdout:events"]);
+    assert!(exit.stderr.contains("--source needs a disk: sink"), "{}", exit.stderr);
+}
+
+/// A stream that takes no more: agents wait, and nothing is lost when a recorder makes room.
+#[test]
+fn a_full_stream_is_told_and_loses_nothing() {
+    let Some(server) = Server::start() else { return };
+    let parts = Parts::new(&server);
+    let mut edge = parts.edge(&["--nats-max-bytes", "200KiB"]);
+    let settings = Settings { patience: LONG, ..Settings::new(&edge, Transport::Tcp, 60) };
+    let mut agents = [Agent::start(settings).expect("it is heard")];
+    // More than the stream takes, and less than the agent can keep.
+    agents[0].work(6_000).expect("it is taken");
+    let is_told = |lines: &[String]| lines.iter().any(|line| line.contains("the stream is full")).then_some(());
+    let full = edge.process().find(LONG, is_told);
+    assert!(full.is_some(), "{}", edge.process().said());
+    let _recorder = parts.recorder(&[]);
+    agents[0].work(5_000).expect("it is taken");
+    finish(&mut agents);
+    parts.wait_for(1);
+    are_complete(&parts.folder, &agents);
+    assert!(edge.stop().success().stderr.contains("works again"));
+}
