@@ -165,7 +165,9 @@ impl SessionState {
     /// Whether all events that have arrived would survive the end of the collector.
     pub(crate) fn is_kept(&self) -> bool {
         let is_kept = |(stream, position)| self.kept.get(&stream).is_some_and(|kept| *kept >= position);
-        self.waiting.is_empty() && self.positions().filter(|(_, position)| position.0 > 0).all(is_kept)
+        let mut waiting = self.waiting.iter().filter_map(|index| self.streams.get(*index));
+        waiting.all(|stream| !stream.holds_events())
+            && self.positions().filter(|(_, position)| position.0 > 0).all(is_kept)
     }
 
     /// How many positions are remembered.

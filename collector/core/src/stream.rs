@@ -174,6 +174,11 @@ impl Stream {
         !self.held.is_empty() || self.tail.is_some()
     }
 
+    /// Whether events have arrived that wait for others before them.
+    pub(crate) fn holds_events(&self) -> bool {
+        !self.held.is_empty()
+    }
+
     /// Events have arrived.
     #[inline]
     pub(crate) fn arrive(&mut self, arrival: &Arrival<'_>, context: &mut StreamContext<'_>) {
