@@ -12,7 +12,7 @@ use codec::{
 use collector_core::spans::SpanConfig;
 
 use super::{
-    arrange::Arranging,
+    arrange::{Arranging, Settled},
     contexts::Node,
     gather::{Gathered, Source},
     *,
@@ -26,7 +26,7 @@ use crate::{
     turned_down::TurnedDown,
 };
 
-fn event(kind: EventKind, function: u64, depth: usize, (start, end): (u64, u64)) -> Message<'static> {
+pub(super) fn event(kind: EventKind, function: u64, depth: usize, (start, end): (u64, u64)) -> Message<'static> {
     let (start, end) = (SessionNs(start), SessionNs(end));
     let stamp = Stamp { stream: StreamId(0), counter: Counter(0), substream: SubstreamId(0), start, end };
     let (function, depth) = (Some(FunctionId(function)), u32::try_from(depth).expect("small"));
@@ -72,7 +72,7 @@ fn spans(trace: &Trace) -> Vec<Span> {
     all
 }
 
-fn make(trace: &Trace) -> Overview {
+pub(super) fn make(trace: &Trace) -> Overview {
     Overview::make(trace, SpanConfig::default(), &mut |_| Ok(())).expect("it is made")
 }
 
@@ -344,8 +344,10 @@ fn frames_that_are_told_of_late_stay_where_they_were_called() {
         let mut gathered = Gathered::new(file);
         all.iter().for_each(|span| assert!(gathered.add(span, u64::MAX).is_ok()));
         let mut arranging = Arranging::new(io::sink());
-        let lanes = arranging.rows(&gathered, Source::Thread(StreamId(0)), 0).expect("they find their places");
-        assert_eq!(lanes.len(), 1, "there is one stack");
+        let mut settled = Settled::default();
+        let source = Source::Thread(StreamId(0));
+        arranging.rows(&gathered, source, &mut settled, &[], None).expect("they find their places");
+        assert_eq!(settled.lanes.len(), 1, "there is one stack");
         // Who called whom.
         let nodes = &arranging.contexts.nodes;
         let what = |node: &Node| gathered.whats[node.what as usize].0.clone();
