@@ -18,7 +18,7 @@ mod making;
 mod packing;
 mod sums;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use std::{fs::File, os::unix::fs::FileExt, sync::Arc};
 

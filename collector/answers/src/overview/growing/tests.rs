@@ -70,6 +70,9 @@ impl Program {
 
 type Path = Vec<What>;
 
+/// What a row is of, how many slices it has, and what is drawn of it, with who called whom.
+type RowDrawn = (RowKind, u64, Vec<(Path, Slice)>);
+
 fn path(overview: &Overview, node: u32) -> Path {
     let mut path = Vec::new();
     let mut next = Some(node);
@@ -85,8 +88,8 @@ fn sums(overview: &Overview, from: u64, to: u64) -> BTreeMap<String, Sum> {
     nodes.into_iter().map(|(node, sum)| (format!("{:?}", path(overview, node)), sum)).collect()
 }
 
-/// What is drawn, by rows, with who called whom.
-fn boxes(overview: &Overview, step: u64) -> Vec<(RowKind, u64, Vec<(Path, Slice)>)> {
+/// What is drawn, by rows.
+fn boxes(overview: &Overview, step: u64) -> Vec<RowDrawn> {
     let rows = (0..).zip(overview.rows());
     let drawn = |(number, row): (u32, &super::super::Row)| {
         let slices = overview.boxes(number, 0, u64::MAX, step).expect("it can be read");
