@@ -1,6 +1,6 @@
 //! The viewer: `cargo bench -p benches --bench view -- [events=MILLIONS] [rounds=N]`. Sessions of 1, 10 and 100 million
-//! events, or of those alone, made by a generator, recorded by the collector, and asked for over HTTP as the page does; and what it
-//! costs a capture that somebody looks on.
+//! events, or of those alone, made by a generator, recorded by the collector, and asked for over HTTP as the page does, and by the
+//! page in Chromium; and what it costs a capture that somebody looks on.
 
 use std::{
     io::{self, BufRead, BufReader, Read, Write},
@@ -39,8 +39,45 @@ fn main() {
          table of a third, ms | find, ms | memory, MiB |"
     );
     println!("|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|");
-    sizes.into_iter().for_each(measure);
+    let browsed: Vec<_> = sizes.into_iter().map(|millions| (millions, measure(millions))).collect();
+    in_browser(&browsed);
     beside(arguments.value("rounds=").unwrap_or(5));
+}
+
+/// What the same sessions are in a browser.
+fn in_browser(browsed: &[(u64, Option<Browsed>)]) {
+    println!("\n### Viewer, in Chromium\n");
+    println!("| M events | first picture, ms | zoom step, ms, median | worst | page's heap, MiB | its process, MiB |");
+    println!("|---:|---:|---:|---:|---:|---:|");
+    let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
+    for (millions, browsed) in browsed {
+        let Some(Browsed { first_ms, steps_ms, heap_bytes, taken_bytes }) = browsed else {
+            println!("| {millions} | there is no Chromium | | | | |");
+            continue;
+        };
+        let median = steps_ms.iter().copied().collect::<Samples>().median();
+        let worst = steps_ms.iter().copied().fold(0.0, f64::max);
+        let (heap, taken) = (mib(*heap_bytes), mib(*taken_bytes));
+        println!("| {millions} | {first_ms:.0} | {median:.0} | {worst:.0} | {heap:.0} | {taken:.0} |");
+    }
+}
+
+/// What a page in a browser has told.
+struct Browsed {
+    first_ms: f64,
+    steps_ms: Vec<f64>,
+    heap_bytes: u64,
+    taken_bytes: u64,
+}
+
+/// Zooms into a session in a browser, as a test does with a smaller one.
+fn browse(address: &str, session: &str) -> Option<Browsed> {
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/zoom.py");
+    let output = Command::new("python3").args([script, address, session]).stderr(Stdio::inherit()).output().ok()?;
+    let told: Value = serde_json::from_slice(&output.stdout).ok()?;
+    let steps_ms = told["steps_ms"].as_array()?.iter().filter_map(Value::as_f64).collect();
+    let [heap_bytes, taken_bytes] = ["heap_bytes", "taken_bytes"].map(|key| told[key].as_u64().unwrap_or(0));
+    Some(Browsed { first_ms: told["first_ms"].as_f64()?, steps_ms, heap_bytes, taken_bytes })
 }
 
 /// How many events a second are recorded while somebody looks on, where not as many as can be, and how many in all.
@@ -125,7 +162,7 @@ fn capture(events: u64, pace: Option<u64>, is_followed: bool) -> Capture {
     }
 }
 
-fn measure(millions: u64) {
+fn measure(millions: u64) -> Option<Browsed> {
     let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("view-bench");
     let started = Instant::now();
     record(fresh(&folder), millions * 1_000_000);
@@ -179,8 +216,10 @@ fn measure(millions: u64) {
         ms(find),
         viewer.peak_memory() as f64 / f64::from(1 << 20),
     );
+    let browsed = browse(&viewer.address, &name);
     drop(viewer);
     _ = std::fs::remove_dir_all(&folder);
+    browsed
 }
 
 fn time(work: impl FnOnce()) -> Duration {
@@ -220,6 +259,8 @@ fn record(folder: &Path, events: u64) {
 /// `collector view`, and a connection to it.
 struct Viewer {
     child: Child,
+    /// The address that it has printed.
+    address: String,
     page: Page,
 }
 
@@ -230,7 +271,7 @@ impl Viewer {
         let mut child = command.spawn().expect("the viewer starts");
         let mut line = String::new();
         BufReader::new(child.stdout.take().expect("a pipe")).read_line(&mut line).expect("an address");
-        Self { child, page: Page::open(line.trim()) }
+        Self { child, address: line.trim().into(), page: Page::open(line.trim()) }
     }
 
     fn get(&mut self, path: &str) -> Vec<u8> {

@@ -22,7 +22,7 @@ use crate::{
     ui::name_of_server,
 };
 
-pub(crate) use self::access::{AccessArgs, TlsMode};
+pub(crate) use self::access::{AccessArgs, CertificateArgs, TlsMode};
 pub(crate) use self::ctl::CtlArgs;
 pub(crate) use self::diff::DiffArgs;
 pub(crate) use self::filter::FilterArgs;

@@ -30,7 +30,7 @@ use tokio::{
 };
 use tokio_rustls::{TlsAcceptor, server::TlsStream};
 
-pub(crate) use self::certificate::{Certificate, Files, certificates, describe_alert};
+pub(crate) use self::certificate::{Certificate, Files, certificates, describe_alert, describe_certificate};
 use self::token::Shown;
 use crate::{args::AccessArgs, notices::Notices};
 
@@ -105,7 +105,7 @@ impl Refusals {
 impl Door {
     /// Reads, or makes, what the arguments name.
     pub(crate) fn new(args: &AccessArgs) -> Result<Self> {
-        let files = Files::new(args.tls, args.tls_cert.as_deref(), args.tls_key.as_deref())?;
+        let files = Files::new(&args.certificate)?;
         let read = |files: &Files| Certificate::read(files, args.tls_ca.as_deref());
         let certificate = files.as_ref().map(read).transpose()?;
         if certificate.is_none() && args.tls_ca.is_some() {

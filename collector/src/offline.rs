@@ -18,10 +18,14 @@ mod screen;
 
 use std::{
     io::{self, ErrorKind, Write},
-    path::Path,
+    path::{Path, PathBuf},
 };
 
-use answers::{family::Chosen, filter::Filter, trace::Trace};
+use answers::{
+    family::{Chosen, Family},
+    filter::Filter,
+    trace::Trace,
+};
 use anyhow::{Context, Result};
 
 use crate::args::FilterArgs;
@@ -57,6 +61,15 @@ fn say_if_nothing(dir: &Path, filter: &Filter, is_nothing: bool) {
 
 fn say_nothing(dir: &Path) {
     eprintln!("{}: nothing in it is what is asked for", dir.display());
+}
+
+/// What a place is of which these sessions were told: one of them, with those beside it, or a directory of sessions.
+fn family_at(place: &Path, sessions: Vec<PathBuf>) -> (Family, Option<usize>) {
+    if sessions.first().is_some_and(|session| session == place) {
+        let (family, one) = Family::beside(place);
+        return (family, Some(one));
+    }
+    (Family::of(sessions), None)
 }
 
 /// The sessions that are asked for with what came from them, and says which.

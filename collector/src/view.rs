@@ -26,7 +26,7 @@ use crate::{args::ViewArgs, door::Files, offline::ended_early, ui::Reach};
 const LAST_TIME: Duration = Duration::from_millis(100);
 
 pub(crate) fn run(args: &ViewArgs) -> Result<ExitCode> {
-    let files = Files::new(args.tls, args.tls_cert.as_deref(), args.tls_key.as_deref())?;
+    let files = Files::new(&args.certificate)?;
     let tls = files.map(Files::for_pages).transpose()?;
     if let Some((_, pin)) = &tls {
         eprintln!("certificate {pin}");

@@ -36,6 +36,7 @@ pub use directory::{bare_in, is_bare, sessions_in};
 pub use earlier::{EarlierSessions, Leftover, Whereabouts, finish_ended};
 pub(crate) use files::is_full;
 use files::{Files, OsFiles};
+pub use files::{is_held, open_regular, read_regular};
 use finishing::Finishing;
 pub use look::{Unfinished, look_at_unfinished};
 pub use repair::{RepairOutcome, Repaired, repair};

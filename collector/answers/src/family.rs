@@ -7,7 +7,7 @@ mod tests;
 
 use std::{
     collections::HashMap,
-    fs::{self, File},
+    fs,
     io::BufReader,
     path::{Path, PathBuf},
 };
@@ -241,7 +241,7 @@ impl Chosen {
 
 impl Member {
     fn read(dir: PathBuf) -> Self {
-        let file = File::open(dir.join("manifest.json"));
+        let file = sinks::disk::open_regular(&dir.join("manifest.json"));
         let head = file.map_or_else(|_| ManifestHead::default(), |file| ManifestHead::read(BufReader::new(file)));
         let id = head.session.as_deref().and_then(|id| id.parse().ok());
         let zero_ns = head.clock_zero_ns.unwrap_or(0);

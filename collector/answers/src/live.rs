@@ -8,7 +8,7 @@ mod tally;
 
 use std::{
     cmp::Reverse,
-    collections::HashMap,
+    collections::{HashMap, hash_map::Entry},
     fs,
     path::{Path, PathBuf},
     time::Instant,
@@ -35,6 +35,9 @@ const SLACK_NS: u64 = 300_000_000;
 
 /// After how long without an event the program, its agent or the collector may be gone.
 const SILENCE_NS: u64 = 10_000_000_000;
+
+/// In how many parts the last seconds are told when they are looked at first: what is older goes part by part.
+const FIRST_PARTS: u64 = 20;
 
 /// A session that is looked at again and again.
 #[derive(Debug)]
@@ -195,27 +198,35 @@ impl Live {
         let newest = self.newest.map_or(0, |(newest, _)| newest);
         let from = newest.saturating_sub(self.last_ns);
         let mut is_behind = false;
-        let bucket = self.tally.begin();
-        bucket.missing = self.missing.saturating_sub(missing_before);
-        if !std::mem::replace(&mut self.has_looked, true) {
+        let mut missing = self.missing.saturating_sub(missing_before);
+        let parts = if std::mem::replace(&mut self.has_looked, true) { 1 } else { FIRST_PARTS };
+        if parts > 1 {
             // What was missing before the last seconds is not told.
-            bucket.missing = 0;
+            missing = 0;
             for (thread, index, events) in &threads {
                 let first = tail::first_from(index, *events, from)?;
                 let gaps = self.trace.manifest.gaps.iter().filter(|gap| gap.thread == *thread);
                 let late = gaps.filter(|gap| gap.at_index.is_none_or(|at| at > first));
-                bucket.missing = late.fold(bucket.missing, |sum, gap| sum.saturating_add(gap.count));
+                missing = late.fold(missing, |sum, gap| sum.saturating_add(gap.count));
             }
         }
-        for (thread, index, events) in threads {
-            let tail = match self.tails.get_mut(&thread) {
-                Some(tail) => tail,
-                None => {
-                    let tail = Tail::open(&index, events, from)?;
-                    self.tails.entry(thread).or_insert(tail)
-                }
-            };
-            is_behind |= tail.read(&index, events, self.filter.depth(), bucket)?;
+        let first = from.max(self.trace.manifest.time_start_ns);
+        // The first look is told in parts, which go one after the other as time goes on.
+        for part in 1..parts {
+            let until = from.saturating_add(self.last_ns / parts * part);
+            let bucket = self.tally.begin(first);
+            for (thread, index, events) in &threads {
+                let tail = tail_of(&mut self.tails, *thread, index, *events, from)?;
+                is_behind |= tail.read(index, *events, until, self.filter.depth(), bucket)?;
+                tail.settle(until, bucket);
+            }
+            self.tally.end(until.max(first), self.last_ns);
+        }
+        let bucket = self.tally.begin(first);
+        bucket.missing = missing;
+        for (thread, index, events) in &threads {
+            let tail = tail_of(&mut self.tails, *thread, index, *events, from)?;
+            is_behind |= tail.read(index, *events, u64::MAX, self.filter.depth(), bucket)?;
         }
         let idle = self.newest.map_or(0, |(_, seen)| now.saturating_duration_since(seen).as_nanos());
         let idle = u64::try_from(idle).unwrap_or(u64::MAX);
@@ -225,7 +236,8 @@ impl Live {
         let is_over = !self.trace.is_unfinished;
         self.tails.values_mut().for_each(|tail| tail.settle(if is_over { newest } else { until }, bucket));
         let until = if is_over { newest } else { newest.saturating_add(idle) };
-        let (sum, span_ns) = self.tally.end(until, self.last_ns, self.trace.manifest.time_start_ns);
+        self.tally.end(until, self.last_ns);
+        let (sum, span_ns) = self.tally.sum();
         Ok(Seen {
             rows: self.rows(sum.functions),
             at_ns: until.saturating_sub(self.trace.zero_ns()),
@@ -253,6 +265,20 @@ impl Live {
         }
         rows
     }
+}
+
+/// What is known of a thread, of which nothing matters before this time.
+fn tail_of<'a>(
+    tails: &'a mut HashMap<u32, Tail>,
+    thread: u32,
+    index: &Path,
+    events: u64,
+    from: u64,
+) -> Result<&'a mut Tail> {
+    Ok(match tails.entry(thread) {
+        Entry::Occupied(known) => known.into_mut(),
+        Entry::Vacant(place) => place.insert(Tail::open(index, events, from)?),
+    })
 }
 
 /// The latest session of a directory that is being written, or if there is none the latest.

@@ -10,6 +10,7 @@ mod contexts;
 mod directory;
 mod find;
 mod gather;
+mod growing;
 mod lane;
 mod layout;
 mod logical;
@@ -17,7 +18,7 @@ mod making;
 mod packing;
 mod sums;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use std::{fs::File, os::unix::fs::FileExt, sync::Arc};
 
@@ -35,10 +36,14 @@ use self::{
 };
 pub use self::{
     contexts::Node,
+    growing::Growing,
     making::{Begun, Building},
     sums::{Sum, Sums, TreeNode},
 };
 use crate::trace::Trace;
+
+/// From here on, what lies in memory, and not in a file.
+const MEMORY: u64 = 1 << 62;
 
 /// How many bytes are read at a time.
 const MOST_READ: usize = 64 << 20;
@@ -59,6 +64,10 @@ pub mod flags {
 #[derive(Debug)]
 pub struct Overview {
     file: File,
+    /// Where it is told of logical spans.
+    lines: File,
+    /// The slices of a session that grows that have no place in the file yet, and what is told of them.
+    memory: Vec<u8>,
     identity: Identity,
     range: (u64, u64),
     /// How many spans are not in it: those that are too deep, or overlap too many others.
@@ -192,12 +201,21 @@ impl Overview {
         }
     }
 
-    fn read(&self, (at, bytes): (u64, usize), to: &mut Vec<u8>) -> Result<()> {
+    fn read(&self, place: (u64, usize), to: &mut Vec<u8>) -> Result<()> {
+        self.read_of(&self.file, place, to)
+    }
+
+    fn read_of(&self, file: &File, (at, bytes): (u64, usize), to: &mut Vec<u8>) -> Result<()> {
         // A chunk has less. The file may say anything.
         anyhow::ensure!(bytes <= MOST_READ, "the overview is damaged");
         to.clear();
+        if let Some(at) = at.checked_sub(MEMORY) {
+            let at = usize::try_from(at)?;
+            to.extend_from_slice(self.memory.get(at..at.saturating_add(bytes)).context("the overview is damaged")?);
+            return Ok(());
+        }
         to.resize(bytes, 0);
-        self.file.read_exact_at(to, at).context("cannot read the overview")
+        file.read_exact_at(to, at).context("cannot read the overview")
     }
 
     fn folds(&self, chunk: &Chunk, buffer: &mut Vec<u8>) -> Result<Vec<Fold>> {

@@ -5,14 +5,18 @@ mod one;
 mod pages;
 mod thread;
 
-use std::{cmp::Reverse, collections::BinaryHeap};
+use std::{
+    cmp::Reverse,
+    collections::{BinaryHeap, HashMap},
+};
 
 use anyhow::{Result, bail};
 use codec::atf::{DetailEvents, GapEntry, IndexEvent, ThreadEntry};
 
+pub(crate) use self::message::Depths;
 pub use self::message::{MessageConsumer, Messages};
 pub use self::one::One;
-use self::thread::ThreadScan;
+use self::thread::{Place, ThreadScan};
 use super::trace::Trace;
 
 /// What takes the events of a session.
@@ -80,6 +84,9 @@ pub struct Scan<'a> {
     trace: &'a Trace,
 }
 
+/// How far the threads of a session were read.
+pub type Places = HashMap<u32, Place>;
+
 /// What all pages of all threads together may take. A thread has pages only from its first event to its last.
 const PAGES_BYTES: usize = 64 << 20;
 const LARGEST_PAGE: usize = 256 << 10;
@@ -92,8 +99,7 @@ const SWITCHED_PER_SETTLE: u32 = 1 << 10;
 impl<'a> Scan<'a> {
     /// Looks at the two ends of each thread's files.
     pub fn open(trace: &'a Trace, threads: &[ThreadEntry]) -> Result<Self> {
-        // Two files each.
-        let page = (PAGES_BYTES / threads.len().saturating_mul(2).max(1)).clamp(SMALLEST_PAGE, LARGEST_PAGE);
+        let page = page_for(threads);
         let mut gaps = trace.gaps_by_thread();
         let mut open = Vec::with_capacity(threads.len());
         for thread in threads {
@@ -103,6 +109,34 @@ impl<'a> Scan<'a> {
             open.extend(ThreadScan::open(trace, thread, gaps, page, most)?);
         }
         Ok(Self { threads: open, trace })
+    }
+
+    /// Goes on where threads of a session that grows were left. None where they are not what they were.
+    pub(crate) fn go_on(trace: &'a Trace, places: &Places) -> Result<Option<Self>> {
+        let threads = trace.threads();
+        let page = page_for(&threads);
+        let mut scan = Self::open(trace, &threads)?;
+        let mut known = 0;
+        for thread in &mut scan.threads {
+            thread.goes_on = true;
+            if let Some(place) = places.get(&thread.stream()) {
+                known += 1;
+                if !thread.go_to(place, page)? {
+                    return Ok(None);
+                }
+            }
+        }
+        Ok(Some(scan).filter(|_| known == places.len()))
+    }
+
+    /// How far each thread was read.
+    pub(crate) fn places(&self) -> Places {
+        self.threads.iter().map(|thread| (thread.stream(), thread.place())).collect()
+    }
+
+    /// Nothing comes later.
+    pub(crate) fn ends(&mut self) {
+        self.threads.iter_mut().for_each(|thread| thread.goes_on = false);
     }
 
     /// How many events the index of a thread has, if it can be read.
@@ -119,18 +153,25 @@ impl<'a> Scan<'a> {
 
     /// Hands over all events. Stops at the first error, be it the consumer's.
     pub fn run<C: Consumer>(&mut self, consumer: &mut C) -> Result<()> {
+        self.run_until(u64::MAX, consumer)
+    }
+
+    /// Hands over all events up to a time.
+    pub(crate) fn run_until<C: Consumer>(&mut self, last: u64, consumer: &mut C) -> Result<()> {
         let mut order: BinaryHeap<_> =
             self.threads.iter().enumerate().map(|(index, thread)| Reverse((thread.time(), index))).collect();
         let mut since_settle = 0;
         while let Some(Reverse((time, index))) = order.pop() {
-            let Some(thread) = self.threads.get_mut(index) else { continue };
+            let Some(thread) = self.threads.get_mut(index).filter(|_| time <= last || time == u64::MAX) else {
+                continue;
+            };
             if since_settle >= SWITCHED_PER_SETTLE && time != u64::MAX {
                 consumer.settle(time)?;
                 since_settle = 0;
             }
             let (limit, other) = order.peek().map_or((u64::MAX, usize::MAX), |Reverse(next)| *next);
             // Of two events of one time, that of the first thread comes first.
-            let until = limit.saturating_sub((index > other).into()).saturating_add(C::SLACK_NS);
+            let until = limit.saturating_sub((index > other).into()).saturating_add(C::SLACK_NS).min(last);
             // Stays with one thread for as long as no other is earlier.
             loop {
                 let handed_over = thread.run(until, consumer)?;
@@ -154,6 +195,11 @@ impl<'a> Scan<'a> {
             None => Ok(()),
         }
     }
+}
+
+fn page_for(threads: &[ThreadEntry]) -> usize {
+    // Two files each.
+    (PAGES_BYTES / threads.len().saturating_mul(2).max(1)).clamp(SMALLEST_PAGE, LARGEST_PAGE)
 }
 
 #[cfg(test)]

@@ -1,18 +1,10 @@
 //! What a session comes to: its program, how it ended, how much of it there is and what is missing.
 
-use std::{
-    collections::HashMap,
-    fs,
-    path::Path,
-    time::{Duration, SystemTime},
-};
+use std::{collections::HashMap, fs, path::Path, time::SystemTime};
 
 use codec::{atf::ProcessEntry, text::Glob};
 
 use crate::{scan::Scan, trace::Trace};
-
-/// A session whose files have not changed for so long is not being written.
-const SILENCE: Duration = Duration::from_secs(10);
 
 /// How many causes of missing events are told.
 const MOST_CAUSES: usize = 16;
@@ -99,11 +91,6 @@ impl Files {
             }
         }
     }
-
-    /// Whether something was written lately.
-    fn is_fresh(&self) -> bool {
-        self.changed.is_some_and(|at| at.elapsed().is_ok_and(|since| since < SILENCE))
-    }
 }
 
 /// When the manifest of a session was written, and its size.
@@ -143,7 +130,7 @@ impl Summary {
             Some(end) if !trace.is_unfinished => {
                 end.code.map_or_else(|| end.how.clone(), |code| format!("{} ({code})", end.how))
             }
-            _ if files.is_fresh() => RUNNING.into(),
+            _ if sinks::disk::is_held(dir) => RUNNING.into(),
             _ => "unfinished".into(),
         };
         // The zero is that of the first process of a family, and those that came from it began later.
@@ -160,7 +147,7 @@ impl Summary {
             causes,
             lasted_ns: manifest.time_end_ns.saturating_sub(manifest.time_start_ns),
             start_unix_ns: start_unix_ns.or(manifest.seen_unix_ns),
-            wrong: trace.wrong.as_ref().map(ToString::to_string),
+            wrong: if trace.is_unfinished { trace.wrong.as_ref().map(ToString::to_string) } else { wrong_with(&trace) },
         }
     }
 
@@ -177,6 +164,14 @@ impl Summary {
     /// When it ended, or was last heard of.
     fn end_unix_ns(&self) -> Option<u64> {
         self.start_unix_ns.map(|start| start.saturating_add(self.lasted_ns))
+    }
+}
+
+/// What is wrong with a session that is finished, so far as its manifest and the ends of its files tell.
+fn wrong_with(trace: &Trace) -> Option<String> {
+    match Scan::open(trace, &trace.threads()) {
+        Ok(scan) => scan.wrong(),
+        Err(error) => Some(format!("{error:#}")),
     }
 }
 
@@ -205,7 +200,47 @@ impl Wanted {
 
 #[cfg(test)]
 mod tests {
+    use codec::EventKind;
+    use sinks::Sink;
+
     use super::*;
+    use crate::{overview::tests::event, scene::Scene};
+
+    fn state(dir: &Path) -> (String, Option<String>) {
+        let summary = Summary::read(dir, &Files::of(dir));
+        (summary.state, summary.wrong)
+    }
+
+    #[test]
+    fn one_runs_for_as_long_as_its_collector_has_it_and_what_is_damaged_is_told() {
+        let mut scene = Scene::new();
+        for start in 0..100 {
+            scene.send(0, event(EventKind::Call, 1, 0, (start, start)));
+        }
+        scene.sink.flush().expect("written");
+        let dir = scene.folder();
+        // Nothing is written to one, and nobody has the other.
+        let journal = fs::File::options().append(true).open(dir.join("journal.heph")).expect("it is there");
+        journal.set_modified(SystemTime::UNIX_EPOCH).expect("it has a time");
+        let left = dir.with_file_name("left");
+        fs::create_dir_all(left.join("thread_0")).expect("made");
+        for name in ["manifest.json", "journal.heph", "thread_0/index.atf"] {
+            _ = fs::copy(dir.join(name), left.join(name));
+        }
+        assert_eq!((state(&dir).0, state(&left).0), (RUNNING.into(), "unfinished".into()));
+        scene.end();
+        assert_eq!(state(&dir), ("exited (0)".into(), None));
+        let index = dir.join("thread_0/index.atf");
+        let bytes = fs::read(&index).expect("it is there");
+        fs::write(&index, &bytes[..bytes.len() - 40]).expect("there is room");
+        let wrong = state(&dir).1.expect("it is noticed");
+        assert!(wrong.contains("thread_0"), "{wrong}");
+        fs::remove_file(dir.join("manifest.json")).expect("it was there");
+        let made = std::process::Command::new("mkfifo").arg(dir.join("manifest.json")).status();
+        assert!(made.is_ok_and(|made| made.success()));
+        let (state, wrong) = state(&dir);
+        assert!(state == UNREADABLE && wrong.is_some_and(|wrong| wrong.contains("no regular file")), "{state}");
+    }
 
     fn session(executable: &str, host: &str, start_unix_ns: u64) -> Summary {
         let process = serde_json::json!({

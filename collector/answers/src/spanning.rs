@@ -1,5 +1,7 @@
 //! Spans, made again from the events of a session.
 
+mod following;
+
 use std::{
     collections::HashMap,
     io, mem,
@@ -16,6 +18,7 @@ use codec::{
 };
 use collector_core::spans::{Engine, Finish, SpanConfig};
 
+pub(crate) use self::following::{Following, Read};
 use super::{
     options,
     scan::{MessageConsumer, Messages, Scan},
@@ -60,29 +63,31 @@ pub type Arguments = [u64; 8];
 
 /// The same in batches, with the registers of frames if they are asked for. They are made by another thread, while the
 /// last one is being taken.
-pub fn batches(
-    trace: &Trace,
-    engine: Engine,
-    registers: bool,
-    mut take: impl FnMut(&Batch) -> Result<()>,
-) -> Result<()> {
+pub fn batches(trace: &Trace, engine: Engine, registers: bool, take: impl FnMut(&Batch) -> Result<()>) -> Result<()> {
     let mut scan = Scan::open(trace, &trace.threads())?;
+    let work = |to, reused| {
+        let called = registers.then(HashMap::new);
+        let mut messages = Messages::new(trace, Spanning { engine, trace, events: 0, notices: 0, called, to, reused });
+        let read = scan.run(&mut messages);
+        if read.is_err() {
+            // What has ended before the damage is handed over all the same.
+            messages.consumer.hand_over()?;
+        }
+        read?;
+        messages.consumer.finish()
+    };
+    pass_on(work, take)
+}
+
+/// Has batches made by another thread, while the last one is being taken.
+fn pass_on<T: Send>(
+    work: impl FnOnce(SyncSender<Batch>, Receiver<Vec<Span>>) -> Result<T> + Send,
+    mut take: impl FnMut(&Batch) -> Result<()>,
+) -> Result<T> {
     thread::scope(|scope| {
         let (to, made) = mpsc::sync_channel(WAITING);
         let (used, reused) = mpsc::channel();
-        let called = registers.then(HashMap::new);
-        let spanning = Spanning { engine, trace, events: 0, notices: 0, called, to, reused };
-        let work = move || {
-            let mut messages = Messages::new(trace, spanning);
-            let read = scan.run(&mut messages);
-            if read.is_err() {
-                // What has ended before the damage is handed over all the same.
-                messages.consumer.hand_over()?;
-            }
-            read?;
-            messages.consumer.finish()
-        };
-        let maker = thread::Builder::new().name("making".into()).spawn_scoped(scope, work)?;
+        let maker = thread::Builder::new().name("making".into()).spawn_scoped(scope, || work(to, reused))?;
         let mut taken = Ok(());
         while taken.is_ok()
             && let Ok(mut batch) = made.recv()
@@ -96,6 +101,17 @@ pub fn batches(
         let made = maker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         taken.and(made)
     })
+}
+
+/// All that is left when nothing more comes: those that are open now stay so.
+fn rest(engine: &mut Engine, trace: &Trace) -> Vec<Span> {
+    let manifest = &trace.manifest;
+    let end = manifest.end.as_ref();
+    let finish = end.map_or(Finish::Cut, |end| Finish::of(&end.how, end.code));
+    let at = end.and_then(|end| end.at_ns).or(Some(manifest.time_end_ns)).filter(|at| *at > 0);
+    let at = at.map(|at| SessionNs(at.saturating_sub(trace.zero_ns())));
+    engine.finish(finish, at);
+    mem::take(engine.spans())
 }
 
 /// Makes spans of events.
@@ -117,14 +133,7 @@ impl Spanning<'_> {
         // So that nothing is told to be open below that is not so for good.
         self.engine.settle(SessionNs(0));
         self.hand_over()?;
-        let manifest = &self.trace.manifest;
-        let end = manifest.end.as_ref();
-        let finish = end.map_or(Finish::Cut, |end| Finish::of(&end.how, end.code));
-        let at = end.and_then(|end| end.at_ns).or(Some(manifest.time_end_ns)).filter(|at| *at > 0);
-        let at = at.map(|at| SessionNs(at.saturating_sub(self.trace.zero_ns())));
-        self.engine.finish(finish, at);
-        // Those that are open now stay so.
-        let mut last = mem::take(self.engine.spans()).into_iter();
+        let mut last = rest(&mut self.engine, self.trace).into_iter();
         while !last.as_slice().is_empty() {
             self.send(last.by_ref().take(SPANS_AT_A_TIME).collect())?;
         }

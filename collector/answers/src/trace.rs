@@ -52,7 +52,7 @@ impl Trace {
         // Where its files cannot be read, whoever reads its events says so.
         let unfinished = sinks::disk::look_at_unfinished(dir).unwrap_or_default();
         let path = dir.join("manifest.json");
-        let json = match (fs::read(&path), &unfinished) {
+        let json = match (sinks::disk::read_regular(&path), &unfinished) {
             // A collector has only just begun.
             (Err(error), Some(_)) if error.kind() == ErrorKind::NotFound => None,
             (read, _) => Some(read.with_context(|| {

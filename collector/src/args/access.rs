@@ -8,8 +8,21 @@ use clap::{Args, ValueEnum};
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Who may send")]
 pub(crate) struct AccessArgs {
-    /// Accept only TLS on the TCP port and QUIC on the UDP port, with a certificate that the collector makes on first
-    /// use and keeps in $XDG_STATE_HOME/spoor; it prints the fingerprint for the agent's --tls-pin
+    #[command(flatten)]
+    pub(crate) certificate: CertificateArgs,
+    /// Accept only senders with a certificate that was issued by one in this file, in PEM
+    #[arg(long, value_name = "FILE")]
+    pub(crate) tls_ca: Option<PathBuf>,
+    /// Accept only senders that know the token in this file, which nobody else may read; needs TLS
+    #[arg(long, value_name = "FILE")]
+    pub(crate) token_file: Option<PathBuf>,
+}
+
+/// What connections are encrypted with, if they are.
+#[derive(Debug, Args)]
+pub(crate) struct CertificateArgs {
+    /// Accept only TLS, and QUIC on UDP ports, with a certificate that the collector makes on first use and keeps in
+    /// $XDG_STATE_HOME/spoor; it prints the fingerprint for --tls-pin, and browsers ask whether to trust it
     #[arg(long, value_enum, value_name = "self", conflicts_with_all = ["tls_cert", "tls_key"])]
     pub(crate) tls: Option<TlsMode>,
     /// The same with the certificate in this file, in PEM, followed by those of its issuers
@@ -18,12 +31,6 @@ pub(crate) struct AccessArgs {
     /// The key of that certificate, in PEM
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     pub(crate) tls_key: Option<PathBuf>,
-    /// Accept only senders with a certificate that was issued by one in this file, in PEM
-    #[arg(long, value_name = "FILE")]
-    pub(crate) tls_ca: Option<PathBuf>,
-    /// Accept only senders that know the token in this file, which nobody else may read; needs TLS
-    #[arg(long, value_name = "FILE")]
-    pub(crate) token_file: Option<PathBuf>,
 }
 
 /// Where a certificate comes from.

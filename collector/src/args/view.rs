@@ -4,7 +4,7 @@ use std::{net::SocketAddr, path::PathBuf};
 
 use clap::Args;
 
-use super::{MakingArgs, TlsMode};
+use super::{CertificateArgs, MakingArgs};
 use crate::ui::name_of_server;
 
 #[derive(Debug, Args)]
@@ -19,16 +19,8 @@ pub(crate) struct ViewArgs {
     /// --listen by default, or if that is of all the name of this machine. May be repeated
     #[arg(long = "name", value_name = "NAME", value_parser = name_of_server)]
     pub(crate) names: Vec<String>,
-    /// Serve over TLS, with the certificate that the collector makes on first use and keeps in $XDG_STATE_HOME/spoor; browsers
-    /// ask whether to trust it
-    #[arg(long, value_enum, value_name = "self", conflicts_with_all = ["tls_cert", "tls_key"])]
-    pub(crate) tls: Option<TlsMode>,
-    /// The same with the certificate in this file, in PEM, followed by those of its issuers
-    #[arg(long, value_name = "FILE", requires = "tls_key")]
-    pub(crate) tls_cert: Option<PathBuf>,
-    /// The key of that certificate, in PEM
-    #[arg(long, value_name = "FILE", requires = "tls_cert")]
-    pub(crate) tls_key: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) certificate: CertificateArgs,
     /// Do not open a browser
     #[arg(long)]
     pub(crate) no_open: bool,

@@ -50,7 +50,9 @@ pub(super) fn describe(error: &io::Error) -> String {
         Some(Error::InvalidCertificate(CertificateError::ApplicationVerificationFailure)) => {
             "its certificate is not that of --tls-pin".into()
         }
-        Some(Error::InvalidCertificate(wrong)) => format!("its certificate is refused: {wrong}"),
+        Some(Error::InvalidCertificate(wrong)) => {
+            format!("its certificate is refused: {}", door::describe_certificate(wrong))
+        }
         Some(Error::InvalidMessage(_)) => "it does not speak TLS: is it http, or no viewer of a collector?".into(),
         Some(other) => format!("the TLS handshake failed: {other}"),
         None => match error.kind() {

@@ -17,7 +17,7 @@ use ring::{
     hmac::{self, HMAC_SHA256},
 };
 use rustls::{
-    AlertDescription, RootCertStore, ServerConfig,
+    AlertDescription, CertificateError, RootCertStore, ServerConfig,
     crypto::ring::default_provider,
     pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
     server::WebPkiClientVerifier,
@@ -25,7 +25,7 @@ use rustls::{
 };
 
 use super::renewed::Renewed;
-use crate::args::TlsMode;
+use crate::args::{CertificateArgs, TlsMode};
 
 /// What a stream is said to carry, so that nobody takes it for something else.
 const PROTOCOL: &[u8] = b"spoor";
@@ -54,9 +54,9 @@ pub(crate) struct Files {
 
 impl Files {
     /// Those that the arguments name, if they do: the ones that the collector made, now or before, or others.
-    pub(crate) fn new(own: Option<TlsMode>, certificate: Option<&Path>, key: Option<&Path>) -> Result<Option<Self>> {
-        match (own, certificate, key) {
-            (_, Some(certificate), Some(key)) => Ok(Some(Self { certificate: certificate.into(), key: key.into() })),
+    pub(crate) fn new(args: &CertificateArgs) -> Result<Option<Self>> {
+        match (args.tls, &args.tls_cert, &args.tls_key) {
+            (_, Some(certificate), Some(key)) => Ok(Some(Self { certificate: certificate.clone(), key: key.clone() })),
             (Some(TlsMode::Own), ..) => Self::own().map(Some),
             _ => Ok(None),
         }
@@ -176,8 +176,28 @@ fn describe_tls(error: &rustls::Error) -> String {
     match error {
         rustls::Error::AlertReceived(alert) => describe_alert(*alert),
         rustls::Error::NoCertificatesPresented => "it showed no certificate, which --tls-ca demands".into(),
-        rustls::Error::InvalidCertificate(wrong) => format!("its certificate is not accepted: {wrong}"),
+        rustls::Error::InvalidCertificate(wrong) => {
+            format!("its certificate is not accepted: {}", describe_certificate(wrong))
+        }
         other => format!("the TLS handshake failed: {other}"),
+    }
+}
+
+/// What is wrong with a certificate.
+pub(crate) fn describe_certificate(wrong: &CertificateError) -> String {
+    match wrong {
+        CertificateError::Expired | CertificateError::ExpiredContext { .. } => "it has expired".into(),
+        CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
+            "it is not valid yet (are both clocks right?)".into()
+        }
+        CertificateError::UnknownIssuer => "it was not issued by an authority of --tls-ca".into(),
+        CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
+            "it is for another name".into()
+        }
+        CertificateError::Other(other) if other.to_string().contains("CaUsedAsEndEntity") => {
+            "it is that of an authority, which issues certificates and has none to show itself".into()
+        }
+        other => other.to_string(),
     }
 }
 
@@ -193,5 +213,24 @@ pub(crate) fn describe_alert(alert: AlertDescription) -> String {
             format!("it does not accept this collector's certificate ({alert:?})")
         }
         other => format!("it ended the TLS handshake ({other:?})"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use rustls::OtherError;
+
+    use super::*;
+
+    #[test]
+    fn what_is_wrong_with_a_certificate_is_told_in_words() {
+        let other = CertificateError::Other(OtherError(Arc::new(io::Error::other("CaUsedAsEndEntity"))));
+        assert!(describe_certificate(&other).contains("that of an authority"));
+        for wrong in [CertificateError::Expired, CertificateError::UnknownIssuer, CertificateError::NotValidForName] {
+            let (words, name) = (describe_certificate(&wrong), format!("{wrong:?}"));
+            assert!(words.starts_with("it ") && !words.contains(&name), "{words}");
+        }
     }
 }

@@ -22,7 +22,7 @@ use codec::{FunctionId, ModuleId, atf::ThreadEntry, text::printable_json};
 
 use crate::{
     args::InfoArgs,
-    offline::{printable, tell},
+    offline::{family_at, printable, tell},
     quantity::{Period, Size, count, counted},
 };
 
@@ -32,20 +32,10 @@ const LISTED: usize = 20;
 pub(crate) fn run(args: &InfoArgs) -> Result<ExitCode> {
     let dir = &args.dir.dir;
     let sessions = sinks::disk::sessions_in(dir).with_context(|| format!("cannot look into {}", dir.display()))?;
-    let is_one = sessions.first().is_some_and(|session| session == dir);
-    let (family, places) = match is_one {
-        true => {
-            let (family, place) = Family::beside(dir);
-            (family, vec![place])
-        }
-        false => {
-            let family = Family::of(sessions);
-            let all = (0..family.members.len()).collect();
-            (family, all)
-        }
-    };
+    let (family, one) = family_at(dir, sessions);
+    let places = one.map_or_else(|| (0..family.members.len()).collect(), |one| vec![one]);
     let mut out = io::stdout().lock();
-    let whole = match !is_one && !args.json && family.has_births() {
+    let whole = match one.is_none() && !args.json && family.has_births() {
         true => list_families(&family, &mut out),
         false => list(&family, &places, args.json, &mut out),
     };

@@ -6,16 +6,13 @@ use std::{
     time::Duration,
 };
 
-use answers::{
-    family::Family,
-    sessions::{Files, Summary},
-};
+use answers::sessions::{Files, Summary};
 use anyhow::{Context, Result};
 use codec::text::printable_json;
 use serde_json::json;
 
 use super::{
-    printable, quiet,
+    family_at, printable, quiet,
     screen::{Screen, Style},
     spans::field,
 };
@@ -69,18 +66,8 @@ fn read(args: &SessionsArgs) -> Result<Vec<Listed>> {
         Err(_) if !bare.is_empty() => bare,
         Err(error) => return Err(error).with_context(|| format!("cannot look into {}", place.display())),
     };
-    let is_one = sessions.first().is_some_and(|session| session == place);
-    let (family, first) = match is_one {
-        true => {
-            let (family, place) = Family::beside(place);
-            (family, vec![place])
-        }
-        false => {
-            let family = Family::of(sessions);
-            let roots = family.roots().collect();
-            (family, roots)
-        }
-    };
+    let (family, one) = family_at(place, sessions);
+    let first = one.map_or_else(|| family.roots().collect(), |one| vec![one]);
     let listed = family.below(first).into_iter().filter_map(|(place, level)| {
         let member = family.members.get(place)?;
         let files = Files::of(&member.dir);

@@ -1,5 +1,5 @@
-//! The functions of whole sessions, read from their events as commands do: what is noise, and estimates, overviews do not
-//! know. It takes a while, so it is done in the background, while somebody asks for it, and kept.
+//! The functions of sessions, or of a part of the time, read from their events as commands do: what is noise, estimates, and times
+//! where events are missing, overviews do not know. It takes a while, so it is done in the background, while somebody asks for it, and kept.
 
 use std::{
     collections::HashMap,
@@ -17,6 +17,7 @@ use answers::{
     sessions::Files,
     trace::Trace,
 };
+use codec::quantity::Moment;
 use collector_core::spans::SpanConfig;
 use tokio::{
     sync::{Notify, Semaphore},
@@ -25,7 +26,7 @@ use tokio::{
 
 use crate::{library::Library, refusal::Refusal};
 
-/// How many sessions are kept, and how many are read at a time.
+/// How many are kept, and how many are read at a time.
 const MOST: usize = 16;
 const AT_ONCE: usize = 2;
 
@@ -47,12 +48,15 @@ impl std::fmt::Display for Unwanted {
 
 impl std::error::Error for Unwanted {}
 
-/// The sessions that were read, by their directories.
+/// From when on, and until when, since the session's zero.
+pub(crate) type Range = (Option<u64>, Option<u64>);
+
+/// What was read, by the directories of sessions and parts of their time.
 #[derive(Debug)]
 pub(crate) struct Exact {
     library: Arc<Library>,
     config: SpanConfig,
-    places: Mutex<HashMap<PathBuf, Arc<Place>>>,
+    places: Mutex<HashMap<(PathBuf, Range), Arc<Place>>>,
     turns: Arc<Semaphore>,
 }
 
@@ -87,10 +91,10 @@ impl Exact {
         Self { library, config, places: Mutex::default(), turns: Arc::new(Semaphore::new(AT_ONCE)) }
     }
 
-    /// The functions of a session. Waits for them for so long.
-    pub(crate) async fn get(&self, name: &str, patience: Duration) -> Result<Arc<Compared>, Refusal> {
+    /// The functions of a session, or of a part of its time. Waits for them for so long.
+    pub(crate) async fn get(&self, name: &str, range: Range, patience: Duration) -> Result<Arc<Compared>, Refusal> {
         let (dir, files) = self.library.look(name).await?;
-        let place = self.place(&dir);
+        let place = self.place((dir.clone(), range));
         let deadline = tokio::time::Instant::now() + patience;
         loop {
             let read = place.read.notified();
@@ -102,7 +106,7 @@ impl Exact {
                     return last.found.clone().map_err(Refusal::Broken);
                 }
                 if !std::mem::replace(&mut state.is_reading, true) {
-                    self.read(&place, &dir, files);
+                    self.read(&place, &dir, range, files);
                 }
             }
             if tokio::time::timeout_at(deadline, read).await.is_err() {
@@ -111,22 +115,22 @@ impl Exact {
         }
     }
 
-    fn place(&self, dir: &Path) -> Arc<Place> {
+    fn place(&self, which: (PathBuf, Range)) -> Arc<Place> {
         let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
-        if places.len() >= MOST && !places.contains_key(dir) {
-            let oldest = places.iter().min_by_key(|(_, place)| place.lock().asked).map(|(dir, _)| dir.clone());
-            oldest.and_then(|dir| places.remove(&dir));
+        if places.len() >= MOST && !places.contains_key(&which) {
+            let oldest = places.iter().min_by_key(|(_, place)| place.lock().asked).map(|(which, _)| which.clone());
+            oldest.and_then(|which| places.remove(&which));
         }
-        Arc::clone(places.entry(dir.into()).or_default())
+        Arc::clone(places.entry(which).or_default())
     }
 
-    fn read(&self, place: &Arc<Place>, dir: &Path, files: Files) {
+    fn read(&self, place: &Arc<Place>, dir: &Path, range: Range, files: Files) {
         let (place, dir, config) = (Arc::clone(place), dir.to_path_buf(), self.config.clone());
         let turns = Arc::clone(&self.turns);
         tokio::spawn(async move {
             let Ok(_turn) = turns.acquire_owned().await else { return };
             let reader = Arc::clone(&place);
-            let found = spawn_blocking(move || reader.compare(&dir, config)).await;
+            let found = spawn_blocking(move || reader.compare(&dir, range, config)).await;
             let mut state = place.lock();
             state.is_reading = false;
             let found = match found {
@@ -159,9 +163,11 @@ impl Place {
         u32::try_from(u128::from(done) * 100 / u128::from(of)).unwrap_or(0).min(99)
     }
 
-    fn compare(&self, dir: &Path, config: SpanConfig) -> anyhow::Result<Compared> {
+    fn compare(&self, dir: &Path, (from, to): Range, config: SpanConfig) -> anyhow::Result<Compared> {
         let trace = Trace::open(dir)?.named();
-        let filter = Filter::new(&trace, &Wanted::default())?;
+        let moment = |ns| Moment(Duration::from_nanos(ns));
+        let wanted = Wanted { from: from.map(moment), to: to.map(moment), ..Wanted::default() };
+        let filter = Filter::new(&trace, &wanted)?;
         self.of.store(trace.events(), Relaxed);
         Compared::read(&trace, config, &filter, &mut |events| {
             self.done.store(events, Relaxed);

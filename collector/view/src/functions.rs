@@ -1,6 +1,7 @@
 //! The functions of a session, and those of two side by side: the numbers that `collector top` and `collector diff` print.
 
 use std::{
+    borrow::Cow,
     cmp::Reverse,
     collections::{HashMap, HashSet},
     sync::Arc,
@@ -32,10 +33,9 @@ const PATIENCE: Duration = Duration::from_millis(400);
 
 /// A function of the table.
 struct Line<'a> {
-    what: What,
     known: &'a Function,
-    sum: Sum,
-    calls: top::Function,
+    max_ns: u64,
+    calls: Cow<'a, top::Function>,
 }
 
 /// An order of functions.
@@ -46,21 +46,26 @@ fn order(asked: &Asked) -> Result<Order, Refusal> {
         None | Some("total") => |line| line.calls.total_ns.saturating_add(line.calls.brief_ns),
         Some("self") => |line| line.calls.self_ns,
         Some("count") => |line| line.calls.all_calls(),
-        Some("max") => |line| line.sum.max_ns,
+        Some("max") => |line| line.max_ns,
         Some(_) => return Err(Refusal::Wrong("`sort` is total, self, count or max".into())),
     })
 }
 
 /// `top`: functions, those with most first. How long calls took that were not followed is told of whole sessions that are
-/// finished, and as soon as it is known. So are exact times where events are missing: what overlaps behind a gap is drawn where there
-/// is room for it, and so counts in the overview where it is not inside of what `collector top` counts it in.
+/// finished, and as soon as it is known. So are exact times where events are missing, also of a part of the time: what overlaps
+/// behind a gap is drawn where there is room for it, and so counts in the overview where it is not inside of what `collector top`
+/// counts it in.
 pub(crate) async fn top(server: &Server, name: &str, asked: Asked) -> Result<Value, Refusal> {
     let loaded = server.shelf.get(name, PATIENCE).await?;
-    let is_whole = ["from", "to", "rows"].iter().all(|key| asked.text(key).is_none());
+    let range = (asked.number("from")?, asked.number("to")?);
+    let is_whole = range == (None, None);
     let is_any_down = loaded.functions.iter().any(|function| function.is_down) || !loaded.unfollowed.is_empty();
-    let is_doubtful = is_any_down || Loss::of(&loaded.trace).is_any();
-    let exact = match is_whole && is_doubtful && !loaded.trace.is_unfinished {
-        true => server.exact.get(name, PATIENCE).await.map(Some),
+    let (from, to) = asked.range(loaded.overview.range())?;
+    let is_lossy = Loss::of(&loaded.trace).is_any();
+    let is_doubtful =
+        if is_whole { is_any_down || is_lossy } else { is_lossy && loaded.overview.is_doubtful(from, to) };
+    let exact = match is_doubtful && asked.text("rows").is_none() && !loaded.trace.is_unfinished {
+        true => server.exact.get(name, range, PATIENCE).await.map(Some),
         false => Ok(None),
     };
     server.read(move || list(&loaded, &asked, exact)).await
@@ -69,25 +74,20 @@ pub(crate) async fn top(server: &Server, name: &str, asked: Asked) -> Result<Val
 fn list(loaded: &Loaded, asked: &Asked, exact: Result<Option<Arc<Compared>>, Refusal>) -> Result<Value, Refusal> {
     let (limit, order) = (asked.limit(USUAL, MOST)?, order(asked)?);
     let filter = asked.text("filter").map(str::to_lowercase);
-    let mut lines = lines(loaded, asked)?;
-    lines.retain(|line| filter.as_deref().is_none_or(|filter| line.known.name.to_lowercase().contains(filter)));
-    // What is still being estimated is told later.
+    // What is still being read is told later.
     let estimating = if let Err(Refusal::Making(percent)) = exact { Some(percent) } else { None };
     let exact = exact.ok().flatten();
-    let exact: HashMap<&What, _> =
-        exact.iter().flat_map(|exact| &exact.rows).map(|row| (&row.what, &row.function)).collect();
-    for line in &mut lines {
-        if let Some(function) = exact.get(&line.what).filter(|function| function.count == line.calls.count) {
-            (line.calls.total_ns, line.calls.self_ns) = (function.total_ns, function.self_ns);
-            (line.calls.untimed, line.calls.unsure_ns) = (function.untimed, function.unsure_ns);
-        }
-    }
+    let mut lines = match &exact {
+        Some(exact) => exact_lines(loaded, exact),
+        None => lines(loaded, asked)?,
+    };
+    lines.retain(|line| filter.as_deref().is_none_or(|filter| line.known.name.to_lowercase().contains(filter)));
     lines.sort_by_cached_key(|line| {
         (Reverse(order(line)), Reverse(line.calls.count), line.known.name.clone(), line.known.module.clone())
     });
     let shown = lines.iter().take(limit).map(|line| {
-        let Line { what, known, sum, calls } = line;
-        let in_all = exact.get(what).and_then(|function| function.in_all).filter(|_| calls.is_in_part());
+        let Line { known, max_ns, calls } = line;
+        let in_all = calls.in_all.filter(|_| calls.is_in_part());
         json!({
             "function": known.name,
             "symbol": known.symbol,
@@ -107,13 +107,31 @@ fn list(loaded: &Loaded, asked: &Asked, exact: Result<Option<Arc<Compared>>, Ref
             "estimated_total_error_ns": in_all.and_then(|all| all.error_ns),
             "total_ns": calls.total_ns,
             "self_ns": calls.self_ns,
-            "max_ns": sum.max_ns,
+            "max_ns": max_ns,
             "untimed": calls.untimed,
             "unsure_ns": calls.unsure_ns,
         })
     });
     let shown: Vec<_> = shown.collect();
     Ok(json!({ "generation": loaded.generation, "of": lines.len(), "rows": shown, "estimating": estimating }))
+}
+
+/// The functions that were read from all events.
+fn exact_lines<'a>(loaded: &'a Loaded, exact: &'a Compared) -> Vec<Line<'a>> {
+    let functions = by_what(loaded);
+    let line = |row: &'a top::Row| {
+        let known = functions.get(&row.what).copied()?;
+        Some(Line { known, max_ns: row.function.calls.max(), calls: Cow::Borrowed(&row.function) })
+    };
+    exact.rows.iter().filter_map(line).collect()
+}
+
+/// All functions, by what they are in the session.
+fn by_what(loaded: &Loaded) -> HashMap<What, &Function> {
+    let followed =
+        loaded.overview.whats().iter().zip(&loaded.functions).map(|((what, _), known)| (what.clone(), known));
+    let unfollowed = loaded.unfollowed.iter().map(|(id, known)| (What::Function(*id), known));
+    followed.chain(unfollowed).collect()
 }
 
 /// The functions that ran in the part that is asked for, and those that were only counted: when, nobody knows.
@@ -129,8 +147,8 @@ fn lines<'a>(loaded: &'a Loaded, asked: &Asked) -> Result<Vec<Line<'a>>, Refusal
     let nodes = sums.nodes.iter().filter_map(|(node, _)| overview.node(*node));
     let down = nodes.filter(|node| what_of(node.what).is_some_and(is_down));
     let callers: HashSet<u32> = down.filter_map(|node| overview.node(node.parent?)).map(|node| node.what).collect();
-    let line = |what: What, known: &'a Function, sum: Sum, more: Option<CountedCalls>, has_called_down: bool| {
-        let function = if let What::Function(function) = &what { Some(function) } else { None };
+    let line = |what: &What, known: &'a Function, sum: Sum, more: Option<CountedCalls>, has_called_down: bool| {
+        let function = if let What::Function(function) = what { Some(function) } else { None };
         let (counted, brief, brief_ns) = more.map_or((0, 0, 0), |more| (more.count, more.brief, more.brief_ns));
         let calls = top::Function {
             count: sum.count,
@@ -146,22 +164,19 @@ fn lines<'a>(loaded: &'a Loaded, asked: &Asked) -> Result<Vec<Line<'a>>, Refusal
             has_called_down,
             ..top::Function::default()
         };
-        Line { what, known, sum, calls }
+        Line { known, max_ns: sum.max_ns, calls: Cow::Owned(calls) }
     };
     let mut lines = Vec::new();
     for (number, sum) in sums.top(overview) {
         let (Some(what), Some(known)) = (what_of(number), loaded.function(number)) else { continue };
         let more = if let What::Function(function) = what { counted.remove(function) } else { None };
-        lines.push(line(what.clone(), known, sum, more, callers.contains(&number)));
+        lines.push(line(what, known, sum, more, callers.contains(&number)));
     }
     // What did not run there, as far as that is known.
-    let functions: HashMap<_, _> =
-        whats.iter().zip(&loaded.functions).map(|((what, _), known)| (what, known)).collect();
-    let unfollowed: HashMap<_, _> = loaded.unfollowed.iter().map(|(id, known)| (id, known)).collect();
+    let functions = by_what(loaded);
     for (id, more) in counted {
         let what = What::Function(id);
-        let known = functions.get(&what).or_else(|| unfollowed.get(&id)).copied();
-        lines.extend(known.map(|known| line(what, known, Sum::default(), Some(more), false)));
+        lines.extend(functions.get(&what).map(|known| line(&what, known, Sum::default(), Some(more), false)));
     }
     lines.retain(|line| line.calls.all_calls() > 0);
     Ok(lines)
@@ -195,7 +210,9 @@ pub(crate) async fn diff(server: &Server, asked: Asked) -> Result<Value, Refusal
     let by = by.ok_or_else(|| Refusal::Wrong("`sort` is total, self or calls".into()))?;
     let all = asked.text("all") == Some("1");
     let (a, b) = (asked.needed("a")?, asked.needed("b")?);
-    let (a, b) = match tokio::join!(server.exact.get(a, PATIENCE), server.exact.get(b, PATIENCE)) {
+    let all_time = (None, None);
+    let read = |name| server.exact.get(name, all_time, PATIENCE);
+    let (a, b) = match tokio::join!(read(a), read(b)) {
         (Err(Refusal::Making(a)), Err(Refusal::Making(b))) => return Err(Refusal::Making((a + b) / 2)),
         (Err(Refusal::Making(one)), Ok(_)) | (Ok(_), Err(Refusal::Making(one))) => {
             return Err(Refusal::Making(one.midpoint(100)));

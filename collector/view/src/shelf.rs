@@ -10,7 +10,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-use answers::{overview::Overview, scan::Scan, sessions::Files, trace::Trace};
+use answers::{
+    overview::{Growing, Overview},
+    scan::Scan,
+    sessions::Files,
+    trace::Trace,
+};
 use anyhow::bail;
 use collector_core::spans::SpanConfig;
 use tokio::sync::{Notify, Semaphore};
@@ -23,8 +28,11 @@ const MOST_OPEN: usize = 16;
 /// How many are made at a time.
 const MADE_AT_ONCE: usize = 1;
 
-/// That of a session that grows is made again after a rest. It is short where making it is, so that the page follows; what
-/// takes longer rests for longer in proportion, so that no more than a twentieth of a processor goes into what is large.
+/// For how long it is kept what is known of a session that grows when nobody looks at it.
+const FORGOTTEN: Duration = Duration::from_secs(60);
+
+/// That of a session that grows is extended after a rest. It is short where that is, so that the page follows; what takes
+/// longer rests for longer in proportion, so that no more than a twentieth of a processor goes into what has to be read anew.
 const SHORTEST_REST: Duration = Duration::from_millis(300);
 const SHORT: Duration = Duration::from_secs(1);
 const MOST_REST: u32 = 20;
@@ -64,6 +72,8 @@ struct State {
     ended: Option<Instant>,
     generation: u32,
     used: Option<Instant>,
+    /// What is known of it while it grows.
+    growing: Option<Box<Growing>>,
 }
 
 impl Shelf {
@@ -113,6 +123,12 @@ impl Shelf {
 
     fn place(&self, dir: &Path) -> Arc<Place> {
         let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
+        for place in places.values() {
+            let mut state = place.lock();
+            if state.used.is_some_and(|used| used.elapsed() > FORGOTTEN) {
+                state.growing = None;
+            }
+        }
         if places.len() > MOST_OPEN {
             let oldest = places.iter().filter(|(_, place)| !place.lock().is_making);
             let oldest = oldest.min_by_key(|(_, place)| place.lock().used).map(|(dir, _)| dir.clone());
@@ -200,13 +216,16 @@ impl Place {
 
     /// Opens it, if it is there.
     fn open(&self, dir: &Path) -> Option<Loaded> {
+        if !dir.join(sinks::disk::OVERVIEW).exists() {
+            return None;
+        }
         let trace = Trace::open(dir).ok()?;
         let overview = Overview::open(&trace).ok().flatten()?;
         let generation = self.lock().generation;
         Some(Loaded::new(trace.named(), overview, generation))
     }
 
-    /// Makes it. Tells how long that took.
+    /// Makes it, or extends what is there of a session that grows. Tells how long that took.
     fn make(&self, dir: &Path, config: SpanConfig, is_over: &AtomicBool) -> (anyhow::Result<Loaded>, Duration) {
         let begun = Instant::now();
         let make = || {
@@ -218,13 +237,22 @@ impl Place {
                 .filter_map(|thread| thread.written.or_else(|| Scan::events_of(&trace, thread)))
                 .sum();
             self.of.store(events, Relaxed);
-            let overview = Overview::make(&trace, config, &mut |events| {
+            let mut progress = |events| {
                 self.done.store(events, Relaxed);
                 if is_over.load(Relaxed) {
                     bail!("nobody wants it any more");
                 }
                 Ok(())
-            })?;
+            };
+            let growing = self.lock().growing.take();
+            let overview = if trace.is_unfinished {
+                let growing = growing.map_or_else(|| Growing::new(&trace, config), |growing| Ok(*growing))?;
+                let (growing, overview) = growing.extend(&trace, &mut progress)?;
+                self.lock().growing = Some(Box::new(growing));
+                overview
+            } else {
+                Overview::make(&trace, config, &mut progress)?
+            };
             let generation = self.lock().generation;
             Ok(Loaded::new(trace, overview, generation))
         };

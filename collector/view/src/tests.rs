@@ -338,6 +338,8 @@ async fn changes_are_told() {
         tokio::time::timeout(Duration::from_secs(20), listen).await.expect("it tells in time");
     };
     hear("\"events\":11").await;
+    // What is being made in it could keep it from being removed.
+    assert_eq!(served.patient("/api/s/s/meta").await.status, 200);
     fs::remove_dir_all(served.scene.dir.join("s")).expect("it is there");
     hear("\"gone\"").await;
 }

@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::{journal::JOURNAL, room::MANIFEST};
+use super::{files::read_regular, journal::JOURNAL, room::MANIFEST};
 
 /// The sessions, or parts of them, that `dir` stands for: itself if it is one, otherwise those in it, by name,
 /// where numbers in names count as such: `-4` comes before `-10`.
@@ -104,7 +104,7 @@ pub(super) fn threads_in(dir: &Path) -> io::Result<Vec<(u32, PathBuf)>> {
 
 /// The bytes of a file, if it is there.
 pub(super) fn read_if_there(path: &Path) -> io::Result<Option<Vec<u8>>> {
-    match fs::read(path) {
+    match read_regular(path) {
         Ok(bytes) => Ok(Some(bytes)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error),

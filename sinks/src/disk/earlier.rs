@@ -185,7 +185,7 @@ pub fn finish_ended(dir: &Path) -> Leftover {
 /// Removes a part that holds an empty journal and nothing else, unless somebody is writing it. Whether it did.
 fn remove_empty(dir: &Path) -> io::Result<bool> {
     let path = dir.join(JOURNAL);
-    let journal = File::open(&path)?;
+    let journal = files::open_regular(&path)?;
     let is_empty = journal.metadata()?.len() == 0 && fs::read_dir(dir)?.count() == 1;
     if !is_empty || files::lock(&journal).is_err() {
         return Ok(false);

@@ -3,11 +3,19 @@
 use std::{
     collections::HashMap,
     fs::{self, File, OpenOptions},
-    io::{self, Seek, SeekFrom, Write},
+    io::{self, Read, Seek, SeekFrom, Write},
+    os::unix::fs::OpenOptionsExt,
     path::Path,
+    thread,
+    time::Duration,
 };
 
-use rustix::fs::{FallocateFlags, FlockOperation, fallocate, flock};
+use rustix::{
+    fs::{FallocateFlags, FlockOperation, OFlags, fallocate, flock},
+    io::Errno,
+};
+
+use super::journal::JOURNAL;
 
 /// A file that is written.
 pub(super) trait Out: Write + Seek + Send {
@@ -65,7 +73,35 @@ impl Files for OsFiles {}
 
 /// Takes the lock that says somebody is writing here, or fails at once. It is held until the file is closed.
 pub(super) fn lock(file: &File) -> io::Result<()> {
-    Ok(flock(file, FlockOperation::NonBlockingLockExclusive)?)
+    let lock = || flock(file, FlockOperation::NonBlockingLockExclusive);
+    // Somebody may look whether it is held, which takes a moment.
+    Ok(lock().or_else(|_| {
+        thread::sleep(Duration::from_millis(10));
+        lock()
+    })?)
+}
+
+/// Whether somebody is writing the session in a directory, and so holds its journal.
+pub fn is_held(dir: &Path) -> bool {
+    let Ok(journal) = open_regular(&dir.join(JOURNAL)) else { return false };
+    flock(&journal, FlockOperation::NonBlockingLockShared).is_err_and(|error| error == Errno::WOULDBLOCK)
+}
+
+/// Opens a file to read it. What is none, and could have us wait for ever, is refused.
+pub fn open_regular(path: &Path) -> io::Result<File> {
+    let nonblocking = OFlags::NONBLOCK.bits().cast_signed();
+    let file = OpenOptions::new().read(true).custom_flags(nonblocking).open(path)?;
+    match file.metadata()?.is_file() {
+        true => Ok(file),
+        false => Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no regular file")),
+    }
+}
+
+/// Reads a file, and nothing else.
+pub fn read_regular(path: &Path) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    open_regular(path)?.read_to_end(&mut bytes)?;
+    Ok(bytes)
 }
 
 /// Waits until nobody else changes whether a part is finished, and keeps others from it until this is dropped.

@@ -237,7 +237,7 @@ fn is_finished(dir: &Path) -> bool {
     if fs::symlink_metadata(dir.join(JOURNAL)).is_ok() {
         return false;
     }
-    let manifest = fs::read(dir.join(MANIFEST)).ok().and_then(|json| Manifest::parse(&json).ok());
+    let manifest = super::files::read_regular(&dir.join(MANIFEST)).ok().and_then(|json| Manifest::parse(&json).ok());
     manifest.is_some_and(|manifest| manifest.end.is_some())
 }
 

@@ -1,12 +1,18 @@
 //! A session that is being written, and one whose collector was killed, are shown as far as they are on disk.
 
-use std::{fs, path::Path, thread, time::Duration};
+use std::{
+    fs,
+    io::{BufRead, BufReader},
+    path::Path,
+    process::Command,
+};
 
 use codec::profile::EndReason;
 use serde_json::Value;
 use tests::{
     Agent, Collector, Folder, Settings,
-    collector::run_on,
+    collector::{binary, run_on},
+    process::{Process, Stdout},
     trace::{folders, indexed},
 };
 
@@ -81,25 +87,36 @@ fn a_running_session_is_watched_until_it_ends() {
     let session = folders(folder.path()).remove(0);
     let flushed = |events: u64| indexed(&session, 0) + indexed(&session, 1) == events;
     eventually("all is flushed", || flushed(1_000));
-    let watch = |arguments: &[&'static str]| {
-        let (path, options) = (folder.path().to_owned(), ["--live", "--every", "100ms", "--last", "60s"]);
-        let options = [&options[..], arguments].concat();
-        thread::spawn(move || run_on("top", &path, &options).success())
+    let watch = |arguments: &[&str], stdout| {
+        let mut command = Command::new(binary());
+        command.arg("top").arg(folder.path()).args(["--live", "--every", "100ms", "--last", "60s"]).args(arguments);
+        Process::start(command, stdout)
     };
-    let (objects, tables) = (watch(&["--json"]), watch(&["--limit", "3", "--sort", "self"]));
-    // Long enough for a few looks.
-    thread::sleep(Duration::from_secs(1));
+    let mut objects = watch(&["--json"], Stdout::Hold);
+    let tables = watch(&["--limit", "3", "--sort", "self"], Stdout::Collect);
+    let printed = BufReader::new(objects.take_stdout().expect("a pipe")).lines();
+    let mut printed =
+        printed.map(|line| serde_json::from_str::<Value>(&line.expect("text")).expect("every line is JSON"));
+    let mut lines = Vec::new();
+    let mut look = |events: u64, times: usize| {
+        let mut seen = 0;
+        while seen < times {
+            let line = printed.next().expect("it goes on");
+            seen += usize::from(line["function"].is_null() && line["events"] == events);
+            lines.push(line);
+        }
+    };
+    look(1_000, 5);
     agent.drop_events(0, 7, "ring-full");
     agent.work(1_000).expect("it is taken");
     agent.settle(LONG).expect("it is acknowledged");
     eventually("all is flushed", || flushed(2_000));
-    thread::sleep(Duration::from_millis(500));
+    look(2_000, 1);
     agent.finish(EndReason::Exited(0), LONG).expect("it is acknowledged");
-    let (objects, tables) = (objects.join().expect("it ends"), tables.join().expect("it ends"));
+    lines.extend(printed);
+    let (objects, tables) = (objects.exit(LONG).success(), tables.exit(LONG).success());
     collector.stop().success();
 
-    let lines: Vec<Value> =
-        objects.text().lines().map(|line| serde_json::from_str(line).expect("every line is JSON")).collect();
     let looks: Vec<_> = lines.iter().filter(|line| line["function"].is_null()).collect();
     assert!(looks.len() > 5, "{looks:?}");
     assert_eq!(looks[0]["events"], 1_000);

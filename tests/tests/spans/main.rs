@@ -16,6 +16,7 @@ mod questions;
 mod screen;
 mod swift_names;
 mod view;
+mod view_large;
 mod view_live;
 mod view_told;
 mod viewer;

@@ -43,6 +43,11 @@ impl Packets {
         self.say(End { reason, at, stream_count, streams: streams.as_slice().into() });
     }
 
+    /// The next event of a thread is lost.
+    pub(crate) fn lose(&mut self, stream: u32) {
+        self.next[stream as usize] += 1;
+    }
+
     pub(crate) fn event(&mut self, stream: u32, kind: EventKind, function: u32, start: u64, end: u64, depth: u32) {
         let next = &mut self.next[stream as usize];
         let (counter, substream) = (Position(*next).counter(), SubstreamId(0));

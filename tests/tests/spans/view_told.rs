@@ -16,6 +16,7 @@ use serde_json::Value;
 use tests::{
     Folder, collector,
     process::Process,
+    random::Random,
     wait::{LONG, answer, eventually},
 };
 
@@ -177,6 +178,65 @@ fn functions_that_were_turned_down_have_all_their_calls() {
         assert_eq!(said, if is_part { ["≤", "≤", "~", ""] } else { ["", "", "≥", ""] }, "{asked}");
         let is_down = |row: &&Value| row["down"] == true;
         assert_eq!(shown.iter().filter(is_down).count(), 4, "all calls of `main` were followed: {shown:?}");
+    }
+}
+
+/// A session of two threads that call at random. Of so many events one is lost.
+fn lossy(id: &str, random: &mut Random, loss: u64) -> Vec<u8> {
+    let mut packets = described(id);
+    let mut now = 1_000;
+    let mut stacks: [Vec<(u32, u64)>; 2] = Default::default();
+    for _ in 0..6_000 {
+        now += 1 + random.below(30);
+        let stream = random.below(2) as u32;
+        let stack = &mut stacks[stream as usize];
+        let is_lost = random.below(loss) == 0;
+        if is_lost {
+            packets.lose(stream);
+        }
+        if stack.len() < 2 || stack.len() < 8 && random.below(2) == 0 {
+            let (function, depth) = (random.below(5) as u32, stack.len() as u32);
+            stack.push((function, now));
+            if !is_lost {
+                packets.event(stream, EventKind::Call, function, now, now, depth);
+            }
+        } else if let Some((function, start)) = stack.pop().filter(|_| !is_lost) {
+            packets.event(stream, EventKind::Return, function, start, now, stack.len() as u32);
+        }
+    }
+    packets.end(now);
+    packets.bytes
+}
+
+#[test]
+fn parts_of_the_time_are_what_the_command_prints_where_events_are_missing() {
+    const SAME: [&str; 7] = ["function", "count", "total_ns", "self_ns", "max_ns", "untimed", "unsure_ns"];
+    let folder = Folder::new("view-lossy");
+    let traces = folder.join("traces");
+    let mut random = Random::new(5);
+    for (number, loss) in [(0, 20), (1, 300), (2, 2_000)] {
+        let id = format!("{number}123456789abcdef0123456789abcdef");
+        fs::write(folder.join(&id), lossy(&id, &mut random, loss)).expect("there is room");
+        collector::run_on("ingest", &folder.join(&id), &["--sink", &collector::disk(&traces)]).success();
+    }
+    let viewer = Viewer::start(&traces);
+    for session in tests::trace::folders(&traces) {
+        for _ in 0..12 {
+            let from = random.below(90_000);
+            let to = from + 1 + random.below(90_000);
+            let asked = format!("/api/s/{}/top?limit=1000&from={from}&to={to}", name_of(&session));
+            let shown = viewer.json(&asked);
+            let shown = shown["rows"].as_array().expect("rows");
+            let (from, to) = (format!("{from}ns"), format!("{to}ns"));
+            let printed = collector::run_on("top", &session, &["--json", "--from", &from, "--to", &to]).success();
+            let printed = lines(printed.text());
+            assert_eq!(shown.len(), printed.len(), "{asked}");
+            for (shown, printed) in shown.iter().zip(&printed) {
+                for key in SAME {
+                    assert_eq!(shown[key], printed[key], "{asked}: {key} of {shown} {printed}");
+                }
+            }
+        }
     }
 }
 

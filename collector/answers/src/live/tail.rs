@@ -46,14 +46,21 @@ impl Tail {
     pub(super) fn open(index: &Path, events: u64, from: u64) -> Result<Self> {
         let low = first_from(index, events, from)?;
         let mut tail = Self { next: low.saturating_sub(LOOK_BACK), ..Self::default() };
-        tail.read(index, low, None, &mut Bucket::default())?;
+        tail.read(index, low, u64::MAX, None, &mut Bucket::default())?;
         tail.stack.iter_mut().for_each(|open| open.since = from);
         tail.told = from;
         Ok(tail)
     }
 
-    /// Reads what is new of so many events, and tells whether that was too much.
-    pub(super) fn read(&mut self, index: &Path, events: u64, depth: Option<u32>, bucket: &mut Bucket) -> Result<bool> {
+    /// Reads what is new of so many events, up to this time, and tells whether that was too much.
+    pub(super) fn read(
+        &mut self,
+        index: &Path,
+        events: u64,
+        until: u64,
+        depth: Option<u32>,
+        bucket: &mut Bucket,
+    ) -> Result<bool> {
         let is_behind = events.saturating_sub(self.next) > MOST_NEW;
         if is_behind {
             *self = Self { next: events.saturating_sub(MOST_NEW), ..Self::default() };
@@ -68,11 +75,14 @@ impl Tail {
             for record in page.as_chunks().0 {
                 // What cannot be read is told by those who read all of it.
                 if let Ok(event) = IndexEvent::decode(record, 0) {
+                    if event.timestamp.0 > until {
+                        return Ok(is_behind);
+                    }
                     self.event(&event, depth, bucket);
                 }
+                self.next += 1;
+                bucket.events = bucket.events.saturating_add(1);
             }
-            self.next += count;
-            bucket.events = bucket.events.saturating_add(count);
         }
         Ok(is_behind)
     }

@@ -39,23 +39,26 @@ pub(super) struct Tally {
 }
 
 impl Tally {
-    /// Begins a look.
-    pub(super) fn begin(&mut self) -> &mut Bucket {
-        self.now = Bucket::default();
+    /// Begins a look where the one before has ended, or the first one at this time.
+    pub(super) fn begin(&mut self, first: u64) -> &mut Bucket {
+        let start = self.buckets.back().map_or(first, |before| before.end);
+        self.now = Bucket { start, ..Bucket::default() };
         &mut self.now
     }
 
-    /// Ends it at this time. Tells what the looks of the last `last` nanoseconds come to, and for how long that was, of a
-    /// trace that began at `first`.
-    pub(super) fn end(&mut self, until: u64, last: u64, first: u64) -> (Bucket, u64) {
+    /// Ends it at this time. What is older than `last` nanoseconds goes.
+    pub(super) fn end(&mut self, until: u64, last: u64) {
         let mut bucket = std::mem::take(&mut self.now);
-        bucket.start = self.buckets.back().map_or(until.saturating_sub(last).max(first), |before| before.end);
         bucket.end = until;
         self.buckets.push_back(bucket);
         let from = until.saturating_sub(last);
         while self.buckets.len() > 1 && self.buckets.front().is_some_and(|bucket| bucket.end <= from) {
             self.buckets.pop_front();
         }
+    }
+
+    /// What the looks come to, and for how long that was.
+    pub(super) fn sum(&self) -> (Bucket, u64) {
         let mut sum = Bucket::default();
         for bucket in &self.buckets {
             sum.events = sum.events.saturating_add(bucket.events);
@@ -67,7 +70,8 @@ impl Tally {
                 known.self_ns = known.self_ns.saturating_add(numbers.self_ns);
             }
         }
-        let start = self.buckets.front().map_or(from, |bucket| bucket.start);
-        (sum, until.saturating_sub(start))
+        let (first, last) = (self.buckets.front(), self.buckets.back());
+        let (start, end) = (first.map_or(0, |bucket| bucket.start), last.map_or(0, |bucket| bucket.end));
+        (sum, end.saturating_sub(start))
     }
 }

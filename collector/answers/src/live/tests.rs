@@ -3,7 +3,13 @@ use codec::{
     atf::{IndexEvent, Origin, ThreadWriter},
 };
 
+use sinks::Sink;
+
 use super::{tally::Bucket, *};
+use crate::{
+    overview::tests::event,
+    scene::{Random, Scene},
+};
 
 const SECOND: u64 = 1_000_000_000;
 
@@ -47,19 +53,21 @@ fn only_the_last_seconds_count_and_what_was_open_is_known() {
     let count = all.len() as u64;
     let mut tally = Tally::default();
     let mut tail = Tail::open(&path, count, 98 * SECOND).expect("it can be read");
-    let bucket = tally.begin();
-    assert!(!tail.read(&path, count, None, bucket).expect("it can be read"));
+    let bucket = tally.begin(98 * SECOND);
+    assert!(!tail.read(&path, count, u64::MAX, None, bucket).expect("it can be read"));
     tail.settle(100 * SECOND, bucket);
     assert_eq!(bucket.events, 40, "two seconds of a hundred");
     assert_eq!(*bucket.of(function(1)), Numbers { calls: 20, total_ns: SECOND, self_ns: SECOND });
     assert_eq!(*bucket.of(function(0)), Numbers { calls: 0, total_ns: 2 * SECOND, self_ns: SECOND });
-    let (sum, span) = tally.end(100 * SECOND, 2 * SECOND, 0);
+    tally.end(100 * SECOND, 2 * SECOND);
+    let (sum, span) = tally.sum();
     assert_eq!((sum.events, span), (40, 2 * SECOND));
     // Nothing comes any more: what is open goes on, and what is old goes.
-    let bucket = tally.begin();
-    tail.read(&path, count, None, bucket).expect("it can be read");
+    let bucket = tally.begin(0);
+    tail.read(&path, count, u64::MAX, None, bucket).expect("it can be read");
     tail.settle(103 * SECOND, bucket);
-    let (mut sum, span) = tally.end(103 * SECOND, 2 * SECOND, 0);
+    tally.end(103 * SECOND, 2 * SECOND);
+    let (mut sum, span) = tally.sum();
     assert_eq!((sum.events, span), (0, 3 * SECOND));
     assert_eq!(*sum.of(function(0)), Numbers { calls: 0, total_ns: 3 * SECOND, self_ns: 3 * SECOND });
     fs::remove_file(path).expect("it is there");
@@ -72,9 +80,35 @@ fn where_events_are_missing_depths_tell_what_is_open() {
     let path = index_of("lossy", &all);
     let mut tail = Tail::open(&path, all.len() as u64, 0).expect("it can be read");
     let mut bucket = Bucket::default();
-    tail.read(&path, all.len() as u64, None, &mut bucket).expect("it can be read");
+    tail.read(&path, all.len() as u64, u64::MAX, None, &mut bucket).expect("it can be read");
     let (inner, outer) = (*bucket.of(function(1)), *bucket.of(function(0)));
     assert!(inner.calls <= 100 && inner.total_ns <= 5 * SECOND && inner.self_ns <= 5 * SECOND, "{inner:?}");
     assert!(inner.total_ns > SECOND && outer.self_ns <= 5 * SECOND && outer.total_ns <= 10 * SECOND, "{outer:?}");
     fs::remove_file(path).expect("it is there");
+}
+
+#[test]
+fn what_is_told_of_the_last_seconds_is_of_no_more_than_those() {
+    let mut random = Random(3);
+    let mut scene = Scene::new();
+    let mut write = |seconds: std::ops::Range<u64>| {
+        for second in seconds {
+            for turn in 0..100 {
+                let start = second * SECOND + turn * SECOND / 100 + random.below(1_000);
+                scene.send(0, event(EventKind::Call, 1, 0, (start, start)));
+                scene.send(0, event(EventKind::Return, 1, 0, (start, start + SECOND / 200)));
+            }
+        }
+        scene.sink.flush().expect("written");
+        scene.folder()
+    };
+    let dir = write(0..20);
+    let (mut live, now) = (Live::open(&dir, &Wanted::default(), 5 * SECOND).expect("it is there"), Instant::now());
+    for second in 20..30 {
+        let seen = live.look(now).expect("it can be read");
+        let least = 5 * SECOND - SECOND / 10;
+        assert!((least..=6 * SECOND + SECOND / 2).contains(&seen.span_ns), "{} ns at {second} s", seen.span_ns);
+        assert!((980..=1_300).contains(&seen.events), "{} events at {second} s", seen.events);
+        write(second..second + 1);
+    }
 }

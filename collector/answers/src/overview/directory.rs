@@ -136,7 +136,8 @@ impl Overview {
             let (start, at) = (from.u64()?, from.u64()?);
             told.push(Told { start, at, what: from.u32()?, bytes: from.u32()? });
         }
-        Ok(Self { file, identity, range, cut, rows, contexts, whats, gaps, special, told })
+        let (lines, memory) = (file.try_clone()?, Vec::new());
+        Ok(Self { file, lines, memory, identity, range, cut, rows, contexts, whats, gaps, special, told })
     }
 }
 

@@ -12,11 +12,19 @@ pub(super) struct Lane {
     pub(super) depths: Vec<Depth>,
 }
 
-/// The slices of one depth, those that come last in time first.
+/// The slices of one depth.
 #[derive(Debug)]
 pub(super) struct Depth {
+    /// Those that wait to be written, those that come last in time first, and so are the chunks of this pass.
     pub(super) waiting: Vec<Record>,
     pub(super) chunks: Vec<Chunk>,
+    /// What was settled in passes before, in the order of time, and when the last of it ended.
+    pub(super) settled: Vec<Chunk>,
+    floor: u64,
+    /// What comes behind all that is settled, and is arranged again in the next pass.
+    pub(super) later: Vec<Chunk>,
+    /// Whether what is read now is settled.
+    pub(super) is_settled: bool,
     /// When the latest that was read began.
     pub(super) start: u64,
     /// Where the same was called from the last time, what it was, and the context that is.
@@ -35,6 +43,11 @@ pub(super) struct Open {
     pub(super) start: u64,
     pub(super) lane: usize,
     pub(super) is_lost: bool,
+    /// Whether it has not ended yet.
+    pub(super) is_open: bool,
+    pub(super) is_settled: bool,
+    /// Whether others would have called it, or its callers, had those not ended in a gap, which is not known yet.
+    pub(super) is_doubtful: bool,
     pub(super) context: u32,
     /// Its place among the special ones, if it is one, and that of its caller.
     pub(super) special: Option<usize>,
@@ -43,14 +56,53 @@ pub(super) struct Open {
 
 impl Default for Depth {
     fn default() -> Self {
-        Self { waiting: Vec::new(), chunks: Vec::new(), start: u64::MAX, known: (NONE, NONE, NONE) }
+        Self {
+            waiting: Vec::new(),
+            chunks: Vec::new(),
+            settled: Vec::new(),
+            floor: 0,
+            later: Vec::new(),
+            is_settled: false,
+            start: u64::MAX,
+            known: (NONE, NONE, NONE),
+        }
+    }
+}
+
+impl Depth {
+    /// Whether nothing overlaps it. What is not settled comes behind all that is.
+    pub(super) fn is_free(&self, drawn: &Drawn, is_settled: bool) -> bool {
+        drawn.end <= self.start && drawn.start >= self.floor && (is_settled || !self.is_settled)
+    }
+
+    /// Begins a pass.
+    fn begin(&mut self) {
+        self.later.clear();
+        (self.start, self.is_settled) = (u64::MAX, false);
+    }
+
+    /// Ends it.
+    fn end(&mut self) {
+        self.settled.extend(self.chunks.drain(..).rev());
+        self.floor = self.settled.last().map_or(0, |chunk| chunk.fold.end);
+        self.later.reverse();
     }
 }
 
 impl Lane {
     /// Whether nothing at this depth overlaps it.
-    pub(super) fn is_free(&self, drawn: &Drawn) -> bool {
-        self.depths.get(usize::from(drawn.depth)).is_none_or(|depth| drawn.end <= depth.start)
+    pub(super) fn is_free(&self, drawn: &Drawn, is_settled: bool) -> bool {
+        self.depths.get(usize::from(drawn.depth)).is_none_or(|depth| depth.is_free(drawn, is_settled))
+    }
+
+    /// Begins a pass over the slices that are not settled.
+    pub(super) fn begin(&mut self) {
+        self.depths.iter_mut().for_each(Depth::begin);
+    }
+
+    /// Ends it.
+    pub(super) fn end(&mut self) {
+        self.depths.iter_mut().for_each(Depth::end);
     }
 
     pub(super) fn depth(&mut self, level: usize) -> &mut Depth {
@@ -78,8 +130,9 @@ impl Callers {
         self.0.insert(place, open);
     }
 
-    /// Who has called it. One that may have ended before, behind a gap, has not: then it was one further out.
-    pub(super) fn of(&self, drawn: &Drawn) -> Option<Open> {
+    /// Who has called it. One that may have ended before, behind a gap, has not: then it was one further out. Those that are
+    /// passed over are told.
+    pub(super) fn of(&self, drawn: &Drawn, mut pass_over: impl FnMut(&Open)) -> Option<Open> {
         let mut wanted = drawn.caller;
         let mut rest = self.0.as_slice();
         loop {
@@ -88,6 +141,7 @@ impl Callers {
             if drawn.traits & traits::BEHIND == 0 || !open.is_lost {
                 return Some(*open);
             }
+            pass_over(open);
             (wanted, rest) = (open.caller, before);
         }
     }

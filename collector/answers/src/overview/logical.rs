@@ -10,7 +10,7 @@ use anyhow::Result;
 use codec::span::Span;
 use sinks::{NameCache, span_line};
 
-use super::Overview;
+use super::{MEMORY, Overview};
 use crate::trace::Trace;
 
 /// How many are told of.
@@ -28,7 +28,7 @@ pub(super) struct Told {
 /// What is told of logical spans, as they end.
 #[derive(Debug)]
 pub(super) struct Telling {
-    file: File,
+    pub(super) file: File,
     length: u64,
     pub(super) told: Vec<Told>,
     names: NameCache,
@@ -55,6 +55,14 @@ impl Telling {
         Ok(())
     }
 
+    /// What is told of one that has not ended.
+    pub(super) fn open(&mut self, trace: &Trace, span: &Span, what: u32, memory: &mut Vec<u8>) -> Told {
+        let at = memory.len();
+        span_line(memory, &self.session, &trace.catalog, &mut self.names, span);
+        let bytes = u32::try_from(memory.len() - at).unwrap_or(0);
+        Told { start: span.start.0, what, at: MEMORY + at as u64, bytes }
+    }
+
     /// Copies all of it behind so many bytes, and returns how many there are then.
     pub(super) fn finish(&mut self, to: &mut impl Write, at: u64) -> io::Result<u64> {
         let (mut done, mut buffer) = (0, vec![0; 1 << 16]);
@@ -79,7 +87,7 @@ impl Overview {
         let same = rest.iter().take_while(|told| (told.start, told.what) == (start, what));
         let mut buffer = Vec::new();
         same.map(|told| {
-            self.read((told.at, told.bytes as usize), &mut buffer)?;
+            self.read_of(&self.lines, (told.at, told.bytes as usize), &mut buffer)?;
             Ok(String::from_utf8_lossy(&buffer).trim_end().to_owned())
         })
         .collect()

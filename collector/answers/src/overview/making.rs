@@ -15,7 +15,7 @@ use sinks::disk::{OVERVIEW as NAME, OverviewTrailer};
 
 use super::{
     Overview, Row, RowKind,
-    arrange::Arranging,
+    arrange::{Arranging, Settled, Special},
     directory::Identity,
     gather::{Gathered, Source},
     lane::Lane,
@@ -157,26 +157,27 @@ impl<'a> Building<'a> {
         let gathered = &mut self.gathered;
         let out = BufWriter::with_capacity(1 << 20, self.file.try_clone()?);
         let mut arranging = Arranging::new(Hashing { out, hasher: crc32fast::Hasher::new() });
-        let mut rows = Vec::new();
+        let mut rows = Rows::default();
         for source in gathered.rows.keys().copied() {
-            let first = u32::try_from(rows.len()).unwrap_or(u32::MAX);
-            let lanes = arranging.rows(gathered, source, first)?;
-            rows.extend((0..).zip(lanes).map(|(number, lane)| row(source, number, lane)));
+            let mut settled = Settled::default();
+            arranging.rows(gathered, source, &mut settled, &[], None)?;
+            rows.add(source, &settled, Vec::new());
         }
+        let (rows, special) = rows.finish();
         let cut = gathered.cut.saturating_add(arranging.cut);
-        let (mut out, at, contexts, mut special) = arranging.finish();
-        special.sort_unstable_by_key(|one| (one.row, one.depth, one.start));
+        let Arranging { mut out, at, contexts, .. } = arranging;
         let at = self.telling.finish(&mut out, at)?;
-        let range = if gathered.range.0 > gathered.range.1 { (0, 0) } else { gathered.range };
         let overview = Overview {
             file: self.file.try_clone()?,
+            lines: self.file.try_clone()?,
+            memory: Vec::new(),
             identity: Identity::of(self.trace),
-            range,
+            range: gathered.range(),
             cut: cut.saturating_add(contexts.cut),
             rows,
             contexts: contexts.nodes,
             whats: std::mem::take(&mut gathered.whats),
-            gaps: std::mem::take(&mut gathered.gaps),
+            gaps: gathered.take_gaps(),
             special,
             told: std::mem::take(&mut self.telling.told),
         };
@@ -216,13 +217,37 @@ impl Drop for Building<'_> {
     }
 }
 
-fn row(source: Source, number: u32, lane: Lane) -> Row {
+/// The rows of all sources.
+#[derive(Default)]
+pub(super) struct Rows {
+    rows: Vec<Row>,
+    special: Vec<Special>,
+}
+
+impl Rows {
+    /// Adds those of a source: what is settled, and special ones that are not.
+    pub(super) fn add(&mut self, source: Source, settled: &Settled, later: Vec<Special>) {
+        let first = u32::try_from(self.rows.len()).unwrap_or(u32::MAX);
+        let special = settled.special.iter().copied().chain(later);
+        self.special.extend(special.map(|one| Special { row: one.row.saturating_add(first), ..one }));
+        self.rows.extend((0..).zip(&settled.lanes).map(|(number, lane)| row(source, number, lane)));
+    }
+
+    /// All of them, and the special slices in order.
+    pub(super) fn finish(mut self) -> (Vec<Row>, Vec<Special>) {
+        self.special.sort_unstable_by_key(|one| (one.row, one.depth, one.start));
+        (self.rows, self.special)
+    }
+}
+
+fn row(source: Source, number: u32, lane: &Lane) -> Row {
     let kind = match (source, number) {
         (Source::Thread(stream), 0) => RowKind::Thread(stream),
         (Source::Thread(stream), lane) => RowKind::Lane(stream, lane),
         (Source::Logical(runtime), _) => RowKind::Logical(runtime),
     };
-    let depths: Vec<_> = lane.depths.into_iter().map(|depth| depth.chunks).collect();
+    let depths: Vec<Vec<_>> =
+        lane.depths.iter().map(|depth| depth.settled.iter().chain(&depth.later).copied().collect()).collect();
     let chunks = || depths.iter().flatten().map(|chunk| &chunk.fold);
     let first = chunks().map(|fold| fold.start).min().unwrap_or(0);
     let last = chunks().map(|fold| fold.end).max().unwrap_or(0);
@@ -231,7 +256,7 @@ fn row(source: Source, number: u32, lane: Lane) -> Row {
 }
 
 /// A file that nobody else sees, beside the session if possible.
-fn unnamed(dir: &Path) -> Result<File> {
+pub(super) fn unnamed(dir: &Path) -> Result<File> {
     let create = |folder: PathBuf| -> io::Result<File> {
         for number in 0_u64.. {
             let path = folder.join(format!(".overview-{}-{number}", std::process::id()));

@@ -6,7 +6,7 @@ use ahash::RandomState;
 use anyhow::Result;
 
 use super::{
-    Overview,
+    Overview, Row, RowKind,
     arrange::Special,
     chunks_in, flags,
     layout::{Bytes, Chunk, ContextSum, Record},
@@ -65,6 +65,17 @@ impl Sum {
 }
 
 impl Overview {
+    /// Whether times of a part of the time may be others than those that are read from its events: events are missing there, or
+    /// the ends of what began there, or there is more than one stack. What is drawn is where there is room then, and not
+    /// always in what has called it.
+    pub fn is_doubtful(&self, from: u64, to: u64) -> bool {
+        let is_in = |start: u64, end: u64| start < to && end >= from;
+        let is_lane = |row: &Row| matches!(row.kind, RowKind::Lane(..)) && is_in(row.first, row.last);
+        self.gaps.iter().any(|gap| is_in(gap.from, gap.to))
+            || self.special.iter().any(|one| !one.has_end && !one.is_timed && is_in(one.start, one.end))
+            || self.rows.iter().any(is_lane)
+    }
+
     /// What the calls from one time to another come to, in these rows, or on all threads.
     pub fn sums(&self, from: u64, to: u64, rows: Option<&[u32]>) -> Result<Sums> {
         let mut sums = vec![Sum::default(); self.contexts.len()];

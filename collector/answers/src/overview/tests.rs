@@ -12,7 +12,7 @@ use codec::{
 use collector_core::spans::SpanConfig;
 
 use super::{
-    arrange::Arranging,
+    arrange::{Arranging, Settled},
     contexts::Node,
     gather::{Gathered, Source},
     *,
@@ -26,7 +26,7 @@ use crate::{
     turned_down::TurnedDown,
 };
 
-fn event(kind: EventKind, function: u64, depth: usize, (start, end): (u64, u64)) -> Message<'static> {
+pub(crate) fn event(kind: EventKind, function: u64, depth: usize, (start, end): (u64, u64)) -> Message<'static> {
     let (start, end) = (SessionNs(start), SessionNs(end));
     let stamp = Stamp { stream: StreamId(0), counter: Counter(0), substream: SubstreamId(0), start, end };
     let (function, depth) = (Some(FunctionId(function)), u32::try_from(depth).expect("small"));
@@ -72,7 +72,7 @@ fn spans(trace: &Trace) -> Vec<Span> {
     all
 }
 
-fn make(trace: &Trace) -> Overview {
+pub(super) fn make(trace: &Trace) -> Overview {
     Overview::make(trace, SpanConfig::default(), &mut |_| Ok(())).expect("it is made")
 }
 
@@ -287,7 +287,8 @@ fn one_call_is_found_by_when_it_was_and_by_its_place() {
 
 #[test]
 fn a_part_of_the_time_is_what_top_says_of_it() {
-    for (seed, lost) in [(11, 0), (12, 0), (13, 60), (14, 25)] {
+    let mut sure = 0;
+    for (seed, lost) in [(11, 0), (12, 0), (13, 60), (14, 25), (15, 3_000), (16, 6_000), (17, 9_000)] {
         let scene = session(seed, 12_000, lost);
         let overview = compare(&scene);
         let trace = Trace::open(&scene.folder()).expect("it is there");
@@ -295,7 +296,9 @@ fn a_part_of_the_time_is_what_top_says_of_it() {
         let (mut random, mut names) = (Random(seed), sinks::NameCache::new());
         for _ in 0..12 {
             let from = first + random.below(last - first);
-            let to = from + 1 + random.below(last - from);
+            // Short ones have no gap in them where few are lost.
+            let most = if lost > 1_000 { (last - from) / 16 + 1 } else { last - from };
+            let to = from + 1 + random.below(most);
             let moment = |ns| Some(codec::quantity::Moment(std::time::Duration::from_nanos(ns)));
             let wanted = Wanted { from: moment(from), to: moment(to), ..Wanted::default() };
             let filter = Filter::new(&trace, &wanted).expect("it can be");
@@ -314,8 +317,12 @@ fn a_part_of_the_time_is_what_top_says_of_it() {
                 (name.pretty.to_string(), (sum.count, times))
             };
             let found: BTreeMap<_, _> = sums.top(&overview).into_iter().map(&mut of_sum).collect();
-            if lost == 0 {
+            if lost == 0 || !overview.is_doubtful(from, to) {
                 assert_eq!(found, said, "from {from} to {to}");
+                sure += u32::from(lost > 0);
+                continue;
+            }
+            if lost > 1_000 {
                 continue;
             }
             // Who has called what is cut off by the range and by gaps is not known exactly.
@@ -329,6 +336,7 @@ fn a_part_of_the_time_is_what_top_says_of_it() {
             }
         }
     }
+    assert!(sure > 0, "there are parts that no gap matters to");
 }
 
 #[test]
@@ -344,8 +352,10 @@ fn frames_that_are_told_of_late_stay_where_they_were_called() {
         let mut gathered = Gathered::new(file);
         all.iter().for_each(|span| assert!(gathered.add(span, u64::MAX).is_ok()));
         let mut arranging = Arranging::new(io::sink());
-        let lanes = arranging.rows(&gathered, Source::Thread(StreamId(0)), 0).expect("they find their places");
-        assert_eq!(lanes.len(), 1, "there is one stack");
+        let mut settled = Settled::default();
+        let source = Source::Thread(StreamId(0));
+        arranging.rows(&gathered, source, &mut settled, &[], None).expect("they find their places");
+        assert_eq!(settled.lanes.len(), 1, "there is one stack");
         // Who called whom.
         let nodes = &arranging.contexts.nodes;
         let what = |node: &Node| gathered.whats[node.what as usize].0.clone();

@@ -42,16 +42,22 @@ pub trait MessageConsumer {
 pub struct Messages<'a, C> {
     trace: &'a Trace,
     zero_ns: u64,
-    threads: Vec<Known>,
-    by_stream: HashMap<u32, usize>,
+    depths: Depths,
     /// The stream of the event before, and its place: mostly the next is of the same.
     last: (u32, usize),
     /// Who takes them.
     pub consumer: C,
 }
 
+/// What is known of threads from their events so far.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Depths {
+    threads: Vec<Known>,
+    by_stream: HashMap<u32, usize>,
+}
+
 /// What is known of a thread from its events so far.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 struct Known {
     substream: SubstreamId,
     /// When the latest call at each depth was.
@@ -115,21 +121,24 @@ enum StandIn<'a> {
 impl<'a, C> Messages<'a, C> {
     /// Makes messages for a consumer.
     pub fn new(trace: &'a Trace, consumer: C) -> Self {
-        Self {
-            trace,
-            zero_ns: trace.zero_ns(),
-            threads: Vec::new(),
-            by_stream: HashMap::new(),
-            last: (u32::MAX, usize::MAX),
-            consumer,
-        }
+        Self::go_on(trace, Depths::default(), consumer)
+    }
+
+    /// The same, of threads of which something is known.
+    pub(crate) fn go_on(trace: &'a Trace, depths: Depths, consumer: C) -> Self {
+        Self { trace, zero_ns: trace.zero_ns(), depths, last: (u32::MAX, usize::MAX), consumer }
+    }
+
+    /// What is known of the threads now, and who took their events.
+    pub(crate) fn into_parts(self) -> (Depths, C) {
+        (self.depths, self.consumer)
     }
 
     #[inline]
     fn known(&mut self, stream: u32) -> usize {
         if self.last.0 != stream || self.last.1 == usize::MAX {
-            let threads = &mut self.threads;
-            let place = *self.by_stream.entry(stream).or_insert_with(|| {
+            let threads = &mut self.depths.threads;
+            let place = *self.depths.by_stream.entry(stream).or_insert_with(|| {
                 threads.push(Known::default());
                 threads.len() - 1
             });
@@ -164,7 +173,7 @@ impl<C: MessageConsumer> Messages<'_, C> {
         let end = self.session_time(event.timestamp.0);
         let context = parts.context.map(|context| (context.substream, self.session_time(context.start.0)));
         let place = self.known(raw.stream);
-        let Some(known) = self.threads.get_mut(place) else { return Ok(()) };
+        let Some(known) = self.depths.threads.get_mut(place) else { return Ok(()) };
         if let Some((substream, _)) = context {
             known.substream = substream;
         }
@@ -238,7 +247,7 @@ impl<C: MessageConsumer> Consumer for Messages<'_, C> {
                 continue;
             }
             let end = self.session_time(event.timestamp.0);
-            let Some(known) = self.threads.get_mut(place) else { return Ok(()) };
+            let Some(known) = self.depths.threads.get_mut(place) else { return Ok(()) };
             let start = match event.kind {
                 EventKind::Call => {
                     known.note(event.depth, end);

@@ -2,6 +2,7 @@
 
 use std::{
     fs, io,
+    os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
 };
 
@@ -31,6 +32,22 @@ pub(super) struct ThreadScan<'a> {
     next: Next,
     /// What its files lack of what the manifest says.
     wrong: Option<String>,
+    /// The device and the number of its index.
+    file: (u64, u64),
+    /// Whether more comes later, also of what is missing.
+    pub(super) goes_on: bool,
+}
+
+/// How far a thread was read.
+#[derive(Debug, Clone, Copy)]
+pub struct Place {
+    file: (u64, u64),
+    first: u64,
+    sequence: u32,
+    position: u64,
+    gap: usize,
+    /// Where the details that come next are in their file, and how many come before them.
+    details: Option<(u64, u32)>,
 }
 
 /// What comes next in an index.
@@ -91,6 +108,8 @@ impl<'a> ThreadScan<'a> {
             position,
             next: Next::End,
             wrong: None,
+            file: ends.file,
+            goes_on: false,
         };
         if !trace.is_unfinished {
             scan.wrong = scan.compare(thread, is_whole);
@@ -98,6 +117,42 @@ impl<'a> ThreadScan<'a> {
         // One event is enough to know where the thread begins.
         scan.peek(IndexEvent::BYTES)?;
         Ok(Some(scan))
+    }
+
+    /// How far it was read.
+    pub(super) fn place(&self) -> Place {
+        let missing = self.gaps.iter().take(self.gap).map(|gap| gap.count).fold(0, u64::saturating_add);
+        Place {
+            file: self.file,
+            first: self.position.saturating_sub(missing).saturating_sub(self.sequence.into()),
+            sequence: self.sequence,
+            position: self.position,
+            gap: self.gap,
+            details: self.details.as_ref().map(|details| (details.pages.offset(), details.position)),
+        }
+    }
+
+    /// Goes on from there. Tells whether that can be: files and gaps may be others now.
+    pub(super) fn go_to(&mut self, place: &Place, page: usize) -> Result<bool> {
+        let begin = self.position;
+        (self.sequence, self.position, self.gap) = (place.sequence, place.position, place.gap);
+        let is_same = self.file == place.file && begin == place.first && self.place().first == place.first;
+        if !is_same || self.events() < place.sequence.into() || self.gaps.len() < place.gap {
+            return Ok(false);
+        }
+        let from = FIRST.saturating_add(EVENT.saturating_mul(place.sequence.into()));
+        self.index = Pages::new(self.index.path().to_owned(), from, self.index.end(), page);
+        if let (Some(details), Some((at, position))) = (&mut self.details, place.details) {
+            details.pages = Pages::new(details.pages.path().to_owned(), at, details.pages.end(), page);
+            details.position = position;
+        }
+        self.peek(IndexEvent::BYTES)?;
+        Ok(true)
+    }
+
+    /// How the stream that it is of is called.
+    pub(super) fn stream(&self) -> u32 {
+        self.stream
     }
 
     /// What its files lack of what the manifest says of it.
@@ -144,12 +199,12 @@ impl<'a> ThreadScan<'a> {
         let is_next =
             |record: &&[u8; IndexEvent::BYTES]| IndexEvent::plain_time(record).is_some_and(|time| time.0 <= until);
         let count = records.iter().take(most).take_while(is_next).count();
-        let (Some(records), Some(last)) = (records.get(..count), count.checked_sub(1)) else { return Ok(0) };
+        let Some(records) = records.get(..count).filter(|records| !records.is_empty()) else { return Ok(0) };
         consumer.run(Run { stream: self.stream, first: self.position, records })?;
         let count = u32::try_from(count).unwrap_or(u32::MAX);
         self.sequence = self.sequence.saturating_add(count);
         self.position = self.position.saturating_add(count.into());
-        self.index.skip(last.saturating_mul(IndexEvent::BYTES));
+        self.index.skip(records.as_flattened().len());
         self.peek(usize::MAX)?;
         Ok(count)
     }
@@ -157,6 +212,10 @@ impl<'a> ThreadScan<'a> {
     /// Hands over what comes next, and tells whether something did.
     #[inline]
     pub(super) fn next(&mut self, consumer: &mut impl Consumer) -> Result<bool> {
+        // What is missing behind the last event may be more than is known.
+        if self.goes_on && matches!(self.next, Next::End) {
+            return Ok(false);
+        }
         if let Some(gap) = self.gaps.get(self.gap)
             && (matches!(self.next, Next::End) || gap.at_index.is_some_and(|at| at <= self.sequence.into()))
         {
@@ -191,6 +250,7 @@ impl<'a> ThreadScan<'a> {
         consumer.event(Raw { stream: self.stream, position: self.position, event, details })?;
         self.sequence = self.sequence.saturating_add(1);
         self.position = self.position.saturating_add(1);
+        self.index.skip(IndexEvent::BYTES);
         self.peek(usize::MAX)?;
         Ok(true)
     }
@@ -198,9 +258,6 @@ impl<'a> ThreadScan<'a> {
     /// Looks at the event that comes next. At most `page` bytes are read for it, if any.
     #[inline]
     fn peek(&mut self, page: usize) -> Result<()> {
-        if self.sequence > 0 {
-            self.index.skip(IndexEvent::BYTES);
-        }
         let bytes = match page {
             // The page itself waits until the thread has its turn.
             IndexEvent::BYTES => self.index.have_only(IndexEvent::BYTES),
@@ -308,23 +365,25 @@ struct Ends {
     head: Vec<u8>,
     tail: Vec<u8>,
     length: u64,
+    /// The device and the number of the file.
+    file: (u64, u64),
 }
 
 impl Ends {
     /// Of a file that is not there, both are empty.
     fn look(path: &Path) -> io::Result<Self> {
-        let length = match fs::metadata(path) {
+        let (length, file) = match fs::metadata(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                return Ok(Self { head: Vec::new(), tail: Vec::new(), length: 0 });
+                return Ok(Self { head: Vec::new(), tail: Vec::new(), length: 0, file: (0, 0) });
             }
-            data => data?.len(),
+            data => data.map(|data| (data.len(), (data.dev(), data.ino())))?,
         };
         let (mut head, mut tail) = (vec![0; EDGE_BYTES], vec![0; EDGE_BYTES]);
         let read = read_at(path, &mut head, 0)?;
         head.truncate(read);
         let read = read_at(path, &mut tail, length.saturating_sub(FIRST))?;
         tail.truncate(read);
-        Ok(Self { head, tail, length })
+        Ok(Self { head, tail, length, file })
     }
 
     /// The footer, if there is one: that is told by these bytes and how many bytes of events there are then.

@@ -27,7 +27,7 @@ const MOST_REGISTERED: usize = 4096;
 const MOST_CALLBACKS: usize = 1 << 16;
 
 /// What a call has to do with callbacks, seen from its own thread.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Watch {
     rules: Vec<CallbackRule>,
     /// The rule of a function, once its name is known.
@@ -89,14 +89,14 @@ impl Watch {
 }
 
 /// The callbacks of a session.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Callbacks {
     registered: HashMap<Ran, Vec<Registered>>,
     /// Callbacks that run, by their frames.
     running: HashMap<SpanId, SpanId>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Registered {
     id: SpanId,
     context: Option<u64>,

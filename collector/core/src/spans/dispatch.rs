@@ -22,7 +22,7 @@ use super::{
 type BlockKey = (u64, u64);
 
 /// The blocks and groups of a session.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Blocks {
     /// Submissions that have not run, the oldest first.
     submitted: HashMap<BlockKey, Waiting>,
@@ -40,7 +40,7 @@ pub(super) struct Blocks {
 }
 
 /// The submissions of one block that have not run, each the oldest first.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 struct Waiting {
     /// Those whose callers wait: there are at most as many as threads.
     sync: VecDeque<Submitted>,
@@ -141,7 +141,7 @@ impl Waiting {
 }
 
 /// A group that has been entered.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Group {
     id: SpanId,
     inside: u64,

@@ -30,7 +30,7 @@ use crate::Catalog;
 /// Frames are made of the events of their own thread, as those come. Whatever concerns several threads waits until the
 /// events before it are there, and is then taken in the order of time; so spans are the same however the threads'
 /// events are mixed.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Engine {
     threads: Vec<Thread>,
     by_stream: HashMap<StreamId, usize>,
@@ -45,7 +45,7 @@ pub struct Engine {
 }
 
 /// What is known of one stream.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Thread {
     stream: StreamId,
     frames: Frames,
@@ -97,6 +97,8 @@ pub struct SpanCounts {
     pub evicted: u64,
     /// Resumptions of something that nobody saw suspended.
     pub orphans: u64,
+    /// What concerns several threads and came when others from behind it had been told.
+    pub late: u64,
 }
 
 impl Finish {
@@ -412,7 +414,7 @@ impl Engine {
 
     /// What it has counted.
     pub fn counts(&self) -> SpanCounts {
-        SpanCounts { waiting: self.order.len() as u64, ..self.out.counts }
+        SpanCounts { waiting: self.order.len() as u64, late: self.order.late(), ..self.out.counts }
     }
 }
 
@@ -464,7 +466,7 @@ fn range(text: &str) -> Option<(u32, u32)> {
 }
 
 /// Names that come again and again, each kept once.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Interned {
     names: HashSet<Arc<str>>,
 }

@@ -34,7 +34,7 @@ const MOST_REPLACED: usize = 64;
 const MOST_STACKS: usize = 32;
 
 /// The stacks of one thread.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Frames {
     stream: StreamId,
     stacks: Vec<Stack>,

@@ -17,7 +17,7 @@ use super::{
 };
 
 /// The logical spans of a session.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Logical {
     store: Store,
     pub(super) threads: Threads,

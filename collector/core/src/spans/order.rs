@@ -32,7 +32,7 @@ const MOST_WAITING: usize = 1 << 20;
 const MOST_STREAMS: usize = 1 << 16;
 
 /// What waits for its turn.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Order {
     waiting: BinaryHeap<Reverse<OrderedEvent>>,
     most: usize,
@@ -40,10 +40,12 @@ pub(super) struct Order {
     settled: SessionNs,
     /// What the agent has said of its streams, and since when.
     promised: Option<Promise>,
+    /// How many came when others from behind them had been told.
+    late: u64,
 }
 
 /// When the streams will all have come as far as they were said to be.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Promise {
     now: SessionNs,
     streams: HashMap<StreamId, Position>,
@@ -62,7 +64,13 @@ impl Promise {
 
 impl Order {
     pub(super) fn new(most: usize) -> Self {
-        Self { waiting: BinaryHeap::new(), most: most.min(MOST_WAITING), settled: SessionNs(0), promised: None }
+        Self {
+            waiting: BinaryHeap::new(),
+            most: most.min(MOST_WAITING),
+            settled: SessionNs(0),
+            promised: None,
+            late: 0,
+        }
     }
 
     pub(super) fn set_most(&mut self, most: usize) {
@@ -70,6 +78,7 @@ impl Order {
     }
 
     pub(super) fn push(&mut self, told: OrderedEvent) {
+        self.late += u64::from(told.at < self.settled);
         self.waiting.push(Reverse(told));
     }
 
@@ -102,6 +111,11 @@ impl Order {
         self.promised = Some(promise);
     }
 
+    /// How many came when others from behind them had been told.
+    pub(super) fn late(&self) -> u64 {
+        self.late
+    }
+
     /// How many wait.
     pub(super) fn len(&self) -> usize {
         self.waiting.len()
@@ -128,7 +142,7 @@ impl Order {
 }
 
 /// Something that concerns more than one thread, or a span that does.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct OrderedEvent {
     pub(super) at: SessionNs,
     pub(super) stream: StreamId,
@@ -139,7 +153,7 @@ pub(super) struct OrderedEvent {
 }
 
 /// What is told.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) enum Body {
     /// A function of a runtime was entered or left.
     Runtime(Box<Runtime>),
@@ -154,7 +168,7 @@ pub(super) enum Body {
 }
 
 /// A runtime event, with the frames around it.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Runtime {
     pub(super) function: Box<str>,
     pub(super) phase: EventKind,

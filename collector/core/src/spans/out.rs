@@ -18,7 +18,7 @@ use super::{
 pub(super) const MOST_ENTRY_ONLY: usize = 1 << 20;
 
 /// Where spans go when they are made: to whoever wants them, or to be told in order where others point at them.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Out {
     pub(super) ready: Vec<Span>,
     /// What has to be put in order.

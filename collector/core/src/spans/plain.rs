@@ -19,7 +19,7 @@ const MOST_WAITING: usize = 4096;
 const MOST_SUBSTREAMS: usize = 1024;
 
 /// The events of one stream that wait for one that they lie within.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Plain {
     waiting: HashMap<SubstreamId, Vec<Span>>,
 }

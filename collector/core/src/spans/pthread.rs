@@ -40,7 +40,7 @@ const LAST_MOMENTS_NS: u64 = 250_000_000;
 const MOST_STREAMS: usize = 1 << 16;
 
 /// The threads of a session.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Threads {
     making: Makings,
     /// Threads that have not ended, by their handles.

@@ -67,7 +67,7 @@ impl Frame {
 
 /// The frames of one real stack, outermost first. Their depths rise, but for frames that were replaced by a tail call:
 /// the one that replaces another lies above it at the same depth.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Stack {
     pub(super) frames: Vec<Frame>,
     /// How many of the outermost were reported open.

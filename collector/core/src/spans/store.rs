@@ -10,7 +10,7 @@ use codec::{
 use super::out::Out;
 
 /// All logical spans that are open.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Store {
     spans: HashMap<SpanId, Span>,
     /// The same, by the time they were made.

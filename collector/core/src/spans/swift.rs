@@ -23,7 +23,7 @@ use super::{
 use task::{CHILD, Job, Suspended, Task, Wait, name, resumed_by};
 
 /// The tasks of a session.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Tasks {
     tasks: HashMap<u64, Task>,
     /// Jobs that run, by the thread that runs them, the innermost last.

@@ -14,7 +14,7 @@ const MOST: usize = 1 << 16;
 
 /// The spans of threads that have ended, by their handles. Each is told once it is joined or detached, or at the end of the
 /// trace; until then it is reported open, like other spans that may change.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Ended {
     spans: HashMap<u64, Span>,
     /// The same, by the time that they ended.

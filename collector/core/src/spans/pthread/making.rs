@@ -13,7 +13,7 @@ use super::super::store::push_bounded;
 const MOST_UNDER_WAY: usize = 4;
 
 /// The calls, by the thread that makes them.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Makings {
     by_stream: HashMap<StreamId, Vec<Making>>,
 }

@@ -31,7 +31,7 @@ const WAITS: [&str; 8] = [
 ];
 
 /// A task that has not ended, or was canceled and may still run.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Task {
     pub(super) id: SpanId,
     /// The task whose child it is, and the group that it is in there.
