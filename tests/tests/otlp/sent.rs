@@ -40,7 +40,10 @@ impl Spans {
             for resource in list(&request["resourceSpans"]) {
                 let attributes = attributes(&resource["resource"]["attributes"]);
                 let scopes = list(&resource["scopeSpans"]);
-                scopes.iter().flat_map(|scope| list(&scope["spans"])).for_each(|span| spans.push(sent(span, &attributes)));
+                scopes
+                    .iter()
+                    .flat_map(|scope| list(&scope["spans"]))
+                    .for_each(|span| spans.push(sent(span, &attributes)));
             }
         }
         Self(spans)

@@ -1,6 +1,11 @@
 //! Receivers that are not there, or do not want what they get.
 
-use std::{collections::BTreeSet, path::Path, thread, time::Duration};
+use std::{
+    collections::BTreeSet,
+    path::Path,
+    thread,
+    time::{Duration, Instant},
+};
 
 use codec::profile::EndReason;
 use tests::{Agent, Collector, Exit, Folder, Settings, process::Stdout, python::python_with};
@@ -13,6 +18,9 @@ use crate::{
 
 /// How many calls and returns a program makes before something happens, and then again.
 const EVENTS: u64 = 4_000;
+
+/// How long an agent asks for the time: often enough for an answer.
+const ASKING: Duration = Duration::from_millis(500);
 
 /// A collector that exports every frame.
 fn collector(variables: &[(&str, &str)], sinks: &[&str]) -> Collector {
@@ -29,6 +37,10 @@ fn work(collector: &Collector, meanwhile: impl FnOnce()) {
     meanwhile();
     agent.drop_events(0, 10, "test");
     agent.work(EVENTS).expect("it is taken");
+    let asking = Instant::now();
+    while asking.elapsed() < ASKING {
+        agent.listen(Duration::from_millis(10));
+    }
     agent.finish(EndReason::Exited(0), LONG).expect("it is acknowledged");
 }
 
