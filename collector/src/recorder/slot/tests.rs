@@ -92,6 +92,7 @@ fn scene() -> Scene {
         rotate_bytes: None,
         sync: sinks::SyncWhen::Never,
         rotate_every: None,
+        otlp_min: Duration::ZERO,
     };
     let slot =
         Slot::new("test", &setting, sink, Some(out.clone()), &Arc::default(), &counters, &Arc::new(Notices::new()));
