@@ -20,6 +20,7 @@ pub use integrity::{Corrupt, Corruption, FileChecksum, Integrity, OpenError, Run
 pub use manifest::{
     BirthEntry, CountedEntry, EndEntry, FunctionEntry, GapEntry, LevelEntry, LimitEntry, Manifest, ManifestError,
     ManifestHead, ManifestTail, ModuleEntry, OffsetEntry, ProcessEntry, QueueEntry, TableEntry, ThreadEntry,
+    TraceContextEntry,
 };
 pub use origin::Origin;
 pub use thread::{BrokenLink, ThreadReader, ThreadWriter};

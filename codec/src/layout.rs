@@ -5,7 +5,7 @@ use crate::{
     profile::{
         Ack, Answer, Ask, Birth, Claim, Clock, Counted, CountedCalls, Dropped, Drops, End, Epoch, FunctionName,
         Functions, Kept, LevelChange, Levels, Limit, Limits, Lost, Module, Nack, Offset, Progress, Queue, Range,
-        Refused, Session, SourceLine, Sources, StreamPosition, Thread, Times, Token,
+        Refused, Session, SourceLine, Sources, StreamPosition, Thread, Times, Token, TraceContext,
     },
 };
 
@@ -36,6 +36,7 @@ pub const WIRE: &[Layout] = &[
     Offset::LAYOUT,
     Session::LAYOUT,
     Birth::LAYOUT,
+    TraceContext::LAYOUT,
     Thread::LAYOUT,
     Module::LAYOUT,
     Functions::LAYOUT,

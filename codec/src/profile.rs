@@ -6,6 +6,7 @@
 
 mod access;
 mod birth;
+mod context;
 mod control;
 mod delivery;
 mod end;
@@ -22,6 +23,7 @@ mod session;
 pub use crate::{AnswerKind, BirthKind, Key, LevelKind};
 pub use access::{Claim, Refused, Token};
 pub use birth::Birth;
+pub use context::TraceContext;
 pub use control::{Answer, Ask, MAX_ANSWER_BYTES, MAX_REQUEST_BYTES};
 pub use delivery::{Ack, Dropped, Drops, Kept, Lost, Nack, Progress, Range, StreamPosition, Times};
 pub use end::{End, EndReason};

@@ -151,6 +151,9 @@ pub struct Span {
     pub start: SessionNs,
     /// When it ended, if it has.
     pub end: Option<SessionNs>,
+    /// Whether it is a frame that another span may name, as its parent or as what caused it, or that such a frame is in. It
+    /// is told before what it is in, and nobody writes it down.
+    pub is_named: bool,
     /// What only some spans have.
     pub more: Option<Box<More>>,
 }
@@ -173,6 +176,7 @@ impl Span {
             depth: 0,
             start,
             end,
+            is_named: false,
             more: None,
         }
     }

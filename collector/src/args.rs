@@ -197,7 +197,8 @@ pub(crate) struct RunArgs {
 #[derive(Debug, Args)]
 pub(crate) struct SinkArgs {
     /// Where to write: disk:DIR, stdout:events, stdout:spans, stdout:heph, heph:FILE, heph:FILE,compat, perfetto:FILE,
-    /// chrome:FILE; or to hand on for others to record: nats://HOST:PORT/STREAM. May be repeated; append `,on-full=block` or `,on-full=drop` to override --on-full;
+    /// chrome:FILE, otlp:http://HOST:4318, otlp+grpc:http://HOST:4317; or to hand on for others to record:
+    /// nats://HOST:PORT/STREAM. May be repeated; append `,on-full=block` or `,on-full=drop` to override --on-full;
     /// disk:DIR,spans=live makes spans.parquet while events arrive and not after the session, disk:DIR,spans=no makes none
     #[arg(long = "sink", value_name = "SPEC", default_value = "disk:./traces", help_heading = "Sinks")]
     pub(crate) sinks: Vec<SinkSpec>,
@@ -205,6 +206,9 @@ pub(crate) struct SinkArgs {
     /// a gap. By default disk: and a sole sink block; others drop
     #[arg(long, value_enum, value_name = "WHAT", help_heading = "Sinks")]
     pub(crate) on_full: Option<OnFull>,
+    /// Frames that took less are not sent to otlp: receivers, unless they created something [default: 1ms]
+    #[arg(long, value_name = "TIME", help_heading = "Sinks")]
+    pub(crate) otlp_min: Option<Period>,
     /// Maximum size of each disk:DIR; the collector removes the oldest finished sessions
     #[arg(long, value_name = "SIZE", help_heading = "Sinks")]
     pub(crate) max_bytes: Option<Size>,

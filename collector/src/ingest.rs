@@ -90,7 +90,7 @@ pub(crate) fn run(args: &IngestArgs) -> Result<ExitCode> {
             bail!("{name} has no packet in it");
         }
         let refused = core.refused_sessions > 0 || core.refused_stream_events > 0;
-        let whole = !refused && receiver.ledger.lost_by_disks() == 0;
+        let whole = !refused && receiver.ledger.lost_by_disks() == 0 && receiver.ledger.refused_spans() == 0;
         Ok(if finished && whole { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     })
 }

@@ -21,6 +21,7 @@ mod metrics;
 mod names;
 mod notices;
 mod offline;
+mod otlp;
 mod quic;
 mod receiver;
 mod recorder;

@@ -13,7 +13,7 @@ use tokio::{
     time::timeout,
 };
 
-use crate::{receiver::Receiver, recorder::SinkCounters};
+use crate::{otlp::OtlpCounters, receiver::Receiver, recorder::SinkCounters};
 
 /// How many may ask at a time.
 const ASKERS: usize = 16;
@@ -146,6 +146,9 @@ fn sinks(text: &mut Text, receiver: &Receiver) {
     each("sink_spans_total", "counter", "Spans that a sink took, notices of open ones included.", &|sink| {
         sink.spans.load(Relaxed)
     });
+    each("sink_lost_spans_total", "counter", "Spans that a sink was not given, or could not keep.", &|sink| {
+        sink.lost_spans.load(Relaxed)
+    });
     each("sink_errors_total", "counter", "Calls of a sink that failed.", &|sink| sink.errors.load(Relaxed));
     each("sink_lost_option_bytes_total", "counter", "Options that a sink was not given, in bytes.", &|sink| {
         sink.lost_option_bytes.load(Relaxed)
@@ -155,6 +158,23 @@ fn sinks(text: &mut Text, receiver: &Receiver) {
     for (sink, counters) in sinks {
         text.sample("sink_lost_events_total", &[("sink", sink)], receiver.ledger.lost_by(sink, counters));
     }
+    let otlps = &receiver.ledger.otlps;
+    let mut sent = |name: &str, kind: &str, help: &str, value: &dyn Fn(&OtlpCounters) -> u64| {
+        text.family(name, kind, help);
+        for (sink, counters) in otlps {
+            text.sample(name, &[("sink", sink)], value(counters));
+        }
+    };
+    sent("otlp_waiting_spans", "gauge", "Spans on their way to an OTLP receiver.", &OtlpCounters::waiting);
+    sent("otlp_accepted_spans_total", "counter", "Spans that an OTLP receiver took.", &|otlp| {
+        otlp.accepted.load(Relaxed)
+    });
+    sent("otlp_refused_spans_total", "counter", "Spans that an OTLP receiver refused.", &|otlp| {
+        otlp.refused.load(Relaxed)
+    });
+    sent("otlp_retries_total", "counter", "Requests to an OTLP receiver that were sent again.", &|otlp| {
+        otlp.retries.load(Relaxed)
+    });
     let disks = &receiver.ledger.disks;
     text.family("disk_written_bytes_total", "counter", "Bytes written to files.");
     for (sink, disk) in disks {

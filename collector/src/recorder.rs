@@ -25,8 +25,8 @@ use collector_core::{Cause, Output, spans::SpanConfig};
 use crossbeam_channel::{Receiver, RecvTimeoutError};
 use fleet::NatsSink;
 use sinks::{
-    Budget, ChromeSink, DiskCounters, DiskOptions, DiskSink, HephCompatSink, HephSink, LineSink, PerfettoSink, Session,
-    Sink, SinkError, SpansWhen,
+    Budget, ChromeSink, DiskCounters, DiskOptions, DiskSink, HephCompatSink, HephSink, LineSink, OtlpSink,
+    PerfettoSink, Session, Sink, SinkError, SpansWhen,
 };
 use tracing::{info, info_span, warn};
 
@@ -43,6 +43,7 @@ use self::{
 };
 use crate::{
     notices::Notices,
+    otlp::{self, Exporter, OtlpCounters},
     settings::{Shares, SinkSetting},
     sink_spec::{OnFull, Target},
     summary,
@@ -68,6 +69,8 @@ pub(crate) struct Recorders {
     pub(crate) sinks: Vec<(String, Arc<SinkCounters>)>,
     /// What the disk sinks count, with their names.
     pub(crate) disks: Vec<(String, Arc<DiskCounters>)>,
+    /// What the sinks for OpenTelemetry count, with their names.
+    pub(crate) otlps: Vec<(String, Arc<OtlpCounters>)>,
 }
 
 impl fmt::Debug for Recorders {
@@ -103,6 +106,7 @@ impl Recorders {
             queued_bytes: Vec::new(),
             sinks: Vec::new(),
             disks: Vec::new(),
+            otlps: Vec::new(),
         };
         let budget = Budget::new(shares.written, Arc::default());
         let disks = settings.iter().filter(|setting| matches!(setting.target, Target::Disk { .. })).count();
@@ -113,13 +117,13 @@ impl Recorders {
         for setting in settings {
             let counters = Arc::new(SinkCounters::default());
             let name = setting.target.to_string();
-            let opened = recorders.open(setting, count, &counters, &mut tables, (&budget, disk_memory));
+            let opened = recorders.open(setting, count, &counters, &mut tables, (&budget, disk_memory), notices);
             let opened = opened.map_err(|error| anyhow!("cannot open sink {name}: {error}"))?;
             // What others record from is what keeps events; without one a disk, and without a disk a file.
             let is_durable = match setting.target {
                 Target::Nats(_) => true,
                 Target::Disk { .. } => !hands_on,
-                _ => setting.target.is_durable() && !hands_on && disks == 0,
+                _ => setting.target.is_file() && !hands_on && disks == 0,
             };
             for (slots, (sink, backlog)) in slots.iter_mut().zip(opened) {
                 let mut slot = Slot::new(&name, setting, sink, backlog, &recorders.closing, &counters, notices);
@@ -157,6 +161,7 @@ impl Recorders {
         counters: &Arc<SinkCounters>,
         tables: &mut Tables,
         (budget, disk_memory): (&Budget, u64),
+        notices: &Arc<Notices>,
     ) -> Result<Vec<(SinkRef, Option<BackgroundWriter>)>, SinkError> {
         let mut backlog = None;
         let mut stdout = || {
@@ -192,6 +197,17 @@ impl Recorders {
             Target::StdoutHeph => Box::new(HephSink::new(stdout())),
             Target::Perfetto(file) => Box::new(PerfettoSink::create(file)?.within(budget)),
             Target::Chrome(file) => Box::new(ChromeSink::create(file)?.within(budget)),
+            Target::Otlp(endpoint) => {
+                let (name, sent) = (setting.target.to_string(), Arc::new(OtlpCounters::default()));
+                let exporter = Exporter::new(&name, endpoint, &sent, notices)?;
+                let writer = BackgroundWriter::new(exporter, counters, setting.on_full == OnFull::Block);
+                backlog = Some(writer.clone());
+                let (out, says) = (otlp::Counted(writer, Arc::clone(&sent)), Arc::clone(notices));
+                self.otlps.push((name, sent));
+                Box::new(
+                    OtlpSink::new(out, otlp::options(setting.otlp_min)?, move |line| says.warn(line)).within(budget),
+                )
+            }
             Target::Heph { file, compat: false } => Box::new(HephSink::create(file)?),
             Target::Heph { file, compat: true } => Box::new(HephCompatSink::open(file)?.within(budget)),
         };
@@ -234,6 +250,10 @@ impl Recorders {
         let failed = |sink: &SharedSink| matches!(lock(sink).close(), Err(SinkError::Failed { .. }));
         let failed = self.shared.iter().filter(|sink| failed(sink)).count();
         let unwritten = self.backlogs.iter().filter(|backlog| !backlog.finish()).count();
+        for (name, sent) in &self.otlps {
+            let sink = self.sinks.iter().find(|(sink, _)| sink == name);
+            sent.tell(name, sink.map_or(0, |(_, sink)| sink.lost_spans.load(Relaxed)));
+        }
         closed && failed == 0 && unwritten == 0
     }
 }

@@ -288,7 +288,7 @@ async fn serve(
         error!("not every sink could be finished; for disk: see `collector repair`");
     }
     receiver.notices.finish();
-    let whole = finished && good && receiver.ledger.lost_by_disks() == 0;
+    let whole = finished && good && receiver.ledger.lost_by_disks() == 0 && receiver.ledger.refused_spans() == 0;
     Ok(if whole { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
@@ -342,7 +342,9 @@ async fn stalled(receiver: &Receiver, gave_up: &AtomicBool) {
             let waiting = ledger.sinks.iter().map(|(sink, counters)| (sink, ledger.waiting_bytes(counters)));
             for (sink, bytes) in waiting.filter(|(_, bytes)| *bytes > 0) {
                 let left = Size(bytes);
-                error!(sink = %sink, "sink {sink} takes nothing any more: {left} are given up");
+                let otlp = ledger.otlps.iter().find(|(name, _)| name == sink).map(|(_, sent)| sent.waiting());
+                let spans = otlp.map(|spans| format!(", with {},", counted(spans, "span"))).unwrap_or_default();
+                error!(sink = %sink, "sink {sink} takes nothing any more: {left}{spans} are given up");
             }
             if !receiver.give_up_outputs() {
                 return;

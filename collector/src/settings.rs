@@ -93,7 +93,11 @@ pub(crate) struct SinkSetting {
     pub(crate) sync: SyncWhen,
     /// What lets a sink into NATS, and what it makes a stream with.
     pub(crate) nats: (Access, Keeping),
+    pub(crate) otlp_min: Duration,
 }
+
+/// Frames that took less are not exported to OTLP receivers, unless asked for.
+const OTLP_MIN: Duration = Duration::from_millis(1);
 
 /// From here on what is created has these permissions, and files are not executable.
 pub(crate) fn set_mode(mode: u32) {
@@ -116,6 +120,13 @@ pub(crate) fn sinks(args: &SinkArgs) -> Result<Vec<SinkSetting>, String> {
     if args.rotate_every.is_some_and(|period| period.0 < Duration::from_secs(1)) {
         return Err("--rotate-every must be at least 1s".into());
     }
+    let receivers: Vec<String> = targets.iter().filter(|target| target.is_otlp()).map(ToString::to_string).collect();
+    if let Some(twice) = receivers.iter().enumerate().find(|(index, one)| receivers[..*index].contains(one)) {
+        return Err(format!("two sinks would send to {}", twice.1));
+    }
+    if receivers.is_empty() && args.otlp_min.is_some() {
+        return Err("--otlp-min is for otlp: sinks, and there is none".into());
+    }
     let on_disk = targets.iter().any(|target| matches!(target, Target::Disk { .. }));
     if !on_disk && (args.max_bytes.is_some() || args.rotate_bytes.is_some() || args.rotate_every.is_some()) {
         return Err("--max-bytes, --rotate-bytes and --rotate-every are for disk: sinks, and there is none".into());
@@ -135,6 +146,7 @@ pub(crate) fn sinks(args: &SinkArgs) -> Result<Vec<SinkSetting>, String> {
             rotate_every: args.rotate_every.map(|period| period.0),
             sync: args.sync,
             nats: (args.nats.access(), args.nats.keeping()),
+            otlp_min: args.otlp_min.map_or(OTLP_MIN, |period| period.0),
         }
     };
     Ok(args.sinks.iter().map(setting).collect())
@@ -146,6 +158,6 @@ fn path(target: &Target) -> Option<&PathBuf> {
         | Target::Heph { file: path, .. }
         | Target::Perfetto(path)
         | Target::Chrome(path) => Some(path),
-        Target::StdoutEvents | Target::StdoutSpans | Target::StdoutHeph | Target::Nats(_) => None,
+        Target::StdoutEvents | Target::StdoutSpans | Target::StdoutHeph | Target::Nats(_) | Target::Otlp(_) => None,
     }
 }

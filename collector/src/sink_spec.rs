@@ -5,8 +5,11 @@ use std::{fmt, path::PathBuf, str::FromStr};
 use fleet::Address;
 use sinks::SpansWhen;
 
+use crate::otlp::Endpoint;
+
 /// A sink and how to treat it: `disk:DIR`, `disk:DIR,spans=live`, `disk:DIR,spans=no`, `stdout:events`, `stdout:spans`, `stdout:heph`,
-/// `heph:FILE`, `heph:FILE,compat`, `perfetto:FILE`, `chrome:FILE`, `nats://HOST/STREAM`, each with `,on-full=block` or `,on-full=drop` behind
+/// `heph:FILE`, `heph:FILE,compat`, `perfetto:FILE`, `chrome:FILE`, `otlp:URL`, `otlp+grpc:URL`, `nats://HOST/STREAM`, each with
+/// `,on-full=block` or `,on-full=drop` behind
 /// it if wanted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct SinkSpec {
@@ -25,6 +28,7 @@ pub(crate) enum Target {
     Perfetto(PathBuf),
     Chrome(PathBuf),
     Nats(Address),
+    Otlp(Endpoint),
 }
 
 /// What to do when a sink's queue is full.
@@ -49,8 +53,8 @@ impl OnFull {
 const SPANS: &str = ",spans=";
 
 const EXPECTED: &str = "expected disk:DIR, disk:DIR,spans=live, disk:DIR,spans=after, disk:DIR,spans=no, stdout:events, \
-                        stdout:spans, stdout:heph, heph:FILE, heph:FILE,compat, perfetto:FILE, chrome:FILE or \
-                        nats://HOST[:PORT]/STREAM";
+                        stdout:spans, stdout:heph, heph:FILE, heph:FILE,compat, perfetto:FILE, chrome:FILE, \
+                        otlp:http://HOST:4318, otlp+grpc:http://HOST:4317 or nats://HOST[:PORT]/STREAM";
 
 impl FromStr for SinkSpec {
     type Err = String;
@@ -82,6 +86,7 @@ impl FromStr for SinkSpec {
             }
             Some(("perfetto", file)) if !file.is_empty() => Target::Perfetto(file.into()),
             Some(("chrome", file)) if !file.is_empty() => Target::Chrome(file.into()),
+            Some((name @ ("otlp" | "otlp+grpc"), url)) => Target::Otlp(Endpoint::parse(name != "otlp", url)?),
             Some(("stdout", "spans")) => Target::StdoutSpans,
             Some(("heph", file)) if !file.is_empty() && file != ",compat" => match file.strip_suffix(",compat") {
                 Some(file) => Target::Heph { file: file.into(), compat: true },
@@ -104,6 +109,7 @@ impl fmt::Display for Target {
             Self::StdoutSpans => f.write_str("stdout:spans"),
             Self::Perfetto(file) => write!(f, "perfetto:{}", file.display()),
             Self::Chrome(file) => write!(f, "chrome:{}", file.display()),
+            Self::Otlp(endpoint) => endpoint.fmt(f),
             Self::StdoutEvents => f.write_str("stdout:events"),
             Self::StdoutHeph => f.write_str("stdout:heph"),
             Self::Heph { file, compat: false } => write!(f, "heph:{}", file.display()),
@@ -114,9 +120,14 @@ impl fmt::Display for Target {
 }
 
 impl Target {
-    /// Whether what it has taken survives the end of this process.
-    pub(crate) fn is_durable(&self) -> bool {
-        !self.is_stdout()
+    /// Whether it is on a disk.
+    pub(crate) fn is_file(&self) -> bool {
+        !self.is_stdout() && !self.is_otlp() && !matches!(self, Self::Nats(_))
+    }
+
+    /// Whether it sends spans to a receiver of OpenTelemetry.
+    pub(crate) fn is_otlp(&self) -> bool {
+        matches!(self, Self::Otlp(_))
     }
 
     /// Whether it writes to standard output.
@@ -128,7 +139,7 @@ impl Target {
     pub(crate) fn wants_spans(&self) -> bool {
         match self {
             Self::Disk { spans, .. } => *spans == SpansWhen::Live,
-            Self::StdoutSpans | Self::Perfetto(_) | Self::Chrome(_) => true,
+            Self::StdoutSpans | Self::Perfetto(_) | Self::Chrome(_) | Self::Otlp(_) => true,
             Self::StdoutEvents | Self::StdoutHeph | Self::Heph { .. } | Self::Nats(_) => false,
         }
     }
@@ -152,6 +163,8 @@ mod tests {
             "disk:a:b",
             "perfetto:trace.pftrace",
             "chrome:trace.json",
+            "otlp:http://localhost:4318",
+            "otlp+grpc:https://[::1]:4317",
         ] {
             let spec: SinkSpec = text.parse().expect(text);
             assert_eq!((spec.target.to_string().as_str(), spec.on_full), (text, None));
@@ -167,6 +180,8 @@ mod tests {
             "heph:,compat",
             "perfetto:",
             "chrome:",
+            "otlp:",
+            "otlp:localhost:4318",
             "disk:,spans=no",
             "disk:a,spans=maybe",
             "tape:x",

@@ -15,11 +15,13 @@ mod lines;
 mod names;
 mod nest;
 mod open_spans;
+mod otlp;
 mod output;
 mod parquet;
 mod perfetto;
 mod picture;
 mod probe;
+mod proto;
 mod sink;
 #[cfg(test)]
 mod spans_for_tests;
@@ -29,8 +31,8 @@ mod view;
 use codec::text::{cut, shorten};
 /// What the contract speaks of.
 pub use collector_core::{
-    Batch, Budget, Catalog, CatalogLimits, CatalogModule, CatalogProcess, CatalogThread, Cause, EarlierSession, Ended,
-    Gap, Run, RunEvents, Session,
+    Batch, Budget, Catalog, CatalogContext, CatalogLimits, CatalogModule, CatalogProcess, CatalogThread, Cause,
+    EarlierSession, Ended, Gap, Run, RunEvents, Session,
 };
 
 pub use self::parquet::{SPAN_COLUMNS, SpanColumn, SpanDigest, SpanTable};
@@ -42,5 +44,6 @@ pub use heph::{HephCompatSink, HephSink, Packer, packets};
 pub use line::{Line, span_line};
 pub use lines::LineSink;
 pub use names::{KnownName, NameCache, Named, demangle, file_name, name, name_of, source_at, source_of};
+pub use otlp::{OtlpOptions, OtlpSink};
 pub use perfetto::PerfettoSink;
 pub use sink::{Sink, SinkError};

@@ -2,7 +2,6 @@
 
 mod fields;
 mod intern;
-mod proto;
 
 use std::fs::File;
 
@@ -17,12 +16,12 @@ use crate::{
     family::{BirthPoint, ProcessLabel},
     nest::{Edge, Step},
     picture::{self, Arrow, Drawing, Note, Point, StepEncoder, Track},
+    proto::Message,
     source_of,
     view::ViewSink,
 };
 use fields::{annotation, clock, defaults, event, packet, process, thread, trace, track as descriptor};
 use intern::{FunctionName, Intern, TextKind};
-use proto::Message;
 
 /// Writes spans as a Perfetto trace.
 ///

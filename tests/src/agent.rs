@@ -141,6 +141,8 @@ impl Agent {
             epoch_unix_ns: EPOCH_UNIX_NS,
             clock_zero_ns: settings.clock_zero_ns,
             birth: settings.birth,
+            root: settings.birth.map_or(settings.session, |birth| birth.parent),
+            trace: Default::default(),
         };
         let Settings { collector, transport, datagram_bytes, patience, streams, first_position, .. } = settings;
         let tunnel = settings.tunnel.clone();

@@ -58,7 +58,15 @@ impl Collector {
     /// Starts a collector with these arguments and waits until all its sockets listen.
     #[track_caller]
     pub fn start(arguments: &[&str], stdout: Stdout) -> Self {
-        let process = Process::start(command(arguments), stdout);
+        Self::start_in(&[], arguments, stdout)
+    }
+
+    /// The same with these variables in its environment.
+    #[track_caller]
+    pub fn start_in(variables: &[(&str, &str)], arguments: &[&str], stdout: Stdout) -> Self {
+        let mut command = command(arguments);
+        command.envs(variables.iter().copied());
+        let process = Process::start(command, stdout);
         // It says that when all its sockets listen.
         let writes =
             |lines: &[String]| lines.iter().any(|line| line.starts_with("writing to ")).then(|| lines.to_vec());
@@ -162,6 +170,14 @@ pub fn disk(folder: &Path) -> String {
 #[track_caller]
 pub fn run<S: AsRef<OsStr>>(arguments: &[S]) -> Exit {
     Process::start(command(arguments), Stdout::Collect).exit(PATIENCE)
+}
+
+/// The same with these variables in its environment.
+#[track_caller]
+pub fn run_in(variables: &[(&str, &str)], arguments: &[&str]) -> Exit {
+    let mut command = command(arguments);
+    command.envs(variables.iter().copied());
+    Process::start(command, Stdout::Collect).exit(PATIENCE)
 }
 
 /// Runs a command of the collector on a folder.

@@ -2,7 +2,7 @@
 //! and a reader for what it leaves behind; and the real agent, with programs to be traced.
 //!
 //! The tests themselves are in `tests/`: `repository` checks the repository, `service` the collector as its users
-//! see it, `tracing` the agent.
+//! see it, `otlp` what it sends to receivers of OpenTelemetry, `tracing` the agent.
 
 #![forbid(unsafe_code)]
 

@@ -1,6 +1,7 @@
 //! Delivering what the rings hold, on a thread of its own, from the first event to the end of the session.
 
 mod asked;
+mod environment;
 mod outcome;
 
 use std::{
@@ -118,8 +119,9 @@ impl Delivery {
     /// collector has answered before.
     pub(crate) fn start(family: &Arc<Family>, pid: i32, birth: Option<Birth>) -> Result<Self> {
         let (settings, clock) = (&family.settings, family.clock());
-        let who = who(pid, &clock, birth)?;
+        let mut who = who(pid, &clock, birth)?;
         let session = who.session;
+        who.root = family.root(session);
         let connect = if who.birth.is_some() { Shipper::new } else { Shipper::connect };
         let shipper = connect(ship_settings(settings), &who)?;
         let (orders, received) = mpsc::channel();
@@ -452,8 +454,9 @@ fn who(pid: i32, clock: &Clock, birth: Option<Birth>) -> Result<Who> {
     let arguments = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
     let arguments = arguments.strip_suffix(b"\0").unwrap_or(&arguments);
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let session = access::claimed_id(&secret);
     Ok(Who {
-        session: access::claimed_id(&secret),
+        session,
         secret: Some(secret),
         arch: if cfg!(target_arch = "aarch64") { Arch::Arm64 } else { Arch::X86_64 },
         os: Os::Linux,
@@ -465,5 +468,7 @@ fn who(pid: i32, clock: &Clock, birth: Option<Birth>) -> Result<Who> {
         epoch_unix_ns: clock.epoch_unix_ns(),
         clock_zero_ns: clock.zero_ns(),
         birth,
+        root: session,
+        trace: environment::trace_of(&fs::read(format!("/proc/{pid}/environ")).unwrap_or_default()),
     })
 }

@@ -4,7 +4,7 @@ use std::{
     collections::HashSet,
     num::NonZeroU64,
     sync::{
-        Arc, Mutex, MutexGuard, Once, PoisonError,
+        Arc, Mutex, MutexGuard, Once, OnceLock, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
     thread::{self, JoinHandle},
@@ -36,6 +36,8 @@ pub(crate) struct Family {
     pub(crate) lines: LineReader,
     /// All sessions have the same zero.
     clock: Mutex<Clock>,
+    /// The first session.
+    root: OnceLock<SessionId>,
     /// Those that can be asked while they run.
     pub(crate) sessions: Sessions,
     state: Mutex<State>,
@@ -76,6 +78,7 @@ impl Family {
             plans: Arc::default(),
             lines: LineReader::start().context("cannot start a thread")?,
             clock: Mutex::new(Clock::start()),
+            root: OnceLock::new(),
             sessions: Sessions::default(),
             state: Mutex::default(),
             unfollowed: AtomicU64::new(0),
@@ -95,6 +98,11 @@ impl Family {
         let mut clock = self.clock.lock().unwrap_or_else(PoisonError::into_inner);
         clock.tick();
         clock.clone()
+    }
+
+    /// The first session: this one, if there was none before.
+    pub(crate) fn root(&self, session: SessionId) -> SessionId {
+        *self.root.get_or_init(|| session)
     }
 
     /// How a session came from another.

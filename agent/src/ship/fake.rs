@@ -123,6 +123,8 @@ impl Fake {
             epoch_unix_ns: 1,
             clock_zero_ns: 0,
             birth: None,
+            root: SESSION,
+            trace: Default::default(),
         }
     }
 

@@ -1,18 +1,18 @@
-//! What the agent says first: who is traced, when its zero is, and which process made it.
+//! What the agent says first: who is traced, when its zero is, which process made it, and in which trace.
 
 use codec::{
     ClockKind,
     heph::{Encode, EncodeError, List},
-    profile::{Claim, Clock, Epoch, PROFILE_VERSION, ProfileOption, Session},
+    profile::{Claim, Clock, Epoch, PROFILE_VERSION, ProfileOption, Session, TraceContext},
 };
 
 use super::{Who, text::cut};
 
 /// The most that is told of a machine's name and of a path.
 const MOST_HOST_BYTES: usize = 255;
-const MOST_PATH_BYTES: usize = 600;
+const MOST_PATH_BYTES: usize = 500;
 
-/// `claim`, `session`, `epoch`, `clock` and `birth`, one behind the other, in a datagram of this size.
+/// `claim`, `session`, `epoch`, `clock`, `birth` and `context`, one behind the other, in a datagram of this size.
 pub(super) fn greeting(who: &Who, datagram_bytes: usize) -> Result<Vec<u8>, EncodeError> {
     let epoch = ProfileOption::from(Epoch { unix_ns: who.epoch_unix_ns });
     let clock = ProfileOption::from(Clock { clock: ClockKind::Boottime, zero_ns: who.clock_zero_ns });
@@ -31,15 +31,21 @@ pub(super) fn greeting(who: &Who, datagram_bytes: usize) -> Result<Vec<u8>, Enco
     };
     let claim = who.secret.as_ref().map(|secret| ProfileOption::from(Claim { secret }));
     let birth = who.birth.map(ProfileOption::from);
+    let mut context = TraceContext { root: who.root, parent: &who.trace.0, state: &who.trace.1 };
     let mut taken = 0;
-    for option in claim.into_iter().chain([session.into(), epoch, clock]).chain(birth) {
+    for option in claim.into_iter().chain([session.into(), epoch, clock]).chain(birth).chain([context.into()]) {
         taken += option.encoded_len()?;
+    }
+    // A state that is cut says something else.
+    if taken > datagram_bytes {
+        taken = taken.saturating_sub(context.state.len());
+        context.state = "";
     }
     // The list's own count is in what is taken already.
     let fitting = List::fitting(&arguments, datagram_bytes.saturating_sub(taken) + 2);
     session.arguments = arguments.get(..fitting).unwrap_or_default().into();
     let mut packets = Vec::new();
-    for option in claim.into_iter().chain([session.into(), epoch, clock]).chain(birth) {
+    for option in claim.into_iter().chain([session.into(), epoch, clock]).chain(birth).chain([context.into()]) {
         option.encode(&mut packets)?;
     }
     Ok(packets)
@@ -72,6 +78,8 @@ mod tests {
             epoch_unix_ns: 5,
             clock_zero_ns: 6,
             birth: Some(BIRTH),
+            root: SessionId([6; 16]),
+            trace: ("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01".into(), "a=1,".repeat(128)),
         }
     }
 
@@ -86,6 +94,13 @@ mod tests {
             while let Some(message) = packets.next_with(Message::decode) {
                 let Ok(Message::Option(Known { option, .. })) = message else { panic!("{message:?}") };
                 names.push(option.name());
+                if let ProfileOption::TraceContext(context) = option {
+                    assert_eq!(
+                        (context.parent.len(), context.state),
+                        (55, ""),
+                        "a state that does not fit is left out"
+                    );
+                }
                 if let ProfileOption::Birth(birth) = option {
                     assert_eq!(birth, BIRTH);
                 }
@@ -96,7 +111,7 @@ mod tests {
                     session.arguments.iter().eq(arguments.iter().map(String::as_str).take(session.arguments.len()))
                 );
             }
-            assert_eq!(names, ["claim", "session", "epoch", "clock", "birth"]);
+            assert_eq!(names, ["claim", "session", "epoch", "clock", "birth", "context"]);
         }
     }
 }

@@ -106,7 +106,7 @@ impl Settings {
     }
 }
 
-/// Who is being traced: what `session`, `epoch`, `clock` and `birth` say.
+/// Who is being traced: what `session`, `epoch`, `clock`, `birth` and `context` say.
 #[derive(Debug, Clone)]
 pub struct Who {
     /// The session's id.
@@ -133,6 +133,10 @@ pub struct Who {
     pub clock_zero_ns: u64,
     /// The session that it came from, if that is traced too. Both have the same zero.
     pub birth: Option<Birth>,
+    /// The first session of the family: its own, if it came from no other.
+    pub root: SessionId,
+    /// The trace that the process was started in: `traceparent` and `tracestate` of its environment, possibly empty.
+    pub trace: (String, String),
 }
 
 #[cfg(test)]

@@ -101,8 +101,8 @@ fn nothing_comes_before_the_greeting_is_answered() {
         shipper.option(thread(0, "early").into());
         push(&mut shipper, 0, 0..100);
         shipper.flush();
-        fake.until(&mut shipper, |_, fake| fake.got.packets >= 6);
-        let greeting = ["session", "epoch", "clock"].iter().cycle().take(fake.got.order.len());
+        fake.until(&mut shipper, |_, fake| fake.got.packets >= 8);
+        let greeting = ["session", "epoch", "clock", "context"].iter().cycle().take(fake.got.order.len());
         assert!(fake.got.order.iter().eq(greeting), "{:?}", fake.got.order);
         fake.answers = true;
         fake.settle(&mut shipper);

@@ -36,6 +36,9 @@ pub struct Manifest {
     /// Which process made it, where that is a session too.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub birth: Option<BirthEntry>,
+    /// The distributed trace that it is part of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub context: Option<TraceContextEntry>,
     /// The name of the clock: `boottime`, `mach_continuous`, `qpc`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clock: Option<String>,
@@ -196,6 +199,22 @@ pub struct BirthEntry {
     pub tid: Option<u32>,
     /// When, inside the call that made it.
     pub at_ns: u64,
+    /// Fields that are not known here.
+    #[serde(flatten)]
+    pub extra: Map<String, Value>,
+}
+
+/// The distributed trace that a session is part of.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct TraceContextEntry {
+    /// The id of the first session of its family, 32 hexadecimal digits.
+    pub root: String,
+    /// The `traceparent` that the process was started with, as W3C Trace Context has it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub traceparent: Option<String>,
+    /// The `tracestate` beside that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tracestate: Option<String>,
     /// Fields that are not known here.
     #[serde(flatten)]
     pub extra: Map<String, Value>,

@@ -4,7 +4,7 @@ use bytes::BufMut;
 
 use super::{
     Ack, Answer, Ask, Birth, Claim, Clock, Counted, Drops, End, Epoch, Functions, Kept, Levels, Limits, Module, Nack,
-    Offset, Progress, Queue, Refused, Session, Sources, Thread, Times, Token,
+    Offset, Progress, Queue, Refused, Session, Sources, Thread, Times, Token, TraceContext,
 };
 use crate::heph::{
     DecodeError, Encode, EncodeError, Metadata, metadata_size,
@@ -119,6 +119,8 @@ options! {
     "session" => Session(Session<'a>),
     /// Which process made this one.
     "birth" => Birth(Birth),
+    /// The distributed trace that the process is part of.
+    "context" => TraceContext(TraceContext<'a>),
     /// A thread.
     "thread" => Thread(Thread<'a>),
     /// A module.

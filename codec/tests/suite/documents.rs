@@ -7,7 +7,7 @@ use std::{
 };
 
 use codec::{
-    atf::{BirthEntry, LAYOUTS, Manifest, TableEntry},
+    atf::{BirthEntry, LAYOUTS, Manifest, TableEntry, TraceContextEntry},
     layout::{Layout, RUN_KINDS, RUN_PREFIXES, RUN_WORD, WIRE},
     profile::{Key, ProfileOption},
 };
@@ -102,6 +102,8 @@ fn the_words_of_runs_are_documented() {
 fn full_manifest() -> Manifest {
     let mut manifest = Manifest::parse(&golden("atf/manifest.json")).expect("a manifest");
     manifest.birth = Some(BirthEntry { tid: Some(1), ..BirthEntry::default() });
+    let (traceparent, tracestate) = (Some(String::new()), Some(String::new()));
+    manifest.context = Some(TraceContextEntry { traceparent, tracestate, ..TraceContextEntry::default() });
     manifest.threads[0].first = Some(1);
     manifest.modules[0].unloaded_ns = Some(1);
     manifest.functions[0].source = Some(String::new());
@@ -121,6 +123,7 @@ fn the_tables_of_the_manifest_are_the_codes() {
     let objects = [
         ("manifest", &json),
         ("birth", &json["birth"]),
+        ("context", &json["context"]),
         ("offset", &json["offset"]),
         ("thread", &json["threads"][0]),
         ("process", &json["process"]),

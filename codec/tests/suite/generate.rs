@@ -10,14 +10,14 @@ use codec::{
     atf::{
         BirthEntry, Context, CountedEntry, DetailBody, EndEntry, FunctionDetail, FunctionEntry, GapEntry, IndexEvent,
         Keys, LevelEntry, LimitEntry, Manifest, ModuleEntry, OffsetEntry, ProcessEntry, QueueEntry, TableEntry,
-        ThreadEntry,
+        ThreadEntry, TraceContextEntry,
     },
     heph::{Attribute, Attributes, Event, List, Metadata, Stamp, Value},
     profile::{
         Ack, Answer, Ask, Birth, Claim, Clock, Counted, CountedCalls, Detail, Dropped, Drops, End, EndReason, Epoch,
         Fingerprint, FunctionEvent, FunctionName, Functions, Kept, Known, LevelChange, Levels, Limit, Limits, Lost,
         MAX_STACK_WORDS, Message, Module, Nack, Offset, ProfileOption, Progress, Queue, Range, Refused, Registers,
-        RuntimeEvent, Session, SourceLine, Sources, StreamPosition, Thread, Times, Token,
+        RuntimeEvent, Session, SourceLine, Sources, StreamPosition, Thread, Times, Token, TraceContext,
     },
 };
 use quickcheck::{Arbitrary, Gen};
@@ -169,7 +169,7 @@ any_by! {
         3 => Self::Context(any(g)),
         _ => Self::Other { kind: 999, payload: any(g) },
     };
-    ProfileOption<'static> => |g| match pick(g, 25) {
+    ProfileOption<'static> => |g| match pick(g, 26) {
         0 => any::<Epoch>(g).into(),
         1 => any::<Clock>(g).into(),
         2 => any::<Session<'_>>(g).into(),
@@ -194,6 +194,7 @@ any_by! {
         21 => any::<Counted<'_>>(g).into(),
         22 => any::<Ask<'_>>(g).into(),
         23 => any::<Answer<'_>>(g).into(),
+        24 => any::<TraceContext<'_>>(g).into(),
         _ => any::<Nack<'_>>(g).into(),
     };
 }
@@ -232,6 +233,7 @@ any_of_fields! {
     Clock { clock, zero_ns }
     Offset { zero_unix_ns, error_ns, at }
     Birth { parent, how, tid, at }
+    TraceContext<'static> { root, parent, state }
     Session<'static> {
         id, profile, arch, os, pid, agent_version, host, executable, argument_count, arguments
     }
@@ -286,10 +288,11 @@ any_of_fields! {
     EndEntry { how, code, at_ns, extra }
     TableEntry { rows, bytes, checksum, extra }
     BirthEntry { parent, how, tid, at_ns, extra }
+    TraceContextEntry { root, traceparent, tracestate, extra }
     OffsetEntry { zero_unix_ns, error_ns, at_ns }
     Manifest {
-        threads, time_start_ns, time_end_ns, session, process, birth, clock, clock_zero_ns, epoch_unix_ns, seen_unix_ns, offset,
-        modules, functions, queues, gaps, drops, limits, levels, counted, end, part, spans, table, extra
+        threads, time_start_ns, time_end_ns, session, process, birth, context, clock, clock_zero_ns, epoch_unix_ns, seen_unix_ns,
+        offset, modules, functions, queues, gaps, drops, limits, levels, counted, end, part, spans, table, extra
     }
 }
 

@@ -16,7 +16,7 @@ use codec::{
         Fingerprint, FunctionEvent, FunctionName, FunctionTableHasher, Functions, Kept, Key, Known, LevelChange,
         LevelKind, Levels, Limit, Limits, Lost, Message, Module, Nack, Offset, ProfileOption, Progress, Queue, Range,
         Refused, Registers, RunEncoder, RunEvent, Runtime, RuntimeEvent, Session, SourceLine, Sources, StreamPosition,
-        Thread, Times, Token,
+        Thread, Times, Token, TraceContext,
     },
 };
 
@@ -269,6 +269,8 @@ fn check_options(seen: &mut BTreeSet<String>) {
     check(seen, "option-session", option(session));
     let birth = Birth { parent: SESSION, how: BirthKind::Forked, tid: 4712, at: SessionNs(1250) };
     check(seen, "option-birth", option(birth));
+    let (parent, state) = ("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", "vendor=1");
+    check(seen, "option-context", option(TraceContext { root: SESSION, parent, state }));
     let thread = Thread {
         stream: StreamId(1),
         os_id: 4712,

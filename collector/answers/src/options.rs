@@ -17,7 +17,7 @@ use super::trace::Trace;
 /// What the lists of one option may take, so that it fits into a datagram.
 const LIST_BYTES: usize = 32 << 10;
 
-/// Tells of the session: who it is first, then its clock, birth, threads, modules, functions, source lines, queues, limits and levels.
+/// Tells of the session: who it is first, then its clock, birth, context, threads, modules, functions, source lines, queues, limits and levels.
 pub fn each(trace: &Trace, tell: &mut dyn FnMut(&ProfileOption<'_>)) {
     let (manifest, catalog) = (&trace.manifest, &trace.catalog);
     catalog.with_session_option(|session| tell(&session.into()));
@@ -29,6 +29,9 @@ pub fn each(trace: &Trace, tell: &mut dyn FnMut(&ProfileOption<'_>)) {
     }
     if let Some(birth) = catalog.birth() {
         tell(&ProfileOption::Birth(birth));
+    }
+    if let Some(context) = catalog.context() {
+        tell(&ProfileOption::TraceContext(context.option()));
     }
     if let Some(offset) = catalog.offset() {
         tell(&ProfileOption::Offset(offset));

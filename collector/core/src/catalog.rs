@@ -14,12 +14,12 @@ use codec::{
     FunctionId, ModuleId, SessionNs, StreamId,
     atf::{
         BirthEntry, CountedEntry, FunctionEntry, LevelEntry, LimitEntry, Manifest, ModuleEntry, OffsetEntry,
-        ProcessEntry, QueueEntry,
+        ProcessEntry, QueueEntry, TraceContextEntry,
     },
     profile::{Birth, Clock, CountedCalls, Epoch, LevelChange, LevelKind, Limit, Offset, ProfileOption, Session},
 };
 
-pub use entry::{CatalogModule, CatalogProcess, CatalogThread};
+pub use entry::{CatalogContext, CatalogModule, CatalogProcess, CatalogThread};
 use entry::{ENTRY_BYTES, short};
 use functions::FunctionTable;
 use sources::SourceTable;
@@ -38,6 +38,7 @@ pub struct Catalog {
     clock: Option<Clock>,
     epoch: Option<Epoch>,
     birth: Option<Birth>,
+    context: Option<CatalogContext>,
     offset: Option<Offset>,
     threads: BTreeMap<StreamId, CatalogThread>,
     modules: BTreeMap<ModuleId, CatalogModule>,
@@ -121,6 +122,7 @@ impl Catalog {
             clock: None,
             epoch: None,
             birth: None,
+            context: None,
             offset: None,
             threads: BTreeMap::new(),
             modules: BTreeMap::new(),
@@ -141,6 +143,14 @@ impl Catalog {
         match option {
             ProfileOption::Epoch(epoch) => self.epoch = Some(*epoch),
             ProfileOption::Birth(birth) => self.birth = Some(*birth),
+            ProfileOption::TraceContext(context) => {
+                let context = CatalogContext::new(context, bounds.name_bytes, &mut refused.names_cut);
+                let before = self.context.as_ref().map_or(0, CatalogContext::bytes);
+                match budget.exchange(before, context.bytes()) {
+                    true => self.context = Some(context),
+                    false => refused.others = 1,
+                }
+            }
             ProfileOption::Clock(clock) => self.clock = Some(*clock),
             ProfileOption::Offset(offset) => self.offset = Some(*offset),
             ProfileOption::Session(session) => {
@@ -228,6 +238,11 @@ impl Catalog {
     /// Which process made it, where that was told.
     pub fn birth(&self) -> Option<Birth> {
         self.birth
+    }
+
+    /// The distributed trace that it is part of, where that was told.
+    pub fn context(&self) -> Option<&CatalogContext> {
+        self.context.as_ref()
     }
 
     /// A thread.
@@ -350,6 +365,7 @@ impl Catalog {
             session: self.process.as_ref().map(|process| process.id.to_string()),
             process: self.process.as_ref().map(ProcessEntry::from),
             birth: self.birth.map(|birth| birth_entry(&birth, zero_ns)),
+            context: self.context.as_ref().map(TraceContextEntry::from),
             clock: self.clock.map(|clock| clock.clock.name().into()),
             clock_zero_ns: Some(zero_ns).filter(|_| self.clock.is_some()),
             epoch_unix_ns: self.epoch.map(|epoch| epoch.unix_ns),

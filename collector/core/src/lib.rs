@@ -36,7 +36,7 @@ mod stream;
 pub use asks::{Answered, Listed, NotAsked, Told};
 pub use batch::{Batch, Run, RunEvents};
 pub use budget::Budget;
-pub use catalog::{Catalog, CatalogLimits, CatalogModule, CatalogProcess, CatalogThread, Refused};
+pub use catalog::{Catalog, CatalogContext, CatalogLimits, CatalogModule, CatalogProcess, CatalogThread, Refused};
 pub use cause::Cause;
 pub use collector::Collector;
 pub use config::Config;

@@ -10,6 +10,7 @@ use sinks::DiskCounters;
 
 use crate::{
     door::Refusals,
+    otlp::OtlpCounters,
     recorder::{Recorders, SinkCounters},
 };
 
@@ -21,6 +22,8 @@ pub(crate) struct Ledger {
     pub(crate) sinks: Vec<(String, Arc<SinkCounters>)>,
     /// The disk sinks, by name.
     pub(crate) disks: Vec<(String, Arc<DiskCounters>)>,
+    /// The sinks for OpenTelemetry, by name.
+    pub(crate) otlps: Vec<(String, Arc<OtlpCounters>)>,
     /// Bytes that arrived over UDP.
     pub(crate) udp_bytes: AtomicU64,
     /// Bytes that arrived over TCP, or in a file.
@@ -53,6 +56,7 @@ impl Ledger {
             core: Mutex::default(),
             sinks: recorders.sinks.clone(),
             disks: recorders.disks.clone(),
+            otlps: recorders.otlps.clone(),
             udp_bytes: AtomicU64::new(0),
             tcp_bytes: AtomicU64::new(0),
             tls_bytes: AtomicU64::new(0),
@@ -109,6 +113,11 @@ impl Ledger {
     /// Events that sinks do not have.
     pub(crate) fn lost_by_sinks(&self) -> u64 {
         self.sinks.iter().fold(0, |sum, (sink, counters)| sum.saturating_add(self.lost_by(sink, counters)))
+    }
+
+    /// Spans that receivers of OpenTelemetry have refused.
+    pub(crate) fn refused_spans(&self) -> u64 {
+        self.otlps.iter().map(|(_, sent)| sent.refused.load(Relaxed)).sum()
     }
 
     /// Events that could not be written to disk: to the one that lacks most, where there are several.

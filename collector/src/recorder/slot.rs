@@ -14,7 +14,10 @@ use std::{
     time::Duration,
 };
 
-use codec::{access, span::Span};
+use codec::{
+    access,
+    span::{Span, SpanStatus},
+};
 use collector_core::{Cause, Ended, Output, Session};
 use sinks::{Sink, SinkError};
 use tracing::info_span;
@@ -39,6 +42,8 @@ pub(crate) struct SinkCounters {
     pub(crate) lost_option_bytes: AtomicU64,
     /// Spans that it was given, notices included.
     pub(crate) spans: AtomicU64,
+    /// Spans that it was not given, or answered that it could not keep.
+    pub(crate) lost_spans: AtomicU64,
     /// Calls that failed.
     pub(crate) errors: AtomicU64,
     /// Sessions that were left as they are on a disk that takes nothing.
@@ -138,7 +143,7 @@ impl Slot {
         // A sink that knows of a session must know of its end.
         let must_know = matches!(output, Output::Ended(..)) && !self.unstarted.contains(&session.name);
         if !has_room && !must_know {
-            return self.leave_out(output);
+            return self.leave_out(output, spans);
         }
         // Not for every bit of room: one that lags would be reported all the time.
         if self.is_full && self.backlog.as_ref().is_none_or(BackgroundWriter::is_half_empty) {
@@ -260,14 +265,24 @@ impl Slot {
     fn give_spans(&mut self, output: &Output, spans: &[Span]) {
         if self.wants_spans && !spans.is_empty() && !self.is_closed() {
             let result = self.sink.with(|sink| sink.spans(session_of(output), spans));
-            if self.judge(result) {
-                self.counters.spans.fetch_add(spans.len() as u64, Relaxed);
+            match self.judge(result) {
+                true => _ = self.counters.spans.fetch_add(spans.len() as u64, Relaxed),
+                false => self.lose(spans),
             }
         }
     }
 
+    /// Counts spans that it does not get. One that is told to be open comes again.
+    fn lose(&self, spans: &[Span]) {
+        let lost = spans.iter().filter(|span| span.status != SpanStatus::Open).count();
+        self.counters.lost_spans.fetch_add(lost as u64, Relaxed);
+    }
+
     /// Counts what the sink has no room for, to be reported to it when it has.
-    fn leave_out(&mut self, output: &Output) {
+    fn leave_out(&mut self, output: &Output, spans: &[Span]) {
+        if self.wants_spans {
+            self.lose(spans);
+        }
         if !self.is_full {
             self.is_full = true;
             self.warn(format_args!("is full; what it does not get is counted"));

@@ -3,8 +3,8 @@
 use ahash::HashMap;
 use codec::FunctionId;
 
-use super::{fields::interned, proto::Message};
-use crate::Budget;
+use super::fields::interned;
+use crate::{Budget, proto::Message};
 
 /// With more than this all is forgotten, here and by the reader.
 const MOST_BYTES: usize = 32 << 20;

@@ -87,6 +87,8 @@ impl Rig {
             epoch_unix_ns: clock.epoch_unix_ns(),
             clock_zero_ns: clock.zero_ns(),
             birth: None,
+            root: access::claimed_id(&secret),
+            trace: Default::default(),
         };
         let mut shipper = Shipper::connect(settings, &who).expect("the collector answers");
         let names: Vec<_> = (0..FUNCTIONS).map(|index| format!("function_{index}")).collect();

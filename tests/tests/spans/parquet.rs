@@ -82,6 +82,7 @@ fn plain(at: u64, status: SpanStatus, kind: SpanKind) -> Span {
         depth: 3,
         start: SessionNs(1_000 * at + 7),
         end: Some(SessionNs(2_000 * at + 8)).filter(|_| status != SpanStatus::Open),
+        is_named: false,
         more: None,
     }
 }

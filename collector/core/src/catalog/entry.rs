@@ -2,8 +2,8 @@
 
 use codec::{
     Arch, ModuleId, Os, SessionId, SessionNs, StreamId,
-    atf::{ModuleEntry, ProcessEntry},
-    profile::{Module, PROFILE_VERSION, Session, Thread},
+    atf::{ModuleEntry, ProcessEntry, TraceContextEntry},
+    profile::{Module, PROFILE_VERSION, Session, Thread, TraceContext},
 };
 
 use codec::text::shorten;
@@ -89,6 +89,41 @@ impl From<&CatalogProcess> for ProcessEntry {
             agent_version: process.agent_version.to_string(),
             ..Self::default()
         }
+    }
+}
+
+/// The distributed trace that a session is part of.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CatalogContext {
+    /// The first session of the family.
+    pub root: SessionId,
+    /// The `traceparent` of the environment, possibly empty.
+    pub parent: Box<str>,
+    /// The `tracestate` of the environment, possibly empty.
+    pub state: Box<str>,
+}
+
+impl CatalogContext {
+    pub(super) fn new(context: &TraceContext<'_>, name_bytes: usize, cuts: &mut u64) -> Self {
+        let mut short = |name| short(name, name_bytes, cuts);
+        Self { root: context.root, parent: short(context.parent), state: short(context.state) }
+    }
+
+    pub(super) fn bytes(&self) -> u64 {
+        ENTRY_BYTES.saturating_add((self.parent.len() + self.state.len()) as u64)
+    }
+
+    /// The option as it was told, but for what was cut.
+    pub fn option(&self) -> TraceContext<'_> {
+        TraceContext { root: self.root, parent: &self.parent, state: &self.state }
+    }
+}
+
+impl From<&CatalogContext> for TraceContextEntry {
+    fn from(context: &CatalogContext) -> Self {
+        let told = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
+        let (traceparent, tracestate) = (told(&context.parent), told(&context.state));
+        Self { root: context.root.to_string(), traceparent, tracestate, ..Self::default() }
     }
 }
 

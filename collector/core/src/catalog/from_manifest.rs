@@ -5,12 +5,13 @@ use std::sync::Arc;
 use codec::{
     Arch, BirthKind, ClockKind, FunctionId, LevelKind, ModuleId, Os, SessionId, SessionNs, StreamId,
     atf::{
-        BirthEntry, CountedEntry, LevelEntry, LimitEntry, Manifest, ModuleEntry, OffsetEntry, ProcessEntry, ThreadEntry,
+        BirthEntry, CountedEntry, LevelEntry, LimitEntry, Manifest, ModuleEntry, OffsetEntry, ProcessEntry,
+        ThreadEntry, TraceContextEntry,
     },
     profile::{Birth, Clock, CountedCalls, Epoch, Offset},
 };
 
-use super::{Catalog, CatalogLimits, CatalogModule, CatalogProcess, CatalogThread};
+use super::{Catalog, CatalogContext, CatalogLimits, CatalogModule, CatalogProcess, CatalogThread};
 
 impl Catalog {
     /// What a manifest tells of its session. Unlike one that listens, it knows the functions of module 0 too, those that
@@ -44,6 +45,7 @@ impl Catalog {
             at: time(at_ns),
         });
         self.birth = manifest.birth.as_ref().and_then(|entry| birth_of(entry, time));
+        self.context = manifest.context.as_ref().and_then(context_of);
         self.process = manifest.process.as_ref().map(|process| process_of(process, manifest.session.as_deref()));
         let thread = |entry: &ThreadEntry| (StreamId(entry.id), thread_of(entry, time));
         self.threads = manifest.threads.iter().map(thread).collect();
@@ -76,6 +78,15 @@ impl Catalog {
 fn birth_of(entry: &BirthEntry, time: impl Fn(u64) -> SessionNs) -> Option<Birth> {
     let how = named(&entry.how, BirthKind::name);
     Some(Birth { parent: entry.parent.parse().ok()?, how, tid: entry.tid.unwrap_or(0), at: time(entry.at_ns) })
+}
+
+fn context_of(entry: &TraceContextEntry) -> Option<CatalogContext> {
+    let text = |text: &Option<String>| text.as_deref().unwrap_or_default().into();
+    Some(CatalogContext {
+        root: entry.root.parse().ok()?,
+        parent: text(&entry.traceparent),
+        state: text(&entry.tracestate),
+    })
 }
 
 fn process_of(entry: &ProcessEntry, session: Option<&str>) -> CatalogProcess {

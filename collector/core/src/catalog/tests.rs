@@ -2,7 +2,7 @@ use std::sync::atomic::Ordering;
 
 use codec::{
     Arch, BirthKind, ClockKind, Os, SessionId, SessionNs,
-    profile::{FunctionName, Functions, Limits, Module, Queue, Session as SessionOption, Thread},
+    profile::{FunctionName, Functions, Limits, Module, Queue, Session as SessionOption, Thread, TraceContext},
 };
 
 use super::*;
@@ -138,6 +138,19 @@ fn the_manifest_tells_times_of_the_traces_clock() {
     assert_eq!((module.loaded_ns, module.unloaded_ns), (Some(1003), Some(u64::MAX)));
     assert_eq!((module.build_id.as_str(), module.function_table_hash.as_str()), ("ab01", "0000000000000005"));
     catalog.with_session_option(|again| assert_eq!(again, session)).expect("it was announced");
+}
+
+#[test]
+fn a_trace_context_goes_to_a_manifest_and_back() {
+    let (mut catalog, _) = catalog(CatalogLimits::default());
+    for (parent, state) in [("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", "a=1"), ("", "")] {
+        let context = TraceContext { root: SessionId([0x0e; 16]), parent, state };
+        assert!(catalog.apply(&context.into()) == Refused::default());
+        let manifest = catalog.manifest();
+        assert_eq!(manifest.context.as_ref().expect("it was told").traceparent.is_some(), !parent.is_empty());
+        let again = Catalog::from_manifest(&manifest);
+        assert_eq!(again.context().map(CatalogContext::option), Some(context));
+    }
 }
 
 #[test]

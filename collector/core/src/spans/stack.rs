@@ -60,6 +60,7 @@ impl Frame {
             substream,
             depth,
             flags: self.caller,
+            is_named: self.linked,
             ..Span::new(self.id, SpanKind::Frame, self.start, end)
         }
     }

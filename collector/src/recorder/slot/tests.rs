@@ -92,6 +92,8 @@ fn scene() -> Scene {
         rotate_bytes: None,
         sync: sinks::SyncWhen::Never,
         rotate_every: None,
+        otlp_min: Duration::ZERO,
+        nats: (fleet::Access::default(), fleet::Keeping { replicas: 1, max_bytes: 0, max_age: None }),
     };
     let slot =
         Slot::new("test", &setting, sink, Some(out.clone()), &Arc::default(), &counters, &Arc::new(Notices::new()));
@@ -123,6 +125,7 @@ fn events(session: &Arc<Session>, stream: u32, first: u64, bytes: usize) -> Outp
 
 fn ended(session: &Arc<Session>) -> Output {
     let summary = Summary {
+        name: None,
         id: None,
         how: How::Closed,
         at: None,

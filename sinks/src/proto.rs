@@ -2,60 +2,80 @@
 
 /// A message that is being written.
 #[derive(Debug, Default)]
-pub(super) struct Message(Vec<u8>);
+pub(crate) struct Message(Vec<u8>);
 
 const VARINT: u32 = 0;
 const FIXED64: u32 = 1;
 const BYTES: u32 = 2;
+const FIXED32: u32 = 5;
 
 impl Message {
     /// A message with no field.
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self::default()
     }
 
     /// A number: `uint64`, `uint32`, `int64` that is not negative, `bool` or an enumeration.
-    pub(super) fn number(&mut self, field: u32, value: u64) -> &mut Self {
+    pub(crate) fn number(&mut self, field: u32, value: u64) -> &mut Self {
         self.tag(field, VARINT);
         varint(&mut self.0, value);
         self
     }
 
     /// A `fixed64`.
-    pub(super) fn fixed(&mut self, field: u32, value: u64) -> &mut Self {
+    pub(crate) fn fixed(&mut self, field: u32, value: u64) -> &mut Self {
         self.tag(field, FIXED64);
         self.0.extend_from_slice(&value.to_le_bytes());
         self
     }
 
-    /// A `string` or `bytes`.
-    pub(super) fn text(&mut self, field: u32, text: &str) -> &mut Self {
+    /// A `fixed32`.
+    pub(crate) fn short(&mut self, field: u32, value: u32) -> &mut Self {
+        self.tag(field, FIXED32);
+        self.0.extend_from_slice(&value.to_le_bytes());
+        self
+    }
+
+    /// A `string`.
+    pub(crate) fn text(&mut self, field: u32, text: &str) -> &mut Self {
         self.bytes(field, text.as_bytes())
     }
 
     /// A message inside of this one.
-    pub(super) fn message(&mut self, field: u32, inner: &Self) -> &mut Self {
+    pub(crate) fn message(&mut self, field: u32, inner: &Self) -> &mut Self {
         self.bytes(field, &inner.0)
     }
 
     /// No field is there any longer.
-    pub(super) fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         self.0.clear();
     }
 
     /// Whether no field is there.
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
     /// Writes the message as a field of another one that is written to `out`.
-    pub(super) fn write(&self, field: u32, out: &mut Vec<u8>) {
+    pub(crate) fn write(&self, field: u32, out: &mut Vec<u8>) {
         varint(out, u64::from(field << 3 | BYTES));
         varint(out, self.0.len() as u64);
         out.extend_from_slice(&self.0);
     }
 
-    fn bytes(&mut self, field: u32, bytes: &[u8]) -> &mut Self {
+    /// Fields that are encoded already.
+    pub(crate) fn append(&mut self, fields: &[u8]) -> &mut Self {
+        self.0.extend_from_slice(fields);
+        self
+    }
+
+    /// Its bytes.
+    pub(crate) fn into_bytes(self) -> Vec<u8> {
+        self.0
+    }
+
+    /// A `bytes`, or a message that is encoded already.
+    pub(crate) fn bytes(&mut self, field: u32, bytes: &[u8]) -> &mut Self {
         self.tag(field, BYTES);
         varint(&mut self.0, bytes.len() as u64);
         self.0.extend_from_slice(bytes);
@@ -82,6 +102,7 @@ mod tests {
 
     #[test]
     fn fields_are_written_as_protocol_buffers_are() {
+        assert_eq!(Message::new().short(16, 1).bytes(1, b"a").0, [0x85, 0x01, 1, 0, 0, 0, 0x0a, 1, b'a']);
         let (mut inner, mut out) = (Message::new(), Vec::new());
         inner.number(1, 150).text(2, "testing");
         Message::new().number(1, 0).fixed(47, 1).message(3, &inner).write(1, &mut out);

@@ -1,0 +1,88 @@
+//! Receivers as processes.
+
+use std::{
+    fs,
+    io::{BufRead, BufReader},
+    net::{Ipv4Addr, TcpListener, TcpStream},
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use tests::{Process, process::Stdout, wait};
+
+use crate::sent::Spans;
+
+/// What the receiver is made of.
+pub(crate) const PACKAGES: &[&str] = &["grpcio", "opentelemetry-proto"];
+
+/// A receiver that writes what it takes to a file.
+#[derive(Debug)]
+pub(crate) struct Receiver {
+    process: Process,
+    file: PathBuf,
+    ports: [u16; 2],
+}
+
+impl Receiver {
+    /// Starts one that wants this token, if it is not empty, and answers the first requests like this.
+    #[track_caller]
+    pub(crate) fn start(python: &Path, folder: &Path, token: &str, answers: &[&str]) -> Self {
+        Self::on(python, folder, [0, 0], token, answers)
+    }
+
+    /// The same on these ports, for HTTP and for gRPC.
+    #[track_caller]
+    pub(crate) fn on(python: &Path, folder: &Path, ports: [u16; 2], token: &str, answers: &[&str]) -> Self {
+        let file = folder.join("requests.json");
+        let mut command = Command::new(python);
+        command.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/otlp/receiver.py")).arg(&file);
+        command.args(ports.map(|port| port.to_string())).arg(token).args(answers);
+        let mut process = Process::start(command, Stdout::Hold);
+        let mut line = String::new();
+        let stdout = process.take_stdout().expect("stdout is piped");
+        BufReader::new(stdout).read_line(&mut line).expect("it can be read");
+        let ports: Vec<u16> = line.split_whitespace().filter_map(|port| port.parse().ok()).collect();
+        let ports = ports.try_into().unwrap_or_else(|_| panic!("the receiver does not listen: {}", process.said()));
+        Self { process, file, ports }
+    }
+
+    /// Its ports, for HTTP and for gRPC.
+    pub(crate) fn ports(&self) -> [u16; 2] {
+        self.ports
+    }
+
+    pub(crate) fn http(&self) -> String {
+        format!("http://127.0.0.1:{}", self.ports[0])
+    }
+
+    pub(crate) fn grpc(&self) -> String {
+        format!("http://127.0.0.1:{}", self.ports[1])
+    }
+
+    /// Kills it. Returns what it has taken, and those before it in the same folder.
+    #[track_caller]
+    pub(crate) fn stop(&mut self) -> Spans {
+        self.process.signal("KILL");
+        Spans::read(&fs::read_to_string(&self.file).expect("it has written"))
+    }
+}
+
+/// Starts a collector of others on these ports, which sends what it takes to a receiver.
+#[track_caller]
+pub(crate) fn rotel(python: &Path, receiver: &Receiver, [http, grpc]: [u16; 2]) -> Process {
+    let found = Command::new(python).args(["-c", "import rotel, os; print(os.path.dirname(rotel.__file__))"]).output();
+    let folder = String::from_utf8(found.expect("python runs").stdout).expect("a path");
+    let mut command = Command::new(Path::new(folder.trim()).join("rotel-agent"));
+    command.args(["start", "--exporter", "otlp", "--otlp-exporter-protocol", "grpc", "--otlp-exporter-endpoint"]);
+    command.arg(receiver.grpc()).args(["--otlp-http-endpoint", &format!("127.0.0.1:{http}")]);
+    command.args(["--otlp-grpc-endpoint", &format!("127.0.0.1:{grpc}")]);
+    let process = Process::start(command, Stdout::Collect);
+    wait::eventually("it listens", || TcpStream::connect((Ipv4Addr::LOCALHOST, http)).is_ok());
+    process
+}
+
+/// A port that nobody has just now.
+pub(crate) fn free_port() -> u16 {
+    let socket = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a socket");
+    socket.local_addr().expect("an address").port()
+}
