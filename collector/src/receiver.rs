@@ -261,7 +261,20 @@ impl Receiver {
         _ = self.over.set(over);
     }
 
-    /// Whether all events of a session that have arrived are written.
+    /// Whether events of a session have arrived that wait for others before them.
+    pub(crate) fn holds_events(&self, id: SessionId) -> bool {
+        self.state().core.holds_events(id)
+    }
+
+    /// Nothing is heard of a session any more.
+    pub(crate) fn lose_contact(&self, id: SessionId) {
+        let mut state = self.state();
+        let now = state.now();
+        state.core.lose_contact(now, id);
+        self.pump(&mut state);
+    }
+
+    /// Whether all events of a session that wait for no others are written.
     pub(crate) fn is_kept(&self, id: SessionId) -> bool {
         self.state().core.is_kept(id)
     }

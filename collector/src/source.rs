@@ -12,7 +12,7 @@ use std::{
 use anyhow::{Context, Result, bail};
 use codec::SessionId;
 use collector_core::Config;
-use fleet::{Address, Intake, Link, Ready, Recorder};
+use fleet::{Address, Intake, Limits, Link, Ready, Recorder};
 use sinks::disk::Whereabouts;
 use tokio::sync::mpsc;
 use tracing::{error, info};
@@ -26,11 +26,12 @@ const STORAGE: &str = ".storage";
 /// them to the next.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// The bounds of the core for what comes from a stream: its sender is not there to prove anything, and what it lacks an edge
-/// has told of.
+/// The bounds of the core for what comes from a stream: its sender is not there to prove anything, what it lacks an edge has
+/// told of, and who reads the stream knows when it is silent.
 pub(crate) fn core_config(config: Config) -> Config {
     let replay_time = config.replay_time.max(PATIENCE);
-    Config { wants_claims: false, openings_per_second: u64::MAX, replay_time, ..config }
+    let (openings_per_second, session_timeout) = (u64::MAX, Duration::MAX);
+    Config { wants_claims: false, openings_per_second, session_timeout, replay_time, ..config }
 }
 
 /// A stream that can be read.
@@ -38,8 +39,7 @@ pub(crate) struct Opened {
     link: Link,
     dirs: Vec<PathBuf>,
     storage: String,
-    max_sessions: usize,
-    lease: Duration,
+    limits: Limits,
 }
 
 /// Connects to a stream, for a recorder with these directories.
@@ -53,8 +53,9 @@ pub(crate) async fn open<'a>(
     let storage = storage(dir).with_context(|| format!("cannot use {}", dir.join(STORAGE).display()))?;
     let (access, keeping) = (args.sinks.nats.access(), args.sinks.nats.keeping());
     let link = Link::connect(address, &access, keeping).await.with_context(|| format!("cannot read {address}"))?;
-    let (max_sessions, lease) = (args.limits.max_sessions, args.sinks.nats.lease());
-    Ok(Opened { link, dirs, storage, max_sessions, lease })
+    let (max_sessions, silence) = (args.limits.max_sessions, args.session_timeout.0);
+    let limits = Limits { max_sessions, lease: args.sinks.nats.lease(), silence };
+    Ok(Opened { link, dirs, storage, limits })
 }
 
 /// What a directory is known by, which is made up the first time.
@@ -80,12 +81,12 @@ fn storage(dir: &Path) -> io::Result<String> {
 impl Opened {
     /// Makes it ready to be read.
     pub(crate) fn start(self, receiver: &Arc<Receiver>) -> Source {
-        let Self { link, dirs, storage, max_sessions, lease } = self;
+        let Self { link, dirs, storage, limits } = self;
         info!("reading {}, for storage {storage}", link.address);
         let (told, over) = mpsc::unbounded_channel();
         receiver.tell_over(told);
         let reading = Reading { receiver: Arc::clone(receiver), dirs };
-        let recorder = Recorder::new(link.clone(), Arc::new(reading), storage, max_sessions, lease);
+        let recorder = Recorder::new(link.clone(), Arc::new(reading), storage, limits);
         Source { recorder, link, over }
     }
 }
@@ -136,10 +137,11 @@ impl Intake for Reading {
         }
     }
 
-    fn take(&self, number: u64, packets: &[u8]) {
+    fn take(&self, number: u64, id: SessionId, packets: &[u8]) -> bool {
         self.receiver.ledger.nats_bytes.fetch_add(packets.len() as u64, Relaxed);
         // They are whole.
         self.receiver.bytes(number, packets, true);
+        !self.receiver.holds_events(id)
     }
 
     fn room(&self) -> impl Future<Output = ()> + Send {
@@ -148,6 +150,10 @@ impl Intake for Reading {
 
     fn is_kept(&self, id: SessionId) -> bool {
         self.receiver.is_kept(id)
+    }
+
+    fn lose_contact(&self, id: SessionId) {
+        self.receiver.lose_contact(id);
     }
 
     fn close(&self, number: u64) {

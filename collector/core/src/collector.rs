@@ -128,7 +128,19 @@ impl Collector {
         }
     }
 
-    /// Whether the driver has [kept](Self::kept) all events of a session that have arrived.
+    /// Whether events of a session have arrived that wait for others before them.
+    pub fn holds_events(&self, id: SessionId) -> bool {
+        self.by_id.get(&id).and_then(|key| self.sessions.get(key)).is_some_and(SessionState::holds_events)
+    }
+
+    /// Nothing is heard of a session any more: it ends, and goes on should its agent come back.
+    pub fn lose_contact(&mut self, now: Duration, id: SessionId) {
+        if let Some(key) = self.by_id.get(&id).copied() {
+            self.finish_session(now, key, How::LostContact);
+        }
+    }
+
+    /// Whether the driver has [kept](Self::kept) all events of a session that are settled.
     pub fn is_kept(&self, id: SessionId) -> bool {
         match self.by_id.get(&id).and_then(|key| self.sessions.get(key)) {
             Some(state) => state.is_kept(),

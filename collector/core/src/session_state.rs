@@ -162,14 +162,6 @@ impl SessionState {
         self.streams.iter().map(|stream| (stream.id(), stream.settled())).chain(silent).chain(self.refused.positions())
     }
 
-    /// Whether all events that have arrived would survive the end of the collector.
-    pub(crate) fn is_kept(&self) -> bool {
-        let is_kept = |(stream, position)| self.kept.get(&stream).is_some_and(|kept| *kept >= position);
-        let mut waiting = self.waiting.iter().filter_map(|index| self.streams.get(*index));
-        waiting.all(|stream| !stream.holds_events())
-            && self.positions().filter(|(_, position)| position.0 > 0).all(is_kept)
-    }
-
     /// How many positions are remembered.
     pub(crate) fn stream_count(&self) -> usize {
         self.streams.len() + self.resumed.len() + self.refused.len()

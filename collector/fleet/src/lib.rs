@@ -19,7 +19,7 @@ pub use self::{
     address::Address,
     link::{Access, Keeping, Link},
     record::{Record, State},
-    recorder::{Intake, Ready, Recorder},
+    recorder::{Intake, Limits, Ready, Recorder},
     sink::NatsSink,
 };
 

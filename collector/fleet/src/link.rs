@@ -80,6 +80,8 @@ pub struct Link {
     keeping: Keeping,
     pub(crate) context: Context,
     pub(crate) records: Store,
+    /// How large the stream may get.
+    pub(crate) most_bytes: u64,
     pub(crate) contact: watch::Receiver<Contact>,
     trouble: Arc<Mutex<Option<String>>>,
 }
@@ -101,9 +103,9 @@ impl Link {
             None => builder.build(client),
         };
         let mut tries = 0;
-        let records = loop {
+        let (records, most_bytes) = loop {
             match make(&context, &address.stream, keeping).await {
-                Ok(records) => break records,
+                Ok(made) => break made,
                 Err(Making::Never(error)) => return Err(error),
                 Err(Making::NotNow(error)) => {
                     if tries % RETRIES_PER_LINE == 0 {
@@ -114,7 +116,7 @@ impl Link {
                 }
             }
         };
-        Ok(Self { address: address.clone(), keeping, context, records, contact, trouble })
+        Ok(Self { address: address.clone(), keeping, context, records, most_bytes, contact, trouble })
     }
 
     /// Makes the stream and the bucket again, where somebody has removed them.
@@ -279,8 +281,8 @@ enum Making {
     NotNow(FleetError),
 }
 
-/// Makes the stream and the bucket where they are not there.
-async fn make(context: &Context, name: &str, keeping: Keeping) -> Result<Store, Making> {
+/// Makes the stream and the bucket where they are not there. Returns the bucket, and how large the stream may get.
+async fn make(context: &Context, name: &str, keeping: Keeping) -> Result<(Store, u64), Making> {
     let subject = format!("{}.>", prefix(name));
     let config = stream::Config {
         name: name.into(),
@@ -295,6 +297,7 @@ async fn make(context: &Context, name: &str, keeping: Keeping) -> Result<Store, 
     };
     let made = get_or_create(context, config).await?;
     let found = &made.cached_info().config;
+    let most_bytes = found.max_bytes;
     if !found.subjects.contains(&subject) {
         let words = format!("the stream {name} is another's: it does not take {subject}");
         return Err(Making::Never(FleetError::new(words)));
@@ -322,7 +325,9 @@ async fn make(context: &Context, name: &str, keeping: Keeping) -> Result<Store, 
     };
     get_or_create(context, config).await?;
     let records = context.get_key_value(&bucket).await;
-    records.map_err(|error| Making::NotNow(FleetError::of(&format!("cannot use the bucket {bucket}"), &error)))
+    let records =
+        records.map_err(|error| Making::NotNow(FleetError::of(&format!("cannot use the bucket {bucket}"), &error)))?;
+    Ok((records, u64::try_from(most_bytes).unwrap_or(u64::MAX)))
 }
 
 async fn get_or_create(context: &Context, config: stream::Config) -> Result<Stream, Making> {

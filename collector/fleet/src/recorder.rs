@@ -37,6 +37,9 @@ const LOOK_TIME: Duration = Duration::from_millis(50);
 const WAIT_PER_SESSION: Duration = Duration::from_millis(3);
 const MOST_WAITING: Duration = Duration::from_millis(300);
 
+/// The least silence after which a session is left. Edges announce a session again well before that.
+const LEAST_SILENCE: Duration = Duration::from_secs(60);
+
 /// How long giving up all sessions may take.
 const RELEASE_TIME: Duration = Duration::from_secs(5);
 
@@ -51,20 +54,34 @@ pub trait Intake: Send + Sync + 'static {
     /// Looks for what there is of a session in the files.
     fn prepare(&self, id: SessionId) -> Ready;
 
-    /// Takes whole packets of a session.
-    fn take(&self, number: u64, packets: &[u8]);
+    /// Takes whole packets of a session. Returns whether none of its events wait for others that have not come.
+    fn take(&self, number: u64, id: SessionId, packets: &[u8]) -> bool;
 
     /// Returns when more can be taken.
     fn room(&self) -> impl Future<Output = ()> + Send;
 
-    /// Whether all events of a session that were taken are in its files.
+    /// Whether all events of a session that wait for no others are in its files.
     fn is_kept(&self, id: SessionId) -> bool;
+
+    /// Nothing has come of a session for long.
+    fn lose_contact(&self, id: SessionId);
 
     /// Nothing more comes under this number.
     fn close(&self, number: u64);
 
     /// Another recorder has the whole of a session: what is here of it is not needed.
     fn is_elsewhere(&self, id: SessionId);
+}
+
+/// The bounds of a recorder.
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    /// How many sessions it may hold.
+    pub max_sessions: usize,
+    /// How long it holds them without being heard of.
+    pub lease: Duration,
+    /// After how much silence it leaves a session, until its agent is heard of again: a minute at least.
+    pub silence: Duration,
 }
 
 /// Whether a session can be gone on with.
@@ -95,6 +112,8 @@ pub(crate) struct Shared<I> {
     /// How many it may hold.
     max_sessions: usize,
     lease: Lease,
+    /// After how much silence it leaves a session, until its agent is heard of again.
+    silence: Duration,
     next_number: AtomicU64,
 }
 
@@ -130,9 +149,9 @@ struct Seen {
 }
 
 impl<I: Intake> Recorder<I> {
-    /// A recorder whose files are in this storage, of no more than so many sessions at a time, which it holds for so long
-    /// without being heard of.
-    pub fn new(link: Link, intake: Arc<I>, storage: String, max_sessions: usize, lease: Duration) -> Self {
+    /// A recorder whose files are in this storage.
+    pub fn new(link: Link, intake: Arc<I>, storage: String, limits: Limits) -> Self {
+        let Limits { max_sessions, lease, silence } = limits;
         let shared = Shared {
             id: link.unique_name(),
             link,
@@ -144,6 +163,7 @@ impl<I: Intake> Recorder<I> {
             sessions: Mutex::default(),
             max_sessions,
             lease: Lease(lease),
+            silence: silence.max(LEAST_SILENCE),
             next_number: AtomicU64::new(1),
         };
         Self { shared: Arc::new(shared) }

@@ -29,8 +29,10 @@ use crate::{Access, Address, FleetError, Keeping, Link, Record, link::ANSWER_TIM
 /// How large messages get. Pulls of many larger ones stall.
 const MESSAGE_BYTES: usize = 60 << 10;
 
-/// How many bytes may be underway without an acknowledgement.
-const WINDOW_BYTES: usize = 8 << 20;
+/// How many bytes may be underway without an acknowledgement. A stream that fills up takes some of them and not others before
+/// those, which recorders cannot write until the others come: there must be room for all.
+const WINDOW_BYTES: u64 = 8 << 20;
+const WINDOWS_PER_STREAM: u64 = 8;
 
 /// How long events may wait for others to make a message with.
 const LINGER: Duration = Duration::from_millis(50);
@@ -39,7 +41,7 @@ const LINGER: Duration = Duration::from_millis(50);
 const PROGRESS_TIME: Duration = Duration::from_secs(1);
 
 /// After how much silence recorders may have left a session.
-const SILENCE: Duration = Duration::from_secs(60);
+const SILENCE: Duration = Duration::from_secs(20);
 
 /// What a message has that ends a session without a name, and how it ended.
 pub(crate) const END_HEADER: &str = "Spoor-End";
@@ -60,6 +62,7 @@ static RUNTIME: LazyLock<io::Result<Runtime>> =
 pub struct NatsSink {
     link: Link,
     runtime: &'static Runtime,
+    window_bytes: usize,
     /// Tells this sink's messages from those of others.
     tag: String,
     sent: u64,
@@ -126,6 +129,7 @@ impl NatsSink {
         });
         let link = link.map_err(|error| failed(io::Error::other(error)))?;
         let sink = |_| Self {
+            window_bytes: (link.most_bytes / WINDOWS_PER_STREAM).min(WINDOW_BYTES) as usize,
             link: link.clone(),
             runtime,
             tag: link.unique_name(),
@@ -162,9 +166,11 @@ impl NatsSink {
             let name = &session.name;
             self.make_messages(name, None);
             self.send();
-            if self.unacknowledged_bytes > WINDOW_BYTES {
+            if self.unacknowledged_bytes > self.window_bytes {
                 // What fails is tried again with the next flush; until then nothing more is taken.
-                let _ = self.settle(WINDOW_BYTES / 2);
+                if let Err(error) = self.settle(self.window_bytes / 2) {
+                    self.fail(&error);
+                }
             }
         }
     }
@@ -212,18 +218,19 @@ impl NatsSink {
 
     /// Sends what has not been sent, as far as that goes.
     fn send(&mut self) {
-        if let Err(error) = self.try_send() {
+        if !self.is_failing
+            && let Err(error) = self.try_send(usize::MAX)
+        {
             self.fail(&error);
         }
     }
 
-    fn try_send(&mut self) -> Result<(), FleetError> {
-        if self.is_failing {
-            return Ok(());
-        }
+    /// Sends no more than so many.
+    fn try_send(&mut self, most: usize) -> Result<(), FleetError> {
         self.announce()?;
         let Self { link, runtime, unacknowledged, .. } = self;
-        for message in unacknowledged.iter_mut().filter(|message| message.acknowledgement.is_none()) {
+        let unsent = unacknowledged.iter_mut().filter(|message| message.acknowledgement.is_none());
+        for message in unsent.take(most) {
             let (subject, headers, body) = (message.subject.clone(), message.headers.clone(), message.body.clone());
             let sent = runtime.block_on(link.context.publish_with_headers(subject, headers, body));
             message.acknowledgement = Some(sent.map_err(|error| explain(&error))?);
@@ -252,12 +259,25 @@ impl NatsSink {
         Ok(())
     }
 
-    /// Waits until no more than so many bytes are unacknowledged.
+    /// Sends everything, and waits until no more than so many bytes are unacknowledged.
     fn settle(&mut self, most: usize) -> Result<(), FleetError> {
-        self.try_send()?;
+        self.try_send(usize::MAX)?;
+        self.wait_for(|sink| sink.unacknowledged_bytes > most || (most == 0 && !sink.unacknowledged.is_empty()))
+    }
+
+    /// Tries again with one message alone.
+    fn probe(&mut self) -> Result<(), FleetError> {
+        self.runtime.block_on(self.link.restore())?;
+        self.try_send(1)?;
+        let count = self.unacknowledged.len();
+        self.wait_for(|sink| sink.unacknowledged.len() == count)
+    }
+
+    /// Waits for acknowledgements, in order, as long as there is reason to.
+    fn wait_for(&mut self, has_reason: impl Fn(&Self) -> bool) -> Result<(), FleetError> {
         let mut contact = self.link.contact.clone();
         let count = contact.borrow_and_update().count;
-        while self.unacknowledged_bytes > most || (most == 0 && !self.unacknowledged.is_empty()) {
+        while has_reason(self) {
             let Some(message) = self.unacknowledged.front_mut() else { break };
             let Some(acknowledgement) = message.acknowledgement.take() else {
                 return Err(FleetError::new("a message was not sent"));
@@ -370,9 +390,8 @@ impl Sink for NatsSink {
         let due: Vec<_> = self.sessions.iter().filter(|(_, one)| is_due(one)).map(|(name, _)| name.clone()).collect();
         due.iter().for_each(|name| self.make_messages(name, None));
         if self.is_failing {
+            self.probe().map_err(|error| self.fail(&error))?;
             self.is_failing = false;
-            let restored = self.runtime.block_on(self.link.restore());
-            restored.map_err(|error| self.fail(&error))?;
         }
         self.settle(0).map_err(|error| self.fail(&error))?;
         self.sessions.retain(|_, outgoing| !outgoing.has_ended);

@@ -37,7 +37,7 @@ pub(crate) struct NatsArgs {
     nats_replicas: u8,
     /// Maximum size of the stream, if the collector makes it. A full stream takes nothing more until sessions are recorded;
     /// agents wait
-    #[arg(long, value_name = "SIZE", default_value = "8GiB")]
+    #[arg(long, value_name = "SIZE", default_value = "8GiB", value_parser = stream_size)]
     nats_max_bytes: Size,
     /// Remove messages of this age, recorded or not, if the collector makes the stream. By default only what is recorded
     /// is removed
@@ -47,6 +47,11 @@ pub(crate) struct NatsArgs {
     /// the same
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = lease)]
     nats_lease: Period,
+}
+
+fn stream_size(text: &str) -> Result<Size, String> {
+    let size: Size = text.parse()?;
+    if size.0 < 4 << 20 { Err("expected at least 4MiB".into()) } else { Ok(size) }
 }
 
 fn lease(text: &str) -> Result<Period, String> {

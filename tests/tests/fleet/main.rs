@@ -149,15 +149,15 @@ fn everything_may_be_killed_in_turn() {
         let settings = Settings { patience: LONG, ..Settings::new(&edge, transport, seed) };
         Agent::start(settings).expect("it is heard")
     });
-    for round in 0..6 {
+    for round in 0..6_usize {
         agents.iter_mut().for_each(|agent| agent.work(1_500).expect("it is taken"));
-        match round {
-            0..3 => servers[round].restart(),
-            3 => {
+        match servers.get_mut(round) {
+            Some(server) => server.restart(),
+            None if round == 3 => {
                 edge.kill();
                 edge = parts.edge_at(address, &copies);
             }
-            _ => {
+            None => {
                 let [first, second] = recorders;
                 first.kill();
                 recorders = [second, parts.recorder(&copies)];

@@ -1,6 +1,12 @@
 //! What collectors say when NATS does not do what they need.
 
-use tests::{Agent, Settings, Transport, collector::run, wait::LONG};
+use std::time::Duration;
+
+use tests::{
+    Agent, Settings, Transport,
+    collector::run,
+    wait::{LONG, eventually},
+};
 
 use crate::{are_complete, finish, jetstream::Server, parts::Parts};
 
@@ -47,14 +53,15 @@ fn wrong_arguments_are_told() {
 fn a_full_stream_is_told_and_loses_nothing() {
     let Some(server) = Server::start() else { return };
     let parts = Parts::new(&server);
-    let mut edge = parts.edge(&["--nats-max-bytes", "200KiB"]);
+    let mut edge = parts.edge(&["--nats-max-bytes", "4MiB"]);
     let settings = Settings { patience: LONG, ..Settings::new(&edge, Transport::Tcp, 60) };
     let mut agents = [Agent::start(settings).expect("it is heard")];
-    // More than the stream takes, and less than the agent can keep.
-    agents[0].work(6_000).expect("it is taken");
-    let is_told = |lines: &[String]| lines.iter().any(|line| line.contains("the stream is full")).then_some(());
-    let full = edge.process().find(LONG, is_told);
-    assert!(full.is_some(), "{}", edge.process().said());
+    eventually("the stream is full", || {
+        // Less than the agent can keep.
+        agents[0].work(2_000).expect("it is taken");
+        agents[0].listen(Duration::from_millis(150));
+        edge.process().said().contains("the stream is full")
+    });
     let _recorder = parts.recorder(&[]);
     agents[0].work(5_000).expect("it is taken");
     finish(&mut agents);

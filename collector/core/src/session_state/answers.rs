@@ -63,6 +63,17 @@ impl SessionState {
         context.answers.push_back(Answered { number: answer.number, told });
     }
 
+    /// Whether all events that are settled would survive the end of the collector.
+    pub(crate) fn is_kept(&self) -> bool {
+        let is_kept = |(stream, position)| self.kept.get(&stream).is_some_and(|kept| *kept >= position);
+        self.positions().filter(|(_, position)| position.0 > 0).all(is_kept)
+    }
+
+    /// Whether events have arrived that wait for others before them.
+    pub(crate) fn holds_events(&self) -> bool {
+        self.waiting.iter().filter_map(|index| self.streams.get(*index)).any(Stream::holds_events)
+    }
+
     /// What others know of it.
     pub(crate) fn session(&self) -> Arc<Session> {
         Arc::clone(&self.session)

@@ -24,9 +24,6 @@ const KEPT_PATIENCE: Duration = Duration::from_secs(2);
 /// How long others may still be heard to have taken the same session.
 const CONFIRM_TIME: Duration = Duration::from_millis(200);
 
-/// After how much silence a session is left, until its agent is heard of again.
-const SILENCE: Duration = Duration::from_secs(600);
-
 /// How often is tried again what a server or another process does not allow yet.
 const RETRY_TIME: Duration = Duration::from_millis(500);
 
@@ -40,6 +37,8 @@ pub(super) struct Held<I> {
     is_new: bool,
     /// Told when the session is over, and complete in its files.
     over: Arc<Notify>,
+    /// Up to this message, nothing of what was read waits for what has not come.
+    settled: u64,
     /// All messages up to this one were in the files at the last look; what they told beside events is by the next.
     checked: u64,
     /// How often the lease was in doubt when it was last looked whether it still holds.
@@ -54,8 +53,8 @@ impl<I: Intake> Held<I> {
         is_new: bool,
         over: Arc<Notify>,
     ) -> Self {
-        let (checked, lapses) = (record.kept, shared.lapses.load(Relaxed));
-        Self { shared, id, record, revision, is_new, over, checked, lapses }
+        let (kept, lapses) = (record.kept, shared.lapses.load(Relaxed));
+        Self { shared, id, record, revision, is_new, over, settled: kept, checked: kept, lapses }
     }
 
     /// Reads the session until it is over, or silent for long. An error is that another recorder has it.
@@ -87,7 +86,9 @@ impl<I: Intake> Held<I> {
                         break Err(lost);
                     }
                     shared.intake.room().await;
-                    shared.intake.take(number, &message.payload);
+                    if shared.intake.take(number, id, &message.payload) {
+                        self.settled = reader.last();
+                    }
                     heard = Instant::now();
                     if message.headers.as_ref().is_some_and(|headers| headers.get(END_HEADER).is_some()) {
                         shared.intake.close(number);
@@ -95,13 +96,14 @@ impl<I: Intake> Held<I> {
                 },
             }
             let due = if shared.is_tight.load(Relaxed) { TIGHT_CHECK_TIME } else { CHECK_TIME };
-            if checked.elapsed() >= due && reader.last() > self.record.kept {
-                if let Err(lost) = self.checkpoint(reader.last()).await {
+            if checked.elapsed() >= due && self.settled > self.record.kept {
+                if let Err(lost) = self.checkpoint().await {
                     break Err(lost);
                 }
                 checked = Instant::now();
             }
-            if heard.elapsed() >= SILENCE {
+            if heard.elapsed() >= shared.silence {
+                shared.intake.lose_contact(id);
                 break self.leave().await;
             }
         };
@@ -145,7 +147,8 @@ impl<I: Intake> Held<I> {
     }
 
     /// Writes down how much of the session is in its files, and makes room in a stream that has little.
-    async fn checkpoint(&mut self, read: u64) -> Result<(), FleetError> {
+    async fn checkpoint(&mut self) -> Result<(), FleetError> {
+        let settled = self.settled;
         let started = Instant::now();
         while !self.shared.intake.is_kept(self.id) {
             if started.elapsed() >= KEPT_PATIENCE {
@@ -154,7 +157,7 @@ impl<I: Intake> Held<I> {
             sleep(Duration::from_millis(20)).await;
         }
         let (kept, is_tight) = (self.checked, self.shared.is_tight.load(Relaxed));
-        self.checked = read;
+        self.checked = settled;
         if kept <= self.record.kept {
             return Ok(());
         }
