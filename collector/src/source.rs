@@ -133,7 +133,8 @@ impl Intake for Reading {
     fn prepare(&self, id: SessionId) -> Ready {
         match self.receiver.look_for(id, &self.dirs) {
             Whereabouts::Busy => Ready::NotYet,
-            Whereabouts::Nowhere | Whereabouts::Here => Ready::Yes,
+            Whereabouts::Here => Ready::Here,
+            Whereabouts::Nowhere => Ready::Nowhere,
         }
     }
 

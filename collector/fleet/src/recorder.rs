@@ -84,11 +84,13 @@ pub struct Limits {
     pub silence: Duration,
 }
 
-/// Whether a session can be gone on with.
+/// What there is of a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ready {
-    /// It can.
-    Yes,
+    /// Its files are here.
+    Here,
+    /// There are none.
+    Nowhere,
     /// Somebody else still writes its files.
     NotYet,
 }
@@ -182,10 +184,10 @@ impl<I: Intake> Recorder<I> {
         let mut waiting: HashMap<SessionId, Seen> = HashMap::new();
         let mut watch: Option<(Watch, bool)> = None;
         let mut own_beat = Instant::now();
-        tokio::pin! {
-            let beating = beat(shared);
-            let measuring = measure(shared);
-        }
+        // They go on whatever else is waited for.
+        let mut background = JoinSet::new();
+        background.spawn(beat(Arc::clone(shared)));
+        background.spawn(measure(Arc::clone(shared)));
         let mut ticks = interval(LOOK_TIME);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
@@ -197,8 +199,6 @@ impl<I: Intake> Recorder<I> {
                 };
             }
             tokio::select! {
-                () = &mut beating => {}
-                () = &mut measuring => {}
                 Some(id) = over.recv() => {
                     if let Some(told) = shared.sessions().get(&id) {
                         told.notify_one();
@@ -360,7 +360,7 @@ async fn next_entry(
 }
 
 /// Says again and again that this recorder is there.
-async fn beat<I: Intake>(shared: &Shared<I>) {
+async fn beat<I: Intake>(shared: Arc<Shared<I>>) {
     let mut ticks = interval(shared.lease.beat_time());
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
@@ -381,7 +381,7 @@ async fn beat<I: Intake>(shared: &Shared<I>) {
 }
 
 /// Looks again and again how full the stream is.
-async fn measure<I: Intake>(shared: &Shared<I>) {
+async fn measure<I: Intake>(shared: Arc<Shared<I>>) {
     let mut ticks = interval(MEASURE_TIME);
     loop {
         ticks.tick().await;

@@ -53,6 +53,9 @@ const ID_HEADER: &str = "Nats-Msg-Id";
 const FULL_WORDS: &str = "maximum bytes exceeded";
 const FULL: &str = "the stream is full";
 
+/// What is told where no stream answers.
+const NO_STREAM: &str = "there is no such stream any more, or none that answers";
+
 /// What the client works on.
 static RUNTIME: LazyLock<io::Result<Runtime>> =
     LazyLock::new(|| Builder::new_multi_thread().worker_threads(1).thread_name("nats").enable_all().build());
@@ -72,6 +75,8 @@ pub struct NatsSink {
     unacknowledged_bytes: usize,
     /// Whether the last attempt failed.
     is_failing: bool,
+    /// Whether it failed for want of a stream.
+    lacks_stream: bool,
     flushed: Instant,
 }
 
@@ -138,6 +143,7 @@ impl NatsSink {
             unacknowledged: VecDeque::new(),
             unacknowledged_bytes: 0,
             is_failing: false,
+            lacks_stream: false,
             flushed: Instant::now(),
         };
         Ok((0..count).map(sink).collect())
@@ -267,7 +273,9 @@ impl NatsSink {
 
     /// Tries again with one message alone.
     fn probe(&mut self) -> Result<(), FleetError> {
-        self.runtime.block_on(self.link.restore())?;
+        if std::mem::take(&mut self.lacks_stream) {
+            self.runtime.block_on(self.link.restore())?;
+        }
         self.try_send(1)?;
         let count = self.unacknowledged.len();
         self.wait_for(|sink| sink.unacknowledged.len() == count)
@@ -303,6 +311,7 @@ impl NatsSink {
     /// Everything that JetStream has not acknowledged is sent again, in order: it knows what it has by the ids.
     fn fail(&mut self, error: &FleetError) -> SinkError {
         self.is_failing = true;
+        self.lacks_stream = error.to_string() == NO_STREAM;
         self.unacknowledged.iter_mut().for_each(|message| message.acknowledgement = None);
         let kind = if error.to_string() == FULL { io::ErrorKind::StorageFull } else { io::ErrorKind::Other };
         let words = match self.link.trouble() {
@@ -327,7 +336,7 @@ fn no_answer() -> FleetError {
 fn explain(error: &PublishError) -> FleetError {
     match error.kind() {
         PublishErrorKind::TimedOut => no_answer(),
-        PublishErrorKind::StreamNotFound => FleetError::new("there is no such stream any more, or none that answers"),
+        PublishErrorKind::StreamNotFound => FleetError::new(NO_STREAM),
         // JetStream has one code for all that keeps it from storing.
         _ if error.source().is_some_and(|said| said.to_string().contains(FULL_WORDS)) => FleetError::new(FULL),
         _ => FleetError::of("it was refused", error),

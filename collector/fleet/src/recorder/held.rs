@@ -64,13 +64,8 @@ impl<I: Intake> Held<I> {
             shared.sessions().remove(&id);
             return Ok(());
         }
-        let mut is_told = false;
-        while !self.is_new && shared.intake.prepare(id) == Ready::NotYet {
-            if !std::mem::replace(&mut is_told, true) {
-                warn!("session {id} waits: another process still writes its files");
-            }
-            sleep(RETRY_TIME).await;
-            self.check_lease().await?;
+        if !self.is_new {
+            self.find_files().await?;
         }
         let number = shared.next_number.fetch_add(1, Relaxed);
         shared.intake.open(number, format!("{} from {}", shared.link.address, self.record.from));
@@ -127,6 +122,30 @@ impl<I: Intake> Held<I> {
                     sleep(RETRY_TIME).await;
                 }
             }
+        }
+    }
+
+    /// Looks for the files of the session, and waits while another process writes them. Without any it starts from the
+    /// beginning, if that is still in the stream.
+    async fn find_files(&mut self) -> Result<(), FleetError> {
+        let mut is_told = false;
+        loop {
+            match self.shared.intake.prepare(self.id) {
+                Ready::Here => return Ok(()),
+                Ready::Nowhere => {
+                    if !self.record.is_cut {
+                        (self.record.kept, self.settled, self.checked) = (0, 0, 0);
+                    }
+                    return Ok(());
+                }
+                Ready::NotYet if is_told => {}
+                Ready::NotYet => {
+                    is_told = true;
+                    warn!("session {} waits: another process still writes its files", self.id);
+                }
+            }
+            sleep(RETRY_TIME).await;
+            self.check_lease().await?;
         }
     }
 
