@@ -87,7 +87,7 @@ impl Opened {
         receiver.tell_over(told);
         let reading = Reading { receiver: Arc::clone(receiver), dirs };
         let recorder = Recorder::new(link.clone(), Arc::new(reading), storage, limits);
-        Source { recorder, link, over }
+        Source { recorder, link, over, receiver: Arc::clone(receiver) }
     }
 }
 
@@ -96,6 +96,7 @@ pub(crate) struct Source {
     recorder: Recorder<Reading>,
     link: Link,
     over: mpsc::UnboundedReceiver<SessionId>,
+    receiver: Arc<Receiver>,
 }
 
 impl Source {
@@ -109,6 +110,7 @@ impl Source {
     pub(crate) async fn read(&mut self) {
         let lost = self.recorder.run(&mut self.over).await;
         error!("{lost}; it ends as it is, and may be started again");
+        self.receiver.notices.finish();
         // The other recorder may be writing the same files: nothing more may be written here, not even an end.
         process::exit(1);
     }

@@ -13,7 +13,7 @@ use async_nats::{
         self, Context,
         context::ContextBuilder,
         kv::Store,
-        stream::{self, DiscardPolicy, Stream},
+        stream::{self, DiscardPolicy, RetentionPolicy, Stream},
     },
 };
 use codec::SessionId;
@@ -31,6 +31,9 @@ const RETRIES_PER_LINE: u32 = 40;
 
 /// How long JetStream knows a message again by its id: longer than any connection is tried with it.
 const DUPLICATE_TIME: Duration = Duration::from_secs(120);
+
+/// What a message may have: one packet, at worst.
+const LEAST_MESSAGE_BYTES: i32 = 1 << 20;
 
 /// How long records of sessions are kept that nobody writes any more.
 const RECORD_TIME: Duration = Duration::from_secs(7 * 24 * 3600);
@@ -302,10 +305,15 @@ async fn make(context: &Context, name: &str, keeping: Keeping) -> Result<(Store,
         let words = format!("the stream {name} is another's: it does not take {subject}");
         return Err(Making::Never(FleetError::new(words)));
     }
-    if found.discard != DiscardPolicy::New {
-        let words =
-            format!("the stream {name} drops what is oldest when it is full (discard: old): it would lose events");
-        return Err(Making::Never(FleetError::new(words)));
+    let unfit = [
+        (found.discard != DiscardPolicy::New, "drops what is oldest when it is full (discard: old)"),
+        (found.retention != RetentionPolicy::Limits, "removes messages by itself (retention is not limits)"),
+        (found.max_messages_per_subject > 0, "keeps only some messages of each subject (max_msgs_per_subject)"),
+        (found.no_ack, "acknowledges nothing (no_ack)"),
+        ((1..LEAST_MESSAGE_BYTES).contains(&found.max_message_size), "takes no message of 1 MiB (max_msg_size)"),
+    ];
+    if let Some((_, why)) = unfit.iter().find(|(is_unfit, _)| *is_unfit) {
+        return Err(Making::Never(FleetError::new(format!("the stream {name} {why}: it would lose events"))));
     }
     // As clients make buckets. The one of this library asks servers for more than older ones tell.
     let bucket = format!("{name}-sessions");
@@ -339,6 +347,9 @@ async fn get_or_create(context: &Context, config: stream::Config) -> Result<Stre
         match error.kind() {
             CreateStreamErrorKind::TimedOut | CreateStreamErrorKind::JetStreamUnavailable => {
                 Making::NotNow(FleetError::new(format!("{words} (does the server run with JetStream?)")))
+            }
+            CreateStreamErrorKind::JetStream(said) if said.error_code() == ErrorCode::STORAGE_RESOURCES_EXCEEDED => {
+                Making::Never(FleetError::new(format!("{words} (--nats-max-bytes makes it smaller)")))
             }
             CreateStreamErrorKind::JetStream(said) if no_leader.contains(&said.error_code()) => Making::NotNow(words),
             _ => Making::Never(words),

@@ -8,7 +8,7 @@ use async_nats::jetstream::{
 };
 use futures_util::StreamExt;
 use tokio::time::{sleep, timeout};
-use tracing::debug;
+use tracing::{debug, warn};
 
 use crate::{FleetError, Link};
 
@@ -37,17 +37,24 @@ pub(crate) struct Reader {
     /// What the consumer calls the next message.
     number: u64,
     batch: Option<pull::Batch>,
+    /// Whether the stream is another than before, and that has not been told.
+    is_anew: bool,
 }
 
 impl Reader {
     /// A reader of the messages with this subject, from this one of the stream on.
     pub(crate) fn new(link: Link, subject: String, next: u64) -> Self {
-        Self { link, subject, next, consumer: None, number: 1, batch: None }
+        Self { link, subject, next, consumer: None, number: 1, batch: None, is_anew: false }
     }
 
     /// The last message that was read, by its number in the stream.
     pub(crate) fn last(&self) -> u64 {
         self.next.saturating_sub(1)
+    }
+
+    /// Whether the stream was removed and made anew since this was last asked: its numbers start again.
+    pub(crate) fn starts_anew(&mut self) -> bool {
+        std::mem::take(&mut self.is_anew)
     }
 
     /// The next message; none if there is none for a while. May be dropped while it waits, without a loss.
@@ -89,6 +96,12 @@ impl Reader {
 
     async fn consumer(&mut self) -> Result<&PullConsumer, FleetError> {
         if self.consumer.is_none() {
+            let stream = self.link.stream().await?;
+            let info = stream.get_info().await.map_err(|error| FleetError::of("cannot look at the stream", &error))?;
+            if info.state.last_sequence < self.last() {
+                warn!("the stream {} was removed and made anew: what was in it is lost", self.link.address.stream);
+                (self.next, self.is_anew) = (1, true);
+            }
             let config = pull::Config {
                 filter_subject: self.subject.clone(),
                 deliver_policy: DeliverPolicy::ByStartSequence { start_sequence: self.next.max(1) },
@@ -98,7 +111,7 @@ impl Reader {
                 num_replicas: 1,
                 ..pull::Config::default()
             };
-            let consumer = self.link.stream().await?.create_consumer(config).await;
+            let consumer = stream.create_consumer(config).await;
             self.consumer = Some(consumer.map_err(|error| FleetError::of("cannot read the stream", &error))?);
             self.number = 1;
         }

@@ -91,6 +91,15 @@ impl Record {
         }
     }
 
+    /// Writes it where there is none. Returns its revision, or none where there is one.
+    pub(crate) async fn create(&self, records: &Store, id: SessionId) -> Result<Option<u64>, FleetError> {
+        match records.create(key(id), self.bytes()).await {
+            Ok(revision) => Ok(Some(revision)),
+            Err(error) if error.kind() == CreateErrorKind::AlreadyExists => Ok(None),
+            Err(error) => Err(FleetError::of("cannot write the record of a session", &error)),
+        }
+    }
+
     /// An edge has heard of a session: it needs a recorder, unless it is over. Returns whether it is.
     pub(crate) async fn announce(records: &Store, id: SessionId, from: &str) -> Result<bool, FleetError> {
         loop {
@@ -103,11 +112,11 @@ impl Record {
                         return Ok(false);
                     }
                 }
-                None => match records.create(key(id), Self::new(from).bytes()).await {
-                    Ok(_) => return Ok(false),
-                    Err(error) if error.kind() == CreateErrorKind::AlreadyExists => {}
-                    Err(error) => return Err(FleetError::of("cannot write the record of a session", &error)),
-                },
+                None => {
+                    if Self::new(from).create(records, id).await?.is_some() {
+                        return Ok(false);
+                    }
+                }
             }
         }
     }

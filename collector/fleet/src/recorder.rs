@@ -109,8 +109,8 @@ pub(crate) struct Shared<I> {
     lapses: AtomicU64,
     /// Whether the stream is so full that what is kept should leave it.
     is_tight: AtomicBool,
-    /// The sessions that it holds, and who is to know when one is over.
-    sessions: Mutex<HashMap<SessionId, Arc<Notify>>>,
+    /// The sessions that it holds.
+    sessions: Mutex<HashMap<SessionId, Taken>>,
     /// How many it may hold.
     max_sessions: usize,
     lease: Lease,
@@ -119,8 +119,16 @@ pub(crate) struct Shared<I> {
     next_number: AtomicU64,
 }
 
+/// A session that it has taken.
+struct Taken {
+    /// Told when the session is over.
+    over: Arc<Notify>,
+    /// Whether it is certain that no other has taken it at the same time, so that it is read.
+    is_read: bool,
+}
+
 impl<I> Shared<I> {
-    fn sessions(&self) -> MutexGuard<'_, HashMap<SessionId, Arc<Notify>>> {
+    fn sessions(&self) -> MutexGuard<'_, HashMap<SessionId, Taken>> {
         self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -200,8 +208,8 @@ impl<I: Intake> Recorder<I> {
             }
             tokio::select! {
                 Some(id) = over.recv() => {
-                    if let Some(told) = shared.sessions().get(&id) {
-                        told.notify_one();
+                    if let Some(taken) = shared.sessions().get(&id) {
+                        taken.over.notify_one();
                     }
                 }
                 Some(done) = tasks.join_next(), if !tasks.is_empty() => {
@@ -248,12 +256,14 @@ impl<I: Intake> Recorder<I> {
     ) -> Result<(), FleetError> {
         waiting.remove(&id);
         let Some(record) = record else { return Ok(()) };
-        let is_held = self.shared.sessions().contains_key(&id);
+        let is_read = self.shared.sessions().get(&id).map(|taken| taken.is_read);
         let is_own = record.owner.as_deref() == Some(&self.shared.id);
         match record.state {
-            State::Open if is_held && !is_own && record.owner.is_some() => return Err(FleetError::lost(id)),
+            State::Open if is_read == Some(true) && !is_own && record.owner.is_some() => {
+                return Err(FleetError::lost(id));
+            }
             // One that is its own and not held was taken with a word that did not come back.
-            State::Open if !is_held => {
+            State::Open if is_read.is_none() || !is_own => {
                 waiting.insert(id, Seen { record, revision, since: Instant::now(), is_told: false });
             }
             State::Over if record.storage.as_deref() != Some(&self.shared.storage) => {
@@ -286,6 +296,9 @@ impl<I: Intake> Recorder<I> {
                 return;
             }
             let load = u32::try_from(held).unwrap_or(u32::MAX);
+            if shared.sessions().contains_key(&id) {
+                continue;
+            }
             let Some(seen) = waiting.get_mut(&id) else { continue };
             if seen.since.elapsed() < WAIT_PER_SESSION.saturating_mul(load).min(MOST_WAITING) {
                 continue;
@@ -311,7 +324,7 @@ impl<I: Intake> Recorder<I> {
                 info!("session {id}: taken over from recorder {before}, which is gone");
             }
             let told = Arc::new(Notify::new());
-            shared.sessions().insert(id, Arc::clone(&told));
+            shared.sessions().insert(id, Taken { over: Arc::clone(&told), is_read: false });
             let held = Held::new(Arc::clone(shared), id, (record, revision), is_new, told);
             tasks.spawn(held.run());
         }

@@ -123,7 +123,7 @@ impl NatsSink {
         keeping: Keeping,
         count: usize,
     ) -> Result<Vec<Self>, SinkError> {
-        let failed = |source: io::Error| SinkError::Failed { what: "cannot reach NATS".into(), source };
+        let failed = |source: io::Error| SinkError::Failed { what: "NATS".into(), source };
         let runtime = RUNTIME.as_ref().map_err(|error| failed(io::Error::new(error.kind(), error.to_string())))?;
         // Whoever calls may run on another runtime, and must not wait on this one itself.
         let link = thread::scope(|scope| {
@@ -312,6 +312,9 @@ impl NatsSink {
     fn fail(&mut self, error: &FleetError) -> SinkError {
         self.is_failing = true;
         self.lacks_stream = error.to_string() == NO_STREAM;
+        // Whoever removed the stream may have removed what recorders know of sessions, too.
+        let known = self.sessions.values_mut().filter(|outgoing| outgoing.announced == Announced::Yes);
+        known.for_each(|outgoing| outgoing.announced = Announced::No);
         self.unacknowledged.iter_mut().for_each(|message| message.acknowledgement = None);
         let kind = if error.to_string() == FULL { io::ErrorKind::StorageFull } else { io::ErrorKind::Other };
         let words = match self.link.trouble() {

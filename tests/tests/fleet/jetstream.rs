@@ -1,6 +1,7 @@
 //! A NATS server with JetStream.
 
 use std::{
+    io::{BufRead, BufReader, Write},
     net::{SocketAddr, TcpListener, TcpStream},
     process::Command,
 };
@@ -80,6 +81,17 @@ impl Server {
     /// The address of a stream on it.
     pub(crate) fn stream(&self, name: &str) -> String {
         format!("nats://{}/{name}", self.address)
+    }
+
+    /// Makes a stream as somebody else might.
+    pub(crate) fn make_stream(&self, name: &str, settings: &str) {
+        let config = format!(r#"{{"name": "{name}", "subjects": ["spoor.{name}.>"], "storage": "file", {settings}}}"#);
+        let mut stream = TcpStream::connect(self.address).expect("it listens");
+        let bytes = config.len();
+        write!(stream, "CONNECT {{}}\r\nPUB $JS.API.STREAM.CREATE.{name} {bytes}\r\n{config}\r\nPING\r\n")
+            .expect("sent");
+        let mut lines = BufReader::new(stream).lines().map_while(Result::ok);
+        assert!(lines.any(|line| line == "PONG"), "the server has taken it");
     }
 
     pub(crate) fn address(&self) -> SocketAddr {

@@ -69,3 +69,20 @@ fn a_full_stream_is_told_and_loses_nothing() {
     are_complete(&parts.folder, &agents);
     assert!(edge.stop().success().stderr.contains("works again"));
 }
+
+/// A stream that somebody else has made, and that would lose events, is not used.
+#[test]
+fn a_stream_that_would_lose_events_is_refused() {
+    let Some(server) = Server::start() else { return };
+    for (name, settings, said) in [
+        ("OLD", r#""discard": "old""#, "discard: old"),
+        ("INTEREST", r#""discard": "new", "retention": "interest""#, "retention is not limits"),
+        ("FEW", r#""discard": "new", "max_msgs_per_subject": 5"#, "max_msgs_per_subject"),
+        ("SMALL", r#""discard": "new", "max_msg_size": 1000"#, "max_msg_size"),
+    ] {
+        server.make_stream(name, settings);
+        let exit = run(&["--listen", "127.0.0.1:0", "--sink", &server.stream(name)]);
+        assert_eq!(exit.code, Some(1), "{name}: {}", exit.stderr);
+        assert!(exit.stderr.contains(said), "{name}: {}", exit.stderr);
+    }
+}

@@ -1,6 +1,7 @@
 //! One session that a recorder holds.
 
 use std::{
+    collections::hash_map::Entry,
     sync::{Arc, atomic::Ordering::Relaxed},
     time::{Duration, Instant},
 };
@@ -60,8 +61,13 @@ impl<I: Intake> Held<I> {
     /// Reads the session until it is over, or silent for long. An error is that another recorder has it.
     pub(super) async fn run(mut self) -> Result<(), FleetError> {
         let (shared, id) = (Arc::clone(&self.shared), self.id);
-        if !self.is_confirmed().await {
-            shared.sessions().remove(&id);
+        let is_confirmed = self.is_confirmed().await;
+        match shared.sessions().entry(id) {
+            Entry::Occupied(mut taken) if is_confirmed => taken.get_mut().is_read = true,
+            Entry::Occupied(taken) => _ = taken.remove(),
+            Entry::Vacant(_) => {}
+        }
+        if !is_confirmed {
             return Ok(());
         }
         if !self.is_new {
@@ -77,6 +83,9 @@ impl<I: Intake> Held<I> {
                 biased;
                 () = self.over.notified() => break self.finish().await,
                 message = reader.next() => if let Some(message) = message {
+                    if reader.starts_anew() {
+                        (self.record.kept, self.settled, self.checked) = (0, 0, 0);
+                    }
                     if let Err(lost) = self.check_lease().await {
                         break Err(lost);
                     }
@@ -153,13 +162,9 @@ impl<I: Intake> Held<I> {
     async fn check_lease(&mut self) -> Result<(), FleetError> {
         let lapses = self.shared.fence().await;
         while lapses != self.lapses {
-            match Record::find(&self.shared.link.records, self.id).await {
-                Ok(Some((_, revision))) if revision == self.revision => self.lapses = lapses,
-                Ok(_) => return Err(FleetError::lost(self.id)),
-                Err(error) => {
-                    debug!("session {}: {error}", self.id);
-                    sleep(RETRY_TIME).await;
-                }
+            match self.look().await? {
+                true => self.lapses = lapses,
+                false => sleep(RETRY_TIME).await,
             }
         }
         Ok(())
@@ -213,6 +218,31 @@ impl<I: Intake> Held<I> {
         Ok(())
     }
 
+    /// Looks whether the record is still this recorder's. What it wrote may be there though nothing was heard of it, and a
+    /// record that somebody has removed is written again. Whether it could look; an error is that another has the session.
+    async fn look(&mut self) -> Result<bool, FleetError> {
+        let records = &self.shared.link.records;
+        let revision = match Record::find(records, self.id).await {
+            Ok(Some((found, revision))) if found == self.record || found.owner.as_ref() == Some(&self.shared.id) => {
+                Ok(Some(revision))
+            }
+            Ok(Some(_)) => return Err(FleetError::lost(self.id)),
+            Ok(None) => self.record.create(records, self.id).await,
+            Err(error) => Err(error),
+        };
+        match revision {
+            Ok(Some(revision)) => {
+                self.revision = revision;
+                Ok(true)
+            }
+            Ok(None) => Ok(false),
+            Err(error) => {
+                debug!("session {}: {error}", self.id);
+                Ok(false)
+            }
+        }
+    }
+
     /// Writes the record. Whether it could; an error is that another has written it.
     async fn write(&mut self) -> Result<bool, FleetError> {
         match self.record.replace(&self.shared.link.records, self.id, self.revision).await {
@@ -221,15 +251,8 @@ impl<I: Intake> Held<I> {
                 Ok(true)
             }
             Ok(None) => {
-                // What was written may have been, though nothing was heard of it.
-                match Record::find(&self.shared.link.records, self.id).await {
-                    Ok(Some((found, revision))) if found == self.record => {
-                        self.revision = revision;
-                        Ok(true)
-                    }
-                    Ok(_) => Err(FleetError::lost(self.id)),
-                    Err(_) => Ok(false),
-                }
+                self.look().await?;
+                Ok(false)
             }
             Err(error) => {
                 debug!("session {}: {error}", self.id);
