@@ -53,9 +53,6 @@ const ID_HEADER: &str = "Nats-Msg-Id";
 const FULL_WORDS: &str = "maximum bytes exceeded";
 const FULL: &str = "the stream is full";
 
-/// What is told where no stream answers.
-const NO_STREAM: &str = "there is no such stream any more, or none that answers";
-
 /// What the client works on.
 static RUNTIME: LazyLock<io::Result<Runtime>> =
     LazyLock::new(|| Builder::new_multi_thread().worker_threads(1).thread_name("nats").enable_all().build());
@@ -75,7 +72,7 @@ pub struct NatsSink {
     unacknowledged_bytes: usize,
     /// Whether the last attempt failed.
     is_failing: bool,
-    /// Whether it failed for want of a stream.
+    /// Whether the stream or the bucket may be gone.
     lacks_stream: bool,
     flushed: Instant,
 }
@@ -311,7 +308,7 @@ impl NatsSink {
     /// Everything that JetStream has not acknowledged is sent again, in order: it knows what it has by the ids.
     fn fail(&mut self, error: &FleetError) -> SinkError {
         self.is_failing = true;
-        self.lacks_stream = error.to_string() == NO_STREAM;
+        self.lacks_stream = error.to_string() != FULL;
         // Whoever removed the stream may have removed what recorders know of sessions, too.
         let known = self.sessions.values_mut().filter(|outgoing| outgoing.announced == Announced::Yes);
         known.for_each(|outgoing| outgoing.announced = Announced::No);
@@ -339,7 +336,7 @@ fn no_answer() -> FleetError {
 fn explain(error: &PublishError) -> FleetError {
     match error.kind() {
         PublishErrorKind::TimedOut => no_answer(),
-        PublishErrorKind::StreamNotFound => FleetError::new(NO_STREAM),
+        PublishErrorKind::StreamNotFound => FleetError::new("there is no such stream any more, or none that answers"),
         // JetStream has one code for all that keeps it from storing.
         _ if error.source().is_some_and(|said| said.to_string().contains(FULL_WORDS)) => FleetError::new(FULL),
         _ => FleetError::of("it was refused", error),

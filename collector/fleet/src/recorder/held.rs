@@ -226,6 +226,8 @@ impl<I: Intake> Held<I> {
             Ok(Some((found, revision))) if found == self.record || found.owner.as_ref() == Some(&self.shared.id) => {
                 Ok(Some(revision))
             }
+            // Of one that was removed an edge has made another, and nobody has it.
+            Ok(Some((found, revision))) if found.owner.is_none() && found.storage.is_none() => Ok(Some(revision)),
             Ok(Some(_)) => return Err(FleetError::lost(self.id)),
             Ok(None) => self.record.create(records, self.id).await,
             Err(error) => Err(error),
