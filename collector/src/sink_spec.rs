@@ -9,8 +9,7 @@ use crate::otlp::Endpoint;
 
 /// A sink and how to treat it: `disk:DIR`, `disk:DIR,spans=live`, `disk:DIR,spans=no`, `stdout:events`, `stdout:spans`, `stdout:heph`,
 /// `heph:FILE`, `heph:FILE,compat`, `perfetto:FILE`, `chrome:FILE`, `otlp:URL`, `otlp+grpc:URL`, `nats://HOST/STREAM`, each with
-/// `,on-full=block` or `,on-full=drop` behind
-/// it if wanted.
+/// `,on-full=block` or `,on-full=drop` behind it if wanted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct SinkSpec {
     pub(crate) target: Target,

@@ -323,9 +323,9 @@ impl<I: Intake> Recorder<I> {
             if let Some(before) = before {
                 info!("session {id}: taken over from recorder {before}, which is gone");
             }
-            let told = Arc::new(Notify::new());
-            shared.sessions().insert(id, Taken { over: Arc::clone(&told), is_read: false });
-            let held = Held::new(Arc::clone(shared), id, (record, revision), is_new, told);
+            let over = Arc::new(Notify::new());
+            shared.sessions().insert(id, Taken { over: Arc::clone(&over), is_read: false });
+            let held = Held::new(Arc::clone(shared), id, (record, revision), is_new, over);
             tasks.spawn(held.run());
         }
     }
@@ -402,10 +402,10 @@ async fn measure<I: Intake>(shared: Arc<Shared<I>>) {
         let Ok(info) = stream.get_info().await else { continue };
         let most = u64::try_from(info.config.max_bytes).unwrap_or(u64::MAX);
         let is_tight = info.state.bytes >= most / 2;
-        if is_tight && !shared.is_tight.swap(is_tight, Relaxed) {
+        let was_tight = shared.is_tight.swap(is_tight, Relaxed);
+        if is_tight && !was_tight {
             let name = &shared.link.address.stream;
             warn!("the stream {name} is half full: what is recorded leaves it before its session is over");
         }
-        shared.is_tight.store(is_tight, Relaxed);
     }
 }

@@ -257,9 +257,14 @@ impl NatsSink {
             let sessions = &self.sessions;
             let is_over = |one: &Outgoing| one.announced == Announced::Over;
             self.unacknowledged.retain(|message| !sessions.get(&message.session).is_some_and(is_over));
-            self.unacknowledged_bytes = self.unacknowledged.iter().map(|message| message.body.len()).sum();
+            self.count_bytes();
         }
         Ok(())
+    }
+
+    /// Counts again, after messages were taken out.
+    fn count_bytes(&mut self) {
+        self.unacknowledged_bytes = self.unacknowledged.iter().map(|message| message.body.len()).sum();
     }
 
     /// Sends everything, and waits until no more than so many bytes are unacknowledged.
@@ -385,7 +390,7 @@ impl Sink for NatsSink {
     fn leave(&mut self, session: &Arc<Session>) {
         self.sessions.remove(&session.name);
         self.unacknowledged.retain(|message| message.session != session.name);
-        self.unacknowledged_bytes = self.unacknowledged.iter().map(|message| message.body.len()).sum();
+        self.count_bytes();
     }
 
     fn flush(&mut self) -> Result<(), SinkError> {

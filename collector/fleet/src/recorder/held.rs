@@ -84,7 +84,7 @@ impl<I: Intake> Held<I> {
                 () = self.over.notified() => break self.finish().await,
                 message = reader.next() => if let Some(message) = message {
                     if reader.starts_anew() {
-                        (self.record.kept, self.settled, self.checked) = (0, 0, 0);
+                        self.forget_numbers();
                     }
                     if let Err(lost) = self.check_lease().await {
                         break Err(lost);
@@ -143,7 +143,7 @@ impl<I: Intake> Held<I> {
                 Ready::Here => return Ok(()),
                 Ready::Nowhere => {
                     if !self.record.is_cut {
-                        (self.record.kept, self.settled, self.checked) = (0, 0, 0);
+                        self.forget_numbers();
                     }
                     return Ok(());
                 }
@@ -156,6 +156,11 @@ impl<I: Intake> Held<I> {
             sleep(RETRY_TIME).await;
             self.check_lease().await?;
         }
+    }
+
+    /// Nothing that is in the stream is known to be in the files.
+    fn forget_numbers(&mut self) {
+        (self.record.kept, self.settled, self.checked) = (0, 0, 0);
     }
 
     /// Makes sure that no other has the session.
