@@ -11,11 +11,16 @@ mod view;
 
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
-use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum, error::ErrorKind};
+use clap::{
+    Args, CommandFactory, Parser, Subcommand, ValueEnum,
+    builder::{OsStringValueParser, TypedValueParser},
+    error::ErrorKind,
+};
 use fleet::Address;
 use sinks::SyncWhen;
 
 use crate::{
+    archive::Wanted,
     log::{LogFormat, LogLevel},
     quantity::{Period, Size},
     sink_spec::{OnFull, SinkSpec},
@@ -226,8 +231,23 @@ pub(crate) struct SinkArgs {
     /// stacks, so by default only their owner may read them
     #[arg(long, value_name = "MODE", default_value = "700", value_parser = mode, help_heading = "Sinks")]
     pub(crate) mode: u32,
+    /// Put each session of disk: sinks that is finished also there, whole: s3://BUCKET/PREFIX, file:///DIR or a directory. All
+    /// commands that look at sessions open them there
+    #[arg(long, value_name = "PLACE", value_parser = place(), help_heading = "Sinks")]
+    archive: Option<PathBuf>,
+    /// Remove sessions from disk: sinks once they are archived, and were read there again
+    #[arg(long, requires = "archive", help_heading = "Sinks")]
+    archive_remove: bool,
     #[command(flatten)]
     pub(crate) nats: NatsArgs,
+}
+
+impl SinkArgs {
+    /// Where sessions are to be archived, if they are.
+    pub(crate) fn archive(&self) -> Option<Wanted> {
+        let place = self.archive.clone()?;
+        Some(Wanted { place, remove: self.archive_remove })
+    }
 }
 
 #[derive(Debug, Args)]
@@ -289,8 +309,8 @@ pub(crate) struct IngestArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct DirArgs {
-    /// A session directory, or a directory of sessions
-    #[arg(value_name = "DIR")]
+    /// A session directory, or a directory of sessions; also in a bucket: s3://BUCKET/PREFIX
+    #[arg(value_name = "DIR", value_parser = place())]
     pub(crate) dir: PathBuf,
 }
 
@@ -314,8 +334,8 @@ pub(crate) struct RepairArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct EventsArgs {
-    /// A session directory
-    #[arg(value_name = "DIR")]
+    /// A session directory; also in a bucket: s3://BUCKET/PREFIX/SESSION
+    #[arg(value_name = "DIR", value_parser = place())]
     pub(crate) dir: PathBuf,
     #[command(flatten)]
     pub(crate) filter: FilterArgs,
@@ -336,6 +356,15 @@ impl ValueEnum for OnFull {
     fn to_possible_value(&self) -> Option<clap::builder::PossibleValue> {
         Some(clap::builder::PossibleValue::new(self.name()))
     }
+}
+
+/// A directory, or what is like one in a bucket.
+fn place() -> impl TypedValueParser<Value = PathBuf> {
+    OsStringValueParser::new().try_map(|text| match text.to_str() {
+        // `top --live` looks at collectors, too.
+        Some(text) if !["http://", "https://"].iter().any(|scheme| text.starts_with(scheme)) => storage::place(text),
+        _ => Ok(text.into()),
+    })
 }
 
 /// Reports arguments that conflict, and exits as clap does.

@@ -15,12 +15,14 @@ use sinks::EarlierSessions;
 use tracing::{info, warn};
 
 use crate::{
+    archive::Archiving,
     args::{self, IngestArgs},
     log,
     notices::Notices,
     receiver::Receiver,
     recorder::Recorders,
     service, settings,
+    sink_spec::Target,
 };
 
 /// What is read at a time.
@@ -38,6 +40,12 @@ pub(crate) fn run(args: &IngestArgs) -> Result<ExitCode> {
     let notices = Arc::new(Notices::new());
     log::start(args.log.log, args.log.log_format, &notices);
     // There is one file, and its sessions follow one another.
+    let directories = sinks.iter().filter_map(|sink| match &sink.target {
+        Target::Disk { dir, .. } => Some(dir.clone()),
+        _ => None,
+    });
+    let archive = args.sinks.archive();
+    let archiving = archive.map(|wanted| Archiving::start(wanted, directories.collect())).transpose()?;
     let (recorders, tables) = Recorders::start(&sinks, &args.spans.config(), args.limits.memory.0, 1, &notices)?;
     // A file is never silent, and nobody floods us with one. Where it has more sessions than may be open, the one that
     // was longest without a packet is over.
@@ -78,6 +86,7 @@ pub(crate) fn run(args: &IngestArgs) -> Result<ExitCode> {
         receiver.disconnected(0);
         let finished = receiver.finish(How::Closed).await;
         tables.finish(|line| receiver.notices.status(line));
+        let archived = archiving.is_none_or(Archiving::finish);
         info!("{}", service::total(&receiver));
         let skipped = receiver.ledger.core().skipped_bytes;
         if skipped > 0 {
@@ -91,6 +100,6 @@ pub(crate) fn run(args: &IngestArgs) -> Result<ExitCode> {
         }
         let refused = core.refused_sessions > 0 || core.refused_stream_events > 0;
         let whole = !refused && receiver.ledger.lost_by_disks() == 0 && receiver.ledger.refused_spans() == 0;
-        Ok(if finished && whole { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+        Ok(if finished && whole && archived { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     })
 }

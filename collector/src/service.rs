@@ -30,6 +30,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::{error, info, warn};
 
 use crate::{
+    archive::Archiving,
     args::{self, RunArgs},
     control,
     door::Door,
@@ -99,6 +100,9 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode> {
             // What a recorder has left others may be about to go on with.
             directories.clone().for_each(finish_leftover);
         }
+        let archive = args.sinks.archive();
+        let dirs = directories.clone().map(Into::into).collect();
+        let archiving = archive.map(|wanted| Archiving::start(wanted, dirs)).transpose()?;
         let (recorders, tables) = Recorders::start(&sinks, &args.spans.config(), memory, recorders, &notices)?;
         let mut config = settings::core_config(&args.limits, args.session_timeout.0);
         if let Some(smallest) = listening.iter().filter(|one| one.udp.is_some()).map(|one| one.receive_buffer).min() {
@@ -116,7 +120,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode> {
         let earlier = EarlierSessions::find(directories);
         let limits = settings::catalog_limits(&args.limits);
         let receiver = Arc::new(Receiver::new(config, limits, recorders, earlier, notices));
-        serve(args, &receiver, tables, (listening, source), socket, door, (metrics, ui)).await
+        serve(args, &receiver, (tables, archiving), (listening, source), socket, door, (metrics, ui)).await
     });
     // A sink that hangs has been given up by now, and is not to be waited for again.
     runtime.shutdown_background();
@@ -162,7 +166,7 @@ fn open(args: &RunArgs) -> Result<Vec<Listening>> {
 async fn serve(
     args: &RunArgs,
     receiver: &Arc<Receiver>,
-    tables: Making,
+    (tables, archiving): (Making, Option<Archiving>),
     (listening, source): (Vec<Listening>, Option<Opened>),
     socket: Option<UnixStream>,
     door: Arc<Door>,
@@ -265,7 +269,11 @@ async fn serve(
     connections.end_all();
     receiver.post.close();
     let progress = tables.progress.clone();
-    let making = tokio::task::spawn_blocking(move || tables.finish(|_| {}));
+    let archive = archiving.as_ref().map(|archiving| archiving.counters.clone());
+    let making = tokio::task::spawn_blocking(move || {
+        tables.finish(|_| {});
+        archiving.is_none_or(Archiving::finish)
+    });
     let interrupted = async {
         // A sink that was given up may keep its part of the work open for ever.
         if finished {
@@ -275,12 +283,13 @@ async fn serve(
             }
         }
         progress.interrupt();
+        archive.iter().for_each(|archive| archive.interrupt());
         std::future::pending::<()>().await;
     };
-    tokio::select! {
-        _ = making => {}
-        () = interrupted => {}
-    }
+    let archived = tokio::select! {
+        archived = making => archived.unwrap_or(false),
+        () = interrupted => false,
+    };
     reporting.abort();
     receiver.notices.status(String::new());
     info!("{}", total(receiver));
@@ -288,7 +297,8 @@ async fn serve(
         error!("not every sink could be finished; for disk: see `collector repair`");
     }
     receiver.notices.finish();
-    let whole = finished && good && receiver.ledger.lost_by_disks() == 0 && receiver.ledger.refused_spans() == 0;
+    let whole =
+        finished && good && archived && receiver.ledger.lost_by_disks() == 0 && receiver.ledger.refused_spans() == 0;
     Ok(if whole { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 

@@ -1,6 +1,10 @@
 //! From arguments to what the parts are to work with. Everything is checked here, before anything is opened.
 
-use std::{path::PathBuf, time::Duration};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use collector_core::{CatalogLimits, Config};
 use fleet::{Access, Keeping};
@@ -133,6 +137,17 @@ pub(crate) fn sinks(args: &SinkArgs) -> Result<Vec<SinkSetting>, String> {
     }
     if !on_disk && args.sync != SyncWhen::Never {
         return Err("--sync is for disk: sinks, and there is none".into());
+    }
+    if let Some(archive) = args.archive() {
+        if !on_disk {
+            return Err("--archive is for disk: sinks, and there is none".into());
+        }
+        let full = |path: &Path| fs::canonicalize(path).unwrap_or_else(|_| path.into());
+        let archive = full(&archive.place);
+        let disks = targets.iter().filter(|target| matches!(target, Target::Disk { .. }));
+        if let Some(within) = disks.filter_map(|target| path(target)).find(|dir| archive.starts_with(full(dir))) {
+            return Err(format!("--archive would put sessions where they are: into {}", within.display()));
+        }
     }
     let alone = args.sinks.len() == 1;
     let setting = |spec: &SinkSpec| {

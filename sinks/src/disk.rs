@@ -25,6 +25,7 @@ mod table;
 mod thread;
 mod verify;
 mod volume;
+mod whole;
 
 use std::{collections::HashMap, fs, path::PathBuf, sync::Arc, time::Duration};
 
@@ -35,8 +36,8 @@ pub use counters::{Count, DiskCounters};
 pub use directory::{bare_in, is_bare, sessions_in};
 pub use earlier::{EarlierSessions, Leftover, Whereabouts, finish_ended};
 pub(crate) use files::is_full;
+pub use files::is_held;
 use files::{Files, OsFiles};
-pub use files::{is_held, open_regular, read_regular};
 use finishing::Finishing;
 pub use look::{Unfinished, look_at_unfinished};
 pub use repair::{RepairOutcome, Repaired, repair};
@@ -46,6 +47,7 @@ pub use sync::SyncWhen;
 pub use table::{PendingTable, SpansWhen, TableFile, lacks_table};
 pub use verify::{OverviewTrailer, Verified, verify};
 use volume::{Failing, Limits, Volume};
+pub use whole::WholePart;
 
 use crate::{Batch, Ended, Gap, Session, Sink, SinkError, probe::probe};
 

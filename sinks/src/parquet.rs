@@ -1,5 +1,6 @@
 //! Spans as a Parquet file, `spans.parquet`: a table with a row for each.
 
+mod chunks;
 mod column;
 mod columns;
 mod digest;
@@ -7,7 +8,6 @@ mod encode;
 mod texts;
 
 use std::{
-    fs::File,
     io,
     sync::{Arc, Mutex, PoisonError},
 };
@@ -21,8 +21,10 @@ use parquet::{
         writer::SerializedFileWriter,
     },
 };
+use storage::File;
 
 use crate::{Catalog, Session};
+use chunks::Chunks;
 use column::Column;
 use columns::ARGUMENT_COLUMNS;
 use texts::Texts;
@@ -227,7 +229,7 @@ fn push_more(mut row: Row<'_>, texts: &mut Texts, more: &More, catalog: &Catalog
 
 /// How many rows a file has, by its own account. An error says what is wrong with it.
 pub(crate) fn table_rows(file: File) -> io::Result<u64> {
-    let reader = SerializedFileReader::new(file).map_err(error)?;
+    let reader = SerializedFileReader::new(Chunks::of(file)?).map_err(error)?;
     Ok(u64::try_from(reader.metadata().file_metadata().num_rows()).unwrap_or(0))
 }
 

@@ -3,6 +3,7 @@
 use std::{
     fs::{self, OpenOptions},
     io::{self, Read},
+    ops::Deref,
     os::unix::fs::{FileExt, OpenOptionsExt},
     path::Path,
     sync::Arc,
@@ -73,13 +74,8 @@ impl File {
     }
 
     /// Reads it from its begin to its end.
-    pub fn reader(&self) -> Reader<'_> {
-        self.reader_at(0)
-    }
-
-    /// Reads it from a place to its end.
-    pub fn reader_at(&self, at: u64) -> Reader<'_> {
-        Reader { file: self, at }
+    pub fn reader(&self) -> Reader<&Self> {
+        Reader::new(self, 0)
     }
 }
 
@@ -91,12 +87,19 @@ impl From<fs::File> for File {
 
 /// Reads a file from front to back.
 #[derive(Debug)]
-pub struct Reader<'a> {
-    file: &'a File,
+pub struct Reader<F> {
+    file: F,
     at: u64,
 }
 
-impl Read for Reader<'_> {
+impl<F> Reader<F> {
+    /// Reads a file from a place to its end.
+    pub fn new(file: F, at: u64) -> Self {
+        Self { file, at }
+    }
+}
+
+impl<F: Deref<Target = File>> Read for Reader<F> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let read = self.file.read_at(buffer, self.at)?;
         self.at = self.at.saturating_add(read as u64);

@@ -21,7 +21,7 @@ use std::{
 
 use self::bucket::Bucket;
 pub use self::{
-    file::File,
+    file::{File, Reader},
     store::{Store, Stored},
 };
 
@@ -98,6 +98,25 @@ pub fn read(path: &Path) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     io::Read::read_to_end(&mut open(path)?.reader(), &mut bytes)?;
     Ok(bytes)
+}
+
+/// The CRC-32 of bytes.
+pub fn checksum(bytes: &[u8]) -> u32 {
+    crc32fast::hash(bytes)
+}
+
+/// How many bytes a file has, and their checksum.
+pub fn checksum_of(path: &Path) -> io::Result<Stored> {
+    let (file, mut buffer) = (open(path)?, vec![0; 1 << 20]);
+    let (mut bytes, mut hasher) = (0_u64, crc32fast::Hasher::new());
+    loop {
+        let read = file.read_at(&mut buffer, bytes)?;
+        hasher.update(buffer.get(..read).unwrap_or_default());
+        bytes = bytes.saturating_add(read as u64);
+        if read < buffer.len() {
+            return Ok(Stored { bytes, checksum: hasher.finalize() });
+        }
+    }
 }
 
 /// What is known of a file or a directory. Links are followed.

@@ -57,6 +57,12 @@ impl Store {
         &self.place
     }
 
+    /// Fails where it cannot be looked into.
+    pub fn probe(&self) -> io::Result<()> {
+        let (store, key) = (Arc::clone(&self.store), self.key("")?);
+        wait(async move { store.list_with_delimiter(Some(&key)).await }).map_err(|error| self.told(&error)).map(drop)
+    }
+
     /// The files below a directory, by their names from there on, and how many bytes they have.
     pub fn list(&self, dir: &str) -> io::Result<BTreeMap<String, u64>> {
         let (store, key) = (Arc::clone(&self.store), self.key(dir)?);
@@ -92,6 +98,15 @@ impl Store {
             Ok(Stored { bytes, checksum: hasher.finalize() })
         });
         checked.map_err(|error| self.told(&error))
+    }
+
+    /// Removes a file, if it is there.
+    pub fn remove(&self, name: &str) -> io::Result<()> {
+        let (store, key) = (Arc::clone(&self.store), self.key(name)?);
+        match wait(async move { store.delete(&key).await }) {
+            Ok(()) | Err(object_store::Error::NotFound { .. }) => Ok(()),
+            Err(error) => Err(self.told(&error)),
+        }
     }
 
     /// Puts a file there under a name. It appears once it is whole. `go_on` is asked between parts; where it fails, nothing

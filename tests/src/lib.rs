@@ -9,6 +9,7 @@
 pub mod account;
 pub mod agent;
 pub mod agent_command;
+pub mod bucket;
 pub mod cable;
 pub mod collector;
 pub mod counts;
@@ -30,6 +31,7 @@ pub mod traced;
 pub mod wait;
 
 pub use agent::{Agent, Settings, Transport};
+pub use bucket::Bucket;
 pub use cable::Cable;
 pub use collector::Collector;
 pub use folder::Folder;

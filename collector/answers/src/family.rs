@@ -73,7 +73,8 @@ pub struct Chosen {
 impl Family {
     /// The family of these sessions.
     pub fn of(sessions: impl IntoIterator<Item = PathBuf>) -> Self {
-        let mut family = Self { members: sessions.into_iter().map(Member::read).collect() };
+        let sessions: Vec<_> = sessions.into_iter().collect();
+        let mut family = Self { members: storage::each(&sessions, |dir| Member::read(dir.into())) };
         family.find_parents();
         family.cut_circles();
         for child in 0..family.members.len() {
@@ -241,8 +242,9 @@ impl Chosen {
 
 impl Member {
     fn read(dir: PathBuf) -> Self {
-        let file = sinks::disk::open_regular(&dir.join("manifest.json"));
-        let head = file.map_or_else(|_| ManifestHead::default(), |file| ManifestHead::read(BufReader::new(file)));
+        let file = storage::open(&dir.join("manifest.json"));
+        let head = |file: storage::File| ManifestHead::read(BufReader::new(file.reader()));
+        let head = file.map_or_else(|_| ManifestHead::default(), head);
         let id = head.session.as_deref().and_then(|id| id.parse().ok());
         let zero_ns = head.clock_zero_ns.unwrap_or(0);
         let birth = head.birth.as_ref().and_then(|entry| birth(entry, zero_ns));

@@ -14,7 +14,7 @@ use std::{
     time::Instant,
 };
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use codec::{StreamId, atf::ThreadEntry, span::What};
 use sinks::NameCache;
 
@@ -134,6 +134,7 @@ impl Live {
     ///
     /// Where there is none, or what is asked for cannot be.
     pub fn open(dir: &Path, wanted: &Wanted, last_ns: u64) -> Result<Self> {
+        ensure!(!storage::is_remote(dir), "{} is in a bucket, where nothing is being written", dir.display());
         let dir = chosen(dir, wanted.process.as_deref())?;
         let journal_bytes = journal_bytes(&dir);
         let trace = Trace::open(&dir)?;

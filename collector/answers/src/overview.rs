@@ -20,13 +20,15 @@ mod sums;
 #[cfg(test)]
 pub(crate) mod tests;
 
-use std::{fs::File, os::unix::fs::FileExt, sync::Arc};
+use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use codec::{
     StreamId,
     span::{SpanKind, SpanRuntime, What},
 };
+
+use storage::File;
 
 use self::{
     arrange::Special,

@@ -1,8 +1,11 @@
 //! What a session comes to: its program, how it ended, how much of it there is and what is missing.
 
-use std::{collections::HashMap, fs, path::Path, time::SystemTime};
+use std::{collections::HashMap, path::Path, time::SystemTime};
 
-use codec::{atf::ProcessEntry, text::Glob};
+use codec::{
+    atf::{EDGE_BYTES, IndexEvent, ProcessEntry},
+    text::Glob,
+};
 
 use crate::{scan::Scan, trace::Trace};
 
@@ -77,15 +80,13 @@ impl Files {
     }
 
     fn add(&mut self, dir: &Path, level: u32) {
-        for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
-            let name = entry.file_name();
-            let is_made_later =
-                [&b"overview."[..], b".overview-"].iter().any(|of| name.as_encoded_bytes().starts_with(of));
-            match entry.metadata() {
-                Ok(data) if data.is_dir() && level < 2 => self.add(&entry.path(), level + 1),
-                Ok(data) if data.is_file() && !is_made_later => {
-                    self.bytes = self.bytes.saturating_add(data.len());
-                    self.changed = self.changed.max(data.modified().ok());
+        for entry in storage::entries(dir).into_iter().flatten() {
+            let is_made_later = ["overview.", ".overview-"].iter().any(|of| entry.name.starts_with(of));
+            match entry.metadata {
+                Some(data) if data.is_dir && level < 2 => self.add(&entry.path, level + 1),
+                Some(data) if !data.is_dir && !is_made_later => {
+                    self.bytes = self.bytes.saturating_add(data.len);
+                    self.changed = self.changed.max(data.modified);
                 }
                 _ => {}
             }
@@ -95,8 +96,8 @@ impl Files {
 
 /// When the manifest of a session was written, and its size.
 pub fn manifest_of(dir: &Path) -> Written {
-    let data = fs::metadata(dir.join("manifest.json")).ok()?;
-    Some((data.modified().ok()?, data.len()))
+    let data = storage::metadata(&dir.join("manifest.json")).ok()?;
+    Some((data.modified?, data.len))
 }
 
 impl Summary {
@@ -169,10 +170,29 @@ impl Summary {
 
 /// What is wrong with a session that is finished, so far as its manifest and the ends of its files tell.
 fn wrong_with(trace: &Trace) -> Option<String> {
+    // There, a look at each end takes as long as all the rest.
+    if storage::is_remote(&trace.dir) {
+        return trace.wrong.as_ref().map(ToString::to_string).or_else(|| wrong_length(trace));
+    }
     match Scan::open(trace, &trace.threads()) {
         Ok(scan) => scan.wrong(),
         Err(error) => Some(format!("{error:#}")),
     }
+}
+
+/// Which index has another length than its events take, if one has.
+fn wrong_length(trace: &Trace) -> Option<String> {
+    trace.manifest.threads.iter().find_map(|thread| {
+        let events = thread.written?;
+        let bytes = events.checked_mul(IndexEvent::BYTES as u64)?.checked_add(2 * EDGE_BYTES as u64)?;
+        let found = storage::metadata(&trace.thread_dir(thread.id).join("index.atf")).map(|data| data.len);
+        let wrong = |found: String| format!("thread_{}: index.atf {found}, by manifest.json it has {bytes}", thread.id);
+        match found {
+            Ok(found) if found == bytes => None,
+            Ok(found) => Some(wrong(format!("has {found} bytes"))),
+            Err(error) => Some(wrong(format!("cannot be read: {error}"))),
+        }
+    })
 }
 
 impl Wanted {

@@ -49,10 +49,13 @@ impl Trace {
     pub fn open(dir: &Path) -> Result<Self> {
         let (dir, note) = latest(dir);
         let dir = &*dir;
+        if storage::is_remote(dir) {
+            storage::look_below(dir).with_context(|| format!("cannot read {}", dir.display()))?;
+        }
         // Where its files cannot be read, whoever reads its events says so.
         let unfinished = sinks::disk::look_at_unfinished(dir).unwrap_or_default();
         let path = dir.join("manifest.json");
-        let json = match (sinks::disk::read_regular(&path), &unfinished) {
+        let json = match (storage::read(&path), &unfinished) {
             // A collector has only just begun.
             (Err(error), Some(_)) if error.kind() == ErrorKind::NotFound => None,
             (read, _) => Some(read.with_context(|| {

@@ -5,15 +5,15 @@ use std::path::PathBuf;
 use answers::diff::Measure;
 use clap::{Args, ValueEnum};
 
-use super::{FilterArgs, MakingArgs, TableArgs};
+use super::{FilterArgs, MakingArgs, TableArgs, place};
 
 #[derive(Debug, Args)]
 pub(crate) struct DiffArgs {
     /// The first session: a session directory, or a directory of sessions, of which the latest counts
-    #[arg(value_name = "A")]
+    #[arg(value_name = "A", value_parser = place())]
     pub(crate) a: PathBuf,
     /// The second session
-    #[arg(value_name = "B")]
+    #[arg(value_name = "B", value_parser = place())]
     pub(crate) b: PathBuf,
     #[command(flatten)]
     pub(crate) filter: FilterArgs,

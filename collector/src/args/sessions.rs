@@ -6,13 +6,13 @@ use answers::sessions::Wanted;
 use clap::{Args, ValueEnum};
 use codec::text::Glob;
 
-use super::TableArgs;
+use super::{TableArgs, place};
 use crate::{names, quantity::Period};
 
 #[derive(Debug, Args)]
 pub(crate) struct SessionsArgs {
-    /// A directory of sessions, or one session, with the sessions that came from it
-    #[arg(value_name = "WHERE", default_value = "./traces")]
+    /// A directory of sessions, or one session, with the sessions that came from it; also in a bucket: s3://BUCKET/PREFIX
+    #[arg(value_name = "WHERE", default_value = "./traces", value_parser = place())]
     pub(crate) place: PathBuf,
     /// Only those of this program: its path or its file name; * matches any characters, ? matches one
     #[arg(long, value_name = "GLOB")]

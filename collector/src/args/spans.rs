@@ -11,7 +11,7 @@ use codec::access::Pin;
 use codec::span::{Reason, Span, SpanKind, SpanRuntime, SpanStatus};
 use collector_core::spans::{CallbackRule, SpanConfig};
 
-use super::FilterArgs;
+use super::{FilterArgs, place};
 use crate::quantity::{Moment, Period};
 
 /// How spans are made.
@@ -36,8 +36,8 @@ impl MakingArgs {
 /// The session that spans are made of.
 #[derive(Debug, Args)]
 pub(crate) struct SessionArgs {
-    /// A session directory
-    #[arg(value_name = "DIR")]
+    /// A session directory; also in a bucket: s3://BUCKET/PREFIX/SESSION
+    #[arg(value_name = "DIR", value_parser = place())]
     pub(crate) dir: PathBuf,
     #[command(flatten)]
     pub(crate) making: MakingArgs,

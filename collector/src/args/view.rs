@@ -4,13 +4,13 @@ use std::{net::SocketAddr, path::PathBuf};
 
 use clap::Args;
 
-use super::{CertificateArgs, MakingArgs};
+use super::{CertificateArgs, MakingArgs, place};
 use crate::ui::name_of_server;
 
 #[derive(Debug, Args)]
 pub(crate) struct ViewArgs {
-    /// A directory of sessions, or a session directory
-    #[arg(value_name = "DIR", default_value = "./traces")]
+    /// A directory of sessions, or a session directory; also in a bucket: s3://BUCKET/PREFIX
+    #[arg(value_name = "DIR", default_value = "./traces", value_parser = place())]
     pub(crate) dir: PathBuf,
     /// Address to serve on; port 0 picks a free port. One that others can reach needs TLS
     #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:0")]

@@ -280,12 +280,11 @@ fn describe_missing(trace: &Trace, out: &mut String) -> Result<()> {
 
 /// The bytes of all files in a session directory.
 fn bytes(dir: &Path) -> u64 {
-    let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
+    let entries = storage::entries(dir).into_iter().flatten();
     entries
-        .map(|entry| match entry.metadata() {
-            Ok(data) if data.is_dir() => bytes(&entry.path()),
-            Ok(data) if data.is_file() => data.len(),
-            _ => 0,
+        .map(|entry| match entry.metadata {
+            Some(data) if data.is_dir => bytes(&entry.path),
+            data => data.map_or(0, |data| data.len),
         })
         .fold(0, u64::saturating_add)
 }

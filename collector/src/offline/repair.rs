@@ -2,7 +2,7 @@
 
 use std::{path::Path, process::ExitCode};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use sinks::disk::RepairOutcome;
 
 use crate::{
@@ -13,6 +13,7 @@ use crate::{
 
 pub(crate) fn run(args: &RepairArgs) -> Result<ExitCode> {
     let dir = &args.dir.dir;
+    ensure!(!storage::is_remote(dir), "{} is in a bucket: copy it into a directory to repair it", dir.display());
     let sessions = sinks::disk::repair(dir, args.force).with_context(|| format!("cannot repair {}", dir.display()))?;
     let mut failed = false;
     let mut text = String::new();

@@ -68,12 +68,16 @@ fn read(args: &SessionsArgs) -> Result<Vec<Listed>> {
     };
     let (family, one) = family_at(place, sessions);
     let first = one.map_or_else(|| family.roots().collect(), |one| vec![one]);
-    let listed = family.below(first).into_iter().filter_map(|(place, level)| {
+    let below = family.below(first);
+    let dirs: Vec<_> = below.iter().filter_map(|(place, _)| Some(family.members.get(*place)?.dir.clone())).collect();
+    let read = storage::each(&dirs, |dir| {
+        let files = Files::of(dir);
+        (files.bytes, Summary::read(dir, &files))
+    });
+    let listed = below.into_iter().zip(read).filter_map(|((place, level), (bytes, summary))| {
         let member = family.members.get(place)?;
-        let files = Files::of(&member.dir);
-        let summary = Summary::read(&member.dir, &files);
         // It may have been removed meanwhile.
-        if summary.wrong.is_some() && !member.dir.exists() {
+        if summary.wrong.is_some() && storage::metadata(&member.dir).is_err() {
             return None;
         }
         Some(Listed {
@@ -81,7 +85,7 @@ fn read(args: &SessionsArgs) -> Result<Vec<Listed>> {
             directory: member.dir.display().to_string(),
             parent: family.parent(place).and_then(|parent| Some(family.members.get(parent)?.name())),
             level,
-            bytes: files.bytes,
+            bytes,
             summary,
         })
     });

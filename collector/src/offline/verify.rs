@@ -2,7 +2,6 @@
 
 use std::{
     collections::HashMap,
-    fs::File,
     path::{Path, PathBuf},
     process::ExitCode,
 };
@@ -100,7 +99,7 @@ fn check_table(session: &Verified) -> Result<Agreement> {
     if trace.manifest.spans.as_deref() == Some(SpansWhen::Live.name()) {
         return Ok(Agreement::Unknown("it was made while they arrived"));
     }
-    let table = SpanDigest::read(File::open(session.dir.join(TABLE))?)?;
+    let table = SpanDigest::read(storage::open(&session.dir.join(TABLE))?)?;
     let mut made = SpanDigest::default();
     let engine = spanning::engine(&trace, SpanConfig::default());
     super::say_if_unfinished(&trace);

@@ -20,6 +20,9 @@ use crate::refusal::Refusal;
 /// How long what is known of a directory of sessions is told again: many ask, and there may be thousands.
 pub(crate) const LASTS: Duration = Duration::from_millis(250);
 
+/// The same of a bucket, where to look takes longer, and nothing is written that is not finished.
+const LASTS_IN_BUCKET: Duration = Duration::from_secs(15);
+
 /// Where the sessions are.
 #[derive(Debug)]
 pub(crate) struct Library {
@@ -30,6 +33,8 @@ pub(crate) struct Library {
     relatives: Mutex<Option<(Instant, Arc<Relatives>)>>,
     /// What was told of them last, and when.
     listed: Mutex<Option<(Instant, Arc<Value>)>>,
+    /// How long both are told again.
+    lasts: Duration,
 }
 
 /// Sessions with who made whom.
@@ -62,13 +67,14 @@ impl Library {
     pub(crate) fn new(dir: PathBuf) -> Self {
         // What ends with dots has no name.
         let dir = fs::canonicalize(&dir).unwrap_or(dir);
-        Self { dir, known: Mutex::default(), relatives: Mutex::default(), listed: Mutex::default() }
+        let lasts = if storage::is_remote(&dir) { LASTS_IN_BUCKET } else { LASTS };
+        Self { dir, known: Mutex::default(), relatives: Mutex::default(), listed: Mutex::default(), lasts }
     }
 
     /// The sessions with who made whom, read again where one has come, gone or changed.
     fn relatives(&self) -> Arc<Relatives> {
         let mut last = self.relatives.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, last)) = last.as_ref().filter(|(at, _)| at.elapsed() < LASTS) {
+        if let Some((_, last)) = last.as_ref().filter(|(at, _)| at.elapsed() < self.lasts) {
             return Arc::clone(last);
         }
         let mut sessions = sinks::disk::sessions_in(&self.dir).unwrap_or_default();
@@ -78,7 +84,7 @@ impl Library {
         let beside = self.dir.parent().filter(|_| is_one);
         let all = beside.and_then(|folder| sinks::disk::sessions_in(folder).ok());
         let all = all.as_ref().unwrap_or(&sessions);
-        let key: Vec<_> = all.iter().map(|dir| (dir.clone(), manifest_of(dir))).collect();
+        let key = storage::each(all, |dir| (dir.to_owned(), manifest_of(dir)));
         if let Some((at, last)) = last.as_mut().filter(|(_, last)| last.key == key) {
             *at = Instant::now();
             return Arc::clone(last);
@@ -109,7 +115,7 @@ impl Library {
         let relatives = self.relatives();
         let shown = relatives.shown.iter().filter_map(|(place, _)| relatives.family.members.get(*place));
         let found = shown.map(|member| &member.dir).find(|dir| dir.file_name().is_some_and(|one| one == name)).cloned();
-        found.filter(|dir| dir.is_dir()).ok_or_else(gone)
+        found.filter(|dir| storage::metadata(dir).is_ok_and(|data| data.is_dir)).ok_or_else(gone)
     }
 
     /// The directory of a session and its files as they are now, looked for where that keeps nobody waiting.
@@ -169,7 +175,7 @@ impl Library {
     /// All sessions, each behind the one that made it. Many pages ask for it, and get the same for a while.
     pub(crate) fn list(&self) -> Arc<Value> {
         let mut listed = self.listed.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, list)) = listed.as_ref().filter(|(at, _)| at.elapsed() < LASTS) {
+        if let Some((_, list)) = listed.as_ref().filter(|(at, _)| at.elapsed() < self.lasts) {
             return Arc::clone(list);
         }
         let list = Arc::new(self.list_now());

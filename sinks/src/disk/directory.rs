@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::{files::read_regular, journal::JOURNAL, room::MANIFEST};
+use super::{journal::JOURNAL, room::MANIFEST};
 
 /// The sessions, or parts of them, that `dir` stands for: itself if it is one, otherwise those in it, by name,
 /// where numbers in names count as such: `-4` comes before `-10`.
@@ -16,17 +16,13 @@ pub fn sessions_in(dir: &Path) -> io::Result<Vec<PathBuf>> {
         return Ok(vec![dir.into()]);
     }
     let mut sessions = Vec::new();
-    for entry in fs::read_dir(dir)? {
-        let entry = entry?;
-        let named = entry.file_name().to_str().is_some_and(is_session_name);
-        // Links are left alone: what they lead to may be somebody else's.
-        if entry.file_type()?.is_dir() && (named || is_session(&entry.path())) {
-            sessions.push(entry.path());
-        }
-    }
+    // Links are left alone: what they lead to may be somebody else's.
+    let directories = directories_in(dir)?;
+    let is_session = storage::each(&directories, |dir| is_named(dir) || is_session(dir));
+    sessions.extend(directories.into_iter().zip(is_session).filter_map(|(dir, is_session)| is_session.then_some(dir)));
     sessions.sort_by_cached_key(|dir| (natural(&dir.to_string_lossy()), dir.clone()));
     // A collector that is killed at once leaves a directory that has only its name.
-    if sessions.is_empty() && dir.file_name().and_then(|name| name.to_str()).is_some_and(is_session_name) {
+    if sessions.is_empty() && is_named(dir) {
         sessions.push(dir.into());
     }
     match sessions.is_empty() {
@@ -45,14 +41,12 @@ pub fn bare_in(dir: &Path) -> io::Result<Vec<PathBuf>> {
     if is_bare(dir) {
         return Ok(vec![dir.into()]);
     }
-    let mut bare = Vec::new();
-    for entry in fs::read_dir(dir)? {
-        let entry = entry?;
-        let is_named = entry.file_name().to_str().is_some_and(is_session_name);
-        if entry.file_type()?.is_dir() && !is_named && is_bare(&entry.path()) {
-            bare.push(entry.path());
-        }
+    // What is in a bucket without a manifest is not there yet.
+    if storage::is_remote(dir) {
+        return Ok(Vec::new());
     }
+    let mut bare = directories_in(dir)?;
+    bare.retain(|dir| !is_named(dir) && is_bare(dir));
     bare.sort_by_cached_key(|dir| natural(&dir.to_string_lossy()));
     Ok(bare)
 }
@@ -84,19 +78,28 @@ fn natural(name: &str) -> Vec<(String, usize, String)> {
 }
 
 fn is_session(dir: &Path) -> bool {
+    if storage::is_remote(dir) {
+        return storage::metadata(&dir.join(MANIFEST)).is_ok_and(|data| !data.is_dir);
+    }
     [MANIFEST, JOURNAL].iter().any(|name| fs::symlink_metadata(dir.join(name)).is_ok_and(|data| data.is_file()))
+}
+
+/// Whether a directory has the name of a session. In a bucket that says nothing: what is there is not yet one.
+fn is_named(dir: &Path) -> bool {
+    !storage::is_remote(dir) && dir.file_name().and_then(|name| name.to_str()).is_some_and(is_session_name)
+}
+
+fn directories_in(dir: &Path) -> io::Result<Vec<PathBuf>> {
+    let entries = storage::entries(dir)?.into_iter();
+    Ok(entries.filter(|entry| entry.metadata.is_some_and(|data| data.is_dir)).map(|entry| entry.path).collect())
 }
 
 /// The threads that have a directory, by stream.
 pub(super) fn threads_in(dir: &Path) -> io::Result<Vec<(u32, PathBuf)>> {
     let mut threads = Vec::new();
-    for entry in fs::read_dir(dir)? {
-        let entry = entry?;
-        let name = entry.file_name();
-        let stream = name.to_str().and_then(|name| name.strip_prefix("thread_")).and_then(|id| id.parse().ok());
-        if let Some(stream) = stream.filter(|_| entry.path().is_dir()) {
-            threads.push((stream, entry.path()));
-        }
+    for dir in directories_in(dir)? {
+        let name = dir.file_name().and_then(|name| name.to_str()).and_then(|name| name.strip_prefix("thread_"));
+        threads.extend(name.and_then(|id| id.parse().ok()).map(|stream| (stream, dir.clone())));
     }
     threads.sort();
     Ok(threads)
@@ -104,7 +107,7 @@ pub(super) fn threads_in(dir: &Path) -> io::Result<Vec<(u32, PathBuf)>> {
 
 /// The bytes of a file, if it is there.
 pub(super) fn read_if_there(path: &Path) -> io::Result<Option<Vec<u8>>> {
-    match read_regular(path) {
+    match storage::read(path) {
         Ok(bytes) => Ok(Some(bytes)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error),

@@ -50,9 +50,9 @@ pub(super) const MAY_GO_ON: [&str; 3] = ["lost contact", "stopped", "killed"];
 
 /// What is read of a manifest to find a session.
 #[derive(Deserialize)]
-struct Brief {
-    session: Option<String>,
-    end: Option<EndEntry>,
+pub(super) struct Brief {
+    pub(super) session: Option<String>,
+    pub(super) end: Option<EndEntry>,
 }
 
 /// Whether a session that ended so may go on. One whose agent has to prove that it is its own always may: that agent comes
@@ -185,7 +185,7 @@ pub fn finish_ended(dir: &Path) -> Leftover {
 /// Removes a part that holds an empty journal and nothing else, unless somebody is writing it. Whether it did.
 fn remove_empty(dir: &Path) -> io::Result<bool> {
     let path = dir.join(JOURNAL);
-    let journal = files::open_regular(&path)?;
+    let storage::File::Local(journal) = storage::open(&path)? else { return Ok(false) };
     let is_empty = journal.metadata()?.len() == 0 && fs::read_dir(dir)?.count() == 1;
     if !is_empty || files::lock(&journal).is_err() {
         return Ok(false);

@@ -3,15 +3,14 @@
 use std::{
     collections::HashMap,
     fs::{self, File, OpenOptions},
-    io::{self, Read, Seek, SeekFrom, Write},
-    os::unix::fs::OpenOptionsExt,
+    io::{self, Seek, SeekFrom, Write},
     path::Path,
     thread,
     time::Duration,
 };
 
 use rustix::{
-    fs::{FallocateFlags, FlockOperation, OFlags, fallocate, flock},
+    fs::{FallocateFlags, FlockOperation, fallocate, flock},
     io::Errno,
 };
 
@@ -83,25 +82,8 @@ pub(super) fn lock(file: &File) -> io::Result<()> {
 
 /// Whether somebody is writing the session in a directory, and so holds its journal.
 pub fn is_held(dir: &Path) -> bool {
-    let Ok(journal) = open_regular(&dir.join(JOURNAL)) else { return false };
+    let Ok(storage::File::Local(journal)) = storage::open(&dir.join(JOURNAL)) else { return false };
     flock(&journal, FlockOperation::NonBlockingLockShared).is_err_and(|error| error == Errno::WOULDBLOCK)
-}
-
-/// Opens a file to read it. What is none, and could have us wait for ever, is refused.
-pub fn open_regular(path: &Path) -> io::Result<File> {
-    let nonblocking = OFlags::NONBLOCK.bits().cast_signed();
-    let file = OpenOptions::new().read(true).custom_flags(nonblocking).open(path)?;
-    match file.metadata()?.is_file() {
-        true => Ok(file),
-        false => Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no regular file")),
-    }
-}
-
-/// Reads a file, and nothing else.
-pub fn read_regular(path: &Path) -> io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    open_regular(path)?.read_to_end(&mut bytes)?;
-    Ok(bytes)
 }
 
 /// Waits until nobody else changes whether a part is finished, and keeps others from it until this is dropped.

@@ -24,7 +24,7 @@ use codec::{
 
 use super::{
     directory::{read_if_there, threads_in},
-    files::{lock, read_regular},
+    files::lock,
     journal::{self, Entry, JOURNAL, Note},
     notes::Notes,
     part::Part,
@@ -135,7 +135,7 @@ impl Unfinished {
         let part = Part::with_journal(volume, number, Some(dir.clone()));
         let mut open = OpenSession::with_part(session, base, volume, part);
         let mut told = Told::default();
-        let journal = read_regular(&dir.join(JOURNAL))?;
+        let journal = storage::read(&dir.join(JOURNAL))?;
         let take = |entry: Entry<'_>| match entry {
             Entry::Option(option, packet) => {
                 told.notes.take_option(&option);

@@ -18,7 +18,6 @@ use super::{
 /// The parts in a directory, and how much they take.
 #[derive(Debug)]
 pub(super) struct Room {
-    dir: PathBuf,
     max_bytes: u64,
     /// Finished parts in their order, the oldest first, and others among them.
     parts: Vec<Held>,
@@ -91,7 +90,7 @@ impl Room {
         parts.sort_by(|(a, x), (b, y)| (a, &x.path).cmp(&(b, &y.path)));
         // What has nothing of ours in it is somebody else's.
         let parts = parts.into_iter().map(|(_, part)| part).filter(|part| part.bytes > 0).collect();
-        Ok(Self { dir: dir.into(), max_bytes, parts, removed: HashMap::new(), open: (0, 0) })
+        Ok(Self { max_bytes, parts, removed: HashMap::new(), open: (0, 0) })
     }
 
     /// A part was finished. The session is told of what is removed of it as long as it goes on.
@@ -156,21 +155,26 @@ impl Room {
                 self.parts.remove(at);
                 continue;
             }
-            let aside = self.dir.join(format!("{REMOVING}{name}"));
-            if let Err(error) = fs::rename(&oldest.path, &aside) {
-                result = Err(error);
-                at += 1;
-                continue;
-            }
+            let left = match remove(&oldest.path) {
+                Ok(()) => None,
+                Err((path, error)) if path == oldest.path => {
+                    result = Err(error);
+                    at += 1;
+                    continue;
+                }
+                Err((path, error)) => {
+                    result = Err(error);
+                    Some(path)
+                }
+            };
             let oldest = self.parts.remove(at);
             if let Some(session) = oldest.session {
                 self.removed.entry(session).or_default().add(name);
             }
-            match remove_files(&aside) {
-                Ok(()) => removed(oldest.bytes),
-                Err(error) => {
-                    result = Err(error);
-                    self.parts.push(Held { path: aside, session: None, bytes: oldest.bytes, state: State::Removing });
+            match left {
+                None => removed(oldest.bytes),
+                Some(path) => {
+                    self.parts.push(Held { path, session: None, bytes: oldest.bytes, state: State::Removing });
                 }
             }
         }
@@ -237,12 +241,12 @@ fn is_finished(dir: &Path) -> bool {
     if fs::symlink_metadata(dir.join(JOURNAL)).is_ok() {
         return false;
     }
-    let manifest = super::files::read_regular(&dir.join(MANIFEST)).ok().and_then(|json| Manifest::parse(&json).ok());
+    let manifest = storage::read(&dir.join(MANIFEST)).ok().and_then(|json| Manifest::parse(&json).ok());
     manifest.is_some_and(|manifest| manifest.end.is_some())
 }
 
 /// The files that we write in a part, each with its size.
-fn part_files(dir: &Path) -> Vec<(PathBuf, u64)> {
+pub(super) fn part_files(dir: &Path) -> Vec<(PathBuf, u64)> {
     let mut files = Vec::new();
     let mut add = |path: PathBuf| {
         if let Ok(data) = fs::symlink_metadata(&path) {
@@ -275,6 +279,14 @@ fn part_files(dir: &Path) -> Vec<(PathBuf, u64)> {
 
 pub(super) fn part_bytes(dir: &Path) -> u64 {
     part_files(dir).into_iter().map(|(_, bytes)| bytes).fold(0, u64::saturating_add)
+}
+
+/// Removes a part. Under another name first: half of one is never taken for a session.
+pub(super) fn remove(dir: &Path) -> Result<(), (PathBuf, io::Error)> {
+    let name = dir.file_name().unwrap_or_default().to_string_lossy();
+    let aside = dir.with_file_name(format!("{REMOVING}{name}"));
+    fs::rename(dir, &aside).map_err(|error| (dir.to_owned(), error))?;
+    remove_files(&aside).map_err(|error| (aside, error))
 }
 
 /// Removes a part, but nothing in it that is not ours: then the directory stays.

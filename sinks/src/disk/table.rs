@@ -70,7 +70,7 @@ pub fn lacks_table(dir: &Path) -> bool {
 
 /// The manifest of a part that is finished and gets its table after that.
 fn finished(dir: &Path) -> Option<(Vec<u8>, ManifestTail)> {
-    let json = files::read_regular(&dir.join(MANIFEST)).ok()?;
+    let json = storage::read(&dir.join(MANIFEST)).ok()?;
     let tail = ManifestTail::read(&json).ok()?;
     let is_wanted = tail.end.is_some() && tail.spans.as_deref() == Some(SpansWhen::After.name());
     (is_wanted && !dir.join(JOURNAL).exists()).then_some((json, tail))

@@ -8,7 +8,6 @@ mod thread;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fs,
     io::{self, Read},
     path::{Path, PathBuf},
 };
@@ -164,8 +163,7 @@ fn checksum(mut from: impl Read) -> io::Result<(u64, FileChecksum)> {
 
 /// Names what is in the directory and was not looked at.
 fn list_others(found: &mut Verified) -> io::Result<()> {
-    for entry in fs::read_dir(&found.dir)? {
-        let name = entry?.file_name().to_string_lossy().into_owned();
+    for storage::Entry { name, .. } in storage::entries(&found.dir)? {
         let known = [MANIFEST, JOURNAL, SPANS, OVERVIEW].contains(&&*name) || name.starts_with("thread_");
         match &*name {
             _ if known => {}

@@ -1,6 +1,6 @@
 //! What the spans of a table come to, to hold it against the events that it was made of.
 
-use std::{fs::File, io};
+use std::io;
 
 use ahash::RandomState;
 use codec::span::{Reason, Span, SpanKind};
@@ -10,8 +10,9 @@ use parquet::{
     errors::{ParquetError, Result},
     file::reader::{FileReader, RowGroupReader, SerializedFileReader},
 };
+use storage::File;
 
-use super::error;
+use super::{chunks::Chunks, error};
 
 /// How many spans there are, and a sum over what each is, where and when: the same whatever their order.
 ///
@@ -58,7 +59,7 @@ impl SpanDigest {
     /// That of a file.
     pub fn read(file: File) -> io::Result<Self> {
         let mut digest = Self::default();
-        let reader = SerializedFileReader::new(file).map_err(error)?;
+        let reader = SerializedFileReader::new(Chunks::of(file)?).map_err(error)?;
         for group in 0..reader.num_row_groups() {
             digest.enter_group(&*reader.get_row_group(group).map_err(error)?).map_err(error)?;
         }

@@ -96,7 +96,7 @@ impl Overview {
     }
 
     /// The same read again. The file is where its chunks are.
-    pub(super) fn from_directory(file: std::fs::File, bytes: &[u8]) -> Result<Self> {
+    pub(super) fn from_directory(file: storage::File, bytes: &[u8]) -> Result<Self> {
         let mut from = Bytes(bytes);
         let mut next = || from.u64();
         let identity = Identity { events: next()?, missing: next()?, last_ns: next()?, threads: next()? };

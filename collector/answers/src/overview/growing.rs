@@ -141,8 +141,8 @@ impl Growing {
         let contexts = &arranging.contexts;
         let cut = [cut, arranging.cut, contexts.cut, rest.cut].into_iter().fold(0, u64::saturating_add);
         Ok(Some(Overview {
-            file: self.file.try_clone()?,
-            lines: self.telling.file.try_clone()?,
+            file: self.file.try_clone()?.into(),
+            lines: self.telling.file.try_clone()?.into(),
             memory,
             identity: Identity::of(trace),
             range: rest.range(),

@@ -2,8 +2,8 @@
 
 use std::{
     fs::{self, File, OpenOptions},
-    io::{self, BufWriter, Seek, Write},
-    os::unix::fs::{FileExt, OpenOptionsExt, PermissionsExt},
+    io::{self, BufWriter, Write},
+    os::unix::fs::{OpenOptionsExt, PermissionsExt},
     path::{Path, PathBuf},
 };
 
@@ -27,15 +27,13 @@ impl Overview {
     /// Opens that of a session. None where there is none, or it is of other events: then it has to be made.
     pub fn open(trace: &Trace) -> Result<Option<Self>> {
         let path = trace.dir.join(NAME);
-        // What is no file could have us wait for ever.
-        match fs::metadata(&path) {
-            Ok(data) if data.is_file() => {}
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                return Err(error).with_context(|| format!("cannot open {}", path.display()));
+        let file = match storage::open(&path) {
+            // Nothing is there, or what is no file.
+            Err(error) if [io::ErrorKind::NotFound, io::ErrorKind::InvalidInput].contains(&error.kind()) => {
+                return Ok(None);
             }
-            _ => return Ok(None),
-        }
-        let file = File::open(&path).with_context(|| format!("cannot open {}", path.display()))?;
+            file => file.with_context(|| format!("cannot open {}", path.display()))?,
+        };
         // What cannot be read is made again.
         let overview = Self::from_file(file).ok();
         Ok(overview.filter(|overview| overview.is_of(trace) && !trace.is_unfinished))
@@ -55,8 +53,8 @@ impl Overview {
         building.finish()
     }
 
-    fn from_file(mut file: File) -> Result<Self> {
-        let length = file.seek(io::SeekFrom::End(0))?;
+    fn from_file(file: storage::File) -> Result<Self> {
+        let length = file.len()?;
         let mut last = [0; OverviewTrailer::BYTES];
         file.read_exact_at(&mut last, length.saturating_sub(OverviewTrailer::BYTES as u64))?;
         let trailer = OverviewTrailer::read(&last, length).context("it is cut short, or of another version")?;
@@ -168,8 +166,8 @@ impl<'a> Building<'a> {
         let Arranging { mut out, at, contexts, .. } = arranging;
         let at = self.telling.finish(&mut out, at)?;
         let overview = Overview {
-            file: self.file.try_clone()?,
-            lines: self.file.try_clone()?,
+            file: self.file.try_clone()?.into(),
+            lines: self.file.try_clone()?.into(),
             memory: Vec::new(),
             identity: Identity::of(self.trace),
             range: gathered.range(),

@@ -1,6 +1,6 @@
 //! One event of a thread, found without reading those before it.
 
-use std::{fs::File, os::unix::fs::FileExt, path::Path};
+use std::path::Path;
 
 use anyhow::{Context, Result};
 use codec::{
@@ -87,14 +87,14 @@ impl Trace {
 
 /// The events of a thread, by their numbers in its index.
 struct Events {
-    file: File,
+    file: storage::File,
     count: u64,
 }
 
 impl Events {
     fn open(trace: &Trace, thread: &ThreadEntry, path: &Path) -> Result<Option<Self>> {
         let Some(scan) = ThreadScan::open(trace, thread, Vec::new(), IndexEvent::BYTES, None)? else { return Ok(None) };
-        let file = File::open(path).with_context(|| format!("cannot read {}", path.display()))?;
+        let file = storage::open(path).with_context(|| format!("cannot read {}", path.display()))?;
         Ok(Some(Self { file, count: scan.events() }))
     }
 

@@ -1,9 +1,7 @@
 //! A file, read from front to back a page at a time.
 
 use std::{
-    fs::File,
     io::{self, ErrorKind},
-    os::unix::fs::FileExt,
     path::{Path, PathBuf},
 };
 
@@ -136,19 +134,6 @@ impl Pages {
 }
 
 /// Reads bytes of a file from a place on, fewer only where it ends.
-pub(super) fn read_at(path: &Path, buffer: &mut [u8], mut offset: u64) -> io::Result<usize> {
-    let file = File::open(path)?;
-    let mut done = 0;
-    while let Some(rest) = buffer.get_mut(done..).filter(|rest| !rest.is_empty()) {
-        match file.read_at(rest, offset) {
-            Ok(0) => break,
-            Ok(count) => {
-                done = done.saturating_add(count);
-                offset = offset.saturating_add(count as u64);
-            }
-            Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(done)
+pub(super) fn read_at(path: &Path, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+    storage::open(path)?.read_at(buffer, offset)
 }

@@ -1,8 +1,7 @@
 //! The events and gaps of one thread, one after the other.
 
 use std::{
-    fs, io,
-    os::unix::fs::MetadataExt,
+    io,
     path::{Path, PathBuf},
 };
 
@@ -355,7 +354,7 @@ impl Details {
     /// Whether the file has only zeros from here on.
     fn only_zeros_from(&mut self, ahead: usize) -> io::Result<bool> {
         let from = self.pages.offset().saturating_add(ahead as u64);
-        let end = fs::metadata(self.pages.path())?.len();
+        let end = storage::metadata(self.pages.path())?.len;
         Ok(last_that_is_not_zero(self.pages.path(), from, end)? <= from)
     }
 }
@@ -372,11 +371,11 @@ struct Ends {
 impl Ends {
     /// Of a file that is not there, both are empty.
     fn look(path: &Path) -> io::Result<Self> {
-        let (length, file) = match fs::metadata(path) {
+        let (length, file) = match storage::metadata(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 return Ok(Self { head: Vec::new(), tail: Vec::new(), length: 0, file: (0, 0) });
             }
-            data => data.map(|data| (data.len(), (data.dev(), data.ino())))?,
+            data => data.map(|data| (data.len, data.identity))?,
         };
         let (mut head, mut tail) = (vec![0; EDGE_BYTES], vec![0; EDGE_BYTES]);
         let read = read_at(path, &mut head, 0)?;

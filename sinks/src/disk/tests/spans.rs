@@ -62,7 +62,7 @@ fn each_part_has_the_spans_that_were_told_while_it_went_on() {
     scene.spans(102..103, SpanStatus::Open).expect("told again");
     let session = Arc::clone(&scene.session);
     scene.sink.end(&session, &Ended::default()).expect("it ends");
-    let rows = |name: &str| fs::File::open(scene.dir.join(name).join(SPANS)).map(|file| table_rows(file).expect("one"));
+    let rows = |name: &str| storage::open(&scene.dir.join(name).join(SPANS)).map(|file| table_rows(file).expect("one"));
     assert_eq!((rows(NAME).expect("a file"), rows(&format!("{NAME}.2")).expect("a file")), (7, 3));
     assert_eq!(found(&scene), (10, 0));
 }

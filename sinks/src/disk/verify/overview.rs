@@ -1,11 +1,9 @@
 //! Whether the overview is the one that was written.
 
-use std::{
-    fs::File,
-    io::{self, Read},
-};
+use std::io::{self, Read};
 
 use codec::atf::FileChecksum;
+use storage::{File, Reader};
 
 use super::{super::spans::OVERVIEW, Verified, checksum};
 
@@ -51,24 +49,24 @@ impl OverviewTrailer {
 
 /// Checks the overview against itself. One that is missing is made again by whoever looks.
 pub(super) fn verify_overview(found: &mut Verified) -> io::Result<()> {
-    let mut file = match File::open(found.dir.join(OVERVIEW)) {
+    let file = match storage::open(&found.dir.join(OVERVIEW)) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         file => file?,
     };
-    if !is_whole(&mut file)? {
+    if !is_whole(&file)? {
         found.problems.push(format!("{OVERVIEW}: it was changed: remove it, and the viewer makes it again"));
     }
     Ok(())
 }
 
-fn is_whole(file: &mut File) -> io::Result<bool> {
-    let length = file.metadata()?.len();
+fn is_whole(file: &File) -> io::Result<bool> {
+    let length = file.len()?;
     let Some(end) = length.checked_sub(OverviewTrailer::BYTES as u64) else { return Ok(false) };
     let mut last = [0; OverviewTrailer::BYTES];
-    std::os::unix::fs::FileExt::read_exact_at(file, &mut last, end)?;
+    file.read_exact_at(&mut last, end)?;
     let Some(trailer) = OverviewTrailer::read(&last, length) else { return Ok(false) };
-    let (_, before) = checksum(file.take(trailer.at))?;
-    let (_, directory) = checksum(file.take(trailer.bytes))?;
+    let (_, before) = checksum(file.reader().take(trailer.at))?;
+    let (_, directory) = checksum(Reader::new(file, trailer.at).take(trailer.bytes))?;
     let is = |found: &FileChecksum, expected: u32| found.to_string() == format!("{expected:08x}");
     Ok(is(&before, trailer.before) && is(&directory, trailer.checksum))
 }

@@ -1,8 +1,9 @@
 //! Whether the table of spans is the one that was written.
 
-use std::{fs::File, io, path::Path};
+use std::{io, path::Path};
 
 use codec::atf::{Manifest, TableEntry};
+use storage::File;
 
 use super::{
     super::{SpansWhen, files::lock_dir, spans::SPANS},
@@ -14,7 +15,7 @@ use crate::parquet::table_rows;
 pub(super) fn verify_table(found: &mut Verified, manifest: &Manifest) -> io::Result<()> {
     let path = found.dir.join(SPANS);
     let mut file = open_if_there(&path)?;
-    if file.is_none() && manifest.table.is_some() {
+    if file.is_none() && manifest.table.is_some() && !storage::is_remote(&path) {
         // The manifest lists it before it has its name: whoever is between the two holds the lock.
         let _locked = lock_dir(&found.dir)?;
         file = open_if_there(&path)?;
@@ -55,7 +56,7 @@ pub(super) fn verify_table(found: &mut Verified, manifest: &Manifest) -> io::Res
 }
 
 fn open_if_there(path: &Path) -> io::Result<Option<File>> {
-    match File::open(path) {
+    match storage::open(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         file => file.map(Some),
     }
@@ -63,7 +64,7 @@ fn open_if_there(path: &Path) -> io::Result<Option<File>> {
 
 /// What is wrong with the bytes of a file, if anything is.
 fn changed(path: &Path, table: &TableEntry) -> io::Result<Option<String>> {
-    let (bytes, checksum) = checksum(File::open(path)?)?;
+    let (bytes, checksum) = checksum(storage::open(path)?.reader())?;
     if bytes != table.bytes {
         return Ok(Some(format!("it has {bytes} bytes, by the manifest {}", table.bytes)));
     }

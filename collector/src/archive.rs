@@ -1,0 +1,211 @@
+//! Sessions that are finished, put into an archive in the background.
+
+mod upload;
+
+use std::{
+    collections::{HashMap, HashSet},
+    io,
+    path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+    },
+    thread::{self, JoinHandle},
+    time::{Duration, Instant, SystemTime},
+};
+
+use anyhow::{Context, Result};
+use sinks::disk::{WholePart, sessions_in};
+use storage::Store;
+use tracing::{info, warn};
+
+use self::upload::{Archived, Upload};
+use crate::quantity::{Size, counted};
+
+/// How often the thread looks whether it is to stop, and whether there is something new.
+const GLANCE: Duration = Duration::from_millis(50);
+const LOOK: Duration = Duration::from_secs(1);
+
+/// How long it rests where the archive takes nothing, at first and at most.
+const REST: Duration = Duration::from_secs(2);
+const LONGEST_REST: Duration = Duration::from_secs(60);
+
+/// What receives comes before what archives: the nice value of the thread.
+const NICE: i32 = 10;
+
+/// What is archived, and where to.
+#[derive(Debug, Clone)]
+pub(crate) struct Wanted {
+    pub(crate) place: PathBuf,
+    /// Whether sessions that are there are removed here.
+    pub(crate) remove: bool,
+}
+
+/// What the archive has come to. Each number is read alone, so their order does not matter.
+#[derive(Debug, Default)]
+pub(crate) struct ArchiveCounters {
+    pub(crate) sessions: AtomicU64,
+    pub(crate) bytes: AtomicU64,
+    pub(crate) failures: AtomicU64,
+    /// How many sessions are finished and not archived.
+    pub(crate) waiting: AtomicU64,
+    /// Whether no more sessions come, and whether what is not archived by now is left.
+    last: AtomicBool,
+    stop: AtomicBool,
+}
+
+/// The work on the archive.
+#[derive(Debug)]
+pub(crate) struct Archiving {
+    pub(crate) counters: Arc<ArchiveCounters>,
+    thread: JoinHandle<bool>,
+}
+
+impl Archiving {
+    /// Starts to archive the sessions of these directories.
+    pub(crate) fn start(wanted: Wanted, dirs: Vec<PathBuf>) -> Result<Self> {
+        let place = wanted.place.display().to_string();
+        let store = Store::open(&wanted.place).with_context(|| format!("cannot archive to {place}"))?;
+        let counters = Arc::<ArchiveCounters>::default();
+        let archivist = Archivist {
+            store,
+            remove: wanted.remove,
+            dirs,
+            counters: Arc::clone(&counters),
+            done: HashMap::new(),
+            is_failing: false,
+        };
+        let thread = thread::Builder::new().name("archive".into()).spawn(move || archivist.run());
+        Ok(Self { counters, thread: thread.context("cannot start a thread for the archive")? })
+    }
+
+    /// Blocks until all sessions that are finished are archived, or until it is interrupted. Whether all of them are.
+    pub(crate) fn finish(self) -> bool {
+        self.counters.last.store(true, Relaxed);
+        self.thread.join().unwrap_or(false)
+    }
+}
+
+impl ArchiveCounters {
+    /// Leaves what is not archived by now to the next collector.
+    pub(crate) fn interrupt(&self) {
+        self.stop.store(true, Relaxed);
+    }
+
+    fn go_on(&self) -> io::Result<()> {
+        if self.stop.load(Relaxed) { Err(io::Error::other("interrupted")) } else { Ok(()) }
+    }
+}
+
+struct Archivist {
+    store: Store,
+    remove: bool,
+    dirs: Vec<PathBuf>,
+    counters: Arc<ArchiveCounters>,
+    /// When the manifests of sessions that are archived were written.
+    done: HashMap<PathBuf, Option<SystemTime>>,
+    is_failing: bool,
+}
+
+impl Archivist {
+    /// Whether all that is finished is archived in the end.
+    fn run(mut self) -> bool {
+        // Where it cannot be lowered, the work is done all the same.
+        _ = rustix::process::setpriority_process(None, NICE);
+        // What is wrong with it is said at once, and not when the first session has ended. It may be right by then.
+        if let Err(error) = self.store.probe() {
+            self.is_failing = true;
+            warn!("cannot archive: {error}; sessions stay here, and are tried again");
+        }
+        let mut rest = REST;
+        loop {
+            // What ends after this is for another round.
+            let is_last = self.counters.last.load(Relaxed);
+            let left = self.archive_all(is_last);
+            self.counters.waiting.store(left, Relaxed);
+            if is_last || self.counters.stop.load(Relaxed) {
+                let dirs: Vec<_> = self.dirs.iter().map(|dir| dir.display().to_string()).collect();
+                if left > 0 {
+                    let sessions = counted(left, "session");
+                    warn!("{sessions} not archived: the next collector on {} goes on with that", dirs.join(", "));
+                }
+                return left == 0;
+            }
+            rest = if self.is_failing { (rest * 2).min(LONGEST_REST) } else { REST };
+            let until = Instant::now() + if self.is_failing { rest } else { LOOK };
+            while Instant::now() < until && !self.counters.last.load(Relaxed) && !self.counters.stop.load(Relaxed) {
+                thread::sleep(GLANCE);
+            }
+        }
+    }
+
+    /// Archives what is finished. How many sessions are finished and could not be archived.
+    fn archive_all(&mut self, is_last: bool) -> u64 {
+        let mut left = 0;
+        let found: Vec<_> = self.dirs.iter().flat_map(|dir| sessions_in(dir).unwrap_or_default()).collect();
+        let there: HashSet<_> = found.iter().collect();
+        self.done.retain(|dir, _| there.contains(dir));
+        for dir in found {
+            let written = written(&dir);
+            if written.is_none() || self.done.get(&dir) == Some(&written) {
+                continue;
+            }
+            match self.archive(&dir, is_last) {
+                Ok(true) => {
+                    self.done.insert(dir, written);
+                }
+                Ok(false) => {}
+                // It may have been removed to make room.
+                Err(error) if !dir.exists() => {
+                    warn!("{} is gone before it was archived: {error:#}", dir.display());
+                }
+                Err(_) if self.counters.stop.load(Relaxed) => left += 1,
+                Err(error) => {
+                    left += 1;
+                    self.counters.failures.fetch_add(1, Relaxed);
+                    if !std::mem::replace(&mut self.is_failing, true) {
+                        warn!("cannot archive {}: {error:#}; it stays here, and is tried again", dir.display());
+                    }
+                    // What does not work for one works for none. In the end each is tried.
+                    if !is_last {
+                        return left;
+                    }
+                }
+            }
+        }
+        left
+    }
+
+    /// Archives a session. Whether it is archived: it may not be finished, or somebody else archives it.
+    fn archive(&mut self, dir: &Path, is_last: bool) -> Result<bool> {
+        let Some(whole) = WholePart::open(dir)? else { return Ok(false) };
+        let remove = self.remove && !whole.is_asked_for();
+        if self.remove && !remove && !is_last {
+            return Ok(false);
+        }
+        let started = Instant::now();
+        let counters = &self.counters;
+        let upload = Upload::new(&self.store, dir, &whole);
+        let Archived { files, bytes, is_checked } = upload.run(remove, &|| counters.go_on())?;
+        let place = upload.place();
+        if std::mem::take(&mut self.is_failing) {
+            info!("the archive works again");
+        }
+        if files > 0 {
+            counters.sessions.fetch_add(1, Relaxed);
+            counters.bytes.fetch_add(bytes, Relaxed);
+            let (files, size, took) = (counted(files, "file"), Size(bytes), started.elapsed().as_secs_f64());
+            info!("archived {}: {files}, {size}, in {took:.1} s", place.display());
+        }
+        if is_checked && whole.is_unchanged() {
+            whole.remove().with_context(|| format!("{} is archived, but cannot be removed", dir.display()))?;
+            info!("removed {}: it is in the archive", dir.display());
+        }
+        Ok(true)
+    }
+}
+
+/// When the manifest of a session was written.
+fn written(dir: &Path) -> Option<SystemTime> {
+    storage::metadata(&dir.join("manifest.json")).ok()?.modified
+}
