@@ -141,13 +141,17 @@ impl Archivist {
 
     /// Archives what is finished. How many sessions are finished and could not be archived.
     fn archive_all(&mut self, is_last: bool) -> u64 {
-        let mut left = 0;
+        let (mut left, mut is_given_up) = (0, false);
         let found: Vec<_> = self.dirs.iter().flat_map(|dir| sessions_in(dir).unwrap_or_default()).collect();
         let there: HashSet<_> = found.iter().collect();
         self.done.retain(|dir, _| there.contains(dir));
         for dir in found {
             let written = written(&dir);
             if written.is_none() || self.done.get(&dir) == Some(&written) {
+                continue;
+            }
+            if is_given_up {
+                left += u64::from(WholePart::open(&dir).is_ok_and(|whole| whole.is_some()));
                 continue;
             }
             match self.archive(&dir, is_last) {
@@ -167,9 +171,7 @@ impl Archivist {
                         warn!("cannot archive {}: {error:#}; it stays here, and is tried again", dir.display());
                     }
                     // What does not work for one works for none. In the end each is tried.
-                    if !is_last {
-                        return left;
-                    }
+                    is_given_up = !is_last;
                 }
             }
         }

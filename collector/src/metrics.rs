@@ -175,6 +175,17 @@ fn sinks(text: &mut Text, receiver: &Receiver) {
     sent("otlp_retries_total", "counter", "Requests to an OTLP receiver that were sent again.", &|otlp| {
         otlp.retries.load(Relaxed)
     });
+    if let Some(archive) = receiver.ledger.archive.get() {
+        for (name, kind, help, count) in [
+            ("archive_sessions_total", "counter", "Sessions that were archived.", &archive.sessions),
+            ("archive_bytes_total", "counter", "Bytes that were sent to the archive.", &archive.bytes),
+            ("archive_failures_total", "counter", "Times that a session could not be archived.", &archive.failures),
+            ("archive_waiting_sessions", "gauge", "Sessions that the archive has not taken.", &archive.waiting),
+        ] {
+            text.family(name, kind, help);
+            text.sample(name, &[], count.load(Relaxed));
+        }
+    }
     let disks = &receiver.ledger.disks;
     text.family("disk_written_bytes_total", "counter", "Bytes written to files.");
     for (sink, disk) in disks {

@@ -120,6 +120,9 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode> {
         let earlier = EarlierSessions::find(directories);
         let limits = settings::catalog_limits(&args.limits);
         let receiver = Arc::new(Receiver::new(config, limits, recorders, earlier, notices));
+        if let Some(archiving) = &archiving {
+            _ = receiver.ledger.archive.set(archiving.counters.clone());
+        }
         serve(args, &receiver, (tables, archiving), (listening, source), socket, door, (metrics, ui)).await
     });
     // A sink that hangs has been given up by now, and is not to be waited for again.

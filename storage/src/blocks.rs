@@ -67,7 +67,8 @@ impl Object {
         while done < wanted {
             let at = offset.saturating_add(done as u64);
             let (block, skip) = (at / BLOCK, usize::try_from(at % BLOCK).unwrap_or(0));
-            let bytes = match self.blocks().get(self.number, block) {
+            let held = self.blocks().get(self.number, block);
+            let bytes = match held {
                 Some(bytes) => bytes,
                 None => self.fetch(block, end)?,
             };

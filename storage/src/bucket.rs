@@ -103,7 +103,7 @@ impl Bucket {
     /// What is known of an object, or of a directory, of which a bucket has none: only objects whose names begin with its.
     pub(crate) fn metadata(&self, key: &str) -> io::Result<Metadata> {
         match self.look(key) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            Err(error) => {
                 let (store, prefix) = (Arc::clone(&self.store), self.key(key)?);
                 let first = wait(async move { store.list(Some(&prefix)).next().await });
                 match first {

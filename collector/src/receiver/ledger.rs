@@ -1,7 +1,7 @@
 //! What has been counted, where everybody can read it.
 
 use std::sync::{
-    Arc, Mutex, PoisonError,
+    Arc, Mutex, OnceLock, PoisonError,
     atomic::{AtomicU64, Ordering::Relaxed},
 };
 
@@ -9,6 +9,7 @@ use collector_core::{Collector, Counts};
 use sinks::DiskCounters;
 
 use crate::{
+    archive::ArchiveCounters,
     door::Refusals,
     otlp::OtlpCounters,
     recorder::{Recorders, SinkCounters},
@@ -24,6 +25,8 @@ pub(crate) struct Ledger {
     pub(crate) disks: Vec<(String, Arc<DiskCounters>)>,
     /// The sinks for OpenTelemetry, by name.
     pub(crate) otlps: Vec<(String, Arc<OtlpCounters>)>,
+    /// The archive, if there is one.
+    pub(crate) archive: OnceLock<Arc<ArchiveCounters>>,
     /// Bytes that arrived over UDP.
     pub(crate) udp_bytes: AtomicU64,
     /// Bytes that arrived over TCP, or in a file.
@@ -57,6 +60,7 @@ impl Ledger {
             sinks: recorders.sinks.clone(),
             disks: recorders.disks.clone(),
             otlps: recorders.otlps.clone(),
+            archive: OnceLock::new(),
             udp_bytes: AtomicU64::new(0),
             tcp_bytes: AtomicU64::new(0),
             tls_bytes: AtomicU64::new(0),

@@ -10,18 +10,19 @@ use serde_json::Value;
 use crate::root;
 
 /// Each crate and the crates of the workspace that it may use. Packages for tests and benchmarks may use all.
-const ALLOWED: [(&str, &[&str]); 11] = [
+const ALLOWED: [(&str, &[&str]); 12] = [
     ("codec", &[]),
     ("agent", &["codec"]),
     ("steering", &["codec"]),
     ("tunnel", &["agent", "codec"]),
     ("launcher", &["agent", "codec", "steering", "tunnel"]),
     ("collector-core", &["codec"]),
-    ("sinks", &["codec", "collector-core"]),
-    ("answers", &["codec", "collector-core", "sinks"]),
+    ("storage", &[]),
+    ("sinks", &["codec", "collector-core", "storage"]),
+    ("answers", &["codec", "collector-core", "sinks", "storage"]),
     ("fleet", &["codec", "collector-core", "sinks"]),
-    ("view", &["answers", "codec", "collector-core", "sinks"]),
-    ("collector", &["answers", "codec", "collector-core", "fleet", "sinks", "steering", "view"]),
+    ("view", &["answers", "codec", "collector-core", "sinks", "storage"]),
+    ("collector", &["answers", "codec", "collector-core", "fleet", "sinks", "steering", "storage", "view"]),
 ];
 
 #[test]
