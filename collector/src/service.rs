@@ -287,7 +287,12 @@ async fn serve(
         }
         progress.interrupt();
         archive.iter().for_each(|archive| archive.interrupt());
-        std::future::pending::<()>().await;
+        if archive.is_none() {
+            std::future::pending::<()>().await;
+        }
+        // A store that does not answer takes its time.
+        tokio::time::sleep(PATIENCE).await;
+        warn!("the archive does not end: the next collector goes on with it");
     };
     let archived = tokio::select! {
         archived = making => archived.unwrap_or(false),

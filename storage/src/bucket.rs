@@ -28,6 +28,9 @@ use crate::{
 /// For how long it is taken as known what an object is.
 const KNOWN_FOR: Duration = Duration::from_secs(10);
 
+/// Of how many objects that is kept.
+const MOST_KNOWN: usize = 100_000;
+
 /// For how long a request is tried again, and for how long one may take.
 const TRIED_FOR: Duration = Duration::from_secs(20);
 const LONGEST: Duration = Duration::from_secs(60);
@@ -175,6 +178,9 @@ impl Bucket {
     fn note(&self, object: ObjectMeta) -> Known {
         let (metadata, at) = (metadata_of(&object), Instant::now());
         let mut known = lock(&self.known);
+        if known.len() >= MOST_KNOWN {
+            known.clear();
+        }
         let before =
             known.remove(object.location.as_ref()).filter(|before| before.metadata.identity == metadata.identity);
         let now = Known { metadata, tag: object.e_tag, at, object: before.and_then(|before| before.object) };

@@ -21,6 +21,7 @@ const TOP: [&str; 16] = [
     "packaging",
     "sinks",
     "steering",
+    "storage",
     "tests",
 ];
 
