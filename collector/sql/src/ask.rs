@@ -66,9 +66,17 @@ impl From<DataFusionError> for AskError {
 fn clear(error: &str) -> String {
     const MOST: usize = 600;
     let mut text = error.trim();
+    if ["DDL not supported", "DML not supported", "Statement not supported"].iter().any(|head| text.contains(head)) {
+        return format!("a query can only read: {}", text.rsplit(": ").next().unwrap_or(text));
+    }
+    if text.contains("only supports a single SQL statement") {
+        return "expected one statement".into();
+    }
     for head in ["Error during planning: ", "Schema error: ", "SQL error: ", "External error: ", "Execution error: "] {
         text = text.strip_prefix(head).unwrap_or(text);
     }
+    let inner = text.strip_prefix("ParserError(\"").and_then(|text| text.strip_suffix("\")"));
+    let text = inner.unwrap_or(text);
     let lines: Vec<_> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
     let text = answers::printable(&lines.join(" "));
     match text.char_indices().nth(MOST) {
@@ -165,6 +173,8 @@ mod tests {
     #[test]
     fn errors_are_one_line_and_not_too_long() {
         assert_eq!(clear("Error during planning: table 'x'\n  not found\n"), "table 'x' not found");
+        assert_eq!(clear("SQL error: ParserError(\"Expected: a word\")"), "Expected: a word");
+        assert_eq!(clear("Error during planning: DDL not supported: X"), "a query can only read: X");
         let long = clear(&format!("SQL error: {}", "ä".repeat(10_000)));
         assert_eq!((long.chars().count(), long.chars().last()), (601, Some('…')));
     }

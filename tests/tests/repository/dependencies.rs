@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::root;
 
 /// Each crate and the crates of the workspace that it may use. Packages for tests and benchmarks may use all.
-const ALLOWED: [(&str, &[&str]); 11] = [
+const ALLOWED: [(&str, &[&str]); 12] = [
     ("codec", &[]),
     ("agent", &["codec"]),
     ("steering", &["codec"]),
@@ -20,8 +20,9 @@ const ALLOWED: [(&str, &[&str]); 11] = [
     ("sinks", &["codec", "collector-core"]),
     ("answers", &["codec", "collector-core", "sinks"]),
     ("fleet", &["codec", "collector-core", "sinks"]),
+    ("sql", &["answers", "codec", "sinks"]),
     ("view", &["answers", "codec", "collector-core", "sinks"]),
-    ("collector", &["answers", "codec", "collector-core", "fleet", "sinks", "steering", "view"]),
+    ("collector", &["answers", "codec", "collector-core", "fleet", "sinks", "sql", "steering", "view"]),
 ];
 
 #[test]
