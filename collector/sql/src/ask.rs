@@ -128,7 +128,10 @@ async fn answer(
 fn context(memory: u64) -> Result<SessionContext, AskError> {
     let pool = FairSpillPool::new(usize::try_from(memory).unwrap_or(usize::MAX));
     let env = RuntimeEnvBuilder::new().with_memory_pool(Arc::new(pool)).build_arc()?;
-    let config = SessionConfig::new().with_information_schema(true);
+    // What is asked for first is what is most, and not what is not known.
+    let config = SessionConfig::new()
+        .with_information_schema(true)
+        .set_str("datafusion.sql_parser.default_null_ordering", "nulls_last");
     Ok(SessionContext::new_with_config_rt(config, env))
 }
 

@@ -18,6 +18,8 @@ fn an_answer_has_the_same_rows_in_every_form() {
     let csv = ask(shared(), query, &["--format", "csv"]).success();
     let lines: Vec<_> = csv.text().split_terminator("\r\n").collect();
     assert_eq!((lines.len(), lines[0]), (7, "session,function,threads,duration_ns"));
+    let most = rows(shared(), "select duration_ns from spans where host = 'pi' order by duration_ns desc limit 1");
+    assert_eq!(most[0]["duration_ns"].as_u64(), Some(8000), "what has none comes last");
     let table = ask(shared(), query, &[]).success();
     assert_eq!(table.text().lines().count(), 7);
     for (row, line) in expected.iter().zip(table.text().lines().skip(1)) {

@@ -6,8 +6,8 @@ use serde_json::Value;
 use tests::{
     Exit, Folder, Process, Target, agent_command,
     agent_command::PATIENCE,
-    collector::{disk, run, run_on},
-    process::{Stdout, build},
+    collector::{binary, disk, run, run_on},
+    process::Stdout,
 };
 
 /// Where sessions are that all tests share: of real programs, and one with gaps.
@@ -38,7 +38,8 @@ pub(crate) fn ingest(folder: &Path) {
 }
 
 fn record(folder: &Path, program: &Path) {
-    build("collector");
+    // It is built, and so lies beside the agent.
+    let _ = binary();
     let mut command = agent_command::command(&["record", "--engine", "native", "-o"]);
     command.arg(folder).arg("--").arg(program);
     let exit = Process::start(command, Stdout::Collect).exit(PATIENCE);
