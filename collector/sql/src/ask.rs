@@ -88,7 +88,10 @@ fn clear(error: &str) -> String {
 /// Answers a question, and tells what the answer lacks. Whoever reads it may stop early.
 pub fn ask(question: &Question, form: Form, out: &mut (dyn Write + Send)) -> Result<Notes, AskError> {
     let mut out = Watched { out, is_closed: false };
-    let archive = Arc::new(Archive::open(&question.place)?);
+    let archive = Archive::open(&question.place).map_err(|error| {
+        io::Error::new(error.kind(), format!("cannot look into {}: {error}", question.place.display()))
+    })?;
+    let archive = Arc::new(archive);
     let runtime = Builder::new_multi_thread().enable_all().thread_stack_size(STACK_BYTES).build()?;
     let answered = runtime.block_on(async {
         tokio::select! {
