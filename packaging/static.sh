@@ -23,6 +23,13 @@ case $target in
         ;;
 esac
 
+# What is released answers questions in SQL. DataFusion takes too long to build for anything else.
+for argument in "$@"; do
+    if [ "$argument" = --release ]; then
+        set -- "$@" --features collector/sql
+        break
+    fi
+done
 # cargo itself says where they are: that depends on the profile and on the folder.
 cargo build --workspace --target "$target" --bin agent --bin collector --message-format json-render-diagnostics "$@" |
     sed -n 's/.*"executable":"\(.*\)\/agent".*/\1/p'

@@ -7,6 +7,7 @@ mod filter;
 mod nats;
 mod sessions;
 mod spans;
+mod sql;
 mod view;
 
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
@@ -37,6 +38,7 @@ pub(crate) use self::spans::{
     AskingArgs, ExportArgs, ExportFormat, MakingArgs, SpanOrder, SpansArgs, StatsArgs, TableArgs, TopArgs, TopOrder,
     TreeArgs, WireForm,
 };
+pub(crate) use self::sql::{SqlArgs, SqlFormat};
 pub(crate) use self::view::ViewArgs;
 
 const EXAMPLES: &str = "\
@@ -55,6 +57,8 @@ Examples:
       Print the 20 longest spans.
   collector diff traces/before traces/after --sort self
       Print what functions take more or less time than before.
+  collector sql 'select program, sum(missing) from sessions group by program' traces
+      Ask in SQL about all sessions.
   collector top traces --live
       Watch what the session does that is being recorded.
   collector ctl 20260101-120000-1 level off 'libcrypto.so*'
@@ -113,6 +117,11 @@ pub(crate) enum Command {
     Diff(DiffArgs),
     /// Print statistics of spans by runtime: how many matched, why others did not, durations and latencies
     Stats(StatsArgs),
+    /// Ask about any number of sessions in SQL
+    ///
+    /// The tables are spans, functions, modules, threads, sessions and gaps. `describe spans` tells the columns of one. Exits
+    /// with 1 where the query is wrong, or a session cannot be read, which is left out.
+    Sql(SqlArgs),
     /// Write a session as a file for other tools
     ///
     /// With --format perfetto and chrome, the processes that came from it are in the file, too.

@@ -59,6 +59,7 @@ fn main() -> ExitCode {
         Some(Command::Tree(args)) => offline::tree::run(args),
         Some(Command::Diff(args)) => offline::diff::run(args),
         Some(Command::Stats(args)) => offline::stats::run(args),
+        Some(Command::Sql(args)) => offline::sql::run(args),
         Some(Command::Export(args)) => offline::export::run(args),
         Some(Command::View(args)) => view::run(args),
         Some(Command::Verify(args)) => offline::verify::run(args),

@@ -7,6 +7,7 @@ pub(crate) mod info;
 pub(crate) mod repair;
 pub(crate) mod sessions;
 pub(crate) mod spans;
+pub(crate) mod sql;
 pub(crate) mod stats;
 pub(crate) mod table;
 pub(crate) mod top;

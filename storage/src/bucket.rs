@@ -41,7 +41,7 @@ const MOST_TOLD: usize = 400;
 /// A bucket.
 #[derive(Debug)]
 pub(crate) struct Bucket {
-    name: String,
+    pub(crate) name: String,
     pub(crate) store: Arc<AmazonS3>,
     known: Mutex<HashMap<String, Known>>,
     pub(crate) blocks: Mutex<Blocks>,

@@ -15,9 +15,12 @@ use std::{
     fs, io,
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
+    sync::Arc,
     thread,
     time::SystemTime,
 };
+
+use object_store::ObjectStore;
 
 use self::bucket::Bucket;
 pub use self::{
@@ -83,6 +86,17 @@ pub fn place(text: &str) -> Result<PathBuf, String> {
         None if text.is_empty() => Err("expected a directory".into()),
         None => Ok(text.into()),
     }
+}
+
+/// The store that a path is in, if that is a bucket, and the path of the store itself.
+pub fn object_store(path: &Path) -> io::Result<Option<(Arc<dyn ObjectStore>, String)>> {
+    let bucket = Bucket::of(path)?;
+    Ok(bucket.map(|(bucket, _)| (bucket.store.clone() as Arc<dyn ObjectStore>, format!("{S3}{}", bucket.name))))
+}
+
+/// What a path is called in its bucket, if it is in one.
+pub fn key(path: &Path) -> Option<&str> {
+    Some(path.to_str()?.strip_prefix(S3)?.split_once('/').map_or("", |(_, key)| key))
 }
 
 /// Opens a file to read it. What is none, and could have us wait for ever, is refused.

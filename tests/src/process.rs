@@ -200,6 +200,9 @@ fn read_lines(pipe: impl Read, lines: &Mutex<Lines>) {
 pub fn build(binary: &str) -> PathBuf {
     let mut cargo = Command::new(env!("CARGO"));
     cargo.args(["build", "--quiet", "--workspace", "--bin", binary, "--message-format=json"]);
+    if binary == "collector" && cfg!(feature = "sql") {
+        cargo.args(["--features", "collector/sql"]);
+    }
     if !cfg!(debug_assertions) {
         cargo.arg("--release");
     }

@@ -113,9 +113,14 @@ impl Summary {
                 return Self { state, wrong, is_finished: true, ..Self::default() };
             }
         };
-        let manifest = &trace.manifest;
+        Self::of(&trace)
+    }
+
+    /// What a session comes to that was opened.
+    pub fn of(trace: &Trace) -> Self {
+        let (manifest, dir) = (&trace.manifest, trace.dir.as_path());
         let threads = trace.threads();
-        let written = |thread| Scan::events_of(&trace, thread);
+        let written = |thread| Scan::events_of(trace, thread);
         let events = threads.iter().map(|thread| thread.written.or_else(|| written(thread)).unwrap_or(0));
         let events = events.fold(0, u64::saturating_add);
         let mut causes: HashMap<&str, u64> = HashMap::new();
@@ -148,7 +153,7 @@ impl Summary {
             causes,
             lasted_ns: manifest.time_end_ns.saturating_sub(manifest.time_start_ns),
             start_unix_ns: start_unix_ns.or(manifest.seen_unix_ns),
-            wrong: if trace.is_unfinished { trace.wrong.as_ref().map(ToString::to_string) } else { wrong_with(&trace) },
+            wrong: if trace.is_unfinished { trace.wrong.as_ref().map(ToString::to_string) } else { wrong_with(trace) },
         }
     }
 
@@ -163,7 +168,7 @@ impl Summary {
     }
 
     /// When it ended, or was last heard of.
-    fn end_unix_ns(&self) -> Option<u64> {
+    pub fn end_unix_ns(&self) -> Option<u64> {
         self.start_unix_ns.map(|start| start.saturating_add(self.lasted_ns))
     }
 }

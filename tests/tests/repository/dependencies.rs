@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::root;
 
 /// Each crate and the crates of the workspace that it may use. Packages for tests and benchmarks may use all.
-const ALLOWED: [(&str, &[&str]); 12] = [
+const ALLOWED: [(&str, &[&str]); 13] = [
     ("codec", &[]),
     ("agent", &["codec"]),
     ("steering", &["codec"]),
@@ -21,8 +21,9 @@ const ALLOWED: [(&str, &[&str]); 12] = [
     ("sinks", &["codec", "collector-core", "storage"]),
     ("answers", &["codec", "collector-core", "sinks", "storage"]),
     ("fleet", &["codec", "collector-core", "sinks"]),
+    ("sql", &["answers", "codec", "sinks", "storage"]),
     ("view", &["answers", "codec", "collector-core", "sinks", "storage"]),
-    ("collector", &["answers", "codec", "collector-core", "fleet", "sinks", "steering", "storage", "view"]),
+    ("collector", &["answers", "codec", "collector-core", "fleet", "sinks", "sql", "steering", "storage", "view"]),
 ];
 
 #[test]

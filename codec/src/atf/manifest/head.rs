@@ -2,7 +2,10 @@
 
 use std::{fmt, io::Read};
 
-use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, Visitor};
+use serde::{
+    Deserialize,
+    de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, Visitor},
+};
 
 use super::{BirthEntry, OffsetEntry, ProcessEntry};
 
@@ -21,8 +24,29 @@ pub struct ManifestHead {
     pub birth: Option<BirthEntry>,
     /// The clock at the session's zero.
     pub clock_zero_ns: Option<u64>,
+    /// When the session's zero was, by the clock of its machine.
+    pub epoch_unix_ns: Option<u64>,
     /// The session's zero by the collector's clock.
     pub offset: Option<OffsetEntry>,
+    /// How many events of its threads are missing.
+    pub missing: u64,
+    /// Whether all of the head could be read.
+    pub is_whole: bool,
+}
+
+/// What is told of a thread: how many events it produced, and how many of them there are.
+#[derive(Deserialize)]
+struct Events {
+    #[serde(default)]
+    produced: Option<u64>,
+    #[serde(default)]
+    written: Option<u64>,
+}
+
+impl Events {
+    fn missing(&self) -> u64 {
+        self.produced.unwrap_or(0).saturating_sub(self.written.unwrap_or(0))
+    }
 }
 
 /// The lists that nothing of the head is behind.
@@ -66,11 +90,20 @@ impl<'de> Visitor<'de> for Members<'_> {
                 "process" => self.0.process = members.next_value()?,
                 "birth" => self.0.birth = members.next_value()?,
                 "clock_zero_ns" => self.0.clock_zero_ns = members.next_value()?,
+                "epoch_unix_ns" => self.0.epoch_unix_ns = members.next_value()?,
                 "offset" => self.0.offset = members.next_value()?,
-                list if LISTS.contains(&list) => return Err(A::Error::custom("nothing else is needed")),
+                "threads" => {
+                    let threads = members.next_value::<Vec<Events>>()?;
+                    self.0.missing = threads.iter().map(Events::missing).fold(0, u64::saturating_add);
+                }
+                list if LISTS.contains(&list) => {
+                    self.0.is_whole = true;
+                    return Err(A::Error::custom("nothing else is needed"));
+                }
                 _ => drop(members.next_value::<IgnoredAny>()?),
             }
         }
+        self.0.is_whole = true;
         Ok(())
     }
 }
@@ -78,7 +111,7 @@ impl<'de> Visitor<'de> for Members<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::atf::{FunctionEntry, Manifest};
+    use crate::atf::{FunctionEntry, Manifest, ThreadEntry};
 
     #[test]
     fn it_is_read_without_what_is_behind_it() {
@@ -87,6 +120,8 @@ mod tests {
             process: Some(ProcessEntry { pid: 7, ..ProcessEntry::default() }),
             birth: Some(BirthEntry { parent: "0e".into(), at_ns: 9, ..BirthEntry::default() }),
             clock_zero_ns: Some(5),
+            epoch_unix_ns: Some(4),
+            threads: vec![ThreadEntry { produced: Some(9), written: Some(2), ..ThreadEntry::default() }; 2],
             time_end_ns: 6,
             offset: Some(OffsetEntry { error_ns: 3, ..OffsetEntry::default() }),
             functions: vec![FunctionEntry::default()],
@@ -97,11 +132,12 @@ mod tests {
         assert_eq!((&head.session, &head.process), (&manifest.session, &manifest.process));
         assert_eq!((&head.birth, head.clock_zero_ns, head.offset), (&manifest.birth, Some(5), manifest.offset));
         assert_eq!((head.time_start_ns, head.time_end_ns), (0, 6));
+        assert_eq!((head.epoch_unix_ns, head.missing, head.is_whole), (Some(4), 14, true));
         let symbols = json.windows(9).position(|bytes| bytes == b"\"symbols\"").expect("it has functions");
         assert_eq!(ManifestHead::read(json.get(..symbols + 9).expect("it is there")), head, "the rest is not read");
         for length in 0..symbols {
             let cut = ManifestHead::read(json.get(..length).expect("it is there"));
-            assert!(cut.birth.is_none() || cut.birth == head.birth, "{length} bytes");
+            assert!(!cut.is_whole && (cut.birth.is_none() || cut.birth == head.birth), "{length} bytes");
         }
         assert_eq!(ManifestHead::read(&b"[1]"[..]), ManifestHead::default());
     }

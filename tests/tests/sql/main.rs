@@ -1,0 +1,8 @@
+//! `collector sql`, with sessions that the collector has recorded.
+
+#![forbid(unsafe_code)]
+
+mod answers;
+mod page;
+mod pruning;
+mod recorded;
