@@ -379,7 +379,8 @@ async fn tick(receiver: Arc<Receiver>, has_contact: Option<impl Fn() -> bool>) {
 pub(crate) fn total(receiver: &Receiver) -> String {
     let (core, lost_by_disks) = (receiver.ledger.core(), receiver.ledger.lost_by_disks());
     let has_left = receiver.ledger.sinks.iter().any(|(_, sink)| sink.left.load(Relaxed) > 0);
-    let kept = if has_left { "received (the disk has not taken all of them)" } else { "written" };
+    let not_taken = summary::NotTaken::by(!receiver.ledger.disks.is_empty()).to_string();
+    let kept = if has_left { &not_taken } else { "written" };
     let mut line = format!(
         "{}, {} received: {} produced = {} {kept} + {} missing",
         counted(core.sessions, "session"),

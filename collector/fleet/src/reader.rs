@@ -24,8 +24,9 @@ const GRACE: Duration = Duration::from_secs(2);
 /// How long is waited before a reader that failed starts anew.
 const RETRY_TIME: Duration = Duration::from_millis(250);
 
-/// After how much silence a server forgets a reader.
-const FORGET_TIME: Duration = Duration::from_secs(300);
+/// After how much silence a server forgets a reader: those of a recorder that was killed, and those that were lost with a server.
+/// One that lives asks every second, unless its disk is full; it starts anew then.
+const FORGET_TIME: Duration = Duration::from_secs(30);
 
 /// Reads the messages of a session. It starts anew behind the last one whenever a server or the connection fails.
 pub(crate) struct Reader {
