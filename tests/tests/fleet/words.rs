@@ -36,6 +36,7 @@ fn who_is_not_let_in_says_so() {
 fn wrong_arguments_are_told() {
     for (arguments, said) in [
         (&["--sink", "nats://127.0.0.1/a.b"][..], "expected nats://HOST"),
+        (&["--sink", "nats://127.0.0.1:99999/T"], "\"99999\" is no port"),
         (&["--sink", "nats://127.0.0.1/T,on-full=drop"], "drops nothing"),
         (&["--source", "nats://127.0.0.1/T", "--listen", "127.0.0.1:0"], "cannot be used with"),
         (&["--source", "nats://127.0.0.1/T", "--nats-lease", "1ms"], "expected from 1s"),
