@@ -36,9 +36,9 @@ pub(crate) enum NotTaken {
 }
 
 impl NotTaken {
-    /// The sink that agents wait for: a disk, where there is one.
-    pub(crate) fn by(has_disk: bool) -> Self {
-        if has_disk { Self::Disk } else { Self::JetStream }
+    /// What agents wait for: a disk, unless there are only sinks of these names, and one of them is a stream.
+    pub(crate) fn by<'a>(has_disk: bool, mut sinks: impl Iterator<Item = &'a str>) -> Self {
+        if !has_disk && sinks.any(fleet::Address::is_one) { Self::JetStream } else { Self::Disk }
     }
 }
 

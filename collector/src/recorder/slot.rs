@@ -134,6 +134,10 @@ impl Slot {
         }
     }
 
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
     /// Whether nobody reads it any more.
     pub(super) fn is_closed(&self) -> bool {
         self.counters.closed.load(Relaxed)
