@@ -265,7 +265,7 @@ fn a_session_that_was_found_goes_on_where_it_was_found() {
     for name in [format!("{NAME}+7"), NAME.into()] {
         let found = with_id(&name, 1, Some(scene.dir.join(NAME)));
         // Under its own name it would be taken for the other: nothing is asked of the sink but to find the right files.
-        let dir = super::super::resume::last_part(&scene.sink.volume, &found);
+        let dir = resume::last_part(&scene.sink.volume, &found);
         assert_eq!(dir, Some(scene.dir.join(NAME)), "{name}");
     }
     let found = with_id(&format!("{NAME}+7"), 1, Some(scene.dir.join(NAME)));
