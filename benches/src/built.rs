@@ -9,8 +9,15 @@ use std::{
     sync::OnceLock,
 };
 
-/// A command of the workspace, built for measuring. Returns where it is.
+/// The variable that names a folder of commands that are built already, such as `target/release`: whole-program optimisation
+/// takes long.
+const COMMANDS: &str = "SPOOR_BENCH_COMMANDS";
+
+/// A command of the workspace, built for measuring unless it is built already. Returns where it is.
 pub fn command(package: &str, name: &str) -> PathBuf {
+    if let Some(folder) = env::var_os(COMMANDS) {
+        return own_file("..").join(folder).join(name);
+    }
     let mut cargo = Command::new(env!("CARGO"));
     // What the cargo outside says of this package looks like a change to the build scripts of others.
     let said = |name: &str| name == "OUT_DIR" || name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_");

@@ -4,8 +4,8 @@ use codec::{
     Arch, ClockKind, EventKind, FunctionId, ModuleId, Os, Position, SessionId, SessionNs, StreamId, SubstreamId,
     heph::{Attributes, Encode, Stamp},
     profile::{
-        Clock, Detail, End, EndReason, FunctionEvent, PROFILE_VERSION, ProfileOption, Progress, Registers, Session,
-        StreamPosition,
+        Clock, Detail, End, EndReason, FunctionEvent, PROFILE_VERSION, ProfileOption, Progress, Registers, RunEncoder,
+        RunEvent, Session, StreamPosition,
     },
 };
 
@@ -85,6 +85,28 @@ fn packet(carries: Carries, kind: EventKind) -> Vec<u8> {
     let stack = [0x7ffd_0000_5678; 16];
     let detail = (carries == Carries::Detail).then(|| Detail::new(&registers, &stack));
     encode(&function_event(stamp(0, 0, 0, 0), kind, FunctionId::new(ModuleId(1), 77), 3, detail))
+}
+
+/// Appends a run of a stream's events from a position on, calls and returns by turns, of no more than so many bytes. How
+/// many those are.
+pub fn run(carries: Carries, stream: u32, first: u64, bytes: usize, out: &mut Vec<u8>) -> u64 {
+    let (registers, stack) = ([0x7f00_0000_1234; Registers::WORDS], [0x7ffd_0000_5678; 16]);
+    let detail = (carries == Carries::Detail).then(|| Detail::new(&registers, &stack));
+    let (limit, function) = (out.len() + bytes, Some(FunctionId::new(ModuleId(1), 77)));
+    let mut encoder: Option<RunEncoder> = None;
+    let mut position = first;
+    loop {
+        let (kind, time) = if position.is_multiple_of(2) { (EventKind::Call, 0) } else { (EventKind::Return, 50) };
+        let (start, end) = (SessionNs(position / 2 * 200), SessionNs(position / 2 * 200 + time));
+        let event = RunEvent { kind, depth: 3, function, ip: 0, start, end, detail };
+        let stamp = stamp(stream, position, start.0, end.0);
+        let run = encoder.get_or_insert_with(|| RunEncoder::begin(&stamp, &event, limit, out));
+        if !run.push(&event, out) {
+            run.finish(out);
+            return position - first;
+        }
+        position += 1;
+    }
 }
 
 /// The stamp of the event at a position of a stream.

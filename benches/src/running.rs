@@ -29,7 +29,7 @@ pub fn binary() -> &'static Path {
 pub struct Running {
     child: Child,
     stderr: Option<JoinHandle<String>>,
-    /// Where it listens.
+    /// Where it listens, if it does.
     pub address: SocketAddr,
     /// What its certificate is known by, if it has one.
     pub pin: Option<Pin>,
@@ -45,8 +45,18 @@ impl Running {
 
     /// Starts one with these options.
     pub fn start_with(options: &[&str]) -> Self {
+        Self::start_any(&[&["--listen", "127.0.0.1:0"], options].concat())
+    }
+
+    /// Starts one that listens to nobody.
+    pub fn recorder(options: &[&str]) -> Self {
+        Self::start_any(options)
+    }
+
+    fn start_any(options: &[&str]) -> Self {
+        let listens = options.contains(&"--listen");
         let mut child = Command::new(binary())
-            .args(["--listen", "127.0.0.1:0", "--stats", "1h"])
+            .args(["--stats", "1h"])
             .args(options)
             .env("XDG_STATE_HOME", env::temp_dir().join("spoor-benches"))
             .stdout(Stdio::null())
@@ -65,7 +75,9 @@ impl Running {
             pin = line.strip_prefix("certificate ").and_then(|rest| rest.trim().parse().ok()).or(pin);
             viewer = line.strip_prefix("viewer ").map(|rest| rest.trim().to_owned()).or(viewer);
             // It says that when all its sockets listen.
-            if let (true, Some(address)) = (line.starts_with("writing to "), address) {
+            if line.starts_with("writing to ")
+                && let Some(address) = address.or((!listens).then_some(SocketAddr::from(([0; 4], 0))))
+            {
                 break address;
             }
         };
@@ -150,6 +162,19 @@ pub fn verify(dir: &Path, events: u64) {
     let said = String::from_utf8_lossy(&output.stdout).replace(',', "");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     assert!(said.contains(&format!(" {events} events")) && said.contains(" 0 missing"), "{events} events: {said}");
+}
+
+/// The same for several sessions, which have so many events together.
+pub fn verify_all(dir: &Path, events: u64) {
+    let output = Command::new(binary()).arg("verify").arg(dir).output().expect("it runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let said = String::from_utf8_lossy(&output.stdout).replace(',', "");
+    let lines = said.lines().filter(|line| line.contains(": intact: "));
+    let count = |line: &str| {
+        assert!(line.contains(" 0 missing"), "{line}");
+        line.split(" events").next()?.rsplit(' ').next()?.parse::<u64>().ok()
+    };
+    assert_eq!(lines.filter_map(count).sum::<u64>(), events, "{said}");
 }
 
 #[cfg(test)]

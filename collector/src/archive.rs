@@ -199,6 +199,9 @@ impl Archivist {
             let (files, size, took) = (counted(files, "file"), Size(bytes), started.elapsed().as_secs_f64());
             info!("archived {}: {files}, {size}, in {took:.1} s", place.display());
         }
+        if self.remove && !remove {
+            info!("{} stays here for now: its agent may still ask for it", dir.display());
+        }
         if is_checked && whole.is_unchanged() {
             whole.remove().with_context(|| format!("{} is archived, but cannot be removed", dir.display()))?;
             info!("removed {}: it is in the archive", dir.display());

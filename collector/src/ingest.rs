@@ -87,7 +87,7 @@ pub(crate) fn run(args: &IngestArgs) -> Result<ExitCode> {
         let finished = receiver.finish(How::Closed).await;
         tables.finish(|line| receiver.notices.status(line));
         let archived = archiving.is_none_or(Archiving::finish);
-        info!("{}", service::total(&receiver));
+        info!("{}", service::total(&receiver, finished));
         let skipped = receiver.ledger.core().skipped_bytes;
         if skipped > 0 {
             warn!("{skipped} bytes of {name} are no packets and were skipped");

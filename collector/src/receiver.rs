@@ -281,6 +281,7 @@ impl Receiver {
 
     /// Looks again for sessions in directories that others write to as well. Returns what is there of this one.
     pub(crate) fn look_for(&self, id: SessionId, dirs: &[PathBuf]) -> Whereabouts {
+        self.state().core.forget(id);
         let mut earlier = lock(&self.earlier);
         *earlier = EarlierSessions::find(dirs.iter().map(PathBuf::as_path));
         earlier.whereabouts(id)
@@ -341,7 +342,7 @@ impl Receiver {
                 let _about = info_span!("session", session = %session.name, peer = %session.source).entered();
                 self.notices.say(format!("session {} from {}", session.name, session.source));
             }
-            Output::Gap(session, gap) if gap.cause.is_kept_before() && session.is_found => {
+            Output::Gap(session, gap) if gap.cause.is_kept_before() && session.found.is_some() => {
                 let (name, count) = (&session.name, gap.count);
                 let what =
                     format!("session {name}: {count} events that its agent was told are kept are not in its files");

@@ -388,7 +388,12 @@ impl Recorder {
                     true => self.notices.warn(summary::left(session, summary, places)),
                     false => {
                         let lost = lost_of(&self.disks, session).max_by_key(sum).unwrap_or_default();
-                        let lost = Some(lost).filter(|_| self.slots.iter_mut().all(|slot| slot.takes_more()));
+                        let is_taken = self.slots.iter_mut().all(|slot| slot.takes_more());
+                        let lost = if is_taken {
+                            Ok(lost)
+                        } else {
+                            Err(summary::NotTaken::by(!self.disks.is_empty(), self.slots.iter().map(Slot::name)))
+                        };
                         let line = summary::line(session, summary, lost, lasted, places);
                         match is_told {
                             true => info!("{line}"),

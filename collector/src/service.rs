@@ -45,6 +45,7 @@ use crate::{
     sink_spec::Target,
     source::{self, Opened, Source},
     status, stdin,
+    summary::NotTaken,
     tables::Making,
     tcp, udp,
     ui::{Reach, Ui, is_here},
@@ -300,9 +301,13 @@ async fn serve(
     };
     reporting.abort();
     receiver.notices.status(String::new());
-    info!("{}", total(receiver));
-    if !finished {
-        error!("not every sink could be finished; for disk: see `collector repair`");
+    info!("{}", total(receiver, finished));
+    match receiver.ledger.not_taken() {
+        _ if finished => {}
+        NotTaken::Disk => error!("not every sink could be finished; for disk: see `collector repair`"),
+        NotTaken::JetStream => {
+            error!("JetStream has not taken everything: agents keep the rest, for the next collector");
+        }
     }
     receiver.notices.finish();
     let whole =
@@ -393,11 +398,13 @@ async fn tick(receiver: Arc<Receiver>, has_contact: Option<impl Fn() -> bool>) {
     }
 }
 
-/// What all sessions came to.
-pub(crate) fn total(receiver: &Receiver) -> String {
+/// What all sessions came to, and whether all sinks could be finished.
+pub(crate) fn total(receiver: &Receiver, finished: bool) -> String {
     let (core, lost_by_disks) = (receiver.ledger.core(), receiver.ledger.lost_by_disks());
     let has_left = receiver.ledger.sinks.iter().any(|(_, sink)| sink.left.load(Relaxed) > 0);
-    let kept = if has_left { "received (the disk has not taken all of them)" } else { "written" };
+    let not_taken = receiver.ledger.not_taken();
+    let is_taken = !has_left && (finished || not_taken == NotTaken::Disk);
+    let kept = if is_taken { "written".into() } else { not_taken.to_string() };
     let mut line = format!(
         "{}, {} received: {} produced = {} {kept} + {} missing",
         counted(core.sessions, "session"),

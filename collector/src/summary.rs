@@ -1,6 +1,11 @@
 //! What a session came to, in a line.
 
-use std::{collections::BTreeMap, fmt::Write, path::PathBuf, time::Duration};
+use std::{
+    collections::BTreeMap,
+    fmt::{self, Write},
+    path::PathBuf,
+    time::Duration,
+};
 
 use codec::{
     atf::LimitEntry,
@@ -23,17 +28,38 @@ pub(crate) fn left(session: &Session, summary: &Summary, places: impl Iterator<I
     format!("session {name} ({who}) is not finished, for its sink takes nothing: {then}{places}")
 }
 
+/// What has not taken all that was received.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum NotTaken {
+    Disk,
+    JetStream,
+}
+
+impl NotTaken {
+    /// What agents wait for: a disk, unless there are only sinks of these names, and one of them is a stream.
+    pub(crate) fn by<'a>(has_disk: bool, mut sinks: impl Iterator<Item = &'a str>) -> Self {
+        if !has_disk && sinks.any(fleet::Address::is_one) { Self::JetStream } else { Self::Disk }
+    }
+}
+
+impl fmt::Display for NotTaken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let sink = if *self == Self::Disk { "the disk" } else { "JetStream" };
+        write!(f, "received ({sink} has not taken all of them)")
+    }
+}
+
 /// Who it was, how long it took, what was written and what is missing, and where it is. `lost` is what a disk did not keep of
 /// what it was given; nobody knows that yet while it takes nothing.
 pub(crate) fn line(
     session: &Session,
     summary: &Summary,
-    lost: Option<BTreeMap<Cause, u64>>,
+    lost: Result<BTreeMap<Cause, u64>, NotTaken>,
     lasted: Duration,
     places: impl Iterator<Item = PathBuf>,
 ) -> String {
     let mut line = format!("session {} ({})", session.name, who(session));
-    let is_written = lost.is_some();
+    let not_taken = lost.as_ref().err().copied();
     let lost = lost.unwrap_or_default();
     let written = summary.written.saturating_sub(lost.values().sum());
     let mut causes = summary.missing.clone();
@@ -43,9 +69,9 @@ pub(crate) fn line(
     let (events, written, lacking) = (counted(events, "event"), count(written), count(missing));
     // Writing to a string cannot fail.
     _ = write!(line, " {}, after {}: {threads}, {events} produced = {written} ", summary.how, Period(lasted));
-    _ = match is_written {
-        true => write!(line, "written + {lacking} missing"),
-        false => write!(line, "received (the disk has not taken all of them) + {lacking} missing"),
+    _ = match not_taken {
+        None => write!(line, "written + {lacking} missing"),
+        Some(not_taken) => write!(line, "{not_taken} + {lacking} missing"),
     };
     if missing > 0 {
         let causes: Vec<_> = causes.iter().map(|(cause, number)| format!("{cause} {}", count(*number))).collect();

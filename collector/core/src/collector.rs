@@ -2,6 +2,7 @@
 
 mod asking;
 mod incoming;
+mod naming;
 mod openings;
 mod past;
 
@@ -15,7 +16,7 @@ use codec::{Position, SessionId, StreamId, heph::StreamDecoder};
 
 use self::{incoming::Named, openings::Openings, past::Past};
 use crate::{
-    Catalog, CatalogLimits, Cause, Config, Counts, How, Output, Peer, Session, SessionName, SessionNames, Transmit,
+    CatalogLimits, Cause, Config, Counts, How, Output, Peer, Session, SessionNames, Transmit,
     bindings::{self, Binding, Bindings, Unknown},
     output::{SessionKey, Source},
     reply,
@@ -398,18 +399,13 @@ impl Collector {
         }
         let key = SessionKey(self.next_key);
         self.next_key += 1;
-        let catalog = || Catalog::new(self.limits, Arc::clone(&self.catalog_bytes));
         let earlier = id.and_then(|id| match self.past.resume(id) {
             Some(session) => Some(session.into_earlier(&mut self.shared.counts)),
-            None => self.names.earlier(id, &peer, catalog()),
+            None => self.find_earlier(id, &peer, key),
         });
-        let mut context = self.shared.context(now);
         let mut state = match earlier {
-            Some(earlier) => SessionState::resume(earlier, peer, &mut context),
-            None => {
-                let SessionName { name, source, seen_unix_ns } = self.names.name(&peer);
-                SessionState::new(Session::new(name, id, source, seen_unix_ns, catalog()), peer, &mut context)
-            }
+            Some(earlier) => SessionState::resume(earlier, peer, &mut self.shared.context(now)),
+            None => SessionState::new(self.new_session(id, &peer), peer, &mut self.shared.context(now)),
         };
         state.id = id;
         self.sessions.insert(key, state);

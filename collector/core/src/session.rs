@@ -2,6 +2,7 @@
 
 use std::{
     collections::{BTreeMap, HashMap},
+    path::PathBuf,
     sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
 };
 
@@ -23,22 +24,22 @@ pub struct Session {
     pub source: String,
     /// When it was first seen, in nanoseconds since the Unix epoch.
     pub seen_unix_ns: u64,
-    /// Whether it was found in the files of an earlier collector.
-    pub is_found: bool,
+    /// Where it was found in the files of an earlier collector, or of another that writes to the same directory.
+    pub found: Option<PathBuf>,
     catalog: RwLock<Catalog>,
 }
 
 impl Session {
     /// A session of which only this is known.
     pub fn new(name: String, id: Option<SessionId>, source: String, seen_unix_ns: u64, catalog: Catalog) -> Self {
-        Self { name, id, source, seen_unix_ns, is_found: false, catalog: RwLock::new(catalog) }
+        Self { name, id, source, seen_unix_ns, found: None, catalog: RwLock::new(catalog) }
     }
 
     /// The same, and nothing of what its options have told.
     pub(crate) fn without_names(&self) -> Self {
         let catalog = Catalog::new(CatalogLimits::default(), Arc::default());
         let known = Self::new(self.name.clone(), self.id, self.source.clone(), self.seen_unix_ns, catalog);
-        Self { is_found: self.is_found, ..known }
+        Self { found: self.found.clone(), ..known }
     }
 
     /// What its options have told so far. Options may come after the events they describe.
@@ -93,7 +94,7 @@ pub struct EarlierSession {
 /// How a new session is named.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct SessionName {
-    /// A name that no other session has, fit for a file name.
+    /// A name that it has not given before, fit for a file name.
     pub name: String,
     /// Where it comes from.
     pub source: String,

@@ -150,6 +150,11 @@ impl SessionState {
         EarlierSession { session, positions, kept, written, missing }
     }
 
+    /// Whether this is what sinks know it by.
+    pub(crate) fn has_name(&self, name: &str) -> bool {
+        self.session.name == name
+    }
+
     /// The session says who it is, after it has been started without.
     pub(crate) fn adopt(&mut self, id: SessionId) {
         (self.id, self.name) = (Some(id), Some(id));

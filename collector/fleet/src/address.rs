@@ -64,10 +64,15 @@ impl FromStr for Address {
         let hosts = hosts.split(',').map(|host| {
             let name_end = host.rfind(']').map_or(0, |end| end + 1);
             let has_port = host.get(name_end..).is_some_and(|rest| rest.contains(':'));
-            let is_good = !host.is_empty() && !host.starts_with(':') && !host.contains(['/', ' ', '?', '#']);
+            if host.is_empty() || host.starts_with(':') || host.contains(['/', ' ', '?', '#']) {
+                return Err(EXPECTED.to_string());
+            }
             let host = if has_port { host.to_string() } else { format!("{host}:{PORT}") };
-            let port = host.rsplit(':').next().and_then(|port| port.parse::<u16>().ok());
-            (is_good && port.is_some()).then_some(host).ok_or(EXPECTED)
+            let port = host.rsplit(':').next().unwrap_or_default();
+            match port.parse::<u16>() {
+                Ok(1..) => Ok(host),
+                _ => Err(format!("{port:?} is no port: expected a number from 1 to 65535")),
+            }
         });
         let hosts = hosts.collect::<Result<Vec<_>, _>>()?;
         let is_name = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
@@ -108,6 +113,10 @@ mod tests {
             ["nats://", "nats://a", "nats:///T", "nats://a/", "nats://a/T.x", "nats://a/T>", "nats://a:x/T", "a/T"]
         {
             assert!(text.parse::<Address>().is_err(), "{text}");
+        }
+        for (text, port) in [("nats://a:99999/T", "99999"), ("nats://a,b:0/T", "0"), ("nats://[::1]:x/T", "x")] {
+            let error = text.parse::<Address>().expect_err(text);
+            assert!(error.starts_with(&format!("{port:?} is no port")), "{text}: {error}");
         }
     }
 }

@@ -24,8 +24,9 @@ const GRACE: Duration = Duration::from_secs(2);
 /// How long is waited before a reader that failed starts anew.
 const RETRY_TIME: Duration = Duration::from_millis(250);
 
-/// After how much silence a server forgets a reader.
-const FORGET_TIME: Duration = Duration::from_secs(300);
+/// After how much silence a server forgets a reader: those of a recorder that was killed, and those that were lost with a server.
+/// One that lives asks every second, unless its disk is full; it starts anew then.
+const FORGET_TIME: Duration = Duration::from_secs(30);
 
 /// Reads the messages of a session. It starts anew behind the last one whenever a server or the connection fails.
 pub(crate) struct Reader {
@@ -37,6 +38,8 @@ pub(crate) struct Reader {
     /// What the consumer calls the next message.
     number: u64,
     batch: Option<pull::Batch>,
+    /// When the stream was made that is read, in nanoseconds since 1970.
+    made: Option<i128>,
     /// Whether the stream is another than before, and that has not been told.
     is_anew: bool,
 }
@@ -44,7 +47,7 @@ pub(crate) struct Reader {
 impl Reader {
     /// A reader of the messages with this subject, from this one of the stream on.
     pub(crate) fn new(link: Link, subject: String, next: u64) -> Self {
-        Self { link, subject, next, consumer: None, number: 1, batch: None, is_anew: false }
+        Self { link, subject, next, consumer: None, number: 1, batch: None, made: None, is_anew: false }
     }
 
     /// The last message that was read, by its number in the stream.
@@ -98,7 +101,9 @@ impl Reader {
         if self.consumer.is_none() {
             let stream = self.link.stream().await?;
             let info = stream.get_info().await.map_err(|error| FleetError::of("cannot look at the stream", &error))?;
-            if info.state.last_sequence < self.last() {
+            let made = info.created.unix_timestamp_nanos();
+            let is_another = self.made.replace(made).is_some_and(|before| before != made);
+            if is_another || info.state.last_sequence < self.last() {
                 warn!("the stream {} was removed and made anew: what was in it is lost", self.link.address.stream);
                 (self.next, self.is_anew) = (1, true);
             }

@@ -303,11 +303,24 @@ impl NatsSink {
                     _ = anew => Err(FleetError::new("the connection was lost")),
                 }
             });
-            settled?;
+            // A server that lost its lead knows a message by its id that it never stored, and has no number for it: a message
+            // that is there twice does no harm, one that is not there does.
+            if settled?.sequence == 0 {
+                self.rename_unacknowledged();
+                return Err(FleetError::new("messages were lost with the server that had taken them"));
+            }
             self.unacknowledged_bytes -= message.body.len();
             self.unacknowledged.pop_front();
         }
         Ok(())
+    }
+
+    /// JetStream is not to know again what it has not acknowledged.
+    fn rename_unacknowledged(&mut self) {
+        for message in &mut self.unacknowledged {
+            message.headers.insert(ID_HEADER, format!("{}-{}", self.tag, self.sent));
+            self.sent += 1;
+        }
     }
 
     /// Everything that JetStream has not acknowledged is sent again, in order: it knows what it has by the ids.

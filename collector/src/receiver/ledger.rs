@@ -13,6 +13,7 @@ use crate::{
     door::Refusals,
     otlp::OtlpCounters,
     recorder::{Recorders, SinkCounters},
+    summary::NotTaken,
 };
 
 /// The counts of all parts. Each number is read alone, so the order of reads and writes does not matter.
@@ -122,6 +123,11 @@ impl Ledger {
     /// Spans that receivers of OpenTelemetry have refused.
     pub(crate) fn refused_spans(&self) -> u64 {
         self.otlps.iter().map(|(_, sent)| sent.refused.load(Relaxed)).sum()
+    }
+
+    /// What it is that has not taken everything, where something has not.
+    pub(crate) fn not_taken(&self) -> NotTaken {
+        NotTaken::by(!self.disks.is_empty(), self.sinks.iter().map(|(name, _)| name.as_str()))
     }
 
     /// Events that could not be written to disk: to the one that lacks most, where there are several.

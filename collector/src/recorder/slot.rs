@@ -11,7 +11,7 @@ use std::{
         atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
     },
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use codec::{
@@ -23,7 +23,11 @@ use sinks::{Sink, SinkError};
 use tracing::info_span;
 
 use super::{SinkRef, background::BackgroundWriter, session_of, unreported::UnreportedGaps};
-use crate::{notices::Notices, settings::SinkSetting, sink_spec::OnFull};
+use crate::{
+    notices::Notices,
+    settings::SinkSetting,
+    sink_spec::{OnFull, Target},
+};
 
 /// What is counted of a sink. Each number is read alone, so their order does not matter.
 #[derive(Debug, Default)]
@@ -72,6 +76,10 @@ pub(super) struct Slot {
     /// Whether something was given to it since the last flush.
     dirty: bool,
     failing: bool,
+    /// Since when it works, where it has failed and that it works again has not been said.
+    works_since: Option<Instant>,
+    /// Whether it can lose what it was given: all but one that leaves it to the agents.
+    can_lose: bool,
     full: Cause,
     /// Whether the collector ends: then nothing is waited for any longer.
     closing: Arc<Closing>,
@@ -90,6 +98,9 @@ pub(super) struct Closing {
 
 /// How long is waited before a disk that takes nothing is tried again.
 const RETRY_TIME: Duration = Duration::from_millis(20);
+
+/// How long a sink that has failed must work before that is said: one that is nearly full fails every moment.
+const STEADY_TIME: Duration = Duration::from_secs(3);
 
 impl Slot {
     pub(super) fn new(
@@ -114,11 +125,17 @@ impl Slot {
             is_full: false,
             dirty: false,
             failing: false,
+            works_since: None,
+            can_lose: !matches!(setting.target, Target::Nats(_)),
             full: Cause::collector("sink-full"),
             closing: Arc::clone(closing),
             counters: Arc::clone(counters),
             notices: Arc::clone(notices),
         }
+    }
+
+    pub(super) fn name(&self) -> &str {
+        &self.name
     }
 
     /// Whether nobody reads it any more.
@@ -317,13 +334,17 @@ impl Slot {
         if (self.dirty || self.failing) && !self.is_closed() {
             let result = self.sink.with(|sink| sink.flush());
             flushed = self.judge(result) || self.is_closed();
-            if flushed && self.failing {
-                self.failing = false;
-                self.notices.say(format!("sink {}: works again", self.name));
+            if flushed && self.failing && self.works_since.get_or_insert_with(Instant::now).elapsed() >= STEADY_TIME {
+                self.say_that_it_works();
             }
         }
         self.dirty = !self.sink.with(|sink| sink.is_kept());
         flushed && !self.dirty
+    }
+
+    fn say_that_it_works(&mut self) {
+        (self.failing, self.works_since) = (false, None);
+        self.notices.say(format!("sink {}: works again", self.name));
     }
 
     /// Closes a sink of this recorder's own; one that is shared is flushed, and closed when all are done with it.
@@ -333,7 +354,11 @@ impl Slot {
             SinkRef::Own(sink) => sink.close(),
             SinkRef::Shared(_) => self.sink.with(|sink| sink.flush()),
         };
-        (self.judge(result) || self.is_closed()) && self.left.is_empty()
+        let is_well = self.judge(result);
+        if is_well && self.works_since.is_some() {
+            self.say_that_it_works();
+        }
+        (is_well || self.is_closed()) && self.left.is_empty()
     }
 
     fn warn(&self, what: impl Display) {
@@ -352,9 +377,10 @@ impl Slot {
             Err(error) => {
                 self.counters.errors.fetch_add(1, Relaxed);
                 if !self.failing {
-                    self.warn(format_args!("{error}; what it cannot keep is counted"));
+                    let counted = if self.can_lose { "; what it cannot keep is counted" } else { "" };
+                    self.warn(format_args!("{error}{counted}"));
                 }
-                self.failing = true;
+                (self.failing, self.works_since) = (true, None);
             }
         }
         false

@@ -53,6 +53,19 @@ pub(super) const MAY_GO_ON: [&str; 3] = ["lost contact", "stopped", "killed"];
 pub(super) struct Brief {
     pub(super) session: Option<String>,
     pub(super) end: Option<EndEntry>,
+    part: Option<u32>,
+}
+
+impl Brief {
+    fn read(dir: &Path) -> Option<Self> {
+        serde_json::from_slice(&read_if_there(&dir.join(MANIFEST)).ok()??).ok()
+    }
+}
+
+/// The number of a part of a session, if that is what a directory is.
+pub(super) fn part_of(dir: &Path, id: SessionId) -> Option<u32> {
+    let Brief { session, part, .. } = Brief::read(dir)?;
+    (session? == id.to_string()).then_some(part.unwrap_or(1))
 }
 
 /// Whether a session that ended so may go on. One whose agent has to prove that it is its own always may: that agent comes
@@ -72,9 +85,7 @@ impl EarlierSessions {
             if finished > MOST_FINISHED {
                 continue;
             }
-            let brief = read_if_there(&dir.join(MANIFEST)).ok().flatten();
-            let brief = brief.and_then(|json| serde_json::from_slice::<Brief>(&json).ok());
-            let Some(Brief { session: Some(id), end }) = brief else { continue };
+            let Some(Brief { session: Some(id), end, .. }) = Brief::read(&dir) else { continue };
             let Ok(id) = id.parse::<SessionId>() else { continue };
             // The last part says how it ended, and that came first.
             found.entry(id).or_insert_with(|| may_go_on(id, end.as_ref()).then_some(dir));
@@ -141,7 +152,7 @@ impl EarlierSessions {
         count.last(&dir, &notes)?;
         let seen_unix_ns = manifest.seen_unix_ns.unwrap_or(0);
         let mut session = Session::new(name, Some(id), source, seen_unix_ns, catalog);
-        session.is_found = true;
+        session.found = Some(dir);
         let session = Arc::new(session);
         let Count { positions, missing, .. } = count;
         // Parts that were removed to make room had events too.

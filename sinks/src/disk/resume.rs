@@ -11,7 +11,7 @@ use codec::atf::Manifest;
 
 use super::{
     directory::{inside, part_name, read_if_there},
-    earlier::{earlier_parts, ends_of, may_go_on},
+    earlier::{earlier_parts, ends_of, may_go_on, part_of},
     files::{lock_dir, replace},
     journal::{JOURNAL, Journal, Note},
     notes::notes_of,
@@ -44,9 +44,13 @@ impl OpenSession {
 }
 
 /// The last directory of a session.
-fn last_part(volume: &Volume, session: &Session) -> Option<PathBuf> {
-    if let Some(known) = volume.counters.place(&session.name) {
-        return Some(known).filter(|dir| dir.exists());
+pub(super) fn last_part(volume: &Volume, session: &Session) -> Option<PathBuf> {
+    let found = session.found.clone().filter(|dir| dir.parent() == Some(&volume.dir));
+    let known: Vec<_> = [volume.counters.place(&session.name), found].into_iter().flatten().collect();
+    if !known.is_empty() {
+        // It may have gone on elsewhere since it was found, and where this collector has left it.
+        let parts = known.into_iter().filter_map(|dir| Some((part_of(&dir, session.id?)?, dir)));
+        return parts.max().map(|(_, dir)| dir);
     }
     let name = inside(&session.name);
     let parts = fs::read_dir(&volume.dir).ok()?.flatten().filter_map(|entry| {

@@ -43,7 +43,7 @@ impl WholePart {
             locked => locked?,
         }
         let manifest = storage::read(&path)?;
-        let Brief { session, end } = serde_json::from_slice(&manifest)?;
+        let Brief { session, end, .. } = serde_json::from_slice(&manifest)?;
         let Some(end) = end else { return Ok(None) };
         let age = file.metadata()?.modified()?.elapsed().unwrap_or_default();
         let goes_on = MAY_GO_ON.contains(&end.how.as_str()) && age < MAY_GO_ON_FOR;

@@ -86,12 +86,30 @@ impl Server {
     /// Makes a stream as somebody else might.
     pub(crate) fn make_stream(&self, name: &str, settings: &str) {
         let config = format!(r#"{{"name": "{name}", "subjects": ["spoor.{name}.>"], "storage": "file", {settings}}}"#);
+        self.ask(&format!("STREAM.CREATE.{name}"), &config);
+    }
+
+    /// Removes a stream, with all that is in it.
+    pub(crate) fn remove_stream(&self, name: &str) {
+        assert!(self.ask(&format!("STREAM.DELETE.{name}"), "").contains(r#""success":true"#), "it was there");
+    }
+
+    /// How many readers a stream has.
+    pub(crate) fn count_readers(&self, name: &str) -> usize {
+        let answer = self.ask(&format!("CONSUMER.NAMES.{name}"), "");
+        let answer: serde_json::Value = serde_json::from_str(&answer).expect("an object");
+        answer["total"].as_u64().expect("a number") as usize
+    }
+
+    /// Asks JetStream for something.
+    fn ask(&self, what: &str, question: &str) -> String {
         let mut stream = TcpStream::connect(self.address).expect("it listens");
-        let bytes = config.len();
-        write!(stream, "CONNECT {{}}\r\nPUB $JS.API.STREAM.CREATE.{name} {bytes}\r\n{config}\r\nPING\r\n")
+        let bytes = question.len();
+        write!(stream, "CONNECT {{}}\r\nSUB answer 1\r\nPUB $JS.API.{what} answer {bytes}\r\n{question}\r\n")
             .expect("sent");
         let mut lines = BufReader::new(stream).lines().map_while(Result::ok);
-        assert!(lines.any(|line| line == "PONG"), "the server has taken it");
+        lines.find(|line| line.starts_with("MSG ")).expect("it answers");
+        lines.next().expect("the answer")
     }
 
     pub(crate) fn address(&self) -> SocketAddr {
@@ -110,10 +128,14 @@ impl Server {
         self.signal("CONT");
     }
 
-    /// Kills it and starts it again.
-    pub(crate) fn restart(&mut self) {
+    pub(crate) fn kill(&mut self) {
         self.signal("KILL");
         _ = self.process.take().map(|process| process.exit(tests::wait::LONG));
+    }
+
+    /// Kills it and starts it again.
+    pub(crate) fn restart(&mut self) {
+        self.kill();
         self.start_again();
         self.wait();
     }

@@ -2,8 +2,10 @@
 
 #![forbid(unsafe_code)]
 
+mod crossing;
 mod jetstream;
 mod parts;
+mod trouble;
 mod words;
 
 use codec::profile::EndReason;

@@ -9,10 +9,14 @@ use crate::jetstream::Server;
 /// How long recorders hold their sessions: less than usual, so that tests need not wait.
 const LEASE: [&str; 2] = ["--nats-lease", "2s"];
 
+/// The same on a machine that has no time for them.
+const LONG_LEASE: [&str; 2] = ["--nats-lease", "6s"];
+
 /// The collectors around a stream, and the folder that recorders share.
 pub(crate) struct Parts {
     pub(crate) folder: Folder,
     stream: String,
+    lease: [&'static str; 2],
 }
 
 impl Parts {
@@ -21,7 +25,12 @@ impl Parts {
     }
 
     pub(crate) fn around(stream: String) -> Self {
-        Self { folder: Folder::new("fleet"), stream }
+        Self { folder: Folder::new("fleet"), stream, lease: LEASE }
+    }
+
+    /// Parts that work all the time.
+    pub(crate) fn at_full_speed(stream: String) -> Self {
+        Self { lease: LONG_LEASE, ..Self::around(stream) }
     }
 
     /// A collector that hands on what it receives.
@@ -45,7 +54,7 @@ impl Parts {
     pub(crate) fn recorder_to(&self, folder: &Path, arguments: &[&str]) -> Collector {
         let disk = disk(folder);
         let own = ["--source", &self.stream, "--sink", &disk];
-        Collector::start(&[&own, &LEASE[..], size(arguments), arguments].concat(), Stdout::Collect)
+        Collector::start(&[&own, &self.lease[..], size(arguments), arguments].concat(), Stdout::Collect)
     }
 
     /// Returns when so many sessions are being recorded.

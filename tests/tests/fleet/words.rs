@@ -36,6 +36,7 @@ fn who_is_not_let_in_says_so() {
 fn wrong_arguments_are_told() {
     for (arguments, said) in [
         (&["--sink", "nats://127.0.0.1/a.b"][..], "expected nats://HOST"),
+        (&["--sink", "nats://127.0.0.1:99999/T"], "\"99999\" is no port"),
         (&["--sink", "nats://127.0.0.1/T,on-full=drop"], "drops nothing"),
         (&["--source", "nats://127.0.0.1/T", "--listen", "127.0.0.1:0"], "cannot be used with"),
         (&["--source", "nats://127.0.0.1/T", "--nats-lease", "1ms"], "expected from 1s"),
@@ -52,17 +53,29 @@ fn wrong_arguments_are_told() {
 #[test]
 fn a_full_stream_is_told_and_loses_nothing() {
     let Some(server) = Server::start() else { return };
-    let parts = Parts::new(&server);
-    let mut edge = parts.edge(&["--nats-max-bytes", "4MiB"]);
-    let settings = Settings { patience: LONG, ..Settings::new(&edge, Transport::Tcp, 60) };
-    let mut agents = [Agent::start(settings).expect("it is heard")];
+    fill(&Parts::new(&server), "1");
+}
+
+/// The same with three copies. A server that refuses a message there may take it for stored when it comes again.
+#[test]
+fn a_full_stream_of_several_copies_loses_nothing() {
+    let Some(servers) = Server::cluster() else { return };
+    let hosts: Vec<_> = servers.iter().map(|server| server.address().to_string()).collect();
+    fill(&Parts::around(format!("nats://{}/TEST", hosts.join(","))), "3");
+}
+
+fn fill(parts: &Parts, copies: &str) {
+    let settings = ["--nats-max-bytes", "4MiB", "--nats-replicas", copies];
+    let mut edge = parts.edge(&settings);
+    let agent = Settings { patience: LONG, ..Settings::new(&edge, Transport::Tcp, 60) };
+    let mut agents = [Agent::start(agent).expect("it is heard")];
     eventually("the stream is full", || {
         // Less than the agent can keep.
         agents[0].work(2_000).expect("it is taken");
         agents[0].listen(Duration::from_millis(150));
         edge.process().said().contains("the stream is full")
     });
-    let _recorder = parts.recorder(&[]);
+    let _recorder = parts.recorder(&settings);
     agents[0].work(5_000).expect("it is taken");
     finish(&mut agents);
     parts.wait_for(1);

@@ -6,6 +6,7 @@ mod cases;
 mod delivery;
 mod hostile;
 mod ledger;
+mod names;
 mod plain;
 mod restarts;
 mod schedules;

@@ -1,6 +1,9 @@
 //! A part that goes on where its collector was killed.
 
-use codec::atf::{DetailReader, IndexReader, ThreadReader};
+use codec::{
+    SessionId,
+    atf::{DetailReader, IndexReader, ThreadReader},
+};
 
 use super::{
     reopen::{Found, Purpose, Unfinished},
@@ -234,4 +237,42 @@ fn wherever_a_file_was_torn_a_part_goes_on() {
         let whole = if torn == 2 { length.saturating_sub(64) / 32 } else { 7 };
         assert_eq!(found.events, whole as u64 + 3, "{} cut to {length}", names[torn]);
     }
+}
+
+/// Another collector has recorded a session in a directory that is called like a session of this one, which lies in another.
+#[test]
+fn a_session_that_was_found_goes_on_where_it_was_found() {
+    let mut scene = Scene::new(FOREVER, Limits::default());
+    let with_id = |name: &str, id: u8, found: Option<PathBuf>| {
+        let catalog = Catalog::new(CatalogLimits::default(), Arc::new(AtomicU64::new(0)));
+        let mut session = Session::new(name.into(), Some(SessionId([id; 16])), String::new(), 0, catalog);
+        session.found = found;
+        Arc::new(session)
+    };
+    scene.session = with_id(NAME, 1, None);
+    scene.events(10).expect("taken");
+    scene.sink.flush().expect("it flushes");
+    scene.kill();
+    let (other, beside) = (with_id(NAME, 2, None), format!("{NAME}-2"));
+    fs::rename(scene.dir.join(NAME), scene.dir.join("aside")).expect("moved");
+    fs::create_dir(scene.dir.join(NAME)).expect("taken by another");
+    scene.session = Arc::clone(&other);
+    scene.sink.start(&other).expect("it starts");
+    fs::remove_dir(scene.dir.join(NAME)).expect("empty");
+    fs::rename(scene.dir.join("aside"), scene.dir.join(NAME)).expect("moved back");
+    scene.next = 0;
+    scene.events(5).expect("taken");
+    for name in [format!("{NAME}+7"), NAME.into()] {
+        let found = with_id(&name, 1, Some(scene.dir.join(NAME)));
+        // Under its own name it would be taken for the other: nothing is asked of the sink but to find the right files.
+        let dir = resume::last_part(&scene.sink.volume, &found);
+        assert_eq!(dir, Some(scene.dir.join(NAME)), "{name}");
+    }
+    let found = with_id(&format!("{NAME}+7"), 1, Some(scene.dir.join(NAME)));
+    scene.sink.resume(&found).expect("it goes on");
+    (scene.session, scene.next) = (found, 11);
+    scene.events(20).expect("taken");
+    scene.sink.close().expect("it closes");
+    let count = |name: &str| scene.manifest(name).threads[0].written;
+    assert_eq!((count(NAME), count(&beside)), (Some(11 + 21), Some(6)));
 }

@@ -1,0 +1,153 @@
+//! What goes wrong with a stream while sessions go through it.
+
+use std::{
+    fs,
+    os::unix::fs::MetadataExt,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use tests::{
+    Agent, Collector, Settings, Transport,
+    trace::{folders, indexed},
+    wait::{LONG, eventually},
+};
+
+use crate::{are_complete, finish, jetstream::Server, parts::Parts};
+
+fn agent(edge: &Collector, seed: u64) -> Agent {
+    let settings = Settings { patience: LONG, ..Settings::new(edge, Transport::Tcp, seed) };
+    Agent::start(settings).expect("it is heard")
+}
+
+/// Two recorders call their first sessions by the same name, in a directory that both write to. When one has to take the other's,
+/// neither session gets what belongs to the other.
+#[test]
+fn recorders_that_give_the_same_name_mix_nothing() {
+    let Some(server) = Server::start() else { return };
+    for seed in (70..).step_by(2) {
+        assert!(seed < 90, "the names were never the same");
+        let parts = Parts::around(server.stream(&format!("NAMES{seed}")));
+        let mut recorders = [parts.recorder(&[]), parts.recorder(&[])];
+        let edge = parts.edge(&[]);
+        let mut agents = [agent(&edge, seed), agent(&edge, seed + 1)];
+        agents.iter_mut().for_each(|agent| agent.work(3_000).expect("it is taken"));
+        parts.wait_for_start(2);
+        let found = folders(parts.folder.path());
+        let is_same = found[1].display().to_string() == format!("{}-2", found[0].display());
+        let owner = writer(&found[0]);
+        for recorder in recorders.iter_mut().filter(|_| is_same).map(Collector::process) {
+            if recorder.pid() == owner {
+                recorder.signal("KILL");
+            }
+        }
+        agents.iter_mut().for_each(|agent| agent.work(3_000).expect("it is taken"));
+        finish(&mut agents);
+        parts.wait_for(agents.len());
+        are_complete(&parts.folder, &agents);
+        if is_same {
+            let said = recorders.iter().map(Collector::said).collect::<String>();
+            assert!(said.lines().any(|line| line.contains("-1+") && line.ends_with(" goes on")), "{said}");
+            return;
+        }
+    }
+}
+
+/// The process that writes a session: it has locked the journal.
+fn writer(session: &Path) -> u32 {
+    let inode = format!(":{}", fs::metadata(session.join("journal.heph")).expect("it is written").ino());
+    let locks = fs::read_to_string("/proc/locks").expect("Linux tells");
+    let lock = |line: &str| {
+        let mut words = line.split_whitespace().skip(4);
+        let pid = words.next()?.parse().ok()?;
+        words.next()?.ends_with(&inode).then_some(pid)
+    };
+    locks.lines().find_map(lock).expect("somebody writes it")
+}
+
+/// One of three nodes hangs for longer than recorders hold their sessions.
+#[test]
+fn a_server_that_hangs_holds_nobody_up() {
+    let Some(mut servers) = Server::cluster() else { return };
+    let hosts: Vec<_> = servers.iter().map(|server| server.address().to_string()).collect();
+    let parts = Parts::around(format!("nats://{}/TEST", hosts.join(",")));
+    let copies = ["--nats-replicas", "3"];
+    let (edge, _recorder) = (parts.edge(&copies), parts.recorder(&copies));
+    let mut agents = [agent(&edge, 90), agent(&edge, 91)];
+    for server in &mut servers {
+        agents.iter_mut().for_each(|agent| agent.work(2_000).expect("it is taken"));
+        server.pause();
+        agents.iter_mut().for_each(|agent| agent.work(2_000).expect("it is taken"));
+        agents.iter_mut().for_each(|agent| agent.settle(LONG).expect("others keep it"));
+        server.go_on();
+    }
+    finish(&mut agents);
+    parts.wait_for(agents.len());
+    are_complete(&parts.folder, &agents);
+}
+
+/// What was in a stream that somebody removes is lost, unless a recorder has read it. Both sides say so, and all goes on.
+#[test]
+fn a_stream_that_is_removed_is_made_again() {
+    let Some(server) = Server::start() else { return };
+    let parts = Parts::new(&server);
+    let (mut edge, mut recorder) = (parts.edge(&[]), parts.recorder(&[]));
+    let mut agents = [agent(&edge, 92)];
+    agents[0].work(2_000).expect("it is taken");
+    agents[0].settle(LONG).expect("it is kept");
+    let events = agents[0].report().events;
+    let recorded = |folder: &PathBuf| (0..16).map(|thread| indexed(folder, thread)).sum::<u64>();
+    eventually("it is recorded", || folders(parts.folder.path()).first().map(recorded) == Some(events));
+    server.remove_stream("TEST");
+    eventually("both say so", || {
+        agents[0].work(100).expect("it is taken");
+        agents[0].listen(Duration::from_millis(100));
+        edge.process().said().contains("there is no such stream any more")
+            && recorder.process().said().contains("was removed and made anew")
+    });
+    finish(&mut agents);
+    parts.wait_for(1);
+    are_complete(&parts.folder, &agents);
+}
+
+/// Readers of a recorder that was killed are forgotten, and those of one that ends are removed.
+#[test]
+fn readers_do_not_stay_behind() {
+    let Some(server) = Server::start() else { return };
+    let parts = Parts::new(&server);
+    let (edge, recorder) = (parts.edge(&[]), parts.recorder(&[]));
+    let mut agents = [agent(&edge, 93), agent(&edge, 94)];
+    agents.iter_mut().for_each(|agent| agent.work(500).expect("it is taken"));
+    eventually("both are read", || server.count_readers("TEST") == 2);
+    recorder.kill();
+    let _recorder = parts.recorder(&[]);
+    finish(&mut agents);
+    parts.wait_for(agents.len());
+    eventually("none is left", || server.count_readers("TEST") == 0);
+    are_complete(&parts.folder, &agents);
+}
+
+/// An edge that is stopped while JetStream takes nothing says what that is.
+#[test]
+fn an_edge_speaks_of_jetstream_and_not_of_a_disk() {
+    let Some(mut server) = Server::start() else { return };
+    let parts = Parts::new(&server);
+    let edge = parts.edge(&[]);
+    let mut agents = [agent(&edge, 95)];
+    agents[0].work(500).expect("it is taken");
+    agents[0].settle(LONG).expect("it is kept");
+    server.pause();
+    agents[0].work(500).expect("it is taken");
+    let line = edge.wait_for("JetStream takes no events, and agents keep them");
+    assert!(!line.contains("is counted"), "{line}");
+    let (address, exit) = (edge.tcp(), edge.stop());
+    assert!(exit.stderr.contains("received (JetStream has not taken all of them)"), "{}", exit.stderr);
+    assert!(exit.stderr.contains("JetStream has not taken everything: agents keep the rest"), "{}", exit.stderr);
+    assert!(!exit.stderr.contains("disk") && !exit.stderr.contains(" written"), "{}", exit.stderr);
+    server.go_on();
+    let (edge, _recorder) = (parts.edge_at(address, &[]), parts.recorder(&[]));
+    finish(&mut agents);
+    parts.wait_for(1);
+    are_complete(&parts.folder, &agents);
+    edge.stop().success();
+}
