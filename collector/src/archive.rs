@@ -121,6 +121,7 @@ impl Archivist {
         loop {
             // What ends after this is for another round.
             let is_last = self.counters.last.load(Relaxed);
+            let started = Instant::now();
             let left = self.archive_all(is_last);
             self.counters.waiting.store(left, Relaxed);
             if is_last || self.counters.stop.load(Relaxed) {
@@ -132,7 +133,9 @@ impl Archivist {
                 return left == 0;
             }
             rest = if self.is_failing { (rest * 2).min(LONGEST_REST) } else { REST };
-            let until = Instant::now() + if self.is_failing { rest } else { LOOK };
+            // To look takes a twentieth of the time at most, however many sessions there are.
+            let pause = if self.is_failing { rest } else { LOOK.max(started.elapsed() * 20).min(LONGEST_REST) };
+            let until = Instant::now() + pause;
             while Instant::now() < until && !self.counters.last.load(Relaxed) && !self.counters.stop.load(Relaxed) {
                 thread::sleep(GLANCE);
             }

@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod answers;
+mod bucket;
 mod page;
 mod pruning;
 mod recorded;
