@@ -38,7 +38,9 @@ pub(crate) use self::spans::{
     AskingArgs, ExportArgs, ExportFormat, MakingArgs, SpanOrder, SpansArgs, StatsArgs, TableArgs, TopArgs, TopOrder,
     TreeArgs, WireForm,
 };
-pub(crate) use self::sql::{SqlArgs, SqlFormat};
+pub(crate) use self::sql::SqlArgs;
+#[cfg(feature = "sql")]
+pub(crate) use self::sql::SqlFormat;
 pub(crate) use self::view::ViewArgs;
 
 const EXAMPLES: &str = "\

@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, fs, path::Path, process::Command};
 use crate::{root, text};
 
 /// What may lie at the top. Names with a dot in front are for tools.
-const TOP: [&str; 16] = [
+const TOP: [&str; 17] = [
     "CHANGELOG.md",
     "CONTRIBUTING.md",
     "Cargo.lock",
