@@ -225,6 +225,8 @@ impl Wanted {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use codec::EventKind;
     use sinks::Sink;
 

@@ -346,7 +346,7 @@ fn frames_that_are_told_of_late_stay_where_they_were_called() {
     let is_wanted = |span: &Span| span.stream == StreamId(0) && span.kind == SpanKind::Frame && span.end.is_some();
     let mut all: Vec<_> = spans(&trace).into_iter().filter(is_wanted).collect();
     let arranged = |all: &[Span]| {
-        let mut options = File::options();
+        let mut options = std::fs::File::options();
         let path = scene.folder().join("gathered");
         let file = options.read(true).write(true).create(true).truncate(true).open(path).expect("a file");
         let mut gathered = Gathered::new(file);
