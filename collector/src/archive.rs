@@ -14,8 +14,11 @@ use std::{
     time::{Duration, Instant, SystemTime},
 };
 
-use anyhow::{Context, Result};
-use sinks::disk::{WholePart, sessions_in};
+use anyhow::{Context, Result, ensure};
+use sinks::{
+    DiskCounters,
+    disk::{WholePart, sessions_in, verify},
+};
 use storage::Store;
 use tracing::{info, warn};
 
@@ -49,6 +52,8 @@ pub(crate) struct ArchiveCounters {
     pub(crate) failures: AtomicU64,
     /// How many sessions are finished and not archived.
     pub(crate) waiting: AtomicU64,
+    /// How many were gone before they were archived.
+    pub(crate) gone: AtomicU64,
     /// Whether no more sessions come, and whether what is not archived by now is left.
     last: AtomicBool,
     stop: AtomicBool,
@@ -62,8 +67,14 @@ pub(crate) struct Archiving {
 }
 
 impl Archiving {
-    /// Starts to archive the sessions of these directories.
-    pub(crate) fn start(wanted: Wanted, dirs: Vec<PathBuf>) -> Result<Self> {
+    /// Starts to archive the sessions of these directories, of which these sinks remove some. What comes from a file has no agents
+    /// that could ask for it again.
+    pub(crate) fn start(
+        wanted: Wanted,
+        dirs: Vec<PathBuf>,
+        disks: &[(String, Arc<DiskCounters>)],
+        has_agents: bool,
+    ) -> Result<Self> {
         let place = wanted.place.display().to_string();
         let store = Store::open(&wanted.place).with_context(|| format!("cannot archive to {place}"))?;
         let counters = Arc::<ArchiveCounters>::default();
@@ -71,8 +82,12 @@ impl Archiving {
             store,
             remove: wanted.remove,
             dirs,
+            disks: disks.iter().map(|(_, disk)| Arc::clone(disk)).collect(),
+            has_agents,
             counters: Arc::clone(&counters),
             done: HashMap::new(),
+            gone: HashSet::new(),
+            working: Duration::ZERO,
             is_failing: false,
         };
         let thread = thread::Builder::new().name("archive".into()).spawn(move || archivist.run());
@@ -101,9 +116,15 @@ struct Archivist {
     store: Store,
     remove: bool,
     dirs: Vec<PathBuf>,
+    disks: Vec<Arc<DiskCounters>>,
+    has_agents: bool,
     counters: Arc<ArchiveCounters>,
     /// When the manifests of sessions that are archived were written.
     done: HashMap<PathBuf, Option<SystemTime>>,
+    /// Sessions that were gone before they were archived.
+    gone: HashSet<PathBuf>,
+    /// How long the last round worked on sessions.
+    working: Duration,
     is_failing: bool,
 }
 
@@ -130,11 +151,15 @@ impl Archivist {
                     let sessions = counted(left, "session");
                     warn!("{sessions} not archived: the next collector on {} goes on with that", dirs.join(", "));
                 }
-                return left == 0;
+                return left == 0 && self.gone.is_empty();
             }
             rest = if self.is_failing { (rest * 2).min(LONGEST_REST) } else { REST };
-            // To look takes a twentieth of the time at most, however many sessions there are.
-            let pause = if self.is_failing { rest } else { LOOK.max(started.elapsed() * 20).min(LONGEST_REST) };
+            // To look for sessions takes a twentieth of the time at most, however many sessions there are.
+            let pause = if self.is_failing {
+                rest
+            } else {
+                LOOK.max((started.elapsed() - self.working) * 20).min(LONGEST_REST)
+            };
             let until = Instant::now() + pause;
             while Instant::now() < until && !self.counters.last.load(Relaxed) && !self.counters.stop.load(Relaxed) {
                 thread::sleep(GLANCE);
@@ -145,6 +170,8 @@ impl Archivist {
     /// Archives what is finished. How many sessions are finished and could not be archived.
     fn archive_all(&mut self, is_last: bool) -> u64 {
         let (mut left, mut is_given_up) = (0, false);
+        self.working = Duration::ZERO;
+        self.tell_removed();
         let found: Vec<_> = self.dirs.iter().flat_map(|dir| sessions_in(dir).unwrap_or_default()).collect();
         let there: HashSet<_> = found.iter().collect();
         self.done.retain(|dir, _| there.contains(dir));
@@ -157,15 +184,15 @@ impl Archivist {
                 left += u64::from(WholePart::open(&dir).is_ok_and(|whole| whole.is_some()));
                 continue;
             }
-            match self.archive(&dir, is_last) {
+            let started = Instant::now();
+            let archived = self.archive(&dir, is_last);
+            self.working += started.elapsed();
+            match archived {
                 Ok(true) => {
                     self.done.insert(dir, written);
                 }
                 Ok(false) => {}
-                // It may have been removed to make room.
-                Err(error) if !dir.exists() => {
-                    warn!("{} is gone before it was archived: {error:#}", dir.display());
-                }
+                Err(_) if !dir.exists() => self.lose(dir),
                 Err(_) if self.counters.stop.load(Relaxed) => left += 1,
                 Err(error) => {
                     left += 1;
@@ -178,13 +205,31 @@ impl Archivist {
                 }
             }
         }
+        self.tell_removed();
         left
+    }
+
+    /// Tells of sessions that were removed to make room before they were archived.
+    fn tell_removed(&mut self) {
+        for dir in self.disks.iter().flat_map(|disk| disk.take_removed()).collect::<Vec<_>>() {
+            if !self.done.contains_key(&dir) {
+                self.lose(dir);
+            }
+        }
+    }
+
+    fn lose(&mut self, dir: PathBuf) {
+        if !self.gone.contains(&dir) {
+            warn!("{} is gone before it was archived: --max-bytes, or somebody else, has removed it", dir.display());
+            self.counters.gone.fetch_add(1, Relaxed);
+            self.gone.insert(dir);
+        }
     }
 
     /// Archives a session. Whether it is archived: it may not be finished, or somebody else archives it.
     fn archive(&mut self, dir: &Path, is_last: bool) -> Result<bool> {
         let Some(whole) = WholePart::open(dir)? else { return Ok(false) };
-        let remove = self.remove && !whole.is_asked_for();
+        let remove = self.remove && !(self.has_agents && whole.is_asked_for());
         if self.remove && !remove && !is_last {
             return Ok(false);
         }
@@ -205,12 +250,22 @@ impl Archivist {
         if self.remove && !remove {
             info!("{} stays here for now: its agent may still ask for it", dir.display());
         }
-        if is_checked && whole.is_unchanged() {
-            whole.remove().with_context(|| format!("{} is archived, but cannot be removed", dir.display()))?;
-            info!("removed {}: it is in the archive", dir.display());
+        if is_checked {
+            match remove_sound(dir, whole) {
+                Ok(()) => info!("removed {}: it is in the archive", dir.display()),
+                Err(error) => warn!("{} is archived as it is, and stays here: {error:#}", dir.display()),
+            }
         }
         Ok(true)
     }
+}
+
+/// Removes a session that is archived, unless something is wrong with it that can be mended only here.
+fn remove_sound(dir: &Path, whole: WholePart) -> Result<()> {
+    let problems: Vec<_> = verify(dir)?.into_iter().flat_map(|session| session.problems).collect();
+    ensure!(problems.is_empty(), "{}", problems.join("; "));
+    ensure!(whole.is_unchanged(), "it has changed");
+    Ok(whole.remove()?)
 }
 
 /// When the manifest of a session was written.

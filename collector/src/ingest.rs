@@ -44,9 +44,10 @@ pub(crate) fn run(args: &IngestArgs) -> Result<ExitCode> {
         Target::Disk { dir, .. } => Some(dir.clone()),
         _ => None,
     });
-    let archive = args.sinks.archive();
-    let archiving = archive.map(|wanted| Archiving::start(wanted, directories.collect())).transpose()?;
     let (recorders, tables) = Recorders::start(&sinks, &args.spans.config(), args.limits.memory.0, 1, &notices)?;
+    let dirs = directories.collect();
+    let archive = args.sinks.archive();
+    let archiving = archive.map(|wanted| Archiving::start(wanted, dirs, &recorders.disks, false)).transpose()?;
     // A file is never silent, and nobody floods us with one. Where it has more sessions than may be open, the one that
     // was longest without a packet is over.
     let config = Config {

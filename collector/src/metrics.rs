@@ -180,6 +180,12 @@ fn sinks(text: &mut Text, receiver: &Receiver) {
             ("archive_sessions_total", "counter", "Sessions that were archived.", &archive.sessions),
             ("archive_bytes_total", "counter", "Bytes that were sent to the archive.", &archive.bytes),
             ("archive_failures_total", "counter", "Times that a session could not be archived.", &archive.failures),
+            (
+                "archive_gone_sessions_total",
+                "counter",
+                "Sessions that were gone before they were archived.",
+                &archive.gone,
+            ),
             ("archive_waiting_sessions", "gauge", "Sessions that the archive has not taken.", &archive.waiting),
         ] {
             text.family(name, kind, help);

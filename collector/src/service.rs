@@ -101,10 +101,10 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode> {
             // What a recorder has left others may be about to go on with.
             directories.clone().for_each(finish_leftover);
         }
-        let archive = args.sinks.archive();
-        let dirs = directories.clone().map(Into::into).collect();
-        let archiving = archive.map(|wanted| Archiving::start(wanted, dirs)).transpose()?;
         let (recorders, tables) = Recorders::start(&sinks, &args.spans.config(), memory, recorders, &notices)?;
+        let dirs = directories.clone().map(Into::into).collect();
+        let archive = args.sinks.archive();
+        let archiving = archive.map(|wanted| Archiving::start(wanted, dirs, &recorders.disks, true)).transpose()?;
         let mut config = settings::core_config(&args.limits, args.session_timeout.0);
         if let Some(smallest) = listening.iter().filter(|one| one.udp.is_some()).map(|one| one.receive_buffer).min() {
             // Datagrams take more room in the system than they have bytes.

@@ -34,9 +34,9 @@ pub(crate) fn run(args: &ViewArgs) -> Result<ExitCode> {
     let reach = Reach::new("--listen", args.listen, &args.names, tls.map(|(tls, _)| tls))?;
     let dir = &args.dir;
     // A directory that is to have sessions may be empty yet.
-    let is_there = storage::metadata(dir).map(|data| data.is_dir || storage::is_remote(dir));
-    let is_there = is_there.with_context(|| format!("cannot look into {}", dir.display()))?;
-    if !is_there {
+    if storage::is_remote(dir) {
+        storage::metadata(dir).with_context(|| format!("cannot look into {}", dir.display()))?;
+    } else if !dir.is_dir() {
         bail!("{} is no directory (give that of the sessions, or a session)", dir.display());
     }
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();

@@ -113,7 +113,7 @@ impl Session {
         let path = self.dir.join(TABLE);
         let data = match storage::metadata(&path) {
             Ok(found) => found,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Table::Missing(self.why_no_table()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return self.no_table(),
             Err(error) => return Table::Wrong(format!("{TABLE}: {error}")),
         };
         if data.is_dir {
@@ -128,15 +128,21 @@ impl Session {
         }
     }
 
-    fn why_no_table(&self) -> String {
+    fn no_table(&self) -> Table {
         let read = storage::read(&self.dir.join(MANIFEST)).map_err(|error| error.to_string());
         match read.and_then(|json| ManifestTail::read(&json).map_err(|error| error.to_string())) {
-            Err(error) => format!("it has no table of spans, and its manifest cannot be read: {error}"),
-            Ok(tail) if tail.end.is_none() => "it has no table of spans: it is not finished".into(),
-            Ok(tail) if tail.spans.as_deref() == Some("no") => {
-                "it has no table of spans: its collector was told to make none (spans=no)".into()
+            Err(error) => Table::Missing(format!("it has no table of spans, and its manifest cannot be read: {error}")),
+            Ok(ManifestTail { table: Some(table), .. }) => {
+                Table::Wrong(format!("{TABLE} is not there, and should have {} spans", table.rows))
             }
-            Ok(_) => "it has no table of spans yet: a collector that records to this directory makes it".into(),
+            Ok(tail) if tail.end.is_none() => Table::Missing("it has no table of spans: it is not finished".into()),
+            Ok(tail) if tail.spans.as_deref() == Some("no") => {
+                Table::Missing("it has no table of spans: its collector was told to make none (spans=no)".into())
+            }
+            Ok(_) => {
+                let why = "it has no table of spans yet: a collector that records to this directory makes it";
+                Table::Missing(why.into())
+            }
         }
     }
 }

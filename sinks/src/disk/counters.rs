@@ -1,7 +1,7 @@
 //! What a disk sink tells beside its answers.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, VecDeque},
     path::{Path, PathBuf},
     sync::{
         Mutex, MutexGuard, PoisonError,
@@ -25,6 +25,8 @@ pub struct DiskCounters {
     /// Sessions, or parts of them, that were removed to make room.
     pub removed_sessions: Count,
     sessions: Mutex<BTreeMap<String, Place>>,
+    /// Where parts were that were removed to make room, and that nobody has asked for.
+    removed: Mutex<VecDeque<PathBuf>>,
 }
 
 /// Where a session is, and what of it could not be kept there.
@@ -58,9 +60,19 @@ impl DiskCounters {
         self.with_place(session, |place| *place.lost.entry(Cause::from(cause)).or_default() += count);
     }
 
-    pub(super) fn removed(&self, bytes: u64) {
+    pub(super) fn removed(&self, dir: &Path, bytes: u64) {
         self.removed_bytes.add(bytes);
         self.removed_sessions.add(1);
+        let mut removed = self.removed.lock().unwrap_or_else(PoisonError::into_inner);
+        removed.push_back(dir.into());
+        if removed.len() > MOST_PLACES {
+            removed.pop_front();
+        }
+    }
+
+    /// Where parts were that have been removed to make room since this was last asked; the latest, if nobody asks for long.
+    pub fn take_removed(&self) -> Vec<PathBuf> {
+        self.removed.lock().unwrap_or_else(PoisonError::into_inner).drain(..).collect()
     }
 
     pub(super) fn set_place(&self, session: &str, dir: &Path) {

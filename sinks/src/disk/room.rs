@@ -118,7 +118,7 @@ impl Room {
 
     /// The files of a finished part have changed: its table of spans is being made. What cannot be removed for it is
     /// reported by the next flush.
-    pub(super) fn measure(&mut self, path: &Path, removed: impl FnMut(u64)) {
+    pub(super) fn measure(&mut self, path: &Path, removed: impl FnMut(&Path, u64)) {
         if let Some(part) = self.parts.iter_mut().find(|part| part.path == path) {
             part.bytes = part_bytes(path);
         }
@@ -134,7 +134,7 @@ impl Room {
         &mut self,
         open_bytes: u64,
         journal_bytes: u64,
-        mut removed: impl FnMut(u64),
+        mut removed: impl FnMut(&Path, u64),
     ) -> io::Result<()> {
         self.open = (open_bytes, journal_bytes);
         let open_bytes = open_bytes.saturating_add(journal_bytes.min(self.max_bytes / 4));
@@ -172,7 +172,7 @@ impl Room {
                 self.removed.entry(session).or_default().add(name);
             }
             match left {
-                None => removed(oldest.bytes),
+                None => removed(&oldest.path, oldest.bytes),
                 Some(path) => {
                     self.parts.push(Held { path, session: None, bytes: oldest.bytes, state: State::Removing });
                 }
@@ -182,7 +182,7 @@ impl Room {
     }
 
     /// Goes on with removals that failed, and looks whether somebody has finished or removed what was not finished.
-    fn look_again(&mut self, removed: &mut impl FnMut(u64)) -> io::Result<()> {
+    fn look_again(&mut self, removed: &mut impl FnMut(&Path, u64)) -> io::Result<()> {
         let mut result = Ok(());
         let (mut kept, mut finished) = (Vec::new(), Vec::new());
         for part in std::mem::take(&mut self.parts) {
@@ -192,7 +192,7 @@ impl Room {
                     let outcome = remove_files(&part.path);
                     // What is left where nothing of ours is, is somebody else's.
                     if part_bytes(&part.path) == 0 {
-                        removed(part.bytes);
+                        removed(&before_removal(&part.path), part.bytes);
                         continue;
                     }
                     result = result.and(outcome);
@@ -281,6 +281,12 @@ pub(super) fn part_bytes(dir: &Path) -> u64 {
     part_files(dir).into_iter().map(|(_, bytes)| bytes).fold(0, u64::saturating_add)
 }
 
+/// Where a part was before it was called by the name that it has while it is removed.
+fn before_removal(aside: &Path) -> PathBuf {
+    let name = aside.file_name().and_then(|name| name.to_str()?.strip_prefix(REMOVING));
+    name.map_or_else(|| aside.into(), |name| aside.with_file_name(name))
+}
+
 /// Removes a part. Under another name first: half of one is never taken for a session.
 pub(super) fn remove(dir: &Path) -> Result<(), (PathBuf, io::Error)> {
     let name = dir.file_name().unwrap_or_default().to_string_lossy();
@@ -345,7 +351,7 @@ mod tests {
         let mut room = Room::scan(&dir, 0).expect("it is there");
         let before = room.held_bytes();
         let (mut told, mut sessions) = (0, 0);
-        let mut removed = |bytes| (told, sessions) = (told + bytes, sessions + 1);
+        let mut removed = |_: &Path, bytes| (told, sessions) = (told + bytes, sessions + 1);
         assert!(room.enforce(0, 0, &mut removed).is_err());
         assert!(old.exists() && !new.exists() && !newest.exists(), "the others are removed all the same");
         assert!(room.held_bytes() > 1000, "what is there counts");
@@ -364,14 +370,14 @@ mod tests {
         let finished = part(&dir, "20250101-000000-1", 1000, Some(END));
         let mut room = Room::scan(&dir, 2000).expect("it is there");
         assert!(room.held_bytes() > 2000);
-        room.enforce(0, 0, |_| {}).expect("there is something to remove");
+        room.enforce(0, 0, |_, _| {}).expect("there is something to remove");
         assert!(killed.exists() && !finished.exists());
-        room.enforce(5000, 0, |_| {}).expect("there is nothing to remove");
+        room.enforce(5000, 0, |_, _| {}).expect("there is nothing to remove");
         assert_eq!(room.held_bytes(), 1100);
         // Somebody repairs it.
         fs::remove_file(killed.join(JOURNAL)).expect("it is there");
         fs::write(killed.join(MANIFEST), END).expect("written");
-        room.enforce(1500, 0, |_| {}).expect("it can go now");
+        room.enforce(1500, 0, |_, _| {}).expect("it can go now");
         assert_eq!((room.held_bytes(), killed.exists()), (0, false));
         fs::remove_dir_all(&dir).expect("it is there");
     }
@@ -381,7 +387,7 @@ mod tests {
         let dir = scene();
         let paths = [1, 2, 3].map(|number| part(&dir, &format!("20250101-000000-{number}"), 1000, Some(END)));
         let mut room = Room::scan(&dir, 4000).expect("it is there");
-        room.enforce(0, u64::MAX, |_| {}).expect("there is something to remove");
+        room.enforce(0, u64::MAX, |_, _| {}).expect("there is something to remove");
         assert_eq!(paths.map(|path| path.exists()), [false, true, true]);
         fs::remove_dir_all(&dir).expect("it is there");
     }

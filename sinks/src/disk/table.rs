@@ -142,7 +142,9 @@ impl TableFile<'_> {
     /// Counts the file, and removes the oldest sessions if that is too much.
     fn make_room(&self) {
         if let Some((room, counters)) = &self.of.shared {
-            room.lock().unwrap_or_else(PoisonError::into_inner).measure(&self.of.dir, |bytes| counters.removed(bytes));
+            room.lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .measure(&self.of.dir, |dir, bytes| counters.removed(dir, bytes));
         }
     }
 }

@@ -422,8 +422,8 @@ impl Volume {
 
     fn make_room(&mut self) {
         let (open_bytes, journal_bytes) = (self.usage.open.get(), self.usage.journals.get());
-        let enforced =
-            self.with_room(|room| room.enforce(open_bytes, journal_bytes, |bytes| self.counters.removed(bytes)));
+        let enforced = self
+            .with_room(|room| room.enforce(open_bytes, journal_bytes, |dir, bytes| self.counters.removed(dir, bytes)));
         let Some(result) = enforced else { return };
         self.crowded = result.err().map(|error| Failing::new("cannot remove an old session", &error, self.progress));
     }

@@ -1,6 +1,7 @@
 //! A part that is finished, as a whole: to be copied elsewhere, and removed then.
 
 use std::{
+    collections::HashSet,
     fs, io,
     path::{Path, PathBuf},
     time::Duration,
@@ -89,10 +90,27 @@ impl WholePart {
         !self.dir.join(JOURNAL).exists() && manifest.is_ok_and(|manifest| manifest == self.manifest)
     }
 
-    /// Removes it from here.
+    /// Removes it from here, unless there is something in its directory that is not of a trace.
     pub fn remove(self) -> io::Result<()> {
+        let ours: HashSet<_> = room::part_files(&self.dir).into_iter().map(|(path, _)| path).collect();
+        if let Some(other) = files_in(&self.dir)?.into_iter().find(|file| !ours.contains(file)) {
+            return Err(io::Error::other(format!("{} is not part of a trace", other.display())));
+        }
         room::remove(&self.dir).map_err(|(_, error)| error)
     }
+}
+
+/// All that is in a directory and in those below it, but for directories.
+fn files_in(dir: &Path) -> io::Result<Vec<PathBuf>> {
+    let mut files = Vec::new();
+    for entry in fs::read_dir(dir)? {
+        let entry = entry?;
+        match entry.file_type()?.is_dir() {
+            true => files.extend(files_in(&entry.path())?),
+            false => files.push(entry.path()),
+        }
+    }
+    Ok(files)
 }
 
 #[cfg(test)]
@@ -125,6 +143,7 @@ mod tests {
             assert!(whole.is_unchanged());
             fs::write(dir.join(JOURNAL), []).expect("written");
             assert!(!whole.is_unchanged(), "it goes on");
+            assert!(whole.remove().is_err() && dir.join("notes").exists(), "what is not ours stays, and all with it");
         }
         fs::remove_dir_all(&folder).expect("it is there");
     }

@@ -108,6 +108,19 @@ fn lengths(scene: &Scene) -> usize {
     scene.objects().into_values().map(|bytes| bytes.len()).sum()
 }
 
+/// What is removed to make room while the server is away is in no archive, and that is said of each.
+#[test]
+fn what_is_gone_before_it_is_archived_is_told() {
+    let scene = Scene::new();
+    scene.line.allow(0);
+    let collector = scene.collector(&["--max-bytes", "4MiB"]);
+    (21..25).for_each(|seed| record(&collector, seed, 100));
+    eventually("there is room again", || folders(scene.folder.path()).len() < 4);
+    let exit = collector.stop();
+    let (gone, here) = (exit.stderr.matches("is gone before it was archived").count(), folders(scene.folder.path()));
+    assert!(exit.code == Some(1) && gone + here.len() == 4, "{here:?}: {}", exit.stderr);
+}
+
 #[test]
 fn arguments_that_make_no_sense_are_refused() {
     let folder = Folder::new("refused");
