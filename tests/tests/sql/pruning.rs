@@ -2,7 +2,9 @@
 
 use std::fs;
 
-use crate::recorded::{ask, folder, json, names, rows, spoil};
+use tests::{Folder, collector::disk};
+
+use crate::recorded::{ask, folder, ingest_to, json, names, rows, spoil};
 
 #[test]
 fn tables_of_other_sessions_are_not_opened() {
@@ -79,15 +81,19 @@ fn what_is_damaged_or_not_there_is_told_and_the_rest_is_answered() {
     let exit = ask(place, query, &["--format", "json"]);
     assert_eq!(exit.code, Some(1), "{}", exit.stderr);
     assert_eq!(json(&exit), whole[3..]);
-    for (session, what) in
-        sessions.iter().zip(["spans.parquet: ", "it has no table of spans", "manifest.json cannot be read"])
-    {
+    for (session, what) in sessions.iter().zip([
+        "spans.parquet: ",
+        "spans.parquet is not there, and should have ",
+        "manifest.json cannot be read",
+    ]) {
         assert!(exit.stderr.contains(&format!("{session}: {what}")), "{session}: {}", exit.stderr);
     }
     assert!(exit.stderr.contains("3 events of 1 session are missing"), "{}", exit.stderr);
     let listed = ask(place, "select session, state from sessions where wrong is not null or state = 'unreadable'", &[]);
     assert!(listed.code == Some(1) && listed.text().contains(&sessions[2]), "{}", listed.text());
-    // One without a table alone is no failure.
-    let missing = ask(place, &format!("select * from spans where session = '{}'", sessions[1]), &[]).success();
-    assert!(missing.stderr.contains("it has no table of spans"), "{}", missing.stderr);
+    // One that was to have no table is no failure.
+    let without = Folder::new("sql-without");
+    ingest_to(&format!("{},spans=no", disk(without.path())));
+    let without = ask(without.path(), "select * from spans", &[]).success();
+    assert!(without.stderr.contains("it has no table of spans"), "{}", without.stderr);
 }

@@ -33,8 +33,13 @@ pub(crate) fn folder(name: &str) -> Folder {
 
 /// A session with gaps, of a few events.
 pub(crate) fn ingest(folder: &Path) {
+    ingest_to(&disk(folder));
+}
+
+/// The same, to this sink.
+pub(crate) fn ingest_to(sink: &str) {
     let packets = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fixtures/traces/session.heph");
-    run(&["ingest", &packets.display().to_string(), "--sink", &disk(folder)]).success();
+    run(&["ingest", &packets.display().to_string(), "--sink", sink]).success();
 }
 
 fn record(folder: &Path, program: &Path) {
