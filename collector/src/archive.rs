@@ -87,6 +87,7 @@ impl Archiving {
             counters: Arc::clone(&counters),
             done: HashMap::new(),
             gone: HashSet::new(),
+            wrong: HashSet::new(),
             working: Duration::ZERO,
             is_failing: false,
         };
@@ -123,6 +124,8 @@ struct Archivist {
     done: HashMap<PathBuf, Option<SystemTime>>,
     /// Sessions that were gone before they were archived.
     gone: HashSet<PathBuf>,
+    /// Sessions that the archive would take, but that cannot be sent, and of which that was told.
+    wrong: HashSet<PathBuf>,
     /// How long the last round worked on sessions.
     working: Duration,
     is_failing: bool,
@@ -153,13 +156,11 @@ impl Archivist {
                 }
                 return left == 0 && self.gone.is_empty();
             }
-            rest = if self.is_failing { (rest * 2).min(LONGEST_REST) } else { REST };
+            let is_failing = left > 0;
+            rest = if is_failing { (rest * 2).min(LONGEST_REST) } else { REST };
             // To look for sessions takes a twentieth of the time at most, however many sessions there are.
-            let pause = if self.is_failing {
-                rest
-            } else {
-                LOOK.max((started.elapsed() - self.working) * 20).min(LONGEST_REST)
-            };
+            let pause =
+                if is_failing { rest } else { LOOK.max((started.elapsed() - self.working) * 20).min(LONGEST_REST) };
             let until = Instant::now() + pause;
             while Instant::now() < until && !self.counters.last.load(Relaxed) && !self.counters.stop.load(Relaxed) {
                 thread::sleep(GLANCE);
@@ -197,11 +198,16 @@ impl Archivist {
                 Err(error) => {
                     left += 1;
                     self.counters.failures.fetch_add(1, Relaxed);
-                    if !std::mem::replace(&mut self.is_failing, true) {
+                    // Where the archive takes nothing, the others need not be tried, but for the last time.
+                    let is_away = self.store.probe().is_err();
+                    is_given_up = is_away && !is_last;
+                    let was_told = match is_away {
+                        true => std::mem::replace(&mut self.is_failing, true),
+                        false => !self.wrong.insert(dir.clone()),
+                    };
+                    if !was_told {
                         warn!("cannot archive {}: {error:#}; it stays here, and is tried again", dir.display());
                     }
-                    // What does not work for one works for none. In the end each is tried.
-                    is_given_up = !is_last;
                 }
             }
         }
@@ -228,7 +234,12 @@ impl Archivist {
 
     /// Archives a session. Whether it is archived: it may not be finished, or somebody else archives it.
     fn archive(&mut self, dir: &Path, is_last: bool) -> Result<bool> {
-        let Some(whole) = WholePart::open(dir)? else { return Ok(false) };
+        let whole = match WholePart::open(dir) {
+            // Another collector that archives the same directory may have removed it.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+            whole => whole?,
+        };
+        let Some(whole) = whole else { return Ok(false) };
         let remove = self.remove && !(self.has_agents && whole.is_asked_for());
         if self.remove && !remove && !is_last {
             return Ok(false);

@@ -128,6 +128,22 @@ fn what_is_gone_before_it_is_archived_is_told() {
     }
 }
 
+/// One that cannot be archived does not keep others from it.
+#[test]
+fn a_damaged_session_is_told_and_the_others_are_archived() {
+    let scene = Scene::new();
+    let damaged = scene.folder.path().join("20200101-000000-1");
+    fs::create_dir(&damaged).expect("made");
+    fs::write(damaged.join("manifest.json"), "{").expect("written");
+    let collector = scene.collector(&[]);
+    record(&collector, 31, 2);
+    scene.wait_for(1);
+    let exit = collector.stop();
+    assert!(exit.code == Some(1) && exit.stderr.contains("1 session not archived"), "{}", exit.stderr);
+    let told = format!("cannot archive {}", damaged.display());
+    assert_eq!(exit.stderr.matches(&told).count(), 1, "{}", exit.stderr);
+}
+
 #[test]
 fn arguments_that_make_no_sense_are_refused() {
     let folder = Folder::new("refused");
