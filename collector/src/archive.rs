@@ -33,6 +33,10 @@ const LOOK: Duration = Duration::from_secs(1);
 const REST: Duration = Duration::from_secs(2);
 const LONGEST_REST: Duration = Duration::from_secs(60);
 
+/// After how many tries a session that cannot be sent, though others can, has to wait for more rounds.
+const MOST_TRIES: u32 = 3;
+const ROUNDS_BETWEEN: u64 = 60;
+
 /// What receives comes before what archives: the nice value of the thread.
 const NICE: i32 = 10;
 
@@ -87,7 +91,8 @@ impl Archiving {
             counters: Arc::clone(&counters),
             done: HashMap::new(),
             gone: HashSet::new(),
-            wrong: HashSet::new(),
+            wrong: HashMap::new(),
+            round: 0,
             working: Duration::ZERO,
             is_failing: false,
         };
@@ -124,8 +129,9 @@ struct Archivist {
     done: HashMap<PathBuf, Option<SystemTime>>,
     /// Sessions that were gone before they were archived.
     gone: HashSet<PathBuf>,
-    /// Sessions that the archive would take, but that cannot be sent, and of which that was told.
-    wrong: HashSet<PathBuf>,
+    /// How often sessions could not be sent though the archive takes others.
+    wrong: HashMap<PathBuf, u32>,
+    round: u64,
     /// How long the last round worked on sessions.
     working: Duration,
     is_failing: bool,
@@ -156,11 +162,13 @@ impl Archivist {
                 }
                 return left == 0 && self.gone.is_empty();
             }
-            let is_failing = left > 0;
-            rest = if is_failing { (rest * 2).min(LONGEST_REST) } else { REST };
+            rest = if self.is_failing { (rest * 2).min(LONGEST_REST) } else { REST };
             // To look for sessions takes a twentieth of the time at most, however many sessions there are.
-            let pause =
-                if is_failing { rest } else { LOOK.max((started.elapsed() - self.working) * 20).min(LONGEST_REST) };
+            let pause = if self.is_failing {
+                rest
+            } else {
+                LOOK.max((started.elapsed() - self.working) * 20).min(LONGEST_REST)
+            };
             let until = Instant::now() + pause;
             while Instant::now() < until && !self.counters.last.load(Relaxed) && !self.counters.stop.load(Relaxed) {
                 thread::sleep(GLANCE);
@@ -172,6 +180,7 @@ impl Archivist {
     fn archive_all(&mut self, is_last: bool) -> u64 {
         let (mut left, mut is_given_up) = (0, false);
         self.working = Duration::ZERO;
+        self.round += 1;
         self.tell_removed();
         let found: Vec<_> = self.dirs.iter().flat_map(|dir| sessions_in(dir).unwrap_or_default()).collect();
         let there: HashSet<_> = found.iter().collect();
@@ -181,7 +190,9 @@ impl Archivist {
             if written.is_none() || self.done.get(&dir) == Some(&written) {
                 continue;
             }
-            if is_given_up {
+            // What could not be sent again and again is tried now and then, and in the end.
+            let is_wrong = self.wrong.get(&dir).is_some_and(|times| *times >= MOST_TRIES);
+            if is_given_up || is_wrong && !is_last && !self.round.is_multiple_of(ROUNDS_BETWEEN) {
                 left += u64::from(WholePart::open(&dir).is_ok_and(|whole| whole.is_some()));
                 continue;
             }
@@ -203,7 +214,11 @@ impl Archivist {
                     is_given_up = is_away && !is_last;
                     let was_told = match is_away {
                         true => std::mem::replace(&mut self.is_failing, true),
-                        false => !self.wrong.insert(dir.clone()),
+                        false => {
+                            let times = self.wrong.entry(dir.clone()).or_default();
+                            *times = times.saturating_add(1);
+                            *times > 1
+                        }
                     };
                     if !was_told {
                         warn!("cannot archive {}: {error:#}; it stays here, and is tried again", dir.display());
