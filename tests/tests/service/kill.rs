@@ -1,16 +1,12 @@
 //! The collector is killed in the middle of a capture. What was in its files is there after a repair.
 
 use std::{
-    fs,
     path::{Path, PathBuf},
     thread,
     time::{Duration, Instant},
 };
 
-use codec::{
-    heph::Packets,
-    profile::{EndReason, Known, Message, ProfileOption},
-};
+use codec::profile::EndReason;
 use tests::{
     Agent, Collector, Folder, Random, Settings, Trace, Transport,
     collector::run_on,
@@ -121,13 +117,10 @@ fn a_session_that_had_ended_is_finished_by_the_next_collector() {
     }
 }
 
-/// Whether the files of a session say how it ended.
+/// Whether the files of a session say how it ended, and have all that came before.
 fn has_end(session: &Path) -> bool {
-    let Ok(journal) = fs::read(session.join("journal.heph")) else { return true };
-    let mut packets = Packets::new(&journal, u32::MAX);
-    std::iter::from_fn(|| packets.next_with(Message::decode))
-        .flatten()
-        .any(|message| matches!(message, Message::Option(Known { option: ProfileOption::End(_), .. })))
+    let unfinished = sinks::disk::look_at_unfinished(session);
+    unfinished.is_ok_and(|unfinished| unfinished.is_none_or(|unfinished| unfinished.manifest.end.is_some()))
 }
 
 /// The folder of the one session, which is made a moment after its first packet has come.
