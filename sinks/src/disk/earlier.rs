@@ -193,13 +193,17 @@ pub fn finish_ended(dir: &Path) -> Leftover {
     leftover
 }
 
-/// Removes a part that holds an empty journal and nothing else, unless somebody is writing it. Whether it did.
+/// Removes a part that holds an empty journal and no manifest yet, unless somebody is writing it. Whether it did.
 fn remove_empty(dir: &Path) -> io::Result<bool> {
     let path = dir.join(JOURNAL);
     let storage::File::Local(journal) = storage::open(&path)? else { return Ok(false) };
-    let is_empty = journal.metadata()?.len() == 0 && fs::read_dir(dir)?.count() == 1;
-    if !is_empty || files::lock(&journal).is_err() {
+    let fresh = files::fresh(&dir.join(MANIFEST));
+    let is_begun = fs::read_dir(dir)?.flatten().all(|entry| [&path, &fresh].contains(&&entry.path()));
+    if journal.metadata()?.len() > 0 || !is_begun || files::lock(&journal).is_err() {
         return Ok(false);
+    }
+    if fresh.exists() {
+        fs::remove_file(&fresh)?;
     }
     fs::remove_file(&path)?;
     fs::remove_dir(dir)?;
@@ -345,18 +349,19 @@ mod tests {
     #[test]
     fn what_was_killed_before_anything_was_written_is_removed() {
         let dir = std::env::temp_dir().join(format!("spoor-empty-{}", std::process::id()));
-        let sessions = ["20260101-000000-1", "20260101-000000-2", "20260101-000000-3"].map(|name| dir.join(name));
+        let sessions = [1, 2, 3, 4].map(|number| dir.join(format!("20260101-000000-{number}")));
         for session in &sessions {
             fs::create_dir_all(session).expect("made");
             fs::write(session.join(JOURNAL), "").expect("written");
         }
-        let [_, live, used] = &sessions;
+        let [_, live, used, begun] = &sessions;
+        fs::write(begun.join("manifest.json.new"), "{}").expect("written");
         let journal = File::open(live.join(JOURNAL)).expect("there");
         files::lock(&journal).expect("free");
         fs::create_dir(used.join("thread_0")).expect("made");
         finish_ended(&dir);
         let left = sessions.iter().map(|session| session.exists()).collect::<Vec<_>>();
         fs::remove_dir_all(&dir).expect("there");
-        assert_eq!(left, [false, true, true]);
+        assert_eq!(left, [false, true, true, false]);
     }
 }

@@ -4,7 +4,8 @@ use std::{
     collections::HashMap,
     fs::{self, File, OpenOptions},
     io::{self, Seek, SeekFrom, Write},
-    path::Path,
+    os::unix::fs::MetadataExt,
+    path::{Path, PathBuf},
     thread,
     time::Duration,
 };
@@ -50,6 +51,10 @@ pub(super) trait Files: Send {
     fn create_locked(&self, path: &Path) -> io::Result<Box<dyn Out>> {
         let file = OpenOptions::new().write(true).create_new(true).open(path)?;
         lock(&file)?;
+        // Before it was locked it may have been taken for one that a killed collector has left, and removed.
+        if file.metadata()?.nlink() == 0 {
+            return Err(io::ErrorKind::NotFound.into());
+        }
         Ok(Box::new(file))
     }
 
@@ -93,9 +98,14 @@ pub(super) fn lock_dir(dir: &Path) -> io::Result<File> {
     Ok(file)
 }
 
+/// What a file is called until it is whole.
+pub(super) fn fresh(path: &Path) -> PathBuf {
+    path.with_extension("json.new")
+}
+
 /// Writes a file whole or not at all: under another name first.
 pub(super) fn replace(files: &dyn Files, path: &Path, contents: &[u8]) -> io::Result<()> {
-    let fresh = path.with_extension("json.new");
+    let fresh = fresh(path);
     let written = files.open(&fresh, true).and_then(|mut out| out.write_all(contents).and_then(|()| out.flush()));
     match written.and_then(|()| files.rename(&fresh, path)) {
         Ok(()) => Ok(()),
