@@ -29,9 +29,9 @@ const PATIENCE: Duration = Duration::from_secs(120);
 /// The bounds of the core for what comes from a stream: its sender is not there to prove anything, what it lacks an edge has
 /// told of, and who reads the stream knows when it is silent.
 pub(crate) fn core_config(config: Config) -> Config {
-    let replay_time = config.replay_time.max(PATIENCE);
+    let (replay_time, reorder_time) = (config.replay_time.max(PATIENCE), config.reorder_time.max(PATIENCE));
     let (openings_per_second, session_timeout) = (u64::MAX, Duration::MAX);
-    Config { wants_claims: false, openings_per_second, session_timeout, replay_time, ..config }
+    Config { wants_claims: false, openings_per_second, session_timeout, replay_time, reorder_time, ..config }
 }
 
 /// A stream that can be read.

@@ -11,6 +11,7 @@ mod reader;
 mod record;
 mod recorder;
 mod sink;
+mod turns;
 
 use codec::SessionId;
 use thiserror::Error;

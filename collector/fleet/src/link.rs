@@ -136,6 +136,13 @@ impl Link {
         stream.map_err(|error| FleetError::of("cannot use the stream", &error))
     }
 
+    /// How many bytes are in the stream, and how many it may have.
+    pub(crate) async fn fill(&self) -> Result<(u64, u64), FleetError> {
+        let stream = self.stream().await?;
+        let info = stream.get_info().await.map_err(|error| FleetError::of("cannot look at the stream", &error))?;
+        Ok((info.state.bytes, u64::try_from(info.config.max_bytes).unwrap_or(u64::MAX)))
+    }
+
     /// The subject of a session's messages. Its second last part spreads sessions evenly over 256 shards, so that they can be
     /// split among streams.
     pub(crate) fn subject(&self, id: SessionId) -> String {

@@ -60,6 +60,18 @@ impl Reader {
         std::mem::take(&mut self.is_anew)
     }
 
+    /// Reads again from this message of the stream on, perhaps from another server.
+    pub(crate) fn look_again(&mut self, next: u64) {
+        (self.next, self.consumer, self.batch) = (next.max(1), None, None);
+    }
+
+    /// Whether the stream has a message of the session behind the last one that was read.
+    pub(crate) async fn is_behind(&self) -> bool {
+        let Ok(stream) = self.link.stream().await else { return false };
+        let last = stream.get_last_raw_message_by_subject(&self.subject).await;
+        last.is_ok_and(|last| last.sequence > self.last())
+    }
+
     /// The next message; none if there is none for a while. May be dropped while it waits, without a loss.
     pub(crate) async fn next(&mut self) -> Option<Message> {
         match self.try_next().await {

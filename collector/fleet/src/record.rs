@@ -23,6 +23,9 @@ pub struct Record {
     /// All messages up to this number of the stream are in these files.
     #[serde(default)]
     pub kept: u64,
+    /// The id of the message that follows, where that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<String>,
     /// Whether the stream may have lost some of them.
     #[serde(default)]
     pub is_cut: bool,
@@ -56,7 +59,7 @@ pub(crate) fn session_of(key: &str) -> Option<SessionId> {
 impl Record {
     /// A session that an edge has heard of.
     fn new(from: &str) -> Self {
-        Self { state: State::Open, from: from.into(), owner: None, storage: None, kept: 0, is_cut: false }
+        Self { state: State::Open, from: from.into(), owner: None, storage: None, kept: 0, next: None, is_cut: false }
     }
 
     /// As it is in the bucket.

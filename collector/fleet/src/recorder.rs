@@ -314,9 +314,10 @@ impl<I: Intake> Recorder<I> {
             }
             let Some(Seen { record, revision, .. }) = waiting.remove(&id) else { continue };
             let (before, is_new) = (record.owner.clone(), record.storage.is_none());
-            let kept = if is_here { record.kept } else { 0 };
+            let (kept, next) = if is_here { (record.kept, record.next) } else { (0, None) };
             let (owner, storage) = (Some(shared.id.clone()), Some(shared.storage.clone()));
-            let record = Record { owner, storage, kept, ..record };
+            let record =
+                Record { state: record.state, from: record.from, is_cut: record.is_cut, owner, storage, kept, next };
             // Where another was faster, or it cannot be written, the next entry tells who has it.
             let Ok(Some(revision)) = record.replace(&shared.link.records, id, revision).await else { continue };
             let before = before.filter(|before| *before != shared.id);
@@ -398,10 +399,8 @@ async fn measure<I: Intake>(shared: Arc<Shared<I>>) {
     let mut ticks = interval(MEASURE_TIME);
     loop {
         ticks.tick().await;
-        let Ok(stream) = shared.link.stream().await else { continue };
-        let Ok(info) = stream.get_info().await else { continue };
-        let most = u64::try_from(info.config.max_bytes).unwrap_or(u64::MAX);
-        let is_tight = info.state.bytes >= most / 2;
+        let Ok((bytes, most)) = shared.link.fill().await else { continue };
+        let is_tight = bytes >= most / 2;
         let was_tight = shared.is_tight.swap(is_tight, Relaxed);
         if is_tight && !was_tight {
             let name = &shared.link.address.stream;

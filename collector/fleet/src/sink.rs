@@ -24,15 +24,23 @@ use tokio::{
     time::timeout,
 };
 
-use crate::{Access, Address, FleetError, Keeping, Link, Record, link::ANSWER_TIME};
+use crate::{Access, Address, FleetError, Keeping, Link, Record, link::ANSWER_TIME, turns};
 
 /// How large messages get. Pulls of many larger ones stall.
 const MESSAGE_BYTES: usize = 60 << 10;
 
-/// How many bytes may be underway without an acknowledgement. A stream that fills up takes some of them and not others before
-/// those, which recorders cannot write until the others come: there must be room for all.
+/// How many bytes may be underway without an acknowledgement.
 const WINDOW_BYTES: u64 = 8 << 20;
 const WINDOWS_PER_STREAM: u64 = 8;
+
+/// A stream counts as full when this much of it is. The nodes of a cluster do not agree on when there is no room at all: one that
+/// refuses what others take has lost it.
+const FULL_AT: f64 = 0.75;
+
+/// How often it is looked how full the stream is: before a sixteenth of it can have come, at this many bytes a second.
+const MOST_RATE: u64 = 125_000_000;
+const LEAST_LOOK_TIME: Duration = Duration::from_millis(20);
+const MOST_LOOK_TIME: Duration = Duration::from_secs(2);
 
 /// How long events may wait for others to make a message with.
 const LINGER: Duration = Duration::from_millis(50);
@@ -46,8 +54,8 @@ const SILENCE: Duration = Duration::from_secs(20);
 /// What a message has that ends a session without a name, and how it ended.
 pub(crate) const END_HEADER: &str = "Spoor-End";
 
-/// What JetStream knows a message again by.
-const ID_HEADER: &str = "Nats-Msg-Id";
+/// What JetStream knows a message again by, and recorders its turn.
+pub(crate) const ID_HEADER: &str = "Nats-Msg-Id";
 
 /// What JetStream says of a full stream, and what is told of it.
 const FULL_WORDS: &str = "maximum bytes exceeded";
@@ -63,13 +71,13 @@ pub struct NatsSink {
     link: Link,
     runtime: &'static Runtime,
     window_bytes: usize,
-    /// Tells this sink's messages from those of others.
-    tag: String,
-    sent: u64,
     sessions: HashMap<String, Outgoing>,
     /// Messages that JetStream has not acknowledged, in order.
     unacknowledged: VecDeque<Message>,
     unacknowledged_bytes: usize,
+    /// When it was last looked how full the stream is, and whether it was.
+    looked: Option<Instant>,
+    is_full: bool,
     /// Whether the last attempt failed.
     is_failing: bool,
     /// Whether the stream or the bucket may be gone.
@@ -82,6 +90,9 @@ pub struct NatsSink {
 struct Outgoing {
     session: Arc<Session>,
     id: SessionId,
+    /// What tells its messages from those of others, and how many were made.
+    sender: String,
+    made: u64,
     /// Packets for the next message.
     packets: Vec<u8>,
     /// Whether they say more than how far the agent is.
@@ -107,6 +118,9 @@ enum Announced {
 struct Message {
     session: String,
     subject: String,
+    sender: String,
+    turn: u64,
+    renamed: u32,
     headers: HeaderMap,
     body: Bytes,
     acknowledgement: Option<PublishAckFuture>,
@@ -134,11 +148,11 @@ impl NatsSink {
             window_bytes: (link.most_bytes / WINDOWS_PER_STREAM).min(WINDOW_BYTES) as usize,
             link: link.clone(),
             runtime,
-            tag: link.unique_name(),
-            sent: 0,
             sessions: HashMap::new(),
             unacknowledged: VecDeque::new(),
             unacknowledged_bytes: 0,
+            looked: None,
+            is_full: false,
             is_failing: false,
             lacks_stream: false,
             flushed: Instant::now(),
@@ -147,9 +161,12 @@ impl NatsSink {
     }
 
     fn outgoing(&mut self, session: &Arc<Session>) -> &mut Outgoing {
+        let link = &self.link;
         self.sessions.entry(session.name.clone()).or_insert_with(|| Outgoing {
             session: Arc::clone(session),
             id: packets::id(session),
+            sender: link.unique_name(),
+            made: 0,
             packets: Vec::new(),
             is_urgent: false,
             last: Instant::now(),
@@ -207,14 +224,15 @@ impl NatsSink {
         let count = bodies.len();
         for (index, body) in bodies.into_iter().enumerate() {
             let mut headers = HeaderMap::new();
-            headers.insert(ID_HEADER, format!("{}-{}", self.tag, self.sent));
+            let (sender, turn) = (outgoing.sender.clone(), outgoing.made);
+            headers.insert(ID_HEADER, turns::id(&sender, turn, 0));
+            outgoing.made += 1;
             if let Some(end) = end.filter(|_| index + 1 == count) {
                 headers.insert(END_HEADER, end);
             }
-            self.sent += 1;
             self.unacknowledged_bytes += body.len();
-            let (session, subject) = (name.into(), subject.clone());
-            let message = Message { session, subject, headers, body: body.into(), acknowledgement: None };
+            let (session, subject, body) = (name.into(), subject.clone(), body.into());
+            let message = Message { session, subject, sender, turn, renamed: 0, headers, body, acknowledgement: None };
             self.unacknowledged.push_back(message);
         }
     }
@@ -230,6 +248,7 @@ impl NatsSink {
 
     /// Sends no more than so many.
     fn try_send(&mut self, most: usize) -> Result<(), FleetError> {
+        self.look_for_room()?;
         self.announce()?;
         let Self { link, runtime, unacknowledged, .. } = self;
         let unsent = unacknowledged.iter_mut().filter(|message| message.acknowledgement.is_none());
@@ -239,6 +258,17 @@ impl NatsSink {
             message.acknowledgement = Some(sent.map_err(|error| explain(&error))?);
         }
         Ok(())
+    }
+
+    /// Sees to it that the stream has room, from time to time.
+    fn look_for_room(&mut self) -> Result<(), FleetError> {
+        let look_time = Duration::from_millis(self.link.most_bytes / 16 / (MOST_RATE / 1000));
+        let look_time = look_time.clamp(LEAST_LOOK_TIME, MOST_LOOK_TIME);
+        if self.looked.is_none_or(|looked| looked.elapsed() >= look_time) {
+            let (bytes, most) = self.runtime.block_on(self.link.fill())?;
+            (self.looked, self.is_full) = (Some(Instant::now()), bytes as f64 >= most as f64 * FULL_AT);
+        }
+        if self.is_full { Err(FleetError::new(FULL)) } else { Ok(()) }
     }
 
     /// Tells recorders of the sessions that have messages. Those that they have complete need none.
@@ -318,8 +348,8 @@ impl NatsSink {
     /// JetStream is not to know again what it has not acknowledged.
     fn rename_unacknowledged(&mut self) {
         for message in &mut self.unacknowledged {
-            message.headers.insert(ID_HEADER, format!("{}-{}", self.tag, self.sent));
-            self.sent += 1;
+            message.renamed += 1;
+            message.headers.insert(ID_HEADER, turns::id(&message.sender, message.turn, message.renamed));
         }
     }
 

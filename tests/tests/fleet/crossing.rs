@@ -29,10 +29,8 @@ const RECORDERS: usize = 3;
 const KILLS: &str = "SPOOR_FLEET_KILLS";
 const FEW_KILLS: usize = 3;
 
-/// What edges and recorders are told besides. What was written leaves a stream that is half full, and then only the recorder that has it can
-/// go on with it: where each has a directory of its own, the stream has room for all.
-const TIGHT: [&str; 4] = ["--nats-replicas", "3", "--nats-max-bytes", "256MiB"];
-const ROOMY: [&str; 4] = ["--nats-replicas", "3", "--nats-max-bytes", "4GiB"];
+/// What edges and recorders are told besides. What was written leaves a stream that is half full.
+const OPTIONS: [&str; 4] = ["--nats-replicas", "3", "--nats-max-bytes", "256MiB"];
 
 /// What is called from one kill to the next by each program, at least. It is more than an agent keeps: the way is free again.
 const CALLS_BETWEEN: u64 = 300_000;
@@ -103,7 +101,7 @@ fn cross(is_shared: bool) {
         let tiny = manifest.functions.iter().find(|function| function.name == "tiny").expect("it is called").id;
         let is_tiny = |event: &IndexEvent| event.function == FunctionId(tiny);
         let written: u64 = manifest.threads.iter().map(|thread| count(&session, thread.id, is_tiny)).sum();
-        assert_eq!((written, manifest.gaps.len()), (calls + returns, 0), "{}", session.display());
+        assert_eq!((written, manifest.gaps), (calls + returns, Vec::new()), "{}", session.display());
         events += written;
     }
     eprintln!(
@@ -166,7 +164,6 @@ struct Fleet {
     recorders: Vec<Collector>,
     /// Where each recorder writes.
     folders: Vec<PathBuf>,
-    options: [&'static str; 4],
     /// How many collectors have ended by themselves, and were started again.
     ended: u32,
 }
@@ -178,10 +175,9 @@ impl Fleet {
         let parts = Parts::at_full_speed(format!("nats://{}/TEST", hosts.join(",")));
         let folder = |number: usize| parts.folder.join(&if is_shared { "all".into() } else { number.to_string() });
         let folders: Vec<_> = (0..RECORDERS).map(folder).collect();
-        let options = if is_shared { TIGHT } else { ROOMY };
-        let edges = (0..EDGES).map(|_| parts.edge(&options)).collect();
-        let recorders = folders.iter().map(|folder| parts.recorder_to(folder, &options)).collect();
-        Some(Self { parts, servers, edges, recorders, folders, options, ended: 0 })
+        let edges = (0..EDGES).map(|_| parts.edge(&OPTIONS)).collect();
+        let recorders = folders.iter().map(|folder| parts.recorder_to(folder, &OPTIONS)).collect();
+        Some(Self { parts, servers, edges, recorders, folders, ended: 0 })
     }
 
     /// Kills something and starts it again after a while. What that was.
@@ -213,11 +209,11 @@ impl Fleet {
     }
 
     fn start_edge(&mut self, number: usize) {
-        self.edges[number] = self.parts.edge_at(self.edges[number].tcp(), &self.options);
+        self.edges[number] = self.parts.edge_at(self.edges[number].tcp(), &OPTIONS);
     }
 
     fn start_recorder(&mut self, number: usize) {
-        self.recorders[number] = self.parts.recorder_to(&self.folders[number], &self.options);
+        self.recorders[number] = self.parts.recorder_to(&self.folders[number], &OPTIONS);
     }
 
     /// Starts again what has ended by itself, as a supervisor does: a recorder that has lost a session to another.

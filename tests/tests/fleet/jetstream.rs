@@ -94,6 +94,40 @@ impl Server {
         assert!(self.ask(&format!("STREAM.DELETE.{name}"), "").contains(r#""success":true"#), "it was there");
     }
 
+    /// Takes all messages out of a stream.
+    pub(crate) fn take_messages(&self, name: &str) -> Vec<Stored> {
+        let question = |number: u64| format!(r#"{{"seq": {number}}}"#);
+        let answers = (1..).map(|number| self.ask(&format!("STREAM.MSG.GET.{name}"), &question(number)));
+        let messages = answers.map_while(|answer| {
+            let answer: serde_json::Value = serde_json::from_str(&answer).expect("an object");
+            let part = |part: &str| Some(answer["message"][part].as_str()?.to_owned());
+            let headers = String::from_utf8(unbase64(&part("hdrs")?)).expect("text");
+            Some(Stored { subject: part("subject")?, headers, body: unbase64(&part("data")?) })
+        });
+        let messages: Vec<_> = messages.collect();
+        assert!(self.ask(&format!("STREAM.PURGE.{name}"), "").contains(r#""success":true"#), "it is empty now");
+        messages
+    }
+
+    /// Stores a message under another id that means the same.
+    pub(crate) fn store(&self, message: &Stored) {
+        let Stored { subject, headers, body } = message;
+        let headers = headers.replacen("\r\n\r\n", ".1\r\n\r\n", 1);
+        let (first, all) = (headers.len(), headers.len() + body.len());
+        let mut stream = TcpStream::connect(self.address).expect("it listens");
+        write!(
+            stream,
+            "CONNECT {{\"headers\":true}}\r\nSUB answer 1\r\nHPUB {subject} answer {first} {all}\r\n{headers}"
+        )
+        .and_then(|()| stream.write_all(body))
+        .and_then(|()| stream.write_all(b"\r\n"))
+        .expect("sent");
+        let mut lines = BufReader::new(stream).lines().map_while(Result::ok);
+        lines.find(|line| line.starts_with("MSG ")).expect("it answers");
+        let answer = lines.next().expect("the answer");
+        assert!(answer.contains("\"seq\"") && !answer.contains("duplicate"), "{answer}");
+    }
+
     /// How many readers a stream has.
     pub(crate) fn count_readers(&self, name: &str) -> usize {
         let answer = self.ask(&format!("CONSUMER.NAMES.{name}"), "");
@@ -139,4 +173,20 @@ impl Server {
         self.start_again();
         self.wait();
     }
+}
+
+/// A message of a stream.
+pub(crate) struct Stored {
+    subject: String,
+    headers: String,
+    body: Vec<u8>,
+}
+
+fn unbase64(text: &str) -> Vec<u8> {
+    const DIGITS: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let digit = |byte: &u8| DIGITS.iter().position(|digit| digit == byte);
+    let bits =
+        text.as_bytes().iter().filter_map(digit).flat_map(|digit| (0..6).rev().map(move |bit| digit >> bit & 1 == 1));
+    let bits: Vec<bool> = bits.collect();
+    bits.chunks_exact(8).map(|byte| byte.iter().fold(0, |byte, bit| byte << 1 | u8::from(*bit))).collect()
 }

@@ -53,6 +53,28 @@ fn recorders_that_give_the_same_name_mix_nothing() {
     }
 }
 
+/// A cluster that loses its leader can store a message seconds after those that were sent behind it.
+#[test]
+fn a_message_that_comes_late_is_waited_for() {
+    let Some(server) = Server::start() else { return };
+    let parts = Parts::new(&server);
+    let edge = parts.edge(&[]);
+    let mut agents = [agent(&edge, 95)];
+    agents[0].work(5_000).expect("it is taken");
+    agents[0].settle(LONG).expect("it is kept");
+    let mut messages = server.take_messages("TEST");
+    assert!(messages.len() > 5, "{} messages", messages.len());
+    let late = messages.remove(2);
+    messages.iter().for_each(|message| server.store(message));
+    let recorder = parts.recorder(&[]);
+    std::thread::sleep(Duration::from_secs(3));
+    server.store(&late);
+    finish(&mut agents);
+    parts.wait_for(1);
+    are_complete(&parts.folder, &agents);
+    recorder.stop().success();
+}
+
 /// The process that writes a session: it has locked the journal.
 fn writer(session: &Path) -> u32 {
     let inode = format!(":{}", fs::metadata(session.join("journal.heph")).expect("it is written").ino());

@@ -6,12 +6,18 @@ use std::{
     time::{Duration, Instant},
 };
 
+use async_nats::jetstream::Message;
 use codec::SessionId;
 use tokio::{sync::Notify, time::sleep};
 use tracing::{debug, warn};
 
 use super::{Intake, Ready, Shared};
-use crate::{FleetError, Record, State, reader::Reader, sink::END_HEADER};
+use crate::{
+    FleetError, Record, State,
+    reader::Reader,
+    sink::{END_HEADER, ID_HEADER},
+    turns::Turns,
+};
 
 /// How often it is written down how much of a session is in its files.
 const CHECK_TIME: Duration = Duration::from_secs(10);
@@ -25,8 +31,18 @@ const KEPT_PATIENCE: Duration = Duration::from_secs(2);
 /// How long others may still be heard to have taken the same session.
 const CONFIRM_TIME: Duration = Duration::from_millis(200);
 
+/// After how much silence it is looked whether there is a message that servers have not told of. Each time after twice as much.
+const LOOK_TIME: Duration = Duration::from_secs(10);
+
+/// How far back a message is looked for, in messages of the stream. A cluster that lost its last messages with a server gives their
+/// numbers to others.
+const FAR: u64 = 5_000;
+
 /// How often is tried again what a server or another process does not allow yet.
 const RETRY_TIME: Duration = Duration::from_millis(500);
+
+/// A message by its number in the stream, and the id of the session's next.
+type Mark = (u64, Option<String>);
 
 /// A session that this recorder reads, and no other.
 pub(super) struct Held<I> {
@@ -39,9 +55,11 @@ pub(super) struct Held<I> {
     /// Told when the session is over, and complete in its files.
     over: Arc<Notify>,
     /// Up to this message, nothing of what was read waits for what has not come.
-    settled: u64,
+    settled: Mark,
     /// All messages up to this one were in the files at the last look; what they told beside events is by the next.
-    checked: u64,
+    checked: Mark,
+    /// All messages up to this one have left the stream.
+    left: u64,
     /// How often the lease was in doubt when it was last looked whether it still holds.
     lapses: u64,
 }
@@ -54,8 +72,8 @@ impl<I: Intake> Held<I> {
         is_new: bool,
         over: Arc<Notify>,
     ) -> Self {
-        let (kept, lapses) = (record.kept, shared.lapses.load(Relaxed));
-        Self { shared, id, record, revision, is_new, over, settled: kept, checked: kept, lapses }
+        let (kept, lapses) = ((record.kept, record.next.clone()), shared.lapses.load(Relaxed));
+        Self { shared, id, record, revision, is_new, over, settled: kept.clone(), checked: kept, left: 0, lapses }
     }
 
     /// Reads the session until it is over, or silent for long. An error is that another recorder has it.
@@ -77,36 +95,69 @@ impl<I: Intake> Held<I> {
         shared.intake.open(number, format!("{} from {}", shared.link.address, self.record.from));
         let subject = shared.link.subject(id);
         let mut reader = Reader::new(shared.link.clone(), subject, self.record.kept + 1);
-        let (mut checked, mut heard) = (Instant::now(), Instant::now());
+        let mut turns = match &self.record.next {
+            Some(mark) => Turns::from_mark(mark),
+            None if self.record.kept == 0 => Turns::from_beginning(),
+            None => Turns::from_somewhere(),
+        };
+        let (mut checked, mut heard, mut look_time) = (Instant::now(), Instant::now(), LOOK_TIME);
         let result = loop {
+            let mut messages = Vec::new();
             tokio::select! {
                 biased;
                 () = self.over.notified() => break self.finish().await,
-                message = reader.next() => if let Some(message) = message {
+                message = reader.next(), if turns.takes_more() => if let Some(message) = message {
                     if reader.starts_anew() {
                         self.forget_numbers();
+                        messages = turns.release();
+                        turns = Turns::from_somewhere();
                     }
-                    if let Err(lost) = self.check_lease().await {
-                        break Err(lost);
-                    }
-                    shared.intake.room().await;
-                    if shared.intake.take(number, id, &message.payload) {
-                        self.settled = reader.last();
-                    }
-                    heard = Instant::now();
-                    if message.headers.as_ref().is_some_and(|headers| headers.get(END_HEADER).is_some()) {
-                        shared.intake.close(number);
-                    }
+                    (heard, look_time) = (Instant::now(), LOOK_TIME);
+                    let (name, bytes) = (header(&message, ID_HEADER).map(String::from), message.payload.len());
+                    messages.extend(turns.take(name.as_deref(), message, bytes));
                 },
+                () = sleep(RETRY_TIME), if !turns.takes_more() => {}
             }
-            let due = if shared.is_tight.load(Relaxed) { TIGHT_CHECK_TIME } else { CHECK_TIME };
-            if checked.elapsed() >= due && self.settled > self.record.kept {
+            if turns.is_overdue() {
+                messages.extend(turns.release());
+                // What was not taken meanwhile comes again.
+                reader.look_again(self.settled.0 + 1);
+            }
+            if !messages.is_empty()
+                && let Err(lost) = self.check_lease().await
+            {
+                break Err(lost);
+            }
+            for message in messages {
+                shared.intake.room().await;
+                if shared.intake.take(number, id, &message.payload) && turns.is_complete() {
+                    self.settled = (reader.last(), turns.mark());
+                }
+                if header(&message, END_HEADER).is_some() {
+                    shared.intake.close(number);
+                }
+            }
+            if turns.wants_look() {
+                let back = if turns.look() == 0 { 0 } else { FAR };
+                debug!("session {id}: looking for a message that is missing");
+                reader.look_again((self.settled.0 + 1).saturating_sub(back));
+            }
+            if heard.elapsed() >= look_time {
+                look_time *= 2;
+                if reader.is_behind().await {
+                    reader.look_again(self.settled.0 + 1);
+                }
+            }
+            let is_tight = shared.is_tight.load(Relaxed);
+            let due = if is_tight { TIGHT_CHECK_TIME } else { CHECK_TIME };
+            let is_behind = self.settled.0 > self.record.kept || (is_tight && self.record.kept > self.left);
+            if checked.elapsed() >= due && is_behind {
                 if let Err(lost) = self.checkpoint().await {
                     break Err(lost);
                 }
                 checked = Instant::now();
             }
-            if heard.elapsed() >= shared.silence {
+            if heard.elapsed() >= shared.silence && turns.is_complete() {
                 shared.intake.lose_contact(id);
                 break self.leave().await;
             }
@@ -160,7 +211,8 @@ impl<I: Intake> Held<I> {
 
     /// Nothing that is in the stream is known to be in the files.
     fn forget_numbers(&mut self) {
-        (self.record.kept, self.settled, self.checked) = (0, 0, 0);
+        (self.record.kept, self.record.next) = (0, None);
+        (self.settled, self.checked, self.left) = ((0, None), (0, None), 0);
     }
 
     /// Makes sure that no other has the session.
@@ -177,7 +229,7 @@ impl<I: Intake> Held<I> {
 
     /// Writes down how much of the session is in its files, and makes room in a stream that has little.
     async fn checkpoint(&mut self) -> Result<(), FleetError> {
-        let settled = self.settled;
+        let settled = self.settled.clone();
         let started = Instant::now();
         while !self.shared.intake.is_kept(self.id) {
             if started.elapsed() >= KEPT_PATIENCE {
@@ -185,18 +237,23 @@ impl<I: Intake> Held<I> {
             }
             sleep(Duration::from_millis(20)).await;
         }
-        let (kept, is_tight) = (self.checked, self.shared.is_tight.load(Relaxed));
-        self.checked = settled;
-        if kept <= self.record.kept {
+        let (kept, next) = std::mem::replace(&mut self.checked, settled);
+        let is_tight = self.shared.is_tight.load(Relaxed);
+        // What has just been written may be needed again: see `FAR`.
+        let before = self.record.kept;
+        let may_leave = is_tight && before > self.left;
+        if kept > before {
+            (self.record.kept, self.record.next) = (kept, next);
+        } else if !may_leave {
             return Ok(());
         }
-        self.record.kept = kept;
-        self.record.is_cut |= is_tight;
-        if !self.write().await? || !is_tight {
+        self.record.is_cut |= may_leave;
+        if !self.write().await? || !may_leave {
             return Ok(());
         }
-        if let Err(error) = self.shared.link.forget(self.id, Some(kept + 1)).await {
-            debug!("session {}: {error}", self.id);
+        match self.shared.link.forget(self.id, Some(before + 1)).await {
+            Ok(()) => self.left = before,
+            Err(error) => debug!("session {}: {error}", self.id),
         }
         Ok(())
     }
@@ -267,4 +324,9 @@ impl<I: Intake> Held<I> {
             }
         }
     }
+}
+
+/// What a message says under this name.
+fn header<'a>(message: &'a Message, name: &str) -> Option<&'a str> {
+    Some(message.headers.as_ref()?.get(name)?.as_str())
 }
