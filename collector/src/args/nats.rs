@@ -35,8 +35,8 @@ pub(crate) struct NatsArgs {
     /// Copies of each message, if the collector makes the stream
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=5))]
     nats_replicas: u8,
-    /// Maximum size of the stream, if the collector makes it. A full stream takes nothing more until sessions are recorded;
-    /// agents wait
+    /// Maximum size of the stream, if the collector makes it. When three quarters are full it gets nothing more until sessions are
+    /// recorded; agents wait
     #[arg(long, value_name = "SIZE", default_value = "8GiB", value_parser = stream_size)]
     nats_max_bytes: Size,
     /// Remove messages of this age, recorded or not, if the collector makes the stream. By default only what is recorded
