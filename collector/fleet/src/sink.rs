@@ -4,7 +4,10 @@ use std::{
     collections::{HashMap, VecDeque},
     error::Error,
     io,
-    sync::{Arc, LazyLock},
+    sync::{
+        Arc, LazyLock, Weak,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
     thread,
     time::{Duration, Instant},
 };
@@ -21,7 +24,7 @@ use codec::{
 use sinks::{Batch, Ended, Gap, Session, Sink, SinkError, packets};
 use tokio::{
     runtime::{Builder, Runtime},
-    time::timeout,
+    time::{sleep, timeout},
 };
 
 use crate::{Access, Address, FleetError, Keeping, Link, Record, link::ANSWER_TIME, turns};
@@ -33,13 +36,9 @@ const MESSAGE_BYTES: usize = 60 << 10;
 const WINDOW_BYTES: u64 = 8 << 20;
 const WINDOWS_PER_STREAM: u64 = 8;
 
-/// A stream counts as full when this much of it is. The nodes of a cluster do not agree on when there is no room at all: one that
-/// refuses what others take has lost it.
-const FULL_AT: f64 = 0.75;
-
-/// How often it is looked how full the stream is: before a sixteenth of it can have come, at this many bytes a second.
-const MOST_RATE: u64 = 125_000_000;
-const LEAST_LOOK_TIME: Duration = Duration::from_millis(20);
+/// How often it is looked whether the stream is full: before an eighth of it can have come, at this many bytes a second.
+const MOST_RATE: u64 = 250_000_000;
+const LEAST_LOOK_TIME: Duration = Duration::from_millis(100);
 const MOST_LOOK_TIME: Duration = Duration::from_secs(2);
 
 /// How long events may wait for others to make a message with.
@@ -75,9 +74,8 @@ pub struct NatsSink {
     /// Messages that JetStream has not acknowledged, in order.
     unacknowledged: VecDeque<Message>,
     unacknowledged_bytes: usize,
-    /// When it was last looked how full the stream is, and whether it was.
-    looked: Option<Instant>,
-    is_full: bool,
+    /// Whether the stream is full.
+    is_full: Arc<AtomicBool>,
     /// Whether the last attempt failed.
     is_failing: bool,
     /// Whether the stream or the bucket may be gone.
@@ -144,6 +142,8 @@ impl NatsSink {
                 .unwrap_or_else(|_| Err(FleetError::new("the attempt to connect panicked")))
         });
         let link = link.map_err(|error| failed(io::Error::other(error)))?;
+        let is_full = Arc::new(AtomicBool::new(false));
+        runtime.spawn(look_for_room(link.clone(), Arc::downgrade(&is_full)));
         let sink = |_| Self {
             window_bytes: (link.most_bytes / WINDOWS_PER_STREAM).min(WINDOW_BYTES) as usize,
             link: link.clone(),
@@ -151,8 +151,7 @@ impl NatsSink {
             sessions: HashMap::new(),
             unacknowledged: VecDeque::new(),
             unacknowledged_bytes: 0,
-            looked: None,
-            is_full: false,
+            is_full: Arc::clone(&is_full),
             is_failing: false,
             lacks_stream: false,
             flushed: Instant::now(),
@@ -248,7 +247,9 @@ impl NatsSink {
 
     /// Sends no more than so many.
     fn try_send(&mut self, most: usize) -> Result<(), FleetError> {
-        self.look_for_room()?;
+        if self.is_full.load(Relaxed) {
+            return Err(FleetError::new(FULL));
+        }
         self.announce()?;
         let Self { link, runtime, unacknowledged, .. } = self;
         let unsent = unacknowledged.iter_mut().filter(|message| message.acknowledgement.is_none());
@@ -258,17 +259,6 @@ impl NatsSink {
             message.acknowledgement = Some(sent.map_err(|error| explain(&error))?);
         }
         Ok(())
-    }
-
-    /// Sees to it that the stream has room, from time to time.
-    fn look_for_room(&mut self) -> Result<(), FleetError> {
-        let look_time = Duration::from_millis(self.link.most_bytes / 16 / (MOST_RATE / 1000));
-        let look_time = look_time.clamp(LEAST_LOOK_TIME, MOST_LOOK_TIME);
-        if self.looked.is_none_or(|looked| looked.elapsed() >= look_time) {
-            let (bytes, most) = self.runtime.block_on(self.link.fill())?;
-            (self.looked, self.is_full) = (Some(Instant::now()), bytes as f64 >= most as f64 * FULL_AT);
-        }
-        if self.is_full { Err(FleetError::new(FULL)) } else { Ok(()) }
     }
 
     /// Tells recorders of the sessions that have messages. Those that they have complete need none.
@@ -368,6 +358,19 @@ impl NatsSink {
         };
         let what = "JetStream takes no events, and agents keep them".into();
         SinkError::Failed { what, source: io::Error::new(kind, words) }
+    }
+}
+
+/// Looks again and again whether the stream is full, which it is to a sink when three quarters of it are. The nodes of a cluster do
+/// not agree on when there is no room at all: one that refuses what others take has lost it.
+async fn look_for_room(link: Link, is_full: Weak<AtomicBool>) {
+    let look_time = Duration::from_millis(link.most_bytes / 8 / (MOST_RATE / 1000));
+    while is_full.strong_count() > 0 {
+        // Where nobody answers, sending tells.
+        if let (Ok((bytes, most)), Some(is_full)) = (link.fill().await, is_full.upgrade()) {
+            is_full.store(bytes >= most - most / 4, Relaxed);
+        }
+        sleep(look_time.clamp(LEAST_LOOK_TIME, MOST_LOOK_TIME)).await;
     }
 }
 
