@@ -119,6 +119,9 @@ impl<I: Intake> Held<I> {
                 () = sleep(RETRY_TIME), if !turns.takes_more() => {}
             }
             if turns.is_overdue() {
+                warn!(
+                    "session {id}: a message is missing in the stream; what its agent does not send again will be counted as missing"
+                );
                 messages.extend(turns.release());
                 // What was not taken meanwhile comes again.
                 reader.look_again(self.settled.0 + 1);
