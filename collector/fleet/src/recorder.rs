@@ -314,10 +314,9 @@ impl<I: Intake> Recorder<I> {
             }
             let Some(Seen { record, revision, .. }) = waiting.remove(&id) else { continue };
             let (before, is_new) = (record.owner.clone(), record.storage.is_none());
-            let (kept, next) = if is_here { (record.kept, record.next) } else { (0, None) };
+            let record = if is_here { record } else { Record { kept: 0, next: None, ..record } };
             let (owner, storage) = (Some(shared.id.clone()), Some(shared.storage.clone()));
-            let record =
-                Record { state: record.state, from: record.from, is_cut: record.is_cut, owner, storage, kept, next };
+            let record = Record { owner, storage, ..record };
             // Where another was faster, or it cannot be written, the next entry tells who has it.
             let Ok(Some(revision)) = record.replace(&shared.link.records, id, revision).await else { continue };
             let before = before.filter(|before| *before != shared.id);

@@ -66,8 +66,8 @@ fn a_message_that_comes_late_is_waited_for() {
     assert!(messages.len() > 5, "{} messages", messages.len());
     let late = messages.remove(2);
     messages.iter().for_each(|message| server.store(message));
-    let recorder = parts.recorder(&[]);
-    std::thread::sleep(Duration::from_secs(3));
+    let recorder = parts.recorder(&["--log", "debug"]);
+    eventually("it is missed", || recorder.said().contains("looking for a message that is missing"));
     server.store(&late);
     finish(&mut agents);
     parts.wait_for(1);
