@@ -22,6 +22,7 @@ pub mod process;
 pub mod python;
 pub mod random;
 pub mod relay;
+pub mod runtimes;
 pub mod shaker;
 pub mod small_disk;
 pub mod spans;

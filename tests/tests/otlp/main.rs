@@ -1,6 +1,7 @@
 //! Spans on their way to receivers of OpenTelemetry: one made of the messages that OpenTelemetry publishes, which answers
 //! as it is told to, and a collector of others.
 
+mod contexts;
 mod receiver;
 mod sent;
 mod trouble;

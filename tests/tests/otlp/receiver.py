@@ -2,12 +2,15 @@
 
 It prints the ports that it listens on, for HTTP and for gRPC, and then writes each request that it takes to a file, as a
 line of JSON. The answers to the first requests are given: statuses of HTTP (for gRPC, of the same meaning), `reject` to
-take all spans of a request but one, or `slow` to take half a second; whatever comes then is taken.
+take all spans of a request but one, or `slow` to take half a second; whatever comes then is taken. Where the environment has
+`TLS_CERTIFICATE` and `TLS_KEY`, which are files, it encrypts.
 """
 
 import gzip
 import http.server
 import json
+import os
+import ssl
 import sys
 import threading
 import time
@@ -90,7 +93,16 @@ def main():
     web.requests = requests
     calls = grpc.server(futures.ThreadPoolExecutor(2))
     trace_service_pb2_grpc.add_TraceServiceServicer_to_server(Service(requests), calls)
-    grpc_port = calls.add_insecure_port(f"127.0.0.1:{grpc_port}")
+    address = f"127.0.0.1:{grpc_port}"
+    if "TLS_CERTIFICATE" in os.environ:
+        files = os.environ["TLS_CERTIFICATE"], os.environ["TLS_KEY"]
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(*files)
+        web.socket = context.wrap_socket(web.socket, server_side=True)
+        certificate, key = (open(file, "rb").read() for file in files)
+        grpc_port = calls.add_secure_port(address, grpc.ssl_server_credentials([(key, certificate)]))
+    else:
+        grpc_port = calls.add_insecure_port(address)
     calls.start()
     print(web.server_port, grpc_port, flush=True)
     web.serve_forever()

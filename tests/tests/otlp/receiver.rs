@@ -8,7 +8,7 @@ use std::{
     process::Command,
 };
 
-use tests::{Process, process::Stdout, wait};
+use tests::{Identity, Process, process::Stdout, wait};
 
 use crate::sent::Spans;
 
@@ -21,6 +21,7 @@ pub(crate) struct Receiver {
     process: Process,
     file: PathBuf,
     ports: [u16; 2],
+    scheme: &'static str,
 }
 
 impl Receiver {
@@ -30,20 +31,41 @@ impl Receiver {
         Self::on(python, folder, [0, 0], token, answers)
     }
 
+    /// One that takes everything, encrypted.
+    #[track_caller]
+    pub(crate) fn encrypted(python: &Path, folder: &Path, identity: &Identity) -> Self {
+        let mut command = Self::command(python, folder, [0, 0]);
+        command
+            .env("TLS_CERTIFICATE", identity.file("collector.pem"))
+            .env("TLS_KEY", identity.file("collector.key"))
+            .arg("");
+        Self::run(command, folder, "https")
+    }
+
     /// The same on these ports, for HTTP and for gRPC.
     #[track_caller]
     pub(crate) fn on(python: &Path, folder: &Path, ports: [u16; 2], token: &str, answers: &[&str]) -> Self {
-        let file = folder.join("requests.json");
+        let mut command = Self::command(python, folder, ports);
+        command.arg(token).args(answers);
+        Self::run(command, folder, "http")
+    }
+
+    fn command(python: &Path, folder: &Path, ports: [u16; 2]) -> Command {
         let mut command = Command::new(python);
-        command.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/otlp/receiver.py")).arg(&file);
-        command.args(ports.map(|port| port.to_string())).arg(token).args(answers);
+        command.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/otlp/receiver.py")).arg(requests(folder));
+        command.args(ports.map(|port| port.to_string()));
+        command
+    }
+
+    #[track_caller]
+    fn run(command: Command, folder: &Path, scheme: &'static str) -> Self {
         let mut process = Process::start(command, Stdout::Hold);
         let mut line = String::new();
         let stdout = process.take_stdout().expect("stdout is piped");
         BufReader::new(stdout).read_line(&mut line).expect("it can be read");
         let ports: Vec<u16> = line.split_whitespace().filter_map(|port| port.parse().ok()).collect();
         let ports = ports.try_into().unwrap_or_else(|_| panic!("the receiver does not listen: {}", process.said()));
-        Self { process, file, ports }
+        Self { process, file: requests(folder), ports, scheme }
     }
 
     /// Its ports, for HTTP and for gRPC.
@@ -52,19 +74,32 @@ impl Receiver {
     }
 
     pub(crate) fn http(&self) -> String {
-        format!("http://127.0.0.1:{}", self.ports[0])
+        format!("{}://127.0.0.1:{}", self.scheme, self.ports[0])
     }
 
     pub(crate) fn grpc(&self) -> String {
-        format!("http://127.0.0.1:{}", self.ports[1])
+        format!("{}://127.0.0.1:{}", self.scheme, self.ports[1])
+    }
+
+    /// What it has taken so far, and those before it in the same folder.
+    #[track_caller]
+    pub(crate) fn taken(&self) -> Spans {
+        let lines = fs::read_to_string(&self.file).expect("it has written");
+        // The last line may not be there as a whole.
+        Spans::read(lines.rsplit_once('\n').map_or("", |(whole, _)| whole))
     }
 
     /// Kills it. Returns what it has taken, and those before it in the same folder.
     #[track_caller]
     pub(crate) fn stop(&mut self) -> Spans {
         self.process.signal("KILL");
-        Spans::read(&fs::read_to_string(&self.file).expect("it has written"))
+        self.taken()
     }
+}
+
+/// Where a receiver writes what it takes.
+fn requests(folder: &Path) -> PathBuf {
+    folder.join("requests.json")
 }
 
 /// Starts a collector of others on these ports, which sends what it takes to a receiver.

@@ -1,6 +1,6 @@
 //! What receivers have taken.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
@@ -52,6 +52,11 @@ impl Spans {
     /// How many there are.
     pub(crate) fn len(&self) -> usize {
         self.0.len()
+    }
+
+    /// The ids of all, however often they came.
+    pub(crate) fn ids(self) -> BTreeSet<String> {
+        self.0.into_iter().map(|span| span.id).collect()
     }
 
     /// Each, as it came; the same span must not have come again.

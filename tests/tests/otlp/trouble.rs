@@ -8,7 +8,7 @@ use std::{
 };
 
 use codec::profile::EndReason;
-use tests::{Agent, Collector, Exit, Folder, Settings, process::Stdout, python::python_with};
+use tests::{Agent, Collector, Exit, Folder, Settings, process::Stdout, python::python_with, wait::eventually};
 
 use crate::{
     LONG,
@@ -59,10 +59,6 @@ fn count(exit: &Exit, what: &str) -> usize {
     exit.stderr.lines().filter(|line| line.contains(what)).count()
 }
 
-fn ids(spans: Spans) -> BTreeSet<String> {
-    spans.once().0.into_keys().collect()
-}
-
 #[test]
 fn nothing_is_lost_while_a_receiver_is_busy_or_away() {
     let Some(python) = python_with(PACKAGES) else { return };
@@ -80,7 +76,7 @@ fn nothing_is_lost_while_a_receiver_is_busy_or_away() {
     for is_grpc in [false, true] {
         let (spans, exit) = sent(&python, is_grpc, &[], "", &["503", "slow", "503", "503"]);
         let exit = exit.success();
-        assert_eq!(ids(spans), all);
+        assert_eq!(spans.once().0.into_keys().collect::<BTreeSet<_>>(), all);
         assert!(count(&exit, "takes no spans just now") >= 1 && count(&exit, "works again") >= 1, "{}", exit.stderr);
         assert!(count(&exit, "takes no spans just now") <= 2, "it is said once: {}", exit.stderr);
     }
@@ -91,8 +87,7 @@ fn nothing_is_lost_while_a_receiver_is_busy_or_away() {
     let mut collector = collector(&[], &[&format!("otlp+grpc:{}", receiver.grpc())]);
     let mut again = None;
     work(&collector, || {
-        // What it has answered by now it has.
-        thread::sleep(Duration::from_millis(1_500));
+        eventually("it takes spans", || receiver.taken().len() > 0);
         receiver.stop();
         again = Some(thread::spawn({
             let (python, folder) = (python.clone(), folder.path().to_owned());
@@ -107,7 +102,8 @@ fn nothing_is_lost_while_a_receiver_is_busy_or_away() {
     assert!(collector.process().find(LONG, is_well).is_some(), "{}", collector.process().said());
     let exit = collector.stop().success();
     assert_eq!(count(&exit, "cannot reach http://127.0.0.1"), 1, "{}", exit.stderr);
-    assert_eq!(ids(receiver.stop()), all);
+    // The answer to some may have been on its way.
+    assert_eq!(receiver.stop().ids(), all);
 }
 
 #[test]
@@ -158,4 +154,26 @@ fn what_cannot_be_sent_is_given_up_and_told() {
     assert_eq!(count(&exit, ": 0 spans sent, 0 refused by the receiver, 4,"), 2, "{}", exit.stderr);
     let trace = tests::Trace::only(&folder.join("traces"));
     tests::collector::verified(&trace.folder);
+}
+
+/// What waits for a receiver is bounded. Others get everything, and what is left out is counted.
+#[test]
+fn what_does_not_fit_is_left_out_and_told() {
+    let folder = Folder::new("otlp-full");
+    let nowhere = format!("otlp:http://127.0.0.1:{}", free_port());
+    let disk = format!("disk:{}", folder.join("traces").display());
+    let collector = collector(&[], &[&disk, &nowhere]);
+    let mut agent = Agent::start(Settings::tcp(collector.tcp(), 9)).expect("it is heard");
+    agent.work(400_000).expect("it is taken");
+    agent.finish(EndReason::Exited(0), LONG).expect("it is acknowledged");
+    let exit = collector.stop();
+    assert_eq!(exit.code, Some(1), "{}", exit.stderr);
+    let told = exit.stderr.lines().find_map(|line| line.split_once(": 0 spans sent, 0 refused by the receiver, "));
+    let told = told.unwrap_or_else(|| panic!("{}", exit.stderr)).1.replace(',', "");
+    let numbers: Vec<u64> = told.split_whitespace().filter_map(|word| word.parse().ok()).collect();
+    assert!(numbers.len() == 2 && numbers.iter().all(|number| *number > 0), "{told}");
+    let trace = tests::Trace::only(&folder.join("traces"));
+    tests::collector::verified(&trace.folder);
+    let (spans, threads) = (trace.manifest.table.as_ref().expect("a table").rows, trace.manifest.threads.len() as u64);
+    assert_eq!(numbers.iter().sum::<u64>(), spans + threads + 1, "those in the table, threads, the process: {told}");
 }

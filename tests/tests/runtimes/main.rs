@@ -8,36 +8,13 @@ mod runtime_event;
 mod spans;
 mod swift;
 
-use std::{
-    collections::BTreeMap,
-    env, fs,
-    io::{self, Write},
-    path::PathBuf,
-    process::Command,
-};
+use std::{collections::BTreeMap, fs, path::PathBuf, process::Command};
 
-use tests::{Folder, Run, Traced};
-
-/// A program that `build.sh` has made.
-///
-/// Where there is none, the test that asked is over, and says so. Where `SPOOR_RUNTIMES` is set it fails.
-fn program(name: &str) -> Option<PathBuf> {
-    const HOW: &str =
-        "fixtures/runtimes/build.sh FOLDER && SPOOR_RUNTIMES=FOLDER cargo test --workspace --test runtimes";
-    let found = env::var_os("SPOOR_RUNTIMES").map(|folder| PathBuf::from(folder).join(name));
-    let found = found.filter(|path| path.is_file());
-    if found.is_none() {
-        let required = env::var_os("SPOOR_RUNTIMES").is_some();
-        assert!(!required, "there is no {name} where SPOOR_RUNTIMES says: {HOW}");
-        // What a test prints with the macros is shown only if it fails; this is to be seen.
-        let _ = writeln!(io::stderr(), "SKIPPED a test of {name}: the runtimes are not here ({HOW})");
-    }
-    found
-}
+use tests::{Folder, Run, Traced, runtimes::program};
 
 /// The same program without any symbols, and the runtimes without those that they do not export.
 fn stripped(program: &str, folder: &Folder) -> Option<PathBuf> {
-    let whole = self::program(program)?;
+    let whole = tests::runtimes::program(program)?;
     let libraries = whole.with_file_name("lib");
     fs::create_dir_all(folder.join("lib")).expect("a folder");
     let mut files = vec![(whole, folder.join(program))];
