@@ -231,7 +231,7 @@ pub fn installed(program: &str) -> Option<PathBuf> {
 }
 
 /// The last file whose path starts and ends like this, with a part of one name between.
-fn matching(before: &str, after: &str) -> Option<PathBuf> {
+pub fn matching(before: &str, after: &str) -> Option<PathBuf> {
     let (folder, start) = before.rsplit_once('/')?;
     let names = fs::read_dir(folder).ok()?.flatten().filter_map(|entry| entry.file_name().into_string().ok());
     let paths =

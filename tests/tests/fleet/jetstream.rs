@@ -53,7 +53,7 @@ impl Server {
         let server = |(address, route): (&SocketAddr, &SocketAddr)| {
             let mut arguments: Vec<_> = arguments.iter().map(|argument| argument.to_string()).collect();
             if count > 1 {
-                let (route, name) = (format!("nats://{route}"), format!("n{}", address.port()));
+                let (route, name) = (format!("nats://{route}"), node_name(*address));
                 let cluster = ["--cluster_name", "test", "--cluster", &route, "--routes", &all.join(","), "-n", &name];
                 arguments.extend(cluster.map(String::from));
             }
@@ -135,6 +135,13 @@ impl Server {
         answer["total"].as_u64().expect("a number") as usize
     }
 
+    /// Whether it is the node that takes what is sent to a stream, and has the others copy it.
+    pub(crate) fn leads(&self, name: &str) -> bool {
+        let answer: serde_json::Value =
+            serde_json::from_str(&self.ask(&format!("STREAM.INFO.{name}"), "")).expect("an object");
+        answer["cluster"]["leader"] == node_name(self.address)
+    }
+
     /// Asks JetStream for something.
     fn ask(&self, what: &str, question: &str) -> String {
         let mut stream = TcpStream::connect(self.address).expect("it listens");
@@ -173,6 +180,11 @@ impl Server {
         self.start_again();
         self.wait();
     }
+}
+
+/// What a node of a cluster is called.
+fn node_name(address: SocketAddr) -> String {
+    format!("n{}", address.port())
 }
 
 /// A message of a stream.

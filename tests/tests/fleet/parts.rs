@@ -17,6 +17,8 @@ pub(crate) struct Parts {
     pub(crate) folder: Folder,
     stream: String,
     lease: [&'static str; 2],
+    /// What collectors that are started find in their environment.
+    pub(crate) variables: Vec<(&'static str, String)>,
 }
 
 impl Parts {
@@ -25,7 +27,7 @@ impl Parts {
     }
 
     pub(crate) fn around(stream: String) -> Self {
-        Self { folder: Folder::new("fleet"), stream, lease: LEASE }
+        Self { folder: Folder::new("fleet"), stream, lease: LEASE, variables: Vec::new() }
     }
 
     /// Parts that work all the time.
@@ -42,7 +44,7 @@ impl Parts {
     pub(crate) fn edge_at(&self, address: SocketAddr, arguments: &[&str]) -> Collector {
         let address = address.to_string();
         let own = ["--listen", &address, "--sink", &self.stream];
-        Collector::start(&[&own, size(arguments), arguments].concat(), Stdout::Collect)
+        self.start(&[&own, size(arguments), arguments].concat())
     }
 
     /// A recorder that writes to the folder that all share.
@@ -54,7 +56,12 @@ impl Parts {
     pub(crate) fn recorder_to(&self, folder: &Path, arguments: &[&str]) -> Collector {
         let disk = disk(folder);
         let own = ["--source", &self.stream, "--sink", &disk];
-        Collector::start(&[&own, &self.lease[..], size(arguments), arguments].concat(), Stdout::Collect)
+        self.start(&[&own, &self.lease[..], size(arguments), arguments].concat())
+    }
+
+    fn start(&self, arguments: &[&str]) -> Collector {
+        let variables: Vec<_> = self.variables.iter().map(|(name, value)| (*name, value.as_str())).collect();
+        Collector::start_in(&variables, arguments, Stdout::Collect)
     }
 
     /// Returns when so many sessions are being recorded.

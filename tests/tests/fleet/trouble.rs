@@ -1,9 +1,13 @@
 //! What goes wrong with a stream while sessions go through it.
 
-use std::{path::PathBuf, time::Duration};
+use std::{
+    path::PathBuf,
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+};
 
 use tests::{
-    Agent, Collector, Settings, Transport,
+    Agent, Collector, Settings, Trace, Transport,
+    python::skip,
     trace::{folders, indexed},
     wait::{LONG, eventually},
 };
@@ -64,6 +68,75 @@ fn a_message_that_comes_late_is_waited_for() {
     parts.wait_for(1);
     are_complete(&parts.folder, &agents);
     recorder.stop().success();
+}
+
+/// The node that leads the stream stops for a minute, and comes back.
+#[test]
+fn a_node_may_stop_for_a_minute() {
+    let Some(mut servers) = Server::cluster() else { return };
+    let hosts: Vec<_> = servers.iter().map(|server| server.address().to_string()).collect();
+    let parts = Parts::around(format!("nats://{}/TEST", hosts.join(",")));
+    let copies = ["--nats-replicas", "3"];
+    let (edge, _recorder) = (parts.edge(&copies), parts.recorder(&copies));
+    let mut agents = [agent(&edge, 96), agent(&edge, 97)];
+    agents.iter_mut().for_each(|agent| agent.work(2_000).expect("it is taken"));
+    parts.wait_for_start(agents.len());
+    let leader = servers.iter_mut().find(|server| server.leads("TEST")).expect("one leads");
+    leader.pause();
+    let stopped = Instant::now();
+    while stopped.elapsed() < Duration::from_secs(60) {
+        for agent in &mut agents {
+            agent.work(100).expect("it is taken");
+            agent.listen(Duration::from_millis(250));
+        }
+    }
+    agents.iter_mut().for_each(|agent| agent.settle(LONG).expect("others keep it"));
+    leader.go_on();
+    agents.iter_mut().for_each(|agent| agent.work(2_000).expect("it is taken"));
+    finish(&mut agents);
+    parts.wait_for(agents.len());
+    are_complete(&parts.folder, &agents);
+}
+
+/// The edge's clock is a second behind, that of the recorder a second ahead, and that of the next a second behind again.
+#[test]
+fn clocks_may_be_a_second_apart() {
+    let Some((server, library)) = Server::start().zip(clock_library()) else { return };
+    let mut parts = Parts::new(&server);
+    // Clocks that only count are the same everywhere.
+    let clock = |shift: &str| {
+        let library = ("LD_PRELOAD", library.display().to_string());
+        vec![library, ("FAKETIME", shift.to_owned()), ("FAKETIME_DONT_FAKE_MONOTONIC", "1".to_owned())]
+    };
+    parts.variables = clock("-1s");
+    let edge = parts.edge(&[]);
+    parts.variables = clock("+1s");
+    let first = parts.recorder(&[]);
+    let started = SystemTime::now();
+    let mut agents = [agent(&edge, 98), agent(&edge, 99)];
+    agents.iter_mut().for_each(|agent| agent.work(3_000).expect("it is taken"));
+    parts.wait_for_start(agents.len());
+    first.kill();
+    parts.variables = clock("-1s");
+    let second = parts.recorder(&[]);
+    agents.iter_mut().for_each(|agent| agent.work(3_000).expect("it is taken"));
+    finish(&mut agents);
+    parts.wait_for(agents.len());
+    are_complete(&parts.folder, &agents);
+    for trace in Trace::all(parts.folder.path()) {
+        let seen = UNIX_EPOCH + Duration::from_nanos(trace.manifest.seen_unix_ns.expect("it is told"));
+        assert!(seen > started + Duration::from_secs(1), "the first recorder's clock is ahead");
+    }
+    second.stop().success();
+}
+
+/// What gives a program another clock.
+fn clock_library() -> Option<PathBuf> {
+    let found = tests::foreign::matching("/usr/lib/", "/faketime/libfaketime.so.1");
+    if found.is_none() {
+        skip("faketime");
+    }
+    found
 }
 
 /// One of three nodes hangs for longer than recorders hold their sessions.
