@@ -16,7 +16,7 @@ use benches::{
     walk::{Walk, options},
 };
 use codec::{
-    EventKind, FunctionId, Position, SessionNs, StreamId,
+    EventKind, FunctionId, Position, SessionId, SessionNs, StreamId,
     heph::{Attribute, MAX_PACKET_BYTES, Packets, Stamp, Value},
     profile::{Message, RuntimeEvent},
     span::Span,
@@ -149,7 +149,7 @@ fn best_of(times: usize, mut run: impl FnMut() -> f64) -> f64 {
 /// A catalog that knows the names of the functions.
 fn catalog() -> Catalog {
     let mut catalog = Catalog::new(sinks::CatalogLimits::default(), std::sync::Arc::default());
-    for option in options() {
+    for option in options(SessionId([9; 16])) {
         let mut packets = Packets::new(&option, MAX_PACKET_BYTES);
         while let Some(Ok(Message::Option(known))) = packets.next_with(Message::decode) {
             catalog.apply(&known.option);
@@ -256,7 +256,7 @@ fn offline(millions: u64, binaries: &[PathBuf]) {
     let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("spans-bench");
     let file = fresh(&folder).join("events.heph");
     let batches = events(4, Carries::Index, millions);
-    let mut bytes: Vec<u8> = options().concat();
+    let mut bytes: Vec<u8> = options(SessionId([9; 16])).concat();
     batches.iter().for_each(|batch| bytes.extend_from_slice(batch));
     fs::write(&file, &bytes).expect("room");
     drop((batches, bytes));

@@ -13,12 +13,13 @@ use std::{
 
 use benches::{
     Arguments, fresh,
-    load::{Carries, ending},
+    load::Carries,
     ran::status_bytes,
+    recorded::record,
     running::{Account, Running, binary, only_session},
     samples::Samples,
     sender,
-    walk::{Walk, options},
+    walk::Walk,
 };
 use codec::SessionId;
 use rustix::process::{Pid, Signal, kill_process};
@@ -165,7 +166,8 @@ fn capture(events: u64, pace: Option<u64>, is_followed: bool) -> Capture {
 fn measure(millions: u64) -> Option<Browsed> {
     let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("view-bench");
     let started = Instant::now();
-    record(fresh(&folder), millions * 1_000_000);
+    let walks = (0..THREADS).map(|stream| Walk::regular(stream, Carries::Index)).collect();
+    record(fresh(&folder), SessionId([9; 16]), walks, millions * 1_000_000);
     let recorded = started.elapsed().as_secs_f64();
     let session = only_session(&folder);
     let size = |path: &Path| std::fs::metadata(path).map_or(0, |data| data.len()) as f64 / 1e6;
@@ -226,34 +228,6 @@ fn time(work: impl FnOnce()) -> Duration {
     let started = Instant::now();
     work();
     started.elapsed()
-}
-
-/// Has the collector record a session of so many events.
-fn record(folder: &Path, events: u64) {
-    let sink = format!("disk:{}", folder.display());
-    let mut command = Command::new(binary());
-    command.args(["ingest", "-", "--sink", &sink, "--log", "error"]).stdin(Stdio::piped());
-    let mut child = command.stdout(Stdio::null()).spawn().expect("the collector starts");
-    let mut out = child.stdin.take().expect("a pipe");
-    options().iter().for_each(|option| out.write_all(option).expect("it is taken"));
-    let mut walks: Vec<Walk> = (0..THREADS).map(|stream| Walk::regular(stream, Carries::Index)).collect();
-    let (mut left, mut bytes) = (events, Vec::new());
-    while left > 0 {
-        for walk in &mut walks {
-            bytes.clear();
-            let count = left.min(4096);
-            (0..count).for_each(|_| walk.step(&mut bytes));
-            left -= count;
-            out.write_all(&bytes).expect("it is taken");
-        }
-    }
-    bytes.clear();
-    walks.iter_mut().for_each(|walk| walk.climb_down(&mut bytes));
-    let positions: Vec<u64> = walks.iter().map(Walk::position).collect();
-    bytes.extend_from_slice(&ending(&positions));
-    out.write_all(&bytes).expect("it is taken");
-    drop(out);
-    assert!(child.wait().expect("it ends").success(), "all of it is recorded");
 }
 
 /// `collector view`, and a connection to it.

@@ -15,6 +15,11 @@ const COMMANDS: &str = "SPOOR_BENCH_COMMANDS";
 
 /// A command of the workspace, built for measuring unless it is built already. Returns where it is.
 pub fn command(package: &str, name: &str) -> PathBuf {
+    command_with(package, name, &[])
+}
+
+/// The same with these features.
+pub fn command_with(package: &str, name: &str, features: &[&str]) -> PathBuf {
     if let Some(folder) = env::var_os(COMMANDS) {
         return own_file("..").join(folder).join(name);
     }
@@ -26,6 +31,7 @@ pub fn command(package: &str, name: &str) -> PathBuf {
     }
     let output = cargo
         .args(["build", "-p", package, "--bin", name, "--profile=bench", "--message-format=json-render-diagnostics"])
+        .args(features.iter().flat_map(|feature| ["--features", feature]))
         .current_dir(env!("CARGO_MANIFEST_DIR"))
         .stderr(Stdio::inherit())
         .output()

@@ -7,6 +7,7 @@ pub mod attack;
 pub mod built;
 pub mod load;
 pub mod ran;
+pub mod recorded;
 pub mod running;
 pub mod samples;
 pub mod sender;

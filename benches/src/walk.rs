@@ -12,7 +12,7 @@ use crate::load::{Carries, encode, function_event, opening, stamp};
 pub const FUNCTIONS: u32 = 2000;
 
 /// What an agent says before its first event, as packets.
-pub fn options() -> Vec<Vec<u8>> {
+pub fn options(session: SessionId) -> Vec<Vec<u8>> {
     let names: Vec<String> = (0..FUNCTIONS).map(|index| format!("function_number_{index}")).collect();
     let functions: Vec<FunctionName<'_>> =
         (0..).zip(&names).map(|(index, name)| FunctionName { offset: index * 64, name }).collect();
@@ -31,7 +31,7 @@ pub fn options() -> Vec<Vec<u8>> {
     for (part, first) in functions.chunks(100).zip((0..).step_by(100)) {
         all.push(Functions { module: ModuleId(1), first_index: first, functions: part.into() }.into());
     }
-    [opening(SessionId([9; 16]))].into_iter().chain(all.iter().map(encode)).collect()
+    [opening(session)].into_iter().chain(all.iter().map(encode)).collect()
 }
 
 /// A walk through a call tree: calls and returns, at depths up to 30.
