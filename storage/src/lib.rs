@@ -13,6 +13,7 @@ mod store;
 
 use std::{
     fs, io,
+    num::NonZero,
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
     sync::Arc,
@@ -167,12 +168,12 @@ pub fn look_below(dir: &Path) -> io::Result<()> {
     }
 }
 
-/// Asks the same of many places, several at a time where they are in a bucket. The answers come in the order of the places.
+/// Asks the same of many places, several at a time: as many as there are processors, or more where they are in a bucket. The
+/// answers come in the order of the places.
 pub fn each<T: Send>(places: &[PathBuf], ask: impl Fn(&Path) -> T + Sync) -> Vec<T> {
-    if !places.iter().any(|place| is_remote(place)) {
-        return places.iter().map(|place| ask(place)).collect();
-    }
-    let share = places.len().div_ceil(AT_ONCE).max(1);
+    let is_far = places.iter().any(|place| is_remote(place));
+    let at_once = if is_far { AT_ONCE } else { thread::available_parallelism().map_or(1, NonZero::get) };
+    let share = places.len().div_ceil(at_once).max(1);
     let ask = &ask;
     thread::scope(|scope| {
         let shares = places.chunks(share);

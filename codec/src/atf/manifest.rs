@@ -2,6 +2,7 @@
 
 mod head;
 mod lines;
+mod outline;
 mod symbol;
 mod tail;
 

@@ -103,7 +103,7 @@ pub fn manifest_of(dir: &Path) -> Written {
 impl Summary {
     /// Reads what a session comes to. What cannot be read is told in it.
     pub fn read(dir: &Path, files: &Files) -> Self {
-        let trace = match Trace::open(dir) {
+        let trace = match Trace::outline(dir) {
             Ok(trace) => trace,
             Err(_) if files.manifest.is_none() && !sinks::disk::is_bare(dir) => {
                 return Self { state: STARTING.into(), ..Self::default() };

@@ -47,6 +47,15 @@ pub struct Trace {
 impl Trace {
     /// Opens a session, or the latest of those that are in a directory.
     pub fn open(dir: &Path) -> Result<Self> {
+        Self::read(dir, Manifest::parse)
+    }
+
+    /// The same without its functions, where it is finished: for those who list many.
+    pub fn outline(dir: &Path) -> Result<Self> {
+        Self::read(dir, Manifest::outline)
+    }
+
+    fn read(dir: &Path, parse: fn(&[u8]) -> Result<Manifest, ManifestError>) -> Result<Self> {
         let (dir, note) = latest(dir);
         let dir = &*dir;
         if storage::is_remote(dir) {
@@ -62,7 +71,7 @@ impl Trace {
                 format!("cannot read {} (is {} a session directory?)", path.display(), dir.display())
             })?),
         };
-        let parse = |json: &Vec<u8>| Manifest::parse(json).with_context(|| format!("cannot read {}", path.display()));
+        let parse = |json: &Vec<u8>| parse(json).with_context(|| format!("cannot read {}", path.display()));
         let on_disk = json.as_ref().map(parse).transpose()?.unwrap_or_default();
         let wrong = json.and_then(|json| Manifest::check_bytes(&json).err()).or_else(|| on_disk.check().err());
         let is_unfinished = on_disk.end.is_none() || dir.join("journal.heph").exists();

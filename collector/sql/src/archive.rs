@@ -84,9 +84,10 @@ impl Session {
         })
     }
 
-    /// All that its manifest says.
-    pub(crate) fn trace(&self) -> std::result::Result<Trace, String> {
-        Trace::open(&self.dir).map_err(|error| format!("{error:#}"))
+    /// All that its manifest says, or all but its functions.
+    pub(crate) fn trace(&self, has_functions: bool) -> std::result::Result<Trace, String> {
+        let open = if has_functions { Trace::open } else { Trace::outline };
+        open(&self.dir).map_err(|error| format!("{error:#}"))
     }
 
     /// When its zero was, since 1970: by the collector's clock, or else by that of its machine.

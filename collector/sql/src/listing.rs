@@ -98,7 +98,7 @@ impl fmt::Debug for Part {
 impl Part {
     /// The rows of one session, if it can be read.
     fn rows(&self, session: &Session) -> Option<Result<RecordBatch>> {
-        let columns = match (session.trace(), self.kind) {
+        let columns = match (session.trace(self.kind == Kind::Functions), self.kind) {
             (Err(what), Kind::Sessions) => {
                 self.archive.notes.damaged(&session.name, what);
                 kinds::unreadable(session)
