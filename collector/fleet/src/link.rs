@@ -3,7 +3,10 @@
 use std::{
     fs,
     path::PathBuf,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicI64, Ordering::Relaxed},
+    },
     time::Duration,
 };
 
@@ -17,6 +20,7 @@ use async_nats::{
     },
 };
 use codec::SessionId;
+use futures_util::TryStreamExt;
 use tokio::{sync::watch, time::sleep};
 use tracing::{info, warn};
 
@@ -86,6 +90,8 @@ pub struct Link {
     /// How large the stream may get.
     pub(crate) most_bytes: u64,
     pub(crate) contact: watch::Receiver<Contact>,
+    /// When the bucket was made, in nanoseconds since 1970.
+    made: Arc<AtomicI64>,
     trouble: Arc<Mutex<Option<String>>>,
 }
 
@@ -119,13 +125,20 @@ impl Link {
                 }
             }
         };
-        Ok(Self { address: address.clone(), keeping, context, records, most_bytes, contact, trouble })
+        let made = Arc::new(AtomicI64::new(made_ns(&records)));
+        Ok(Self { address: address.clone(), keeping, context, records, most_bytes, contact, made, trouble })
     }
 
     /// Makes the stream and the bucket again, where somebody has removed them.
     pub(crate) async fn restore(&self) -> Result<(), FleetError> {
         match make(&self.context, &self.address.stream, self.keeping).await {
-            Ok(_) => Ok(()),
+            Ok((records, _)) => {
+                let made = made_ns(&records);
+                if self.made.swap(made, Relaxed) != made {
+                    warn!("{}: somebody has removed the bucket {}, and it is made anew", self.address, records.name);
+                }
+                Ok(())
+            }
             Err(Making::Never(error) | Making::NotNow(error)) => Err(error),
         }
     }
@@ -141,6 +154,15 @@ impl Link {
         let stream = self.stream().await?;
         let info = stream.get_info().await.map_err(|error| FleetError::of("cannot look at the stream", &error))?;
         Ok((info.state.bytes, u64::try_from(info.config.max_bytes).unwrap_or(u64::MAX)))
+    }
+
+    /// The sessions that have messages in the stream.
+    pub(crate) async fn sessions(&self) -> Result<Vec<SessionId>, FleetError> {
+        let stream = self.stream().await?;
+        let failed = |error| FleetError::of("cannot look at the stream", &error);
+        let found = stream.info_with_subjects(format!("{}.>", prefix(&self.address.stream))).await.map_err(failed)?;
+        let subjects: Vec<(String, usize)> = found.try_collect().await.map_err(failed)?;
+        Ok(subjects.iter().filter_map(|(subject, _)| subject.rsplit('.').next()?.parse().ok()).collect())
     }
 
     /// The subject of a session's messages. Its second last part spreads sessions evenly over 256 shards, so that they can be
@@ -343,6 +365,11 @@ async fn make(context: &Context, name: &str, keeping: Keeping) -> Result<(Store,
     let records =
         records.map_err(|error| Making::NotNow(FleetError::of(&format!("cannot use the bucket {bucket}"), &error)))?;
     Ok((records, u64::try_from(most_bytes).unwrap_or(u64::MAX)))
+}
+
+/// When a bucket was made.
+fn made_ns(records: &Store) -> i64 {
+    i64::try_from(records.stream.cached_info().created.unix_timestamp_nanos()).unwrap_or(0)
 }
 
 async fn get_or_create(context: &Context, config: stream::Config) -> Result<Stream, Making> {

@@ -57,8 +57,8 @@ pub(crate) fn session_of(key: &str) -> Option<SessionId> {
 }
 
 impl Record {
-    /// A session that an edge has heard of.
-    fn new(from: &str) -> Self {
+    /// A session that somebody has heard of.
+    pub(crate) fn new(from: &str) -> Self {
         Self { state: State::Open, from: from.into(), owner: None, storage: None, kept: 0, next: None, is_cut: false }
     }
 

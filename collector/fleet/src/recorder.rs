@@ -111,6 +111,8 @@ pub(crate) struct Shared<I> {
     is_tight: AtomicBool,
     /// The sessions that it holds.
     sessions: Mutex<HashMap<SessionId, Taken>>,
+    /// The sessions that there is a record of.
+    known: Mutex<HashSet<SessionId>>,
     /// How many it may hold.
     max_sessions: usize,
     lease: Lease,
@@ -130,6 +132,10 @@ struct Taken {
 impl<I> Shared<I> {
     fn sessions(&self) -> MutexGuard<'_, HashMap<SessionId, Taken>> {
         self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn known(&self) -> MutexGuard<'_, HashSet<SessionId>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn since_beat(&self) -> Duration {
@@ -171,6 +177,7 @@ impl<I: Intake> Recorder<I> {
             lapses: AtomicU64::new(0),
             is_tight: AtomicBool::new(false),
             sessions: Mutex::default(),
+            known: Mutex::default(),
             max_sessions,
             lease: Lease(lease),
             silence: silence.max(LEAST_SILENCE),
@@ -196,13 +203,17 @@ impl<I: Intake> Recorder<I> {
         let mut background = JoinSet::new();
         background.spawn(beat(Arc::clone(shared)));
         background.spawn(measure(Arc::clone(shared)));
+        background.spawn(look_for_unknown(Arc::clone(shared)));
         let mut ticks = interval(LOOK_TIME);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             if watch.is_none() || own_beat.elapsed() >= shared.lease.0 {
                 own_beat = Instant::now();
                 watch = match shared.link.records.watch_with_history(">").await {
-                    Ok(entries) => Some((entries, false)),
+                    Ok(entries) => {
+                        shared.known().clear();
+                        Some((entries, false))
+                    }
                     Err(_) => None,
                 };
             }
@@ -255,7 +266,11 @@ impl<I: Intake> Recorder<I> {
         waiting: &mut HashMap<SessionId, Seen>,
     ) -> Result<(), FleetError> {
         waiting.remove(&id);
-        let Some(record) = record else { return Ok(()) };
+        let Some(record) = record else {
+            self.shared.known().remove(&id);
+            return Ok(());
+        };
+        self.shared.known().insert(id);
         let is_read = self.shared.sessions().get(&id).map(|taken| taken.is_read);
         let is_own = record.owner.as_deref() == Some(&self.shared.id);
         match record.state {
@@ -340,16 +355,21 @@ impl<I: Intake> Recorder<I> {
         }
         let release = async {
             for id in ids {
-                // One that cannot be given up now is taken when this recorder is missed.
-                let Ok(Some((record, revision))) = Record::find(&shared.link.records, id).await else { continue };
-                if record.owner.as_deref() != Some(&shared.id) {
-                    continue;
-                }
-                let state = if done.contains(&id) { State::Over } else { record.state };
-                let record = Record { owner: None, state, ..record };
-                if let Ok(Some(_)) = record.replace(&shared.link.records, id, revision).await
-                    && state == State::Over
-                {
+                let is_done = done.contains(&id);
+                let is_over = match Record::find(&shared.link.records, id).await {
+                    Ok(Some((record, revision))) if record.owner.as_deref() == Some(&shared.id) => {
+                        let state = if is_done { State::Over } else { record.state };
+                        let record = Record { owner: None, state, ..record };
+                        let released = record.replace(&shared.link.records, id, revision).await;
+                        state == State::Over && matches!(released, Ok(Some(_)))
+                    }
+                    Ok(Some((record, _))) => record.state == State::Over,
+                    // Somebody has removed it.
+                    Ok(None) => is_done,
+                    // One that cannot be given up now is taken when this recorder is missed.
+                    Err(_) => false,
+                };
+                if is_over {
                     _ = shared.link.forget(id, None).await;
                 }
             }
@@ -382,13 +402,48 @@ async fn beat<I: Intake>(shared: Arc<Shared<I>>) {
         let sessions = shared.sessions().len();
         let value = json!({ "storage": shared.storage, "sessions": sessions }).to_string();
         let put = shared.link.records.put(beats::key(&shared.id), Bytes::from(value));
-        if let Ok(Ok(_)) = timeout(shared.lease.beat_time(), put).await {
-            let mut beat = shared.beat.lock().unwrap_or_else(PoisonError::into_inner);
-            if beat.elapsed() >= shared.lease.fence_time() {
-                shared.lapses.fetch_add(1, Relaxed);
+        match timeout(shared.lease.beat_time(), put).await {
+            Ok(Ok(_)) => {
+                let mut beat = shared.beat.lock().unwrap_or_else(PoisonError::into_inner);
+                if beat.elapsed() >= shared.lease.fence_time() {
+                    shared.lapses.fetch_add(1, Relaxed);
+                }
+                // From when it was sent: others may have counted from then.
+                *beat = sent;
             }
-            // From when it was sent: others may have counted from then.
-            *beat = sent;
+            // Somebody may have removed the bucket.
+            Ok(Err(_)) => _ = timeout(shared.lease.beat_time(), shared.link.restore()).await,
+            Err(_) => {}
+        }
+    }
+}
+
+/// Looks again and again for sessions that are in the stream and have no record: somebody has removed it. Who holds a session writes
+/// it again, and has time enough to come first; then who has its files, and at last anybody.
+async fn look_for_unknown<I: Intake>(shared: Arc<Shared<I>>) {
+    const OF_FILES: u32 = 4;
+    let mut unknown: HashMap<SessionId, u32> = HashMap::new();
+    loop {
+        sleep(shared.lease.0).await;
+        let Ok(mut found) = shared.link.sessions().await else { continue };
+        found.retain(|id| !shared.known().contains(id));
+        let all = found.len();
+        found.retain(|id| !shared.sessions().contains_key(id));
+        if found.len() < all {
+            shared.lapses.fetch_add(1, Relaxed);
+        }
+        unknown = found.into_iter().map(|id| (id, unknown.get(&id).map_or(1, |times| times + 1))).collect();
+        for (id, times) in unknown.iter().filter(|(_, times)| **times >= OF_FILES) {
+            let anybody = Record::new("an edge that is not known any more");
+            let record = match shared.intake.prepare(*id) {
+                // What is in the files may have left the stream.
+                Ready::Here => Record { storage: Some(shared.storage.clone()), is_cut: true, ..anybody },
+                Ready::Nowhere if *times > OF_FILES => anybody,
+                Ready::Nowhere | Ready::NotYet => continue,
+            };
+            if let Ok(Some(_)) = record.create(&shared.link.records, *id).await {
+                warn!("session {id} is in the stream, and its record was removed: it is recorded all the same");
+            }
         }
     }
 }

@@ -139,6 +139,36 @@ fn clock_library() -> Option<PathBuf> {
     found
 }
 
+/// Somebody removes the bucket in which recorders say who records what.
+#[test]
+fn a_bucket_that_is_removed_is_made_again() {
+    const BUCKET: &str = "KV_TEST-sessions";
+    let Some(server) = Server::start() else { return };
+    let parts = Parts::new(&server);
+    let (edge, recorder) = (parts.edge(&[]), parts.recorder(&[]));
+    let mut agents = vec![agent(&edge, 100), agent(&edge, 101)];
+    agents.iter_mut().for_each(|agent| agent.work(3_000).expect("it is taken"));
+    parts.wait_for_start(agents.len());
+    server.remove_stream(BUCKET);
+    eventually("it is noticed", || recorder.said().contains("somebody has removed the bucket TEST-sessions"));
+    agents.iter_mut().for_each(|agent| agent.work(3_000).expect("it is taken"));
+    finish(&mut agents);
+    parts.wait_for(agents.len());
+    recorder.stop().success();
+    // Nobody is left who could tell of this one.
+    let mut late = [agent(&edge, 102)];
+    late[0].work(3_000).expect("it is taken");
+    finish(&mut late);
+    edge.kill();
+    server.remove_stream(BUCKET);
+    let recorder = parts.recorder(&[]);
+    agents.extend(late);
+    parts.wait_for(agents.len());
+    are_complete(&parts.folder, &agents);
+    assert!(recorder.said().contains("its record was removed: it is recorded all the same"), "{}", recorder.said());
+    recorder.stop().success();
+}
+
 /// One of three nodes hangs for longer than recorders hold their sessions.
 #[test]
 fn a_server_that_hangs_holds_nobody_up() {

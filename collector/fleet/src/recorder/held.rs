@@ -126,7 +126,7 @@ impl<I: Intake> Held<I> {
                 // What was not taken meanwhile comes again.
                 reader.look_again(self.settled.0 + 1);
             }
-            if !messages.is_empty()
+            if (!messages.is_empty() || self.lapses != shared.lapses.load(Relaxed))
                 && let Err(lost) = self.check_lease().await
             {
                 break Err(lost);
@@ -312,20 +312,22 @@ impl<I: Intake> Held<I> {
 
     /// Writes the record. Whether it could; an error is that another has written it.
     async fn write(&mut self) -> Result<bool, FleetError> {
-        match self.record.replace(&self.shared.link.records, self.id, self.revision).await {
-            Ok(Some(revision)) => {
-                self.revision = revision;
-                Ok(true)
-            }
-            Ok(None) => {
-                self.look().await?;
-                Ok(false)
-            }
-            Err(error) => {
-                debug!("session {}: {error}", self.id);
-                Ok(false)
+        // The second time over the revision that was found.
+        for _ in 0..2 {
+            match self.record.replace(&self.shared.link.records, self.id, self.revision).await {
+                Ok(Some(revision)) => {
+                    self.revision = revision;
+                    return Ok(true);
+                }
+                Ok(None) if self.look().await? => {}
+                Ok(None) => break,
+                Err(error) => {
+                    debug!("session {}: {error}", self.id);
+                    break;
+                }
             }
         }
+        Ok(false)
     }
 }
 
