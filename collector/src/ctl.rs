@@ -42,7 +42,7 @@ pub(crate) fn run(args: &CtlArgs) -> Result<ExitCode> {
         (None, _) => {
             let list = known.list(args.json);
             if list.is_empty() {
-                eprintln!("collector: no agent can be asked: none of these collectors has a session that goes on");
+                note!("collector: no agent can be asked: none of these collectors has a session that goes on");
             }
             list
         }
@@ -146,7 +146,7 @@ impl Known {
                 // One that hangs keeps nobody from the others.
                 Err(why) => {
                     known.silent += 1;
-                    eprintln!("collector: the collector at {} does not answer: {why}", socket.display());
+                    note!("collector: the collector at {} does not answer: {why}", socket.display());
                 }
             }
         }

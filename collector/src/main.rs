@@ -8,6 +8,14 @@
 
 #![forbid(unsafe_code)]
 
+/// Prints a line for people on standard error. That nobody reads it any more is no reason to end otherwise.
+macro_rules! note {
+    ($($words:tt)*) => {{
+        use std::io::Write as _;
+        _ = writeln!(std::io::stderr(), $($words)*);
+    }};
+}
+
 mod archive;
 mod args;
 mod asking;
@@ -69,7 +77,7 @@ fn main() -> ExitCode {
         Some(Command::Man) => manual::man(),
     };
     result.unwrap_or_else(|error| {
-        eprintln!("collector: {error:#}");
+        note!("collector: {error:#}");
         ExitCode::FAILURE
     })
 }

@@ -61,7 +61,7 @@ fn say_if_nothing(dir: &Path, filter: &Filter, is_nothing: bool) {
 }
 
 fn say_nothing(dir: &Path) {
-    eprintln!("{}: nothing in it is what is asked for", dir.display());
+    note!("{}: nothing in it is what is asked for", dir.display());
 }
 
 /// What a place is of which these sessions were told: one of them, with those beside it, or a directory of sessions.
@@ -85,17 +85,17 @@ fn choose(dir: &Path, filter: &FilterArgs) -> Result<Chosen> {
 
 /// Says which session was taken, if there is something to say.
 fn say(note: Option<&str>) {
-    note.iter().for_each(|note| eprintln!("{note}"));
+    note.iter().for_each(|note| note!("{note}"));
 }
 
 /// Says what is not known of a session that is not finished.
 fn say_if_unfinished(trace: &Trace) {
     let dir = trace.dir.display();
     if trace.is_unfinished {
-        eprintln!("{dir}: it is not finished: what its collector has not written yet is not in it");
+        note!("{dir}: it is not finished: what its collector has not written yet is not in it");
     }
     if let Some(problem) = &trace.problem {
-        eprintln!("{dir}: {}: names and gaps may be missing", printable(problem));
+        note!("{dir}: {}: names and gaps may be missing", printable(problem));
     }
 }
 

@@ -29,7 +29,7 @@ pub(crate) fn run(args: &ViewArgs) -> Result<ExitCode> {
     let files = Files::new(&args.certificate)?;
     let tls = files.map(Files::for_pages).transpose()?;
     if let Some((_, pin)) = &tls {
-        eprintln!("certificate {pin}");
+        note!("certificate {pin}");
     }
     let reach = Reach::new("--listen", args.listen, &args.names, tls.map(|(tls, _)| tls))?;
     let dir = &args.dir;
@@ -86,7 +86,7 @@ fn open(address: &str) -> Option<Leading> {
         drop(thread::spawn(move || child.wait()));
         Ok(page)
     });
-    opened.map_err(|error| eprintln!("no browser could be opened ({error}): open this address in one")).ok()
+    opened.map_err(|error| note!("no browser could be opened ({error}): open this address in one")).ok()
 }
 
 fn lead_to(address: &str) -> io::Result<Leading> {

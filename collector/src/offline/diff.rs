@@ -28,7 +28,7 @@ pub(crate) fn run(args: &DiffArgs) -> Result<ExitCode> {
     let (b, b_name) = read(args, &args.b, 'B', stacks.as_mut())?;
     if let (Some(stacks), Some(file)) = (&stacks, &args.flame) {
         let count = write(stacks, file).with_context(|| format!("cannot write {}", file.display()))?;
-        eprintln!("{}: {}", file.display(), counted(count, "stack"));
+        note!("{}: {}", file.display(), counted(count, "stack"));
     }
     let mut changes = diff::changes(&a, &b);
     let compared = changes.len();
@@ -49,7 +49,7 @@ fn read(args: &DiffArgs, dir: &Path, side: char, stacks: Option<&mut Stacks>) ->
     super::say_if_unfinished(&trace);
     let Compared { rows, warning, .. } = Compared::read(&trace, args.making.config(), &filter, &mut |_| Ok(()))?;
     if let Some(warning) = warning {
-        eprintln!("{side}, {}: {warning}", trace.dir.display());
+        note!("{side}, {}: {warning}", trace.dir.display());
     }
     super::say_if_nothing(&trace.dir, &filter, rows.is_empty());
     if let Some(stacks) = stacks {

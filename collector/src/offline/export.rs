@@ -53,7 +53,7 @@ pub(crate) fn run(args: &ExportArgs) -> Result<ExitCode> {
     let family = Some(&chosen).filter(|_| is_picture && others > 0 && !args.alone);
     if others > 0 && !is_picture && !args.alone {
         let (dir, others) = (chosen.dir().display(), count(others as u64));
-        eprintln!("{dir}: the processes that came from it ({others}) are left out; perfetto and chrome take them too");
+        note!("{dir}: the processes that came from it ({others}) are left out; perfetto and chrome take them too");
     }
     // With a family, each session is opened in its turn, and counted by one clock.
     let trace = Trace::open(chosen.dir())?.aligned(args.align && family.is_none())?.named();
@@ -97,7 +97,7 @@ pub(crate) fn run(args: &ExportArgs) -> Result<ExitCode> {
     };
     drop(watch);
     match written {
-        Ok(what) => eprintln!("{name}: {what}, {}", Size(bytes.load(Relaxed))),
+        Ok(what) => note!("{name}: {what}, {}", Size(bytes.load(Relaxed))),
         Err(error) if matches!(error.downcast_ref(), Some(SinkError::Closed)) => {}
         Err(error) => return Err(error).with_context(|| format!("cannot write {name}")),
     }

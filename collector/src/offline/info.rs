@@ -82,7 +82,7 @@ fn list_families(family: &Family, out: &mut impl Write) -> io::Result<bool> {
 
 /// Says what is wrong with a session, if something is.
 fn complain(session: &Path, wrong: Option<String>) -> bool {
-    wrong.inspect(|wrong| eprintln!("{}: {}", session.display(), printable(wrong))).is_some()
+    wrong.inspect(|wrong| note!("{}: {}", session.display(), printable(wrong))).is_some()
 }
 
 fn json(trace: &Trace, family: &Family, place: usize) -> Result<String> {

@@ -25,7 +25,7 @@ pub(crate) fn run(args: &RepairArgs) -> Result<ExitCode> {
                 [] => text += &format!("{name}: finished already\n"),
                 problems => {
                     failed = true;
-                    eprintln!("{name}: finished, and damaged since: {}", printable(&problems.join("; ")));
+                    note!("{name}: finished, and damaged since: {}", printable(&problems.join("; ")));
                 }
             },
             RepairOutcome::Repaired { threads, events, missing, cut, removed_bytes } => {
@@ -46,11 +46,11 @@ pub(crate) fn run(args: &RepairArgs) -> Result<ExitCode> {
             RepairOutcome::Removed => text += &format!("{name}: removed: it was empty\n"),
             RepairOutcome::Live => {
                 failed = true;
-                eprintln!("{name}: a collector is writing it; stop that one first");
+                note!("{name}: a collector is writing it; stop that one first");
             }
             RepairOutcome::Failed(why) => {
                 failed = true;
-                eprintln!("{name}: cannot be repaired: {}", printable(&why));
+                note!("{name}: cannot be repaired: {}", printable(&why));
             }
             other => text += &format!("{name}: {other:?}\n"),
         }

@@ -51,7 +51,7 @@ pub(crate) fn run(args: &SessionsArgs) -> Result<ExitCode> {
     quiet(printed.map_err(Into::into))?;
     let mut is_whole = true;
     for (session, wrong) in sessions.iter().filter_map(|session| Some((session, session.summary.wrong.as_ref()?))) {
-        eprintln!("{}: {}", session.directory, printable(wrong));
+        note!("{}: {}", session.directory, printable(wrong));
         is_whole = false;
     }
     Ok(if is_whole { ExitCode::SUCCESS } else { ExitCode::FAILURE })

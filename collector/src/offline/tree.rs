@@ -229,7 +229,7 @@ impl<W: Write> Walk<'_, W> {
             Err(error) => {
                 self.is_whole = false;
                 self.printer.process(known, &format!("{made}; it cannot be read"), place)?;
-                eprintln!("{}: {}", known.dir.display(), printable(&format!("{error:#}")));
+                note!("{}: {}", known.dir.display(), printable(&format!("{error:#}")));
                 Ok(())
             }
         }

@@ -50,7 +50,7 @@ pub(crate) fn run(args: &DirArgs) -> Result<ExitCode> {
         } else {
             wrong = true;
             for problem in session.problems {
-                eprintln!("{name}: {}", printable(&problem));
+                note!("{name}: {}", printable(&problem));
             }
         }
         for what in session.unchecked {

@@ -355,7 +355,7 @@ impl Slot {
             SinkRef::Shared(_) => self.sink.with(|sink| sink.flush()),
         };
         let is_well = self.judge(result);
-        if is_well && self.works_since.is_some() {
+        if is_well && self.works_since.is_some() && self.left.is_empty() {
             self.say_that_it_works();
         }
         (is_well || self.is_closed()) && self.left.is_empty()

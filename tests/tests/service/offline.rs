@@ -1,14 +1,15 @@
 //! The commands that work on what was recorded.
 
 use std::{
-    fs,
+    fs, io,
     path::{Path, PathBuf},
+    process::Command,
 };
 
 use serde_json::Value;
 use tests::{
     Agent, Collector, Folder, Settings, Trace, account,
-    collector::{disk, run, run_on},
+    collector::{binary, disk, run, run_on},
     trace::{folders, indexed},
 };
 
@@ -259,4 +260,13 @@ fn help_man_page_and_completions_print() {
         let completions = run(&["completions", shell]).success();
         assert!(completions.text().contains("--listen") || completions.text().contains("-l listen"), "{shell}");
     }
+}
+
+/// Whoever reads what is wrong may be gone.
+#[test]
+fn an_error_that_nobody_reads_has_the_same_code() {
+    let (reader, writer) = io::pipe().expect("a pipe");
+    drop(reader);
+    let status = Command::new(binary()).args(["verify", "/nowhere"]).stderr(writer).status().expect("it starts");
+    assert_eq!(status.code(), Some(1));
 }

@@ -49,7 +49,7 @@ pub(super) fn write(
             Err(error) if error.is::<SinkError>() => return Err(error),
             Err(error) => {
                 *is_whole = false;
-                eprintln!("{}: {}", member.dir.display(), printable(&format!("{error:#}")));
+                note!("{}: {}", member.dir.display(), printable(&format!("{error:#}")));
             }
         }
     }

@@ -39,7 +39,7 @@ pub(super) fn print(trace: &Trace, args: &SpansArgs, at: Moment, out: &mut impl 
         let manifest = &trace.manifest;
         let (dir, at) = (trace.dir.display(), seconds(at.0.saturating_add(trace.added_ns)));
         let (start, end) = (told(manifest.time_start_ns), told(manifest.time_end_ns));
-        eprintln!("{dir}: nothing that is asked for ran at {at} s; it has events from {start} s to {end} s");
+        note!("{dir}: nothing that is asked for ran at {at} s; it has events from {start} s to {end} s");
     }
     read
 }

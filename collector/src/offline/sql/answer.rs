@@ -52,7 +52,7 @@ pub(super) fn run(args: &SqlArgs) -> Result<ExitCode> {
         Err(AskError::Interrupted) => return Ok(ExitCode::from(INTERRUPTED)),
         Err(error) => return Err(error.into()),
     };
-    notes.lines().iter().for_each(|line| eprintln!("{line}"));
+    notes.lines().iter().for_each(|line| note!("{line}"));
     Ok(if notes.is_whole() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 

@@ -67,7 +67,7 @@ pub(super) fn run(args: &TopArgs) -> Result<ExitCode> {
         if let Some(how) = &seen.ended {
             drop(keys);
             let how = if how.is_empty() { String::new() } else { format!(" ({})", printable(how)) };
-            eprintln!("{}: the session has ended{how}", printable(&looked_at.name()));
+            note!("{}: the session has ended{how}", printable(&looked_at.name()));
             return Ok(ExitCode::SUCCESS);
         }
         before = Some(now);
