@@ -16,6 +16,7 @@ pub(crate) mod verify;
 
 mod enough;
 mod screen;
+mod whole;
 
 use std::{
     io::{self, ErrorKind, Write},

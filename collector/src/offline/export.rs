@@ -6,7 +6,6 @@ mod heph;
 mod watch;
 
 use std::{
-    fs::File,
     io::{self, Write},
     path::Path,
     process::ExitCode,
@@ -25,7 +24,7 @@ use anyhow::{Context, Result};
 use sinks::{ChromeSink, FoldedSink, PerfettoSink, Sink, SinkError};
 
 use self::watch::Watch;
-use super::table;
+use super::{table, whole::Whole};
 use crate::{
     args::{ExportArgs, ExportFormat, wrong_usage},
     quantity::{Size, count, counted},
@@ -61,9 +60,12 @@ pub(crate) fn run(args: &ExportArgs) -> Result<ExitCode> {
     let filter = Filter::new(&trace, &args.filter.wanted())?;
     let name = args.output.display();
     let bytes = Arc::new(AtomicU64::new(0));
-    let out: Box<dyn Write + Send> = match args.output == Path::new("-") {
-        true => Box::new(io::stdout()),
-        false => Box::new(File::create(&args.output).with_context(|| format!("cannot make {name}"))?),
+    let (whole, out): (Option<Whole>, Box<dyn Write + Send>) = match args.output == Path::new("-") {
+        true => (None, Box::new(io::stdout())),
+        false => {
+            let (whole, file) = Whole::create(&args.output).with_context(|| format!("cannot make {name}"))?;
+            (Some(whole), Box::new(file))
+        }
     };
     let out = Counting { out, bytes: Arc::clone(&bytes) };
     let progress = Arc::new(Progress::default());
@@ -97,7 +99,10 @@ pub(crate) fn run(args: &ExportArgs) -> Result<ExitCode> {
     };
     drop(watch);
     match written {
-        Ok(what) => note!("{name}: {what}, {}", Size(bytes.load(Relaxed))),
+        Ok(what) => {
+            whole.map_or(Ok(()), Whole::finish).with_context(|| format!("cannot write {name}"))?;
+            note!("{name}: {what}, {}", Size(bytes.load(Relaxed)));
+        }
         Err(error) if matches!(error.downcast_ref(), Some(SinkError::Closed)) => {}
         Err(error) => return Err(error).with_context(|| format!("cannot write {name}")),
     }

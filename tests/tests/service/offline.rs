@@ -2,13 +2,15 @@
 
 use std::{
     fs, io,
+    os::unix::fs::{FileTypeExt, symlink},
     path::{Path, PathBuf},
     process::Command,
+    thread,
 };
 
 use serde_json::Value;
 use tests::{
-    Agent, Collector, Folder, Settings, Trace, account,
+    Agent, Collector, Folder, Settings, SmallDisk, Trace, account,
     collector::{binary, disk, run, run_on},
     trace::{folders, indexed},
 };
@@ -269,4 +271,35 @@ fn an_error_that_nobody_reads_has_the_same_code() {
     drop(reader);
     let status = Command::new(binary()).args(["verify", "/nowhere"]).stderr(writer).status().expect("it starts");
     assert_eq!(status.code(), Some(1));
+}
+
+#[test]
+fn an_export_is_written_whole_or_not_at_all() {
+    let (folder, session, _) = recorded("export-whole", 20_000);
+    let Some(disk) = SmallDisk::new(16) else { return };
+    let export =
+        |format: &str, to: &Path| run_on("export", &session, &["--format", format, "-o", &to.display().to_string()]);
+    let file = disk.path().join("export");
+    fs::write(&file, "before").expect("there is room");
+    for format in ["parquet", "perfetto", "chrome", "heph"] {
+        let exit = export(format, &file);
+        assert!(exit.code == Some(1) && exit.stderr.contains("No space left"), "{format}: {}", exit.stderr);
+        assert_eq!(fs::read_to_string(&file).expect("it is there"), "before", "{format}");
+        assert_eq!(fs::read_dir(disk.path()).expect("it is there").count(), 1, "{format}: nothing is left");
+    }
+    let [whole, link, pipe] = ["whole", "link", "pipe"].map(|name| folder.join(name));
+    symlink(&whole, &link).expect("a link");
+    fs::write(&whole, "before").expect("there is room");
+    export("folded", &link).success();
+    let expected = fs::read_to_string(&whole).expect("it is there");
+    assert!(link.is_symlink() && expected.contains(';'), "{expected}");
+    // What takes it as it comes stays what it is.
+    assert!(Command::new("mkfifo").arg(&pipe).status().expect("it runs").success());
+    let reader = thread::spawn({
+        let pipe = pipe.clone();
+        move || fs::read_to_string(pipe).expect("it is written to")
+    });
+    export("folded", &pipe).success();
+    assert_eq!(reader.join().expect("it ends"), expected);
+    assert!(fs::metadata(&pipe).expect("it is there").file_type().is_fifo());
 }

@@ -1,16 +1,18 @@
 //! Where questions come from, and where answers go.
 
 use std::{
-    fs::{self, File, OpenOptions},
-    io::{self, BufWriter, IsTerminal, Read, Write},
-    path::{Path, PathBuf},
-    process::{self, ExitCode},
+    fs,
+    io::{self, BufWriter, IsTerminal, Read},
+    process::ExitCode,
 };
 
 use anyhow::{Context, Result};
 use sql::{AskError, Form, Question, ask};
 
-use crate::args::{SqlArgs, SqlFormat, wrong_usage};
+use crate::{
+    args::{SqlArgs, SqlFormat, wrong_usage},
+    offline::whole::Whole,
+};
 
 /// The code of a command that Ctrl-C has ended.
 const INTERRUPTED: u8 = 130;
@@ -38,10 +40,10 @@ pub(super) fn run(args: &SqlArgs) -> Result<ExitCode> {
     let question = Question { query, place, memory: args.memory.0 };
     let answered = match &args.output {
         Some(path) => {
-            let mut file = Whole::create(path).with_context(|| format!("cannot make {}", path.display()))?;
-            let answered = ask(&question, form, &mut file.out);
+            let (whole, file) = Whole::create(path).with_context(|| format!("cannot make {}", path.display()))?;
+            let answered = ask(&question, form, &mut BufWriter::new(file));
             if answered.is_ok() {
-                file.finish().with_context(|| format!("cannot write {}", path.display()))?;
+                whole.finish().with_context(|| format!("cannot write {}", path.display()))?;
             }
             answered
         }
@@ -54,32 +56,4 @@ pub(super) fn run(args: &SqlArgs) -> Result<ExitCode> {
     };
     notes.lines().iter().for_each(|line| note!("{line}"));
     Ok(if notes.is_whole() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
-}
-
-/// A file that gets its name once all of it is there.
-struct Whole {
-    out: BufWriter<File>,
-    path: PathBuf,
-    partial: PathBuf,
-}
-
-impl Whole {
-    fn create(path: &Path) -> io::Result<Self> {
-        let name = path.file_name().ok_or_else(|| io::Error::other("it is no name of a file"))?;
-        let partial = path.with_file_name(format!(".{}.{}", name.to_string_lossy(), process::id()));
-        let file = OpenOptions::new().write(true).create_new(true).open(&partial)?;
-        Ok(Self { out: BufWriter::new(file), path: path.into(), partial })
-    }
-
-    fn finish(&mut self) -> io::Result<()> {
-        self.out.flush()?;
-        fs::rename(&self.partial, &self.path)
-    }
-}
-
-impl Drop for Whole {
-    fn drop(&mut self) {
-        // Once it has its name, nothing is there.
-        let _ = fs::remove_file(&self.partial);
-    }
 }
