@@ -306,7 +306,7 @@ async fn serve(
         _ if finished => {}
         NotTaken::Disk => error!("not every sink could be finished; for disk: see `collector repair`"),
         NotTaken::JetStream => {
-            error!("JetStream has not taken everything: agents keep the rest, for the next collector");
+            error!("JetStream has not taken everything: agents that still run keep the rest for the next collector");
         }
     }
     receiver.notices.finish();
