@@ -57,14 +57,16 @@ fn a_process_that_is_attached_to_is_in_its_trace() {
             let mut input = cat.take_stdin().expect("a pipe");
             let options = ["--engine", engine];
             let attach = agent_command::attach_to(collector.tcp(), Transport::Tcp, &options, cat.pid());
-            let agent = Process::start(attach, Stdout::Collect);
+            let mut agent = Process::start(attach, Stdout::Collect);
             eventually("it is traced", || {
                 input.write_all(b"a line\n").expect("it reads");
                 trace::folders(folder.path()).iter().any(|session| trace::indexed(session, 0) > 0)
             });
+            // It may not be done with attaching.
+            agent.signal("INT");
+            agent.exit(LONG);
             drop(input);
             cat.exit(LONG).success();
-            agent.exit(LONG).success();
         });
         spans.all_in(PARENT.0, Some(PARENT.1));
         assert_eq!(spans.of_kind("process").count(), 1, "{engine}");
