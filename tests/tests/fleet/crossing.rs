@@ -171,8 +171,7 @@ struct Fleet {
 impl Fleet {
     fn start(is_shared: bool) -> Option<Self> {
         let servers = Server::cluster()?;
-        let hosts: Vec<_> = servers.iter().map(|server| server.address().to_string()).collect();
-        let parts = Parts::at_full_speed(format!("nats://{}/TEST", hosts.join(",")));
+        let parts = Parts::at_full_speed(Server::stream_of_all(&servers));
         let folder = |number: usize| parts.folder.join(&if is_shared { "all".into() } else { number.to_string() });
         let folders: Vec<_> = (0..RECORDERS).map(folder).collect();
         let edges = (0..EDGES).map(|_| parts.edge(&OPTIONS)).collect();

@@ -83,6 +83,12 @@ impl Server {
         format!("nats://{}/{name}", self.address)
     }
 
+    /// The address of the stream on all nodes of a cluster.
+    pub(crate) fn stream_of_all(nodes: &[Self]) -> String {
+        let hosts: Vec<_> = nodes.iter().map(|node| node.address.to_string()).collect();
+        format!("nats://{}/TEST", hosts.join(","))
+    }
+
     /// Makes a stream as somebody else might.
     pub(crate) fn make_stream(&self, name: &str, settings: &str) {
         let config = format!(r#"{{"name": "{name}", "subjects": ["spoor.{name}.>"], "storage": "file", {settings}}}"#);

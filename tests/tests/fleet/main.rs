@@ -141,8 +141,7 @@ fn a_recorder_with_a_disk_of_its_own_starts_from_the_beginning() {
 #[test]
 fn everything_may_be_killed_in_turn() {
     let Some(mut servers) = Server::cluster() else { return };
-    let hosts: Vec<_> = servers.iter().map(|server| server.address().to_string()).collect();
-    let parts = Parts::around(format!("nats://{}/TEST", hosts.join(",")));
+    let parts = Parts::around(Server::stream_of_all(&servers));
     let copies = ["--nats-replicas", "3"];
     let mut edge = parts.edge(&copies);
     let mut recorders = [parts.recorder(&copies), parts.recorder(&copies)];

@@ -74,8 +74,7 @@ fn a_message_that_comes_late_is_waited_for() {
 #[test]
 fn a_node_may_stop_for_a_minute() {
     let Some(mut servers) = Server::cluster() else { return };
-    let hosts: Vec<_> = servers.iter().map(|server| server.address().to_string()).collect();
-    let parts = Parts::around(format!("nats://{}/TEST", hosts.join(",")));
+    let parts = Parts::around(Server::stream_of_all(&servers));
     let copies = ["--nats-replicas", "3"];
     let (edge, _recorder) = (parts.edge(&copies), parts.recorder(&copies));
     let mut agents = [agent(&edge, 96), agent(&edge, 97)];
@@ -173,8 +172,7 @@ fn a_bucket_that_is_removed_is_made_again() {
 #[test]
 fn a_server_that_hangs_holds_nobody_up() {
     let Some(mut servers) = Server::cluster() else { return };
-    let hosts: Vec<_> = servers.iter().map(|server| server.address().to_string()).collect();
-    let parts = Parts::around(format!("nats://{}/TEST", hosts.join(",")));
+    let parts = Parts::around(Server::stream_of_all(&servers));
     let copies = ["--nats-replicas", "3"];
     let (edge, _recorder) = (parts.edge(&copies), parts.recorder(&copies));
     let mut agents = [agent(&edge, 90), agent(&edge, 91)];

@@ -60,8 +60,7 @@ fn a_full_stream_is_told_and_loses_nothing() {
 #[test]
 fn a_full_stream_of_several_copies_loses_nothing() {
     let Some(servers) = Server::cluster() else { return };
-    let hosts: Vec<_> = servers.iter().map(|server| server.address().to_string()).collect();
-    fill(&Parts::around(format!("nats://{}/TEST", hosts.join(","))), "3");
+    fill(&Parts::around(Server::stream_of_all(&servers)), "3");
 }
 
 fn fill(parts: &Parts, copies: &str) {

@@ -12,15 +12,10 @@ use tests::{
 };
 
 use crate::{
-    LONG, PARENT,
+    LONG, PARENT, parent,
     receiver::{PACKAGES, Receiver},
     sent::ById,
 };
-
-/// What a program says its trace is, in its environment.
-fn parent() -> String {
-    format!("00-{}-{}-01", PARENT.0, PARENT.1)
-}
 
 /// What a receiver gets of what is done with a collector.
 fn sent(python: &Path, options: &[&str], act: impl FnOnce(&Collector)) -> ById {

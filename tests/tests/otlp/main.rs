@@ -20,6 +20,11 @@ const LONG: Duration = Duration::from_secs(30);
 /// What a program is started in.
 const PARENT: (&str, &str) = ("4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7");
 
+/// The same as a program's environment has it.
+fn parent() -> String {
+    format!("00-{}-{}-01", PARENT.0, PARENT.1)
+}
+
 /// Runs a program that makes threads or processes, traced.
 fn trace(collector: &Collector, target: &str, engine: &str, variables: &[(&str, &str)]) {
     agent_command::prepare();
@@ -53,9 +58,8 @@ fn a_program_is_one_trace_below_what_it_was_started_in() {
         "100us",
     ];
     let collector = Collector::start(&arguments, Stdout::Collect);
-    let parent = format!("00-{}-{}-01", PARENT.0, PARENT.1);
     for (engine, target) in [("native", "pthreads"), ("frida", "pthreads")] {
-        trace(&collector, target, engine, &[("TRACEPARENT", &parent), ("TRACESTATE", "vendor=1")]);
+        trace(&collector, target, engine, &[("TRACEPARENT", &parent()), ("TRACESTATE", "vendor=1")]);
     }
     let said = collector.stop().success().stderr;
     let spans = receiver.stop();

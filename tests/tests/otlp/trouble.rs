@@ -3,7 +3,6 @@
 use std::{
     collections::BTreeSet,
     path::Path,
-    thread,
     time::{Duration, Instant},
 };
 
@@ -84,22 +83,14 @@ fn nothing_is_lost_while_a_receiver_is_busy_or_away() {
     let folder = Folder::new("otlp-away");
     let mut receiver = Receiver::start(&python, folder.path(), "", &[]);
     let ports = receiver.ports();
-    let mut collector = collector(&[], &[&format!("otlp+grpc:{}", receiver.grpc())]);
-    let mut again = None;
+    let collector = collector(&[], &[&format!("otlp+grpc:{}", receiver.grpc())]);
     work(&collector, || {
         eventually("it takes spans", || receiver.taken().len() > 0);
         receiver.stop();
-        again = Some(thread::spawn({
-            let (python, folder) = (python.clone(), folder.path().to_owned());
-            move || {
-                thread::sleep(Duration::from_secs(2));
-                Receiver::on(&python, &folder, ports, "", &[])
-            }
-        }));
     });
-    let is_well = |lines: &[String]| lines.iter().any(|line| line.contains("works again")).then_some(());
-    let mut receiver = again.expect("it was started").join().expect("it listens");
-    assert!(collector.process().find(LONG, is_well).is_some(), "{}", collector.process().said());
+    eventually("it is missed", || collector.said().contains("cannot reach http://127.0.0.1"));
+    let mut receiver = Receiver::on(&python, folder.path(), ports, "", &[]);
+    eventually("it is found again", || collector.said().contains("works again"));
     let exit = collector.stop().success();
     assert_eq!(count(&exit, "cannot reach http://127.0.0.1"), 1, "{}", exit.stderr);
     // The answer to some may have been on its way.
