@@ -121,18 +121,28 @@ impl Left {
     }
 }
 
+/// Attaches to a process, and waits until that is done: functions are recorded before all are hooked, and who ends meanwhile,
+/// or asks to stop, has that undone.
+#[track_caller]
+fn attached(options: &[&str], collector: &Collector, transport: Transport, pid: u32) -> Process {
+    agent_command::prepare();
+    let options = [options, &["--verbose"]].concat();
+    let command = agent_command::attach_to(collector.address(transport), transport, &options, pid);
+    let mut agent = Process::start(command, Stdout::Collect);
+    eventually("all is hooked", || {
+        assert!(agent.is_running(), "the agent gave up: {}", agent.said());
+        agent.said().contains("agent: hooked ")
+    });
+    agent
+}
+
 /// Attaches to a process until enough has been seen, leaves it, and tells what was traced.
 #[track_caller]
 fn watch(pid: u32, transport: Transport, engine: &str) -> (Folder, Trace) {
-    agent_command::prepare();
     let (folder, collector) = Collector::in_folder("attached", &[]);
     let options = [LOSSLESS, &["--engine", engine]].concat();
-    let command = agent_command::attach_to(collector.address(transport), transport, &options, pid);
-    let mut agent = Process::start(command, Stdout::Collect);
-    eventually("enough is traced", || {
-        assert!(agent.is_running(), "the agent gave up: {}", agent.said());
-        on_disk(folder.path()) > 20_000
-    });
+    let mut agent = attached(&options, &collector, transport, pid);
+    eventually("enough is traced", || on_disk(folder.path()) > 20_000);
     agent.signal("INT");
     let exit = agent.exit(LONG);
     assert_eq!((exit.code, exit.signal), (Some(0), None), "it leaves in peace: {}", exit.stderr);
@@ -196,12 +206,10 @@ fn a_program_of_go_goes_on_unharmed_each_time() {
 /// Frida leaves before the program changes who it is; hooks stay until the agent leaves, too.
 #[test]
 fn a_program_that_must_be_alone_is_traced_on_and_left_in_peace() {
-    agent_command::prepare();
     let mut steady = Steady::start();
     let pid = steady.process.pid();
     let (folder, collector) = Collector::in_folder("alone", &[]);
-    let command = agent_command::attach_to(collector.tcp(), Transport::Tcp, LOSSLESS, pid);
-    let mut agent = Process::start(command, Stdout::Collect);
+    let mut agent = attached(LOSSLESS, &collector, Transport::Tcp, pid);
     eventually("enough is traced", || on_disk(folder.path()) > 20_000);
     let mut stdin = steady.process.take_stdin().expect("it is held");
     let has_frida = || fs::read_to_string(format!("/proc/{pid}/maps")).expect("it runs").contains("frida-agent");
@@ -355,18 +363,19 @@ fn an_agent_may_be_killed_at_any_moment_of_a_native_attach() {
 /// Frida is let in again to take the hooks out.
 #[test]
 fn a_program_whose_helper_was_killed_is_left_in_peace() {
-    agent_command::prepare();
     let steady = Steady::of("registers");
     let pid = steady.process.pid();
     let folder = Folder::new("killed-helper");
     let collector = Collector::events_to_disk(folder.path());
-    let command = agent_command::attach_to(collector.tcp(), Transport::Tcp, LOSSLESS, pid);
-    let mut agent = Process::start(command, Stdout::Collect);
+    let mut agent = attached(LOSSLESS, &collector, Transport::Tcp, pid);
     eventually("enough is traced", || on_disk(folder.path()) > 20_000);
     let children = fs::read_to_string(format!("/proc/{0}/task/{0}/children", agent.pid())).expect("it runs");
     let helper = children.split_whitespace().next().and_then(|child| child.parse().ok()).expect("it has a helper");
     kill("KILL", helper);
-    eventually("that is told", || agent.said().contains("Frida's helper was ended"));
+    eventually("that is told", || {
+        assert!(agent.is_running(), "the agent gave up: {}", agent.said());
+        agent.said().contains("Frida's helper was ended")
+    });
     agent.signal("INT");
     let exit = agent.exit(LONG);
     assert_eq!((exit.code, exit.signal), (Some(0), None), "it leaves in peace: {}", exit.stderr);
@@ -448,16 +457,10 @@ fn a_program_can_be_attached_to_again_and_again() {
 
 #[test]
 fn an_agent_ends_with_the_program_that_it_is_attached_to() {
-    agent_command::prepare();
     let steady = Steady::start();
     let (folder, collector) = Collector::in_folder("ends", &[]);
-    let command = agent_command::attach_to(collector.tcp(), Transport::Tcp, LOSSLESS, steady.process.pid());
-    let mut agent = Process::start(command, Stdout::Collect);
-    // Functions are recorded before all are hooked.
-    eventually("something is traced", || {
-        assert!(agent.is_running(), "the agent gave up: {}", agent.said());
-        on_disk(folder.path()) > 20_000
-    });
+    let agent = attached(LOSSLESS, &collector, Transport::Tcp, steady.process.pid());
+    eventually("something is traced", || on_disk(folder.path()) > 20_000);
     let counted = steady.finish();
     let exit = agent.exit(LONG);
     assert_eq!((exit.code, exit.signal), (Some(0), None), "{}", exit.stderr);
@@ -536,9 +539,7 @@ fn a_signal_to_the_command_has_what_is_kept_sent() {
     let steady = Steady::start();
     let (folder, collector) = Collector::in_folder("signalled", &[]);
     let options = ["--keep", "200ms", "--start-on", "signal:USR1", "--complete", "--engine", "native"];
-    agent_command::prepare();
-    let command = agent_command::attach_to(collector.tcp(), Transport::Tcp, &options, steady.process.pid());
-    let mut agent = Process::start(command, Stdout::Collect);
+    let mut agent = attached(&options, &collector, Transport::Tcp, steady.process.pid());
     eventually("its modules are told", || !trace::folders(folder.path()).is_empty());
     thread::sleep(Duration::from_millis(700));
     assert_eq!(on_disk(folder.path()), 0);
