@@ -84,15 +84,17 @@ impl Pending {
         let call = self.call;
         match receive_from(self.pid, &self.answer, deadline, || Ok(()))? {
             Ok(Ok(value)) => Ok(value),
-            // What Frida says when there is nothing left to run the script in.
-            Ok(Err(text)) if text.contains("script has been destroyed") || text.contains("session is gone") => {
-                Err(Failure::TargetEnded)
-            }
+            Ok(Err(text)) if is_gone(&text) => Err(Failure::TargetEnded),
             Ok(Err(text)) => Err(Failure::Call { call, text }),
             Err(Missing::Late) => Err(Failure::Late { what: format!("its answer to {call}") }),
             Err(Missing::Ended) => Err(Failure::Ended { during: call, said: String::new() }),
         }
     }
+}
+
+/// Whether this is what Frida says when there is nothing left to run the script in.
+fn is_gone(text: &str) -> bool {
+    text.contains("script has been destroyed") || text.contains("session is gone")
 }
 
 /// Why nothing was received.
@@ -148,20 +150,19 @@ impl Starting {
     /// Gets Frida into a process, and the library with it.
     pub(crate) fn attach(self, pid: i32, library: &Path, deadline: Instant) -> Result<Host, Failure> {
         let blocked = process::blocked(pid);
+        let library = library.to_str().ok_or_else(|| Failure::Call {
+            call: "load".into(),
+            text: format!("{} is not valid UTF-8, which Frida needs", library.display()),
+        })?;
         let (events, received) = mpsc::channel();
         let link: Box<dyn Link> = match self.helper {
-            Some(helper) => Box::new(helper.attach(pid, BOOTSTRAP, events, deadline)?),
+            Some(helper) => Box::new(helper.attach(pid, BOOTSTRAP, library, events, deadline)?),
             #[cfg(feature = "frida-core")]
-            None => Box::new(core::Core::attach(pid, BOOTSTRAP, events, deadline)?),
+            None => Box::new(core::Core::attach(pid, BOOTSTRAP, library, events, deadline)?),
             #[cfg(not(feature = "frida-core"))]
             None => unreachable!("without frida-core there is always a helper"),
         };
         let host = Host { pid, link, events: Mutex::new(received) };
-        let path = library.to_str().ok_or_else(|| Failure::Call {
-            call: "load".into(),
-            text: format!("{} is not valid UTF-8, which Frida needs", library.display()),
-        })?;
-        host.call("load", json!([path]), deadline)?;
         // Frida comes in through the main thread, where it unblocks this, and forgets about it.
         if let Some(before) =
             blocked.filter(|before| before & FAULT != 0 && process::blocked(pid) == Some(before & !FAULT))

@@ -5,7 +5,6 @@
 //! on even if that one is killed, and the command that traces with it.
 
 use std::{
-    fs,
     io::{self, Read, Write},
     process::ExitCode,
     thread,
@@ -84,7 +83,13 @@ impl Parked {
         Ok(parked)
     }
 
-    fn unpark(mut self) -> Result<()> {
+    /// Whether the process is still the program whose thread waits there.
+    fn is_waiting(&self) -> bool {
+        let mut code = [0; LOOP.len()];
+        TargetMemory::open(self.pid).is_ok_and(|memory| memory.read(self.at, &mut code).is_ok()) && code == LOOP
+    }
+
+    fn unpark(&mut self) -> Result<()> {
         let deadline = Instant::now() + PATIENCE;
         let thread = Pid::from_raw(self.pid);
         // Frida may not have let go of it yet.
@@ -95,6 +100,9 @@ impl Parked {
             thread::sleep(APART);
         }
         let restored = (|| {
+            if !self.is_waiting() {
+                return Ok(());
+            }
             // It may be in a handler.
             let here = self.at..self.at + LOOP.len() as u64;
             stop_where(thread, deadline, |registers| here.contains(&registers.rip))?;
@@ -113,12 +121,13 @@ impl Parked {
 pub(crate) fn keep(pid: i32) -> Result<ExitCode> {
     // Whoever wants to end the command that traces does not want to end this.
     let _signals = Signals::watch()?;
-    let parked = Parked::park(pid);
+    let mut parked = Parked::park(pid);
     tell(parked.as_ref().map_or_else(|error| format!("{error:#}"), |_| "parked".into()));
     io::stdin().read_to_end(&mut Vec::new())?;
-    // Where the program has ended meanwhile, that is told by others.
-    if let Err(error) = parked.and_then(Parked::unpark)
-        && fs::exists(format!("/proc/{pid}/mem")).unwrap_or(false)
+    // Where the program has ended meanwhile, or runs another one in its place, that is told by others.
+    if let Ok(parked) = &mut parked
+        && let Err(error) = parked.unpark()
+        && parked.is_waiting()
     {
         tell(format!("the main thread of process {pid} cannot be set going again: {error:#}"));
     }

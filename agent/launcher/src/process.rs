@@ -140,6 +140,13 @@ pub(crate) fn threads(pid: i32) -> Result<Vec<i32>> {
     Ok(tasks.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect())
 }
 
+/// A thread of a process that the system tells what it has of: the main one, unless that has ended.
+pub(crate) fn living(pid: i32) -> i32 {
+    let is_alive = |thread: &i32| !matches!(state(*thread), None | Some('Z' | 'X'));
+    let others = || threads(pid).ok()?.into_iter().find(is_alive);
+    if is_alive(&pid) { pid } else { others().unwrap_or(pid) }
+}
+
 /// The process that says its id is this one, where it is, and that has mapped the file with this number.
 pub(crate) fn outside(id: u32, inode: u64) -> Result<i32> {
     let has_mapped = |pid: i32| {

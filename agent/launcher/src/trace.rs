@@ -490,8 +490,13 @@ impl Trace {
 
 /// Why a program could not be prepared: if it has ended, that is why, whatever failed for it.
 fn or_ended(pid: i32, error: anyhow::Error) -> anyhow::Error {
-    let is_asked_to_stop = error.chain().any(|cause| cause.is::<Interrupted>());
+    if error.chain().any(|cause| cause.is::<Interrupted>()) {
+        return error;
+    }
     // Its memory is gone a moment before it has ended.
-    let has_ended = || process::wait_for_end(pid, ENDING).unwrap_or(false);
-    if !is_asked_to_stop && has_ended() { Failure::TargetEnded.into() } else { error }
+    if process::wait_for_end(pid, ENDING).unwrap_or(false) {
+        return Failure::TargetEnded.into();
+    }
+    // Frida is gone as if it had.
+    if matches!(error.downcast_ref(), Some(Failure::TargetEnded)) { Failure::Replaced.into() } else { error }
 }

@@ -22,7 +22,7 @@ use tests::{
 use crate::{BOTH, LONG, answer, eventually, kill, programs::installed};
 
 /// What gets into a program.
-const ENGINES: [&str; 2] = ["frida", "native"];
+pub(crate) const ENGINES: [&str; 2] = ["frida", "native"];
 
 /// A program that works until it is told to stop.
 struct Steady {
@@ -417,12 +417,12 @@ fn a_program_may_end_at_any_moment_of_an_attach() {
 }
 
 /// Whether Frida is in a process.
-fn has_frida(pid: u32) -> bool {
+pub(crate) fn has_frida(pid: u32) -> bool {
     fs::read_to_string(format!("/proc/{pid}/maps")).is_ok_and(|maps| maps.contains("frida-agent"))
 }
 
 /// Whether somebody keeps the main thread of a process.
-fn is_kept(pid: u32) -> bool {
+pub(crate) fn is_kept(pid: u32) -> bool {
     let args = format!("park\0{pid}\0");
     let is_keeper =
         |entry: fs::DirEntry| fs::read(entry.path().join("cmdline")).is_ok_and(|line| line.ends_with(args.as_bytes()));

@@ -19,6 +19,7 @@ mod killed;
 mod levels;
 mod libraries;
 mod lossy;
+mod moments;
 mod musl;
 mod names;
 mod programs;

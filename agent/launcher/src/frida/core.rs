@@ -52,6 +52,7 @@ impl Core {
     pub(super) fn attach(
         pid: i32,
         script: &'static str,
+        library: &str,
         events: mpsc::Sender<Event>,
         deadline: Instant,
     ) -> Result<Self, Failure> {
@@ -60,8 +61,9 @@ impl Core {
         let (end, ended) = mpsc::channel();
         let gone = Arc::new(AtomicBool::new(false));
         let is_gone = Arc::clone(&gone);
+        let library = library.to_owned();
         thread::spawn(move || {
-            if let Err(failure) = serve(pid, script, &ready, &received, &events, &is_gone) {
+            if let Err(failure) = serve(pid, script, &library, &ready, &received, &events, &is_gone) {
                 let _ = ready.send(Err(failure));
             }
             let _ = events.send(Event::Gone);
@@ -78,6 +80,7 @@ impl Core {
 fn serve(
     pid: i32,
     source: &str,
+    library: &str,
     ready: &mpsc::Sender<Result<(), Failure>>,
     requests: &mpsc::Receiver<Request>,
     events: &mpsc::Sender<Event>,
@@ -93,12 +96,15 @@ fn serve(
     let keeper = Keeper::start(pid).map_err(|why| Failure::Attach { pid, why })?;
     // The crate does not say why; that it may not is the usual reason.
     let session = device.attach(id).map_err(|_| failure::attach(pid, "PermissionDeniedError", ""))?;
-    drop(keeper);
     let mut options = ScriptOption::new();
     let mut script =
         session.create_script(source, &mut options).map_err(|error| failed("loading the script", error))?;
     script.handle_message(Handler).map_err(|error| failed("loading the script", error))?;
     script.load().map_err(|error| failed("loading the script", error))?;
+    let loaded = script.exports.call("load", Some(serde_json::json!([library])));
+    loaded.map_err(|error| failed("loading the library", error))?;
+    // Where the main thread ends while these are loaded, Frida finds no modules.
+    drop(keeper);
     let _ = ready.send(Ok(()));
 
     while let Some(request) = next(requests, &session) {

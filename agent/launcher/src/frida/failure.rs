@@ -38,6 +38,9 @@ pub(crate) enum Failure {
     /// The program ended, or Frida was made to leave it.
     #[error("the program ended while it was being prepared")]
     TargetEnded,
+    /// The process runs another program.
+    #[error("the program ran another one in its place while it was being prepared")]
+    Replaced,
     /// Somebody asked to stop meanwhile.
     #[error("gave up on Frida")]
     Interrupted(#[from] Interrupted),

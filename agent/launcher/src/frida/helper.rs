@@ -19,7 +19,7 @@ use std::{
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{Event, Failure, Link, Missing, Pending, failure, python::Python, receive_from};
+use super::{Event, Failure, Link, Missing, Pending, failure, is_gone, python::Python, receive_from};
 use crate::signals;
 
 const HOST: &str = include_str!("host.py");
@@ -114,11 +114,12 @@ impl Helper {
         Ok(Self { python: python.command.clone(), child: Reaped(child), input, lines, said })
     }
 
-    /// Waits until Frida is loaded, has it attach, and loads the script.
+    /// Waits until Frida is loaded, has it attach, and loads the script and the library.
     pub(super) fn attach(
         mut self,
         pid: i32,
         script: &str,
+        library: &str,
         events: mpsc::Sender<Event>,
         deadline: Instant,
     ) -> Result<Attached, Failure> {
@@ -128,7 +129,7 @@ impl Helper {
         }
         // The path, since this process may be gone when it is used.
         let own = env::current_exe().map_err(|error| Failure::Start { python: self.python.clone(), error })?;
-        let parameters = json!({ "pid": pid, "script": script, "agent": own });
+        let parameters = json!({ "pid": pid, "script": script, "library": library, "agent": own });
         if writeln!(self.input, "{parameters}").is_err() {
             return Err(self.ended("attach"));
         }
@@ -180,6 +181,7 @@ impl Helper {
         match part("stage") {
             "import" => Failure::Import { python: self.python.clone(), text: part("text").into() },
             "attach" => failure::attach(pid, part("kind"), part("text")),
+            _ if is_gone(part("text")) => Failure::TargetEnded,
             stage => Failure::Call { call: format!("loading the {stage}"), text: part("text").into() },
         }
     }

@@ -102,7 +102,8 @@ def is_traced(pid):
         return False
 
 
-# For how long the main thread is kept out of Frida's way when it leaves, and how long it may take then, in seconds.
+# For how long the main thread is kept out of Frida's way when it has come in, and when it leaves; and how long it may take then,
+# in seconds.
 PARKED = 2
 LEAVING = 10
 
@@ -168,15 +169,6 @@ def main():
         os._exit(0)
     pid = parameters["pid"]
     before = code_of(pid)
-    try:
-        with Parked(parameters["agent"], pid) as parked:
-            if parked.failed:
-                raise NotParked(parked.failed)
-            session = attach(frida.get_local_device(), pid)
-    except Exception as error:
-        fail("attach", error)
-    brought = code_of(pid) - before
-    session.on("detached", lambda reason, crash: tell({"detached": reason}))
 
     def message(message, data):
         if message["type"] == "send":
@@ -184,12 +176,36 @@ def main():
         else:
             tell({"error": message.get("description", str(message))})
 
+    loaded = {}
+
+    def load():
+        try:
+            script = session.create_script(parameters["script"], name="spoor")
+            script.on("message", message)
+            script.load()
+            script.exports_sync.load(parameters["library"])
+            loaded["script"] = script
+        except Exception as error:
+            loaded["error"] = error
+
+    loading = threading.Thread(target=load, daemon=True)
     try:
-        script = session.create_script(parameters["script"], name="spoor")
-        script.on("message", message)
-        script.load()
+        with Parked(parameters["agent"], pid) as parked:
+            if parked.failed:
+                raise NotParked(parked.failed)
+            session = attach(frida.get_local_device(), pid)
+            brought = code_of(pid) - before
+            session.on("detached", lambda reason, crash: tell({"detached": reason}))
+            # Where the main thread ends while these are loaded, Frida finds no modules, and the program dies of that. But it is not
+            # kept for long: it may hold what is needed for loading.
+            loading.start()
+            loading.join(PARKED)
     except Exception as error:
-        fail("script", error)
+        fail("attach", error)
+    loading.join()
+    if "error" in loaded:
+        fail("script", loaded["error"])
+    script = loaded["script"]
     tell({"ready": True})
 
     def answer(line):

@@ -11,6 +11,8 @@ use std::{
 use agent::shared::LOCAL_THIS;
 use anyhow::{Result, bail};
 
+use crate::process;
+
 /// A jump reaches 2 GiB; what instructions refer to lies in other parts of the module, or a little outside.
 const REACH: u64 = (2 << 30) - (64 << 20);
 
@@ -40,15 +42,17 @@ pub(crate) struct Mapped {
 /// The target's address space.
 #[derive(Debug)]
 pub(crate) struct Maps {
-    pid: i32,
+    /// A thread of the target.
+    thread: i32,
     mappings: Vec<Mapping>,
 }
 
 impl Maps {
     pub(crate) fn read(pid: i32) -> io::Result<Self> {
+        let thread = process::living(pid);
         // A path need not be text. What is cut in it cannot be opened, and is told.
-        let text = fs::read(format!("/proc/{pid}/maps"))?;
-        Ok(Self { pid, mappings: String::from_utf8_lossy(&text).lines().filter_map(parse).collect() })
+        let text = fs::read(format!("/proc/{thread}/maps"))?;
+        Ok(Self { thread, mappings: String::from_utf8_lossy(&text).lines().filter_map(parse).collect() })
     }
 
     /// The files that the target runs code of, by address.
@@ -115,7 +119,7 @@ impl Maps {
 
     /// The target's root directory.
     pub(crate) fn root(&self) -> PathBuf {
-        PathBuf::from(format!("/proc/{}/root", self.pid))
+        PathBuf::from(format!("/proc/{}/root", self.thread))
     }
 
     /// Where this many bytes may begin so that a jump reaches all of them from all of a module, and back.
@@ -163,7 +167,7 @@ pub(crate) struct TargetMemory(File);
 
 impl TargetMemory {
     pub(crate) fn open(pid: i32) -> io::Result<Self> {
-        OpenOptions::new().read(true).write(true).open(format!("/proc/{pid}/mem")).map(Self)
+        OpenOptions::new().read(true).write(true).open(format!("/proc/{}/mem", process::living(pid))).map(Self)
     }
 
     pub(crate) fn read(&self, address: u64, buffer: &mut [u8]) -> io::Result<()> {
@@ -226,7 +230,7 @@ mod tests {
     const HEAP: u64 = 0x40_3000;
 
     fn maps() -> Maps {
-        Maps { pid: 1, mappings: TEXT.lines().filter_map(parse).collect() }
+        Maps { thread: 1, mappings: TEXT.lines().filter_map(parse).collect() }
     }
 
     #[test]
@@ -262,7 +266,7 @@ mod tests {
 7ffff7fcb000-7ffff7fff000 r-xp 00001000 fe:00 13                         /usr/lib/ld.so
 7ffffffde000-7ffffffff000 rw-p 00000000 00:00 0                          [stack]
 ";
-        let maps = Maps { pid: 1, mappings: TEXT.lines().filter_map(parse).collect() };
+        let maps = Maps { thread: 1, mappings: TEXT.lines().filter_map(parse).collect() };
         let loader = maps.modules().pop().expect("there is one");
         let places = maps.room_near(&loader, 1 << 20, 0x5555_5555_7000);
         assert_eq!(places, [loader.end + (1 << 20)]);

@@ -75,7 +75,8 @@ impl Entered {
 
 /// The memory behind a descriptor of the target's.
 pub(super) fn shared_memory(pid: i32, descriptor: i32) -> Result<Arc<Arena>> {
-    let file = OpenOptions::new().read(true).write(true).open(format!("/proc/{pid}/fd/{descriptor}"));
+    let path = format!("/proc/{}/fd/{descriptor}", process::living(pid));
+    let file = OpenOptions::new().read(true).write(true).open(path);
     let arena = Arc::new(Arena::map(file.context("cannot open the memory that is shared with the program")?)?);
     arena.is_of(process::open(pid)?);
     Ok(arena)
