@@ -6,7 +6,7 @@ use codec::{
     SessionNs, StreamId,
     heph::{Attributes, Event, Stamp, Value},
     profile::{FunctionEvent, Message, Registers, RuntimeEvent},
-    span::{More, Span, SpanId, SpanKind},
+    span::{More, Span, SpanId, SpanKind, SpanStatus},
     text::printable_json,
 };
 
@@ -85,16 +85,15 @@ impl<'b> Line<'b> {
     }
 
     /// Adds a number.
+    #[inline]
     fn number(&mut self, name: &str, value: u64) {
-        self.name(name);
-        self.integer(value);
+        put(self.to, [b",\"", name.as_bytes(), b"\":", itoa::Buffer::new().format(value).as_bytes()]);
     }
 
     /// The names are ours, and need no escapes.
+    #[inline]
     fn name(&mut self, name: &str) {
-        self.to.extend_from_slice(b",\"");
-        self.to.extend_from_slice(name.as_bytes());
-        self.to.extend_from_slice(b"\":");
+        put(self.to, [b",\"", name.as_bytes(), b"\":"]);
     }
 
     fn quoted(&mut self, text: &str) {
@@ -197,13 +196,19 @@ impl Line<'_> {
 
     /// Adds what something is called.
     fn known(&mut self, name: &KnownName) {
-        self.text("function", &name.pretty);
-        if let Some(raw) = name.raw.as_deref().filter(|raw| *raw != &*name.pretty) {
-            self.text("symbol", raw);
-        }
-        if let Some(module) = &name.module {
-            self.text("module", module);
-        }
+        let part = name.json.get_or_init(|| {
+            let mut part = Vec::new();
+            let mut line = Line { to: &mut part };
+            line.text("function", &name.pretty);
+            if let Some(raw) = name.raw.as_deref().filter(|raw| *raw != &*name.pretty) {
+                line.text("symbol", raw);
+            }
+            if let Some(module) = &name.module {
+                line.text("module", module);
+            }
+            part.into()
+        });
+        self.to.extend_from_slice(part);
     }
 
     /// Adds where it begins in its sources, if that is known.
@@ -291,6 +296,13 @@ impl Line<'_> {
     }
 }
 
+/// Writes pieces one after another, and looks for room for all of them once.
+#[inline]
+fn put<const N: usize>(to: &mut Vec<u8>, pieces: [&[u8]; N]) {
+    to.reserve(pieces.iter().map(|piece| piece.len()).sum());
+    pieces.iter().for_each(|piece| to.extend_from_slice(piece));
+}
+
 /// Writes a text that needs no escapes in JSON, as most names do not, and tells whether it did.
 pub(crate) fn quote_plain(to: &mut Vec<u8>, text: &str) -> bool {
     let is_plain =
@@ -307,9 +319,17 @@ pub(crate) fn quote_plain(to: &mut Vec<u8>, text: &str) -> bool {
 pub fn span_line(to: &mut Vec<u8>, session: &str, catalog: &Catalog, names: &mut NameCache, span: &Span) {
     let mut line = Line::start(to, "span", session);
     line.id("id", Some(span.id));
-    line.word("kind", span.kind.name());
-    line.word("runtime", span.kind.runtime().name());
-    line.word("status", span.status.name());
+    match (span.kind, span.status) {
+        // Nearly all are so.
+        (SpanKind::Frame, SpanStatus::Matched) => {
+            line.to.extend_from_slice(br#","kind":"frame","runtime":"native","status":"matched""#);
+        }
+        (kind, status) => {
+            line.word("kind", kind.name());
+            line.word("runtime", kind.runtime().name());
+            line.word("status", status.name());
+        }
+    }
     if let Some(reason) = span.reason {
         line.word("reason", reason.name());
     }
@@ -398,10 +418,8 @@ impl Line<'_> {
     }
 
     /// A word of ours, which needs no escapes.
+    #[inline]
     fn word(&mut self, name: &str, word: &str) {
-        self.name(name);
-        self.to.push(b'"');
-        self.to.extend_from_slice(word.as_bytes());
-        self.to.push(b'"');
+        put(self.to, [b",\"", name.as_bytes(), b"\":\"", word.as_bytes(), b"\""]);
     }
 }

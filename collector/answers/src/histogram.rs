@@ -4,16 +4,17 @@
 /// doubling has 64. So a percentile is at most 1/64, or 1.6 %, above what it is.
 #[derive(Debug, Clone, Default)]
 pub struct Histogram {
-    /// The bucket of each number, as long as they are few.
-    few: Vec<u16>,
-    /// How many numbers are in each bucket, by doubling, once they are many.
+    /// The buckets of the last numbers. Of many histograms, each is in the processor's cache only now and then, and takes
+    /// all of them at once.
+    last: Vec<u16>,
+    /// How many of the other numbers are in each bucket, by doubling.
     doublings: Vec<Option<Box<[u64; BUCKETS]>>>,
     count: u64,
     max: u64,
 }
 
-/// How many numbers are few.
-const FEW: usize = 64;
+/// How many numbers are taken at once.
+const AT_ONCE: usize = 64;
 
 /// Buckets for each doubling, as a power of two.
 const BITS: u32 = 6;
@@ -25,23 +26,22 @@ impl Histogram {
     pub fn add(&mut self, value: u64) {
         self.count = self.count.saturating_add(1);
         self.max = self.max.max(value);
-        if self.doublings.is_empty() {
-            self.few.push(bucket(value));
-            if self.few.len() > FEW {
-                std::mem::take(&mut self.few).into_iter().for_each(|bucket| self.add_to(bucket));
-            }
-        } else {
-            self.add_to(bucket(value));
+        self.last.push(bucket(value));
+        if self.last.len() == AT_ONCE {
+            self.take_last();
         }
     }
 
-    fn add_to(&mut self, bucket: u16) {
-        let (doubling, place) = (usize::from(bucket) / BUCKETS, usize::from(bucket) % BUCKETS);
-        if self.doublings.len() <= doubling {
-            self.doublings.resize(doubling + 1, None);
+    #[cold]
+    fn take_last(&mut self) {
+        for bucket in self.last.drain(..) {
+            let (doubling, place) = (usize::from(bucket) / BUCKETS, usize::from(bucket) % BUCKETS);
+            if self.doublings.len() <= doubling {
+                self.doublings.resize(doubling + 1, None);
+            }
+            let buckets = self.doublings[doubling].get_or_insert_with(|| Box::new([0; BUCKETS]));
+            buckets[place] = buckets[place].saturating_add(1);
         }
-        let buckets = self.doublings[doubling].get_or_insert_with(|| Box::new([0; BUCKETS]));
-        buckets[place] = buckets[place].saturating_add(1);
     }
 
     /// How many numbers there are.
@@ -58,14 +58,14 @@ impl Histogram {
     pub fn percentile(&self, thousandths: u64) -> u64 {
         let rank = u128::from(self.count) * u128::from(thousandths);
         let rank = u64::try_from(rank.div_ceil(1000)).unwrap_or(u64::MAX).max(1);
-        let mut few = self.few.clone();
-        few.sort_unstable();
-        let many = self.doublings.iter().zip(0..).flat_map(|(buckets, doubling)| {
+        let mut all = self.clone();
+        all.take_last();
+        let buckets = all.doublings.iter().zip(0..).flat_map(|(buckets, doubling)| {
             let first: u16 = doubling << BITS;
             buckets.iter().flat_map(move |buckets| (first..).zip(buckets.iter().copied()))
         });
         let mut seen = 0_u64;
-        for (bucket, count) in few.into_iter().map(|bucket| (bucket, 1)).chain(many) {
+        for (bucket, count) in buckets {
             seen = seen.saturating_add(count);
             if seen >= rank {
                 return last_of(bucket).min(self.max);

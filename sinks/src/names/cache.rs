@@ -1,6 +1,9 @@
 //! Names that were looked up before.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::HashMap,
+    sync::{Arc, OnceLock},
+};
 
 use ahash::RandomState;
 use codec::{
@@ -36,9 +39,15 @@ pub struct KnownName {
     pub pretty: Arc<str>,
     /// The path of its module.
     pub module: Option<Arc<str>>,
+    /// All of it as a part of a line of JSON, once that was asked for.
+    pub(crate) json: OnceLock<Box<[u8]>>,
 }
 
 impl KnownName {
+    fn new(raw: Option<Arc<str>>, pretty: Arc<str>, module: Option<Arc<str>>) -> Self {
+        Self { raw, pretty, module, json: OnceLock::new() }
+    }
+
     /// Whether this is what somebody looks for, by its symbol or by its name for people.
     pub fn matches(&self, glob: &Glob) -> bool {
         glob.matches(&self.pretty) || self.raw.as_deref().is_some_and(|raw| glob.matches(raw))
@@ -118,7 +127,7 @@ impl NameCache {
         };
         self.make_room(raw.as_ref().map_or(0, |raw| raw.len()).saturating_add(pretty.len()));
         let until = (!is_whole).then(|| extent(catalog));
-        let known = Known { name: KnownName { raw, pretty, module }, until };
+        let known = Known { name: KnownName::new(raw, pretty, module), until };
         let next = self.known.len();
         let place = *self.functions.entry(function).or_insert(next);
         match self.known.get_mut(place) {
@@ -152,7 +161,7 @@ impl NameCache {
     }
 
     fn other(&mut self, raw: Option<Arc<str>>, pretty: Arc<str>, module: Option<Arc<str>>) -> &KnownName {
-        self.other = KnownName { raw, pretty, module };
+        self.other = KnownName::new(raw, pretty, module);
         &self.other
     }
 

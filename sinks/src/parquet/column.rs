@@ -3,7 +3,15 @@
 //! The pages are made here, since much is known that a library has to find out: each text has a number already, and
 //! what is nothing comes in long runs.
 
-use std::{borrow::Cow, collections::HashMap, io::Write};
+use std::{
+    borrow::Cow,
+    collections::HashMap,
+    io::Write,
+    num::NonZero,
+    panic::resume_unwind,
+    sync::atomic::{AtomicUsize, Ordering},
+    thread,
+};
 
 use ahash::RandomState;
 use bytes::Bytes;
@@ -209,7 +217,7 @@ impl Column {
     }
 }
 
-/// Writes a row group, and forgets its rows.
+/// Writes a row group, and forgets its rows. Columns are encoded by all processors.
 pub(super) fn write<W: Write + Send>(
     columns: &mut [Column],
     rows: usize,
@@ -217,13 +225,50 @@ pub(super) fn write<W: Write + Send>(
     to: &mut SerializedFileWriter<W>,
 ) -> Result<()> {
     let descriptions = to.schema_descr().columns().to_vec();
+    let pairs: Vec<_> = columns.iter().zip(descriptions).collect();
+    let helpers = if rows < WORTH_A_THREAD { 0 } else { processors() - 1 };
+    let encoded = each(&pairs, helpers, |(column, description)| column.encode(rows, description.clone(), texts));
     let mut group = to.next_row_group()?;
-    for (column, description) in columns.iter_mut().zip(descriptions) {
-        let (bytes, close) = column.encode(rows, description, texts)?;
+    for column in encoded {
+        let (bytes, close) = column?;
         group.append_column(&bytes, close)?;
-        column.clear();
     }
+    columns.iter_mut().for_each(Column::clear);
     group.close().map(drop)
+}
+
+/// From so many rows on it takes longer to encode them than to start a thread for that.
+const WORTH_A_THREAD: usize = 8 << 10;
+
+fn processors() -> usize {
+    thread::available_parallelism().map_or(1, NonZero::get)
+}
+
+/// Does the same with each of them, with the help of so many threads, and returns what came of each in their order.
+fn each<A: Sync, B: Send>(all: &[A], helpers: usize, work: impl Fn(&A) -> B + Sync) -> Vec<B> {
+    let next = AtomicUsize::new(0);
+    let help = || {
+        let mut done = Vec::new();
+        // ORDERING: a number that each thread gets another one of.
+        while let Some((number, one)) = Some(next.fetch_add(1, Ordering::Relaxed)).and_then(|n| Some((n, all.get(n)?)))
+        {
+            done.push((number, work(one)));
+        }
+        done
+    };
+    let mut done = thread::scope(|scope| {
+        // Where there may be no more threads, this one does all of it.
+        let helpers: Vec<_> = (0..helpers)
+            .map_while(|_| thread::Builder::new().name("encoding".into()).spawn_scoped(scope, help).ok())
+            .collect();
+        let mut done = help();
+        for helper in helpers {
+            done.extend(helper.join().unwrap_or_else(|panic| resume_unwind(panic)));
+        }
+        done
+    });
+    done.sort_by_key(|(number, _)| *number);
+    done.into_iter().map(|(_, done)| done).collect()
 }
 
 /// The pages of a column, one after another.

@@ -235,7 +235,10 @@ impl Ranking {
             self.settle_waiting();
         }
         let spare = &mut self.spare;
-        let new = || Called { outermost: spare.pop().unwrap_or_default(), ..Called::default() };
+        let new = || {
+            let outermost = spare.pop().unwrap_or_default();
+            Called { ns: 0, is_any_down: false, outermost, behind: None }
+        };
         let caller = self.waiting.entry(parent).or_insert_with(new);
         if is_behind { caller.behind.get_or_insert_default() } else { caller }
     }
