@@ -14,8 +14,8 @@ use benches::{
     Arguments, fresh,
     load::{Carries, Load},
     ran::cpu_time_ns,
-    running::{Account, Running, events_on_disk, verify},
-    sender::{encrypted, tcp, udp},
+    running::{Account, Running, events_on_disk, verify, verify_all},
+    sender::{encrypted, runs, tcp, udp},
 };
 use codec::SessionId;
 use rustix::process::getpid;
@@ -40,6 +40,18 @@ fn main() {
                     throughput(&folder, &name, transport, carries, events);
                 }
             }
+        }
+    }
+
+    println!("\n### Sessions at once, in runs over TCP\n");
+    println!(
+        "| case | M events | s | M events/s | MB/s in | collector, ns/event | memory after 1/5 … 5/5, MiB | most, with tables |"
+    );
+    println!("|---|---:|---:|---:|---:|---:|---|---:|");
+    for sessions in [1, 16] {
+        let name = format!("runs, sessions at once: {sessions}");
+        if arguments.wants(&name) {
+            at_once(&folder, &name, sessions, millions * 1_000_000 / sessions);
         }
     }
 
@@ -105,6 +117,49 @@ fn throughput(folder: &Path, name: &str, transport: &str, carries: Carries, even
         bytes / seconds / baseline,
         memory.iter().map(u64::to_string).collect::<Vec<_>>().join(", "),
     );
+}
+
+/// Events per second of so many sessions of so many events, from the first byte sent until the last event is in the files; and the
+/// memory, also when the tables of spans are made.
+fn at_once(folder: &Path, name: &str, sessions: u64, events: u64) {
+    fresh(folder);
+    let running = Running::start_with(&["--sink", &format!("disk:{}", folder.display())]);
+    let (address, all) = (running.address, events * sessions);
+    let started = Instant::now();
+    let senders: Vec<_> = (0..sessions)
+        .map(|number| thread::spawn(move || runs(address, number, Carries::Index, events, |_| {})))
+        .collect();
+    let (mut memory, mut written) = (Vec::new(), 0);
+    while written < all || events_on_disk(folder) > written {
+        written = events_on_disk(folder);
+        if written * 5 >= all * (memory.len() as u64 + 1) {
+            memory.push(running.memory() >> 20);
+        }
+        thread::sleep(Duration::from_millis(1));
+    }
+    let (seconds, collected) = (started.elapsed().as_secs_f64(), running.cpu_ns());
+    let sent = senders.into_iter().map(|sender| sender.join().expect("no panic").expect("everything is sent"));
+    let (sent, bytes) = sent.fold((0, 0), |all, one| (all.0 + one.0, all.1 + one.1));
+    while !has_tables(folder, sessions) {
+        thread::sleep(Duration::from_millis(10));
+    }
+    let peak = running.peak_memory() >> 20;
+    running.stop();
+    verify_all(folder, sent);
+    println!(
+        "| {name} | {:.1} | {seconds:.2} | {:.2} | {:.0} | {:.0} | {} | {peak} |",
+        sent as f64 / 1e6,
+        sent as f64 / seconds / 1e6,
+        bytes as f64 / seconds / 1e6,
+        collected / sent as f64,
+        memory.iter().map(u64::to_string).collect::<Vec<_>>().join(", "),
+    );
+}
+
+/// Whether so many sessions have their tables of spans.
+fn has_tables(folder: &Path, sessions: u64) -> bool {
+    let sessions_there = fs::read_dir(folder).expect("a folder").flatten();
+    sessions_there.filter(|session| session.path().join("spans.parquet").exists()).count() as u64 == sessions
 }
 
 /// Events per second and the processor time of both sides, by transport and by how often files are synchronised.

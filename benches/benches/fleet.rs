@@ -8,9 +8,8 @@
 //! `collector verify` counts what is there: nothing may be missing.
 
 use std::{
-    fs, io,
-    io::{Read, Write},
-    net::{Shutdown, SocketAddr, TcpListener, TcpStream},
+    fs,
+    net::{SocketAddr, TcpListener, TcpStream},
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     thread,
@@ -19,19 +18,16 @@ use std::{
 
 use benches::{
     Arguments, built, fresh,
-    load::{Carries, ending, opening, run},
+    load::Carries,
     ran::cpu_time_ns,
     running::{Running, events_on_disk, verify_all},
     samples::{Samples, figure},
+    sender::runs,
 };
-use codec::SessionId;
 use rustix::process::{Pid, getpid};
 
 /// How long the files may take to have everything.
 const PATIENCE: Duration = Duration::from_secs(180);
-
-/// What a run holds: what fits the packets of an agent over TCP.
-const RUN_BYTES: usize = 60 << 10;
 
 /// How many nodes there are, each with a copy, and how many recorders. None is straight to disk.
 const WAYS: [(usize, usize); 6] = [(0, 1), (1, 1), (1, 2), (1, 4), (3, 1), (3, 4)];
@@ -128,7 +124,9 @@ fn measure(
     let started = Instant::now();
     let address = edge.address;
     let senders: Vec<_> = (0..sessions)
-        .map(|number| thread::spawn(move || send(address, number, carries, events).expect("everything is sent")))
+        .map(|number| {
+            thread::spawn(move || runs(address, number, carries, events, |_| {}).expect("everything is sent"))
+        })
         .collect();
     let sent: Vec<_> = senders.into_iter().map(|sender| sender.join().expect("it does not panic")).collect();
     let (events, bytes) = sent.iter().fold((0, 0), |(events, bytes), sent| (events + sent.0, bytes + sent.1));
@@ -150,27 +148,6 @@ fn measure(
     recorders.into_iter().for_each(|recorder| drop(recorder.stop()));
     verify_all(&traces, events);
     measured
-}
-
-/// Sends a session of so many events or a few more, over TCP. How many those were, and how many bytes.
-fn send(to: SocketAddr, number: u64, carries: Carries, events: u64) -> io::Result<(u64, u64)> {
-    let mut connection = TcpStream::connect(to)?;
-    let mut replies = connection.try_clone()?;
-    let reader = thread::spawn(move || while replies.read(&mut [0; 4096]).is_ok_and(|read| read > 0) {});
-    let mut id = [0; 16];
-    id[8..].copy_from_slice(&(number + 1).to_be_bytes());
-    connection.write_all(&opening(SessionId(id)))?;
-    let (mut sent, mut bytes, mut packet) = (0, 0, Vec::new());
-    while sent < events {
-        packet.clear();
-        sent += run(carries, 0, sent, RUN_BYTES, &mut packet);
-        bytes += packet.len() as u64;
-        connection.write_all(&packet)?;
-    }
-    connection.write_all(&ending(&[sent]))?;
-    connection.shutdown(Shutdown::Write)?;
-    reader.join().expect("the reader does not panic");
-    Ok((sent, bytes))
 }
 
 /// The nodes of a cluster, or one alone, with storage in files.

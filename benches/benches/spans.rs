@@ -252,6 +252,9 @@ fn stamp(stream: u32, at: u64) -> Stamp {
     load::stamp(stream, at, at, at)
 }
 
+/// How often each command is run; the median counts.
+const ROUNDS: usize = 3;
+
 fn offline(millions: u64, binaries: &[PathBuf]) {
     let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("spans-bench");
     let file = fresh(&folder).join("events.heph");
@@ -262,17 +265,6 @@ fn offline(millions: u64, binaries: &[PathBuf]) {
     drop((batches, bytes));
     let sink = |kind: &str| format!("disk:{}{kind}", folder.join(format!("traces{kind}")).display());
     let count = millions as f64;
-    let line = |name: &str, arguments: &[&str]| {
-        let runs: Vec<Ran> = binaries.iter().map(|binary| Ran::well(Command::new(binary).args(arguments))).collect();
-        let all: Vec<String> = runs
-            .iter()
-            .map(|ran| {
-                let peak = ran.peak_bytes as f64 / f64::from(1 << 20);
-                format!("{:.2} | {:.2} | {peak:.0}", ran.seconds, count / ran.seconds)
-            })
-            .collect();
-        println!("| {name} | {count:.0} | {} |", all.join(" | "));
-    };
     let input = file.display().to_string();
     for (name, kind) in [("without spans", ",spans=no"), ("spans live", ",spans=live"), ("spans after", "")] {
         let sink = sink(kind);
@@ -284,16 +276,34 @@ fn offline(millions: u64, binaries: &[PathBuf]) {
     let session = only_session(&folder.join("traces"));
     let size = |path: &Path| fs::metadata(path).map_or(0, |data| data.len());
     println!("\n`spans.parquet` has {} bytes.\n", size(&session.join("spans.parquet")));
-    let dir = session.display().to_string();
+    // An older collector may not know what this one writes.
+    let own = |(number, binary): (usize, &PathBuf)| {
+        let traces = folder.join(format!("own{number}"));
+        Ran::well(Command::new(binary).args(["ingest", &input, "--sink", &format!("disk:{}", traces.display())]));
+        (binary.clone(), only_session(&traces))
+    };
+    let sessions: Vec<(PathBuf, PathBuf)> = binaries.iter().enumerate().map(own).collect();
+    let line = |name: &str, command: &str, options: &[&str]| {
+        let asked = |(binary, session): &(PathBuf, PathBuf)| {
+            let mut rounds: Vec<Ran> =
+                (0..ROUNDS).map(|_| Ran::well(Command::new(binary).arg(command).arg(session).args(options))).collect();
+            rounds.sort_by(|a, b| a.seconds.total_cmp(&b.seconds));
+            let ran = &rounds[ROUNDS / 2];
+            let peak = ran.peak_bytes as f64 / f64::from(1 << 20);
+            format!("{:.2} | {:.2} | {peak:.0}", ran.seconds, count / ran.seconds)
+        };
+        let all: Vec<String> = sessions.iter().map(asked).collect();
+        println!("| {name} | {count:.0} | {} |", all.join(" | "));
+    };
     let output = folder.join("export").display().to_string();
-    line("`verify`, for comparison", &["verify", &dir]);
-    line("`stats`", &["stats", &dir]);
-    line("`top`", &["top", &dir]);
-    line("`tree --depth 3`", &["tree", &dir, "--depth", "3"]);
-    line("`spans --sort duration --limit 10`", &["spans", &dir, "--sort", "duration", "--limit", "10"]);
-    line("`spans --json`", &["spans", &dir, "--json"]);
+    line("`verify`, for comparison", "verify", &[]);
+    line("`stats`", "stats", &[]);
+    line("`top`", "top", &[]);
+    line("`tree --depth 3`", "tree", &["--depth", "3"]);
+    line("`spans --sort duration --limit 10`", "spans", &["--sort", "duration", "--limit", "10"]);
+    line("`spans --json`", "spans", &["--json"]);
     for format in ["perfetto", "chrome", "folded", "parquet"] {
-        line(&format!("`export --format {format}`"), &["export", &dir, "-o", &output, "--format", format]);
+        line(&format!("`export --format {format}`"), "export", &["-o", &output, "--format", format]);
     }
     _ = fs::remove_dir_all(&folder);
 }

@@ -2,7 +2,7 @@
 
 use std::{
     io::{self, Read, Write},
-    net::{SocketAddr, TcpStream, UdpSocket},
+    net::{Shutdown, SocketAddr, TcpStream, UdpSocket},
     thread,
     time::{Duration, Instant},
 };
@@ -17,7 +17,7 @@ use codec::{
 use quinn_udp::{Transmit, UdpSockRef, UdpSocketState};
 use tunnel::{Encrypted, Setup, Trust};
 
-use crate::load::{Carries, Load, ending, opening, progress};
+use crate::load::{Carries, Load, ending, opening, progress, run};
 
 /// The streams that events are spread over.
 pub const STREAMS: u32 = 4;
@@ -27,6 +27,38 @@ const DATAGRAM_BYTES: usize = 1400;
 
 /// The most the system splits at once.
 const BURST_BYTES: usize = 62_000;
+
+/// What a run holds: what fits the packets of an agent over TCP.
+const RUN_BYTES: usize = 60 << 10;
+
+/// Sends a session of so many events or a few more in runs over TCP, on one stream. `pace` is as below. How many those were, and
+/// how many bytes.
+pub fn runs(
+    to: SocketAddr,
+    number: u64,
+    carries: Carries,
+    events: u64,
+    mut pace: impl FnMut(u64),
+) -> io::Result<(u64, u64)> {
+    let mut connection = TcpStream::connect(to)?;
+    let mut replies = connection.try_clone()?;
+    let reader = thread::spawn(move || while replies.read(&mut [0; 4096]).is_ok_and(|read| read > 0) {});
+    let mut id = [0; 16];
+    id[8..].copy_from_slice(&(number + 1).to_be_bytes());
+    connection.write_all(&opening(SessionId(id)))?;
+    let (mut sent, mut bytes, mut packet) = (0, 0, Vec::new());
+    while sent < events {
+        packet.clear();
+        sent += run(carries, 0, sent, RUN_BYTES, &mut packet);
+        bytes += packet.len() as u64;
+        connection.write_all(&packet)?;
+        pace(sent);
+    }
+    connection.write_all(&ending(&[sent]))?;
+    connection.shutdown(Shutdown::Write)?;
+    reader.join().expect("the reader does not panic");
+    Ok((sent, bytes))
+}
 
 /// Sends `events` over TCP. `pace` is called with how many have been sent, and may wait.
 pub fn tcp(to: SocketAddr, id: SessionId, carries: Carries, events: u64, pace: impl FnMut(u64)) -> io::Result<()> {
