@@ -125,7 +125,9 @@ impl NameCache {
             Some(raw) if **raw == *pretty => Arc::clone(raw),
             _ => pretty.into(),
         };
-        self.make_room(raw.as_ref().map_or(0, |raw| raw.len()).saturating_add(pretty.len()));
+        // As a part of a line it may be there once more.
+        let texts = raw.iter().chain([&pretty]).map(|text| text.len().saturating_mul(2));
+        self.make_room(texts.chain(module.iter().map(|path| path.len())).fold(0, usize::saturating_add));
         let until = (!is_whole).then(|| extent(catalog));
         let known = Known { name: KnownName::new(raw, pretty, module), until };
         let next = self.known.len();

@@ -7,7 +7,6 @@ use std::{
     borrow::Cow,
     collections::HashMap,
     io::Write,
-    num::NonZero,
     panic::resume_unwind,
     sync::atomic::{AtomicUsize, Ordering},
     thread,
@@ -217,7 +216,7 @@ impl Column {
     }
 }
 
-/// Writes a row group, and forgets its rows. Columns are encoded by all processors.
+/// Writes a row group, and forgets its rows. Columns are encoded by several processors.
 pub(super) fn write<W: Write + Send>(
     columns: &mut [Column],
     rows: usize,
@@ -226,7 +225,7 @@ pub(super) fn write<W: Write + Send>(
 ) -> Result<()> {
     let descriptions = to.schema_descr().columns().to_vec();
     let pairs: Vec<_> = columns.iter().zip(descriptions).collect();
-    let helpers = if rows < WORTH_A_THREAD { 0 } else { processors() - 1 };
+    let helpers = if rows < WORTH_A_THREAD { 0 } else { other_processors().min(MOST_HELPERS) };
     let encoded = each(&pairs, helpers, |(column, description)| column.encode(rows, description.clone(), texts));
     let mut group = to.next_row_group()?;
     for column in encoded {
@@ -239,9 +238,12 @@ pub(super) fn write<W: Write + Send>(
 
 /// From so many rows on it takes longer to encode them than to start a thread for that.
 const WORTH_A_THREAD: usize = 8 << 10;
+/// There are few large columns.
+const MOST_HELPERS: usize = 7;
 
-fn processors() -> usize {
-    thread::available_parallelism().map_or(1, NonZero::get)
+/// How many processors there are beside this thread's.
+fn other_processors() -> usize {
+    thread::available_parallelism().map_or(0, |all| all.get() - 1)
 }
 
 /// Does the same with each of them, with the help of so many threads, and returns what came of each in their order.
