@@ -23,7 +23,7 @@ use codec::profile::EndReason;
 pub(crate) use self::start::{attach, run};
 use self::{
     children::Replacement,
-    entered::{Entered, threads_since},
+    entered::{Entered, or_ended, threads_since},
     timing::timing,
 };
 use crate::{
@@ -31,10 +31,9 @@ use crate::{
     descriptors::DescriptorRoom,
     end_state::EndState,
     family::{Family, Seat},
-    frida::{Event, Failure, Host, Starting},
+    frida::{Event, Host, Starting},
     install::{Installer, Report},
     native, process,
-    signals::Interrupted,
 };
 
 /// How long getting into the program may take, besides what the number of functions calls for.
@@ -486,17 +485,4 @@ impl Trace {
         drop(host);
         Ok(removed)
     }
-}
-
-/// Why a program could not be prepared: if it has ended, that is why, whatever failed for it.
-fn or_ended(pid: i32, error: anyhow::Error) -> anyhow::Error {
-    if error.chain().any(|cause| cause.is::<Interrupted>()) {
-        return error;
-    }
-    // Its memory is gone a moment before it has ended.
-    if process::wait_for_end(pid, ENDING).unwrap_or(false) {
-        return Failure::TargetEnded.into();
-    }
-    // Frida is gone as if it had.
-    if matches!(error.downcast_ref(), Some(Failure::TargetEnded)) { Failure::Replaced.into() } else { error }
 }

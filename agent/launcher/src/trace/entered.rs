@@ -5,6 +5,7 @@ use std::{fs::OpenOptions, io, path::Path, sync::Arc, time::Instant};
 use agent::shared::{Arena, FLAG_DETAIL, FLAG_FOLLOW_FORKS, FLAG_FOLLOW_PROGRAMS, FLAG_WRITE_GS};
 use anyhow::{Context, Result};
 
+use super::ENDING;
 use crate::{
     args::Follow,
     frida::{Failure, Host},
@@ -12,6 +13,7 @@ use crate::{
     native::{Borrowed, Library},
     process,
     settings::Settings,
+    signals::Interrupted,
 };
 
 /// The most memory that rings may take up, in addresses; they use what is written to. And how many there may be.
@@ -120,4 +122,17 @@ fn gs_flag() -> u32 {
 /// The threads that a process has and had not before.
 pub(super) fn threads_since(pid: i32, before: &[i32]) -> Result<Vec<i32>> {
     Ok(process::threads(pid)?.into_iter().filter(|tid| !before.contains(tid)).collect())
+}
+
+/// Why a program could not be prepared: if it has ended, that is why, whatever failed for it.
+pub(super) fn or_ended(pid: i32, error: anyhow::Error) -> anyhow::Error {
+    if error.chain().any(|cause| cause.is::<Interrupted>()) {
+        return error;
+    }
+    // Its memory is gone a moment before it has ended.
+    if process::wait_for_end(pid, ENDING).unwrap_or(false) {
+        return Failure::TargetEnded.into();
+    }
+    // Frida is gone as if it had.
+    if matches!(error.downcast_ref(), Some(Failure::TargetEnded)) { Failure::Replaced.into() } else { error }
 }

@@ -13,7 +13,10 @@ use std::{
 
 use anyhow::{Result, anyhow};
 
-use super::{ENTERING, Trace, entered::Entered, or_ended};
+use super::{
+    ENTERING, Trace,
+    entered::{Entered, or_ended},
+};
 use crate::{
     control,
     delivery::Delivery,
