@@ -5,9 +5,9 @@ use std::io;
 
 /// What ptrace is asked for, as C libraries have it.
 #[cfg(not(target_env = "musl"))]
-type Request = libc::c_uint;
+pub(crate) type Request = libc::c_uint;
 #[cfg(target_env = "musl")]
-type Request = libc::c_int;
+pub(crate) type Request = libc::c_int;
 
 /// The set of all of them, to the system.
 const NT_X86_XSTATE: usize = 0x202;

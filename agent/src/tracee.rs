@@ -1,4 +1,4 @@
-//! Starting a program so that it can be stopped at its first instruction.
+//! Starting a program so that it can be stopped at its first instruction, and what a stopped thread is given when it goes on.
 
 use std::{
     ffi::{CStr, CString},
@@ -7,6 +7,8 @@ use std::{
     os::fd::{AsRawFd, FromRawFd, OwnedFd},
     ptr,
 };
+
+use crate::registers::Request;
 
 /// A process that waits to become the program.
 #[derive(Debug)]
@@ -61,6 +63,24 @@ impl Waiting {
             Ok(()) => io::Error::from_raw_os_error(i32::from_ne_bytes(error)),
             Err(_) => io::Error::other("it ended before it began"),
         }
+    }
+}
+
+/// Has a thread go on that the caller has stopped, and gives it a signal; 0 is none.
+pub fn go_on(thread: i32, signal: i32) -> io::Result<()> {
+    resume(libc::PTRACE_CONT, thread, signal)
+}
+
+/// Lets go of such a thread, which goes on, and gives it a signal; 0 is none.
+pub fn let_go(thread: i32, signal: i32) -> io::Result<()> {
+    resume(libc::PTRACE_DETACH, thread, signal)
+}
+
+fn resume(request: Request, thread: i32, signal: i32) -> io::Result<()> {
+    // SAFETY: no memory of this process is read or written.
+    match unsafe { libc::ptrace(request, thread, 0_usize, signal as usize) } {
+        -1 => Err(io::Error::last_os_error()),
+        _ => Ok(()),
     }
 }
 

@@ -17,12 +17,13 @@ use std::{
     time::{Duration, Instant},
 };
 
+use agent::registers::SignalMask;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 pub(crate) use self::failure::Failure;
 use self::helper::Helper;
-use crate::{process, signals::Interrupted};
+use crate::{native, process, signals::Interrupted};
 
 /// The version that the private environment has, and that everything is tested with.
 pub(crate) const VERSION: &str = "17.24.3";
@@ -35,9 +36,7 @@ const GLANCE: Duration = Duration::from_millis(50);
 
 /// Every signal but those that cannot be blocked, the two that the C library keeps for itself, and the segmentation
 /// fault, which Frida unblocks where it runs.
-const NOT_FOR_FRIDA: u64 = 0xffff_fffe_7ffb_fbff;
-/// The segmentation fault, as a bit of a mask.
-const FAULT: u64 = 1 << 10;
+pub(crate) const NOT_FOR_FRIDA: SignalMask = SignalMask(0xffff_fffe_7ffb_fbff);
 
 /// What may be used to get at Frida.
 #[derive(Debug, Clone, Default)]
@@ -126,8 +125,6 @@ fn receive_from<T>(
 trait Link: Send + Sync {
     /// Calls a function that the script exports.
     fn begin(&self, call: &str, args: Value) -> Pending;
-    /// Sets which signals are blocked in threads of the target, and says where that failed.
-    fn mask(&self, threads: &[(i32, u64)]) -> Pending;
     /// The target is gone: do not try to let go of it.
     fn gone(&self);
 }
@@ -149,7 +146,6 @@ impl Starting {
 
     /// Gets Frida into a process, and the library with it.
     pub(crate) fn attach(self, pid: i32, library: &Path, deadline: Instant) -> Result<Host, Failure> {
-        let blocked = process::blocked(pid);
         let library = library.to_str().ok_or_else(|| Failure::Call {
             call: "load".into(),
             text: format!("{} is not valid UTF-8, which Frida needs", library.display()),
@@ -162,15 +158,7 @@ impl Starting {
             #[cfg(not(feature = "frida-core"))]
             None => unreachable!("without frida-core there is always a helper"),
         };
-        let host = Host { pid, link, events: Mutex::new(received) };
-        // Frida comes in through the main thread, where it unblocks this, and forgets about it.
-        if let Some(before) =
-            blocked.filter(|before| before & FAULT != 0 && process::blocked(pid) == Some(before & !FAULT))
-        {
-            // Where it cannot be put back, a program that is sent a fault from outside dies of it. It would anyway.
-            let _ = host.set_masks(&[(pid, before)]);
-        }
-        Ok(host)
+        Ok(Host { pid, link, events: Mutex::new(received) })
     }
 }
 
@@ -272,18 +260,6 @@ impl Host {
         self.call("detach", json!([]), deadline).map(drop)
     }
 
-    /// Blocks signals in these threads of the target, as far as that can be done, and says where it failed. They are
-    /// Frida's, and the program's handlers are to run in its own.
-    pub(crate) fn mask_threads(&self, threads: &[i32]) -> Result<Vec<(i32, String)>, Failure> {
-        let threads: Vec<_> = threads.iter().map(|thread| (*thread, NOT_FOR_FRIDA)).collect();
-        self.set_masks(&threads)
-    }
-
-    fn set_masks(&self, threads: &[(i32, u64)]) -> Result<Vec<(i32, String)>, Failure> {
-        let answer = self.link.mask(threads).wait(Instant::now() + QUICK)?;
-        Vec::deserialize(&answer).map_err(|_| odd("mask", &answer))
-    }
-
     /// What has happened, waiting for it for at most so long.
     pub(crate) fn next_event(&self, timeout: Duration) -> Option<Event> {
         self.events.lock().unwrap_or_else(PoisonError::into_inner).recv_timeout(timeout).ok()
@@ -305,6 +281,14 @@ impl Drop for Host {
             self.target_is_gone();
         }
     }
+}
+
+/// Blocks signals in these threads of a target, which are Frida's: the program's handlers are to run in its own. Says in how many
+/// that failed.
+pub(crate) fn mask(threads: &[i32]) -> usize {
+    let block =
+        |thread: i32| native::while_stopped(thread, Instant::now() + QUICK, || Ok(NOT_FOR_FRIDA.write(thread)?));
+    threads.iter().filter(|thread| block(**thread).is_err()).count()
 }
 
 fn odd(call: &str, answer: &Value) -> Failure {

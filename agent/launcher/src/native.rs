@@ -3,6 +3,7 @@
 mod borrowed;
 mod execution;
 mod left;
+mod seen;
 mod system_call;
 
 use std::{ffi::CString, io, time::Instant};
@@ -10,22 +11,20 @@ use std::{ffi::CString, io, time::Instant};
 use agent::{
     mapped::{MapError, MappedLibrary},
     shared::Command,
-    tracee::Waiting,
+    tracee::{Waiting, go_on},
 };
 use anyhow::{Context, Result, anyhow, bail};
 use nix::{
     libc::PTRACE_EVENT_EXEC,
-    sys::{
-        ptrace::{self, Options},
-        wait::{WaitPidFlag, WaitStatus, waitpid},
-    },
+    sys::ptrace::{self, Options},
     unistd::Pid,
 };
 
 pub(crate) use self::{
-    borrowed::{Borrowed, Lent, entry_point, interrupt},
+    borrowed::{Borrowed, Lent, entry_point, interrupt, while_stopped},
     execution::{Executed, Execution},
-    left::{let_go, let_go_all, let_go_of_left, look, stopped},
+    left::{let_go, let_go_all, let_go_of_left, stopped},
+    seen::{Seen, look},
 };
 use crate::{
     install::{Maps, TargetMemory, file_name},
@@ -166,15 +165,15 @@ pub(crate) fn start(path: &std::ffi::CStr, arguments: &[CString], environment: &
     ptrace::seize(thread, Options::PTRACE_O_TRACEEXEC | Options::PTRACE_O_EXITKILL)?;
     waiting.go()?;
     loop {
-        match waitpid(thread, Some(WaitPidFlag::__WALL))? {
-            WaitStatus::PtraceEvent(_, _, PTRACE_EVENT_EXEC) => {
+        match seen::wait(thread)? {
+            Seen::Event(PTRACE_EVENT_EXEC, _) => {
                 execution::leave_call(thread)?;
                 return Ok(waiting.pid);
             }
-            WaitStatus::PtraceEvent(..) => ptrace::cont(thread, None)?,
-            WaitStatus::Stopped(_, signal) => ptrace::cont(thread, signal)?,
-            WaitStatus::Exited(..) | WaitStatus::Signaled(..) => return Err(waiting.failure()),
-            _ => {}
+            Seen::Event(..) => ptrace::cont(thread, None)?,
+            Seen::Signal(signal) => go_on(waiting.pid, signal)?,
+            Seen::Ended(_) => return Err(waiting.failure()),
+            Seen::Running => {}
         }
     }
 }

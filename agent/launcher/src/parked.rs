@@ -11,8 +11,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use agent::registers::ExtendedRegisters;
-use anyhow::{Context, Result};
+use agent::registers::{ExtendedRegisters, SignalMask};
+use anyhow::{Context, Result, bail};
 use nix::{
     errno::Errno,
     libc::user_regs_struct,
@@ -21,6 +21,7 @@ use nix::{
 };
 
 use crate::{
+    frida::NOT_FOR_FRIDA,
     install::{Maps, TargetMemory, restart_interrupted},
     native::{entry_point, interrupt},
     signals::Signals,
@@ -32,10 +33,10 @@ const LOOP: [u8; 4] = [0xf3, 0x90, 0xeb, 0xfc];
 /// How far below what the thread uses of its stack Frida may use it.
 const CLEARANCE: u64 = 4096;
 
-/// How long parking it may take, and setting it going again.
+/// How long parking it may take, and setting it going again once Frida has let go of it.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// How often a thread is looked at that is where others may wait for it, and how long apart.
+/// How often a thread is looked at that is not where it should be, and how long apart.
 const LOOKS: u32 = 100;
 const APART: Duration = Duration::from_millis(1);
 
@@ -48,6 +49,9 @@ struct Parked {
     code: [u8; LOOP.len()],
     registers: user_regs_struct,
     extended: ExtendedRegisters,
+    /// The signals that it blocks. While it waits it takes none: some are lost where Frida stops it just then, and Frida's threads are
+    /// made by it and block what it does.
+    mask: SignalMask,
 }
 
 impl Parked {
@@ -56,14 +60,25 @@ impl Parked {
         let deadline = Instant::now() + PATIENCE;
         let thread = Pid::from_raw(pid);
         let at = entry_point(pid)?;
+        // Frida has the main thread wait until its library is loaded, and loading that waits for this.
+        while Maps::read(pid).is_ok_and(|maps| maps.is_loading(pid)) {
+            if Instant::now() >= deadline {
+                bail!(
+                    "a library is being loaded in it all the time, and Frida would wait for that (try again later, or --engine native)"
+                );
+            }
+            thread::sleep(APART);
+        }
         ptrace::seize(thread, Options::empty()).context("cannot stop the main thread of the program")?;
         let parked = (|| {
             let mut looks = 0;
             let registers = stop_where(thread, deadline, |registers| {
                 looks += 1;
-                looks >= LOOKS || is_calm(pid, registers)
+                let Ok(maps) = Maps::read(pid) else { return true };
+                !maps.is_loading(pid) && (looks >= LOOKS || is_calm(&maps, registers))
             })?;
-            let extended = ExtendedRegisters::read(pid)?;
+            let (extended, mask) = (ExtendedRegisters::read(pid)?, SignalMask::read(pid)?);
+            NOT_FOR_FRIDA.write(pid)?;
             let mut code = [0; LOOP.len()];
             let memory = TargetMemory::open(pid)?;
             memory.read(at, &mut code)?;
@@ -73,7 +88,7 @@ impl Parked {
             (waiting.rip, waiting.orig_rax) = (at, u64::MAX);
             waiting.rsp = registers.rsp.saturating_sub(CLEARANCE) & !15;
             ptrace::setregs(thread, waiting)?;
-            Ok(Self { pid, at, code, registers, extended })
+            Ok(Self { pid, at, code, registers, extended, mask })
         })();
         // Where it could not be parked, it goes on as it was.
         let detached = ptrace::detach(thread, None);
@@ -90,11 +105,10 @@ impl Parked {
     }
 
     fn unpark(&mut self) -> Result<()> {
-        let deadline = Instant::now() + PATIENCE;
         let thread = Pid::from_raw(self.pid);
-        // Frida may not have let go of it yet.
+        // Frida may not have let go of it yet. Nobody else would ever set it going.
         while let Err(error) = ptrace::seize(thread, Options::empty()) {
-            if error != Errno::EPERM || Instant::now() >= deadline {
+            if error != Errno::EPERM {
                 return Err(error.into());
             }
             thread::sleep(APART);
@@ -103,11 +117,15 @@ impl Parked {
             if !self.is_waiting() {
                 return Ok(());
             }
-            // It may be in a handler.
-            let here = self.at..self.at + LOOP.len() as u64;
-            stop_where(thread, deadline, |registers| here.contains(&registers.rip))?;
+            // Where Frida has failed, it may be anywhere.
+            let (here, mut looks) = (self.at..self.at + LOOP.len() as u64, 0);
+            stop_where(thread, Instant::now() + PATIENCE, |registers| {
+                looks += 1;
+                looks >= LOOKS || here.contains(&registers.rip)
+            })?;
             restart_interrupted(&mut self.registers);
             self.extended.write(self.pid)?;
+            self.mask.write(self.pid)?;
             ptrace::setregs(thread, self.registers)?;
             Ok(TargetMemory::open(self.pid)?.write(self.at, &self.code)?)
         })();
@@ -155,13 +173,16 @@ fn stop_where(
             ptrace::setregs(thread, registers)?;
         }
         ptrace::cont(thread, None)?;
+        if Instant::now() >= deadline {
+            bail!("it does not come to where it can wait");
+        }
         thread::sleep(APART);
     }
 }
 
 /// Whether a thread is where it holds nothing that Frida needs: not in the C library or the loader, unless it waits for the
 /// system there.
-fn is_calm(pid: i32, registers: &user_regs_struct) -> bool {
+fn is_calm(maps: &Maps, registers: &user_regs_struct) -> bool {
     // read, poll, select, pause, nanosleep, accept, recvfrom, recvmsg, wait4, semop, msgrcv, rt_sigtimedwait, rt_sigsuspend,
     // futex, semtimedop, clock_nanosleep, epoll_wait, waitid, pselect6, ppoll, epoll_pwait, accept4, recvmmsg, epoll_pwait2
     const WAITING: [u64; 24] =
@@ -169,7 +190,6 @@ fn is_calm(pid: i32, registers: &user_regs_struct) -> bool {
     if WAITING.contains(&registers.orig_rax) {
         return true;
     }
-    let Ok(maps) = Maps::read(pid) else { return true };
     let name = maps.name_at(registers.rip).and_then(|name| name.rsplit('/').next()).unwrap_or_default();
     !["libc.", "libc-", "ld-", "libpthread", "libdl"].iter().any(|start| name.starts_with(start))
 }

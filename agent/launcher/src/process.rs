@@ -231,11 +231,6 @@ fn is_leaving(tracer: i32) -> bool {
     is_agent() || fs::read_to_string(format!("/proc/{tracer}/maps")).is_ok_and(|maps| maps.contains("frida"))
 }
 
-/// The signals that the main thread of a process blocks, as bits.
-pub(crate) fn blocked(pid: i32) -> Option<u64> {
-    u64::from_str_radix(&status(pid, "SigBlk:")?, 16).ok()
-}
-
 /// What the system says of a process under this name.
 fn status(pid: i32, name: &str) -> Option<String> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;

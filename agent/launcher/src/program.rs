@@ -190,7 +190,7 @@ impl Program {
                 // Its main thread was to be let go of.
                 Some(status) if status.stopped() => {
                     let signal = status.stopping_signal().filter(|_| status.as_raw() >> 16 == 0);
-                    native::stopped(Pid::from_raw(self.pid), signal.and_then(|signal| Signal::try_from(signal).ok()));
+                    native::stopped(Pid::from_raw(self.pid), signal.unwrap_or(0));
                 }
                 status => self.ending = status.map(|status| EndState::from_raw(status.as_raw())),
             }

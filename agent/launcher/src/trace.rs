@@ -31,7 +31,7 @@ use crate::{
     descriptors::DescriptorRoom,
     end_state::EndState,
     family::{Family, Seat},
-    frida::{Event, Host, Starting},
+    frida::{self, Event, Host, Starting},
     install::{Installer, Report},
     native, process,
 };
@@ -207,8 +207,7 @@ impl Trace {
         self.arena.go_on(deadline)?;
         serving.wait(deadline)?;
         // What cannot be masked takes the program's signals now and then, which is told with the rest.
-        let unmasked = host.mask_threads(&self.foreign)?;
-        self.delivery.limit("frida-threads-take-signals", unmasked.len() as u64, "");
+        self.delivery.limit("frida-threads-take-signals", frida::mask(&self.foreign) as u64, "");
         let gum = host.attach_gum(&report.for_gum, deadline)?;
         self.delivery.limit("refused-by-frida", gum.failed.len() as u64, "");
         host.watch_modules()?;

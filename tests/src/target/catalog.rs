@@ -56,6 +56,8 @@ pub const TARGETS: &[Target] = &[
     c("endless", "endless.c"),
     c("uses_gs", "uses_gs.c"),
     c("alarmed", "alarmed.c"),
+    c("realtime", "realtime.c"),
+    with(c("loads", "loads.c"), WAITS),
     // One program, in every form that a program can have.
     flags("plain_pie", "plain.c", &["-O1", "-fPIE", "-pie"]),
     flags("plain_no_pie", "plain.c", &["-O1", "-fno-pie", "-no-pie"]),
@@ -88,6 +90,7 @@ pub const TARGETS: &[Target] = &[
 ];
 
 const PLUGIN: &[Library] = &[Library { name: "plugin", source: "plugin.c", linked: false }];
+const WAITS: &[Library] = &[Library { name: "waits", source: "waits.c", linked: false }];
 const THROWER: &[Library] = &[Library { name: "thrower", source: "thrower.cpp", linked: true }];
 
 /// A program compiled as most are.

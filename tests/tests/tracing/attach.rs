@@ -348,7 +348,8 @@ fn an_agent_may_be_killed_at_any_moment_of_a_native_attach() {
     agent_command::prepare();
     let (_folder, collector) = Collector::in_folder("killed-early", &[]);
     for moment_ms in (0..30).map(|moment| moment * 4) {
-        let steady = Steady::start();
+        // A handler that is interrupted, too.
+        let steady = Steady::of(if moment_ms % 8 == 0 { "steady" } else { "realtime" });
         let options = ["--no-detail", "--engine", "native"];
         let command = agent_command::attach_to(collector.tcp(), Transport::Tcp, &options, steady.process.pid());
         let mut agent = Process::start(command, Stdout::Collect);
@@ -473,16 +474,51 @@ fn an_agent_ends_with_the_program_that_it_is_attached_to() {
     assert!(recorded.calls >= 800 && recorded.calls <= counted["round_of"].calls, "{recorded:?} of {counted:?}");
 }
 
-/// A thread that is stopped may just be given a signal, and is so again when it goes on.
+/// A thread that is stopped may just be given a signal, also one without a name, and is so again when it goes on.
 #[test]
 fn a_program_that_is_given_signals_all_the_time_is_attached_to_and_left() {
-    for engine in ENGINES {
-        let steady = Steady::of("alarmed");
+    for (program, engine) in
+        ["alarmed", "realtime"].into_iter().flat_map(|program| ENGINES.map(|engine| (program, engine)))
+    {
+        let steady = Steady::of(program);
         for _ in 0..3 {
             watch(steady.process.pid(), Transport::Tcp, engine);
         }
         steady.finish();
     }
+}
+
+/// Frida has the main thread wait until its own library is loaded, for which the loader must be free.
+#[test]
+fn a_program_that_is_loading_a_library_is_attached_to_when_it_has_done_so() {
+    let mut steady = Steady::of("loads");
+    let pid = steady.process.pid();
+    let (folder, collector) = Collector::in_folder("loads", &[]);
+    let options = [LOSSLESS, &["--engine", "frida"]].concat();
+    let attach = || {
+        agent_command::prepare();
+        let command = agent_command::attach_to(collector.tcp(), Transport::Tcp, &options, pid);
+        let agent = Process::start(command, Stdout::Collect);
+        eventually("its main thread is to be kept", || is_kept(pid));
+        agent
+    };
+    let mut interrupted = attach();
+    interrupted.signal("INT");
+    let exit = interrupted.exit(Duration::from_secs(8));
+    assert_eq!((exit.signal, exit.stderr.as_str()), (Some(2), ""));
+    eventually("nobody is left", || !is_kept(pid));
+    let mut agent = attach();
+    let mut stdin = steady.process.take_stdin().expect("it is held");
+    stdin.write_all(b"l").expect("it reads");
+    eventually("enough is traced", || {
+        assert!(agent.is_running(), "the agent gave up: {}", agent.said());
+        on_disk(folder.path()) > 20_000
+    });
+    agent.signal("INT");
+    let exit = agent.exit(LONG);
+    assert_eq!((exit.code, exit.signal), (Some(0), None), "it leaves in peace: {}", exit.stderr);
+    collector.stop();
+    steady.finish_by(stdin);
 }
 
 /// The library knows threads by `gs`.

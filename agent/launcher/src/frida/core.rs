@@ -1,7 +1,6 @@
 //! Frida, linked in through its crate. Needs Frida's devkit to link.
 //!
-//! What the crate cannot do: block signals in the target's threads, tell why Frida left, or ask Frida to keep its hands
-//! off the program's signal handlers. [`super::helper`] can.
+//! What the crate cannot do: tell why Frida left, or ask Frida to keep its hands off the program's signal handlers. [`super::helper`] can.
 
 use std::{
     io::{BufRead, BufReader},
@@ -171,13 +170,6 @@ impl Link for Core {
             let _ = requests.send(Request { call: call.into(), args, answer: sender });
         }
         Pending { call: call.into(), pid: self.pid, answer }
-    }
-
-    fn mask(&self, threads: &[(i32, u64)]) -> Pending {
-        let (sender, answer) = mpsc::channel();
-        let failed: Vec<_> = threads.iter().map(|(thread, _)| (thread, "not possible with frida-core")).collect();
-        let _ = sender.send(Ok(serde_json::json!(failed)));
-        Pending { call: "mask".into(), pid: self.pid, answer }
     }
 
     fn gone(&self) {

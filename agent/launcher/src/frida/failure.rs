@@ -54,7 +54,7 @@ pub(super) fn attach(pid: i32, kind: &str, text: &str) -> Failure {
     let why = match kind {
         "ProcessNotFoundError" => "there is no such process (has it ended?)".into(),
         "PermissionDeniedError" => format!("permission denied ({})", process::ptrace_remedy()),
-        _ if matches!(process::state(pid), None | Some('Z' | 'X')) => "it ended while Frida was getting in".into(),
+        _ if process::has_ended(pid) => "it ended while Frida was getting in".into(),
         "ProcessNotRespondingError" | "TimedOutError" => {
             "it does not answer Frida (is it stopped, in a debugger, or confined by seccomp?)".into()
         }

@@ -215,11 +215,6 @@ impl Link for Attached {
         self.request(call, json!({ "call": call, "args": args }))
     }
 
-    fn mask(&self, threads: &[(i32, u64)]) -> Pending {
-        let threads: Vec<_> = threads.iter().map(|(thread, mask)| (thread, format!("{mask:x}"))).collect();
-        self.request("mask", json!({ "mask": threads }))
-    }
-
     fn gone(&self) {
         let mut input = lock(&self.input);
         if let Some(input) = input.as_mut() {

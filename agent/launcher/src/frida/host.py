@@ -5,9 +5,9 @@ import sys
 # Nothing is loaded from the folder that the command happens to be started in.
 sys.path[:] = [path for path in sys.path if path.startswith("/")]
 
-import ctypes
 import json
 import os
+import select
 import subprocess
 import threading
 import time
@@ -28,9 +28,10 @@ def tell(line):
             pass
 
 
-def fail(stage, error):
+def fail(stage, error, is_over=True):
     tell({"failed": {"stage": stage, "kind": type(error).__name__, "text": str(error)}})
-    os._exit(1)
+    if is_over:
+        os._exit(1)
 
 
 def next_line():
@@ -38,38 +39,9 @@ def next_line():
     return json.loads(line) if line else None
 
 
-PTRACE_DETACH = 17
-PTRACE_SEIZE = 0x4206
-PTRACE_INTERRUPT = 0x4207
-PTRACE_SETSIGMASK = 0x420B
-WALL = 0x40000000
-
-
-def mask(threads):
-    """Sets which signals are blocked in threads of the target: pairs of a thread and a mask."""
-    ptrace = ctypes.CDLL(None, use_errno=True).ptrace
-    ptrace.argtypes = [ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p]
-    ptrace.restype = ctypes.c_long
-    failed = []
-
-    def request(number, thread, address=None, data=None):
-        if ptrace(number, thread, address, data) == -1:
-            raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
-
-    for thread, blocked in threads:
-        blocked = ctypes.c_uint64(int(blocked, 16))
-        try:
-            request(PTRACE_SEIZE, thread)
-            try:
-                request(PTRACE_INTERRUPT, thread)
-                os.waitpid(thread, WALL)
-                data = ctypes.cast(ctypes.byref(blocked), ctypes.c_void_p)
-                request(PTRACE_SETSIGMASK, thread, ctypes.c_void_p(8), data)
-            finally:
-                request(PTRACE_DETACH, thread)
-        except OSError as error:
-            failed.append([thread, error.strerror])
-    return failed
+def input_has_ended():
+    """Where no line is to come, it can be read from only when it has ended."""
+    return bool(select.select([0], [], [], 0)[0])
 
 
 # By default Frida catches signals that mean a crash, and a program that is sent one then lives on. It also patches what
@@ -126,7 +98,7 @@ class NotParked(Exception):
 class Parked:
     """Has the agent command keep the main thread of a process out of Frida's way. It goes on even if this is killed."""
 
-    def __init__(self, command, pid):
+    def __init__(self, command, pid, is_over=lambda: False):
         # Not in our group: what ends us must not end it.
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "start_new_session": True}
         try:
@@ -134,6 +106,10 @@ class Parked:
         except OSError as error:
             self.keeper, self.failed = None, f"cannot start {command}: {error.strerror}"
             return
+        # It waits while a library is loaded.
+        while not select.select([self.keeper.stdout], [], [], 0.005)[0]:
+            if is_over():
+                os._exit(0)
         said = self.keeper.stdout.readline().decode(errors="replace").strip()
         self.failed = None if said == "parked" else said or "the keeper of its main thread has ended"
 
@@ -176,45 +152,50 @@ def main():
         else:
             tell({"error": message.get("description", str(message))})
 
-    loaded = {}
+    # What Frida has got to: "session", "brought" and "script"; or "failed", a stage and why.
+    state = {}
 
-    def load():
+    def enter():
+        stage = "attach"
         try:
+            session = state["session"] = attach(frida.get_local_device(), pid)
+            state["brought"] = code_of(pid) - before
+            session.on("detached", lambda reason, crash: tell({"detached": reason}))
+            stage = "script"
             script = session.create_script(parameters["script"], name="spoor")
             script.on("message", message)
             script.load()
             script.exports_sync.load(parameters["library"])
-            loaded["script"] = script
+            state["script"] = script
         except Exception as error:
-            loaded["error"] = error
+            state["failed"] = stage, error
 
-    loading = threading.Thread(target=load, daemon=True)
-    try:
-        with Parked(parameters["agent"], pid) as parked:
-            if parked.failed:
-                raise NotParked(parked.failed)
-            session = attach(frida.get_local_device(), pid)
-            brought = code_of(pid) - before
-            session.on("detached", lambda reason, crash: tell({"detached": reason}))
-            # Where the main thread ends while these are loaded, Frida finds no modules, and the program dies of that. But it is not
-            # kept for long: it may hold what is needed for loading.
-            loading.start()
-            loading.join(PARKED)
-    except Exception as error:
-        fail("attach", error)
-    loading.join()
-    if "error" in loaded:
-        fail("script", loaded["error"])
-    script = loaded["script"]
+    entering = threading.Thread(target=enter, daemon=True)
+    with Parked(parameters["agent"], pid, input_has_ended) as parked:
+        if parked.failed:
+            fail("attach", NotParked(parked.failed))
+        entering.start()
+        # Frida comes in through the main thread.
+        while entering.is_alive() and (is_traced(pid) or not code_of(pid) - before):
+            entering.join(0.005)
+        # It finds no modules where that ends while these are loaded, and the program dies of that. But the thread is not kept for long:
+        # it may hold what is needed for loading.
+        entering.join(PARKED)
+    while entering.is_alive() and not input_has_ended():
+        entering.join(0.005)
+    # If it is still there, nobody waits for it any more.
+    entering.join(PARKED)
+    if entering.is_alive() and "session" not in state:
+        # A thread of Frida's waits for the program, and ends when it finds that there is nobody.
+        os._exit(1)
+    session, brought, script = state.get("session"), state.get("brought", set()), state.get("script")
+    if "failed" in state:
+        fail(*state["failed"], session is None)
     tell({"ready": True})
 
     def answer(line):
         try:
-            if "mask" in line:
-                value = mask(line["mask"])
-            else:
-                value = getattr(script.exports_sync, line["call"])(*line["args"])
-            tell({"id": line["id"], "value": value})
+            tell({"id": line["id"], "value": getattr(script.exports_sync, line["call"])(*line["args"])})
         except Exception as error:
             tell({"id": line["id"], "failed": str(error)})
 

@@ -11,6 +11,7 @@ use std::{
 use agent::shared::LOCAL_THIS;
 use anyhow::{Result, bail};
 
+use super::file_name;
 use crate::process;
 
 /// A jump reaches 2 GiB; what instructions refer to lies in other parts of the module, or a little outside.
@@ -21,6 +22,7 @@ const REACH: u64 = (2 << 30) - (64 << 20);
 struct Mapping {
     start: u64,
     end: u64,
+    writable: bool,
     executable: bool,
     /// Whether what is written to it is written to the file.
     shared: bool,
@@ -98,6 +100,21 @@ impl Maps {
     pub(crate) fn name_at(&self, address: u64) -> Option<&str> {
         let holds = |mapping: &&Mapping| (mapping.start..mapping.end).contains(&address);
         self.mappings.iter().find(holds).map(|mapping| mapping.name.as_str())
+    }
+
+    /// Whether a thread of the process loads or unloads a library: the locks of the C library's loader say who holds them. They are
+    /// recursive, in the loader's data.
+    pub(crate) fn is_loading(&self, pid: i32) -> bool {
+        const RECURSIVE: u32 = 1;
+        let is_loader = |mapping: &&Mapping| file_name(&mapping.name).starts_with("ld-") && mapping.writable;
+        let Ok(memory) = TargetMemory::open(pid) else { return false };
+        let is_held = |words: &[u32]| matches!(*words, [1 | 2, depth, owner, 1, RECURSIVE] if depth > 0 && owner > 0);
+        self.mappings.iter().filter(is_loader).any(|mapping| {
+            let mut bytes = vec![0; (mapping.end - mapping.start) as usize];
+            let read = memory.read(mapping.start, &mut bytes);
+            let words: Vec<u32> = bytes.as_chunks().0.iter().map(|word| u32::from_ne_bytes(*word)).collect();
+            read.is_ok() && words.windows(5).step_by(2).any(is_held)
+        })
     }
 
     /// Where mappings of this name begin.
@@ -201,6 +218,7 @@ fn parse(line: &str) -> Option<Mapping> {
     Some(Mapping {
         start: u64::from_str_radix(start, 16).ok()?,
         end: u64::from_str_radix(end, 16).ok()?,
+        writable: permissions.contains('w'),
         executable: permissions.contains('x'),
         shared: permissions.contains('s'),
         offset: u64::from_str_radix(offset, 16).ok()?,

@@ -6,22 +6,18 @@ use std::{
     time::{Duration, Instant},
 };
 
-use agent::stub::Patch;
+use agent::{stub::Patch, tracee};
 use anyhow::{Context, Result, anyhow, bail};
 use nix::{
     errno::Errno,
     libc::user_regs_struct,
-    sys::{
-        ptrace::{self, Options},
-        signal::Signal,
-        wait::WaitStatus,
-    },
+    sys::ptrace::{self, Options},
     unistd::Pid,
 };
 
 use super::maps::TargetMemory;
 use crate::{
-    native::{self, Borrowed},
+    native::{self, Borrowed, Seen},
     process,
 };
 
@@ -33,8 +29,8 @@ const EXITING: Duration = Duration::from_millis(300);
 /// The system knows the thread that stopped them: only it can move them or let them go on.
 #[derive(Debug)]
 pub(super) struct Stopped {
-    /// Each thread, and the signal that it was about to be given.
-    threads: BTreeMap<i32, Option<Signal>>,
+    /// Each thread, and the signal that it was about to be given; 0 is none.
+    threads: BTreeMap<i32, i32>,
     /// Threads that were told to stop, and have not yet. All are told before any is waited for: where processors are busy, each
     /// has to wait for its turn to stop.
     told: Vec<i32>,
@@ -97,23 +93,20 @@ impl Stopped {
         let thread = Pid::from_raw(tid);
         loop {
             match native::look(thread) {
-                Ok(WaitStatus::PtraceEvent(..)) => {
+                Ok(Seen::Event(..)) => {
                     restart_call(thread);
-                    self.threads.insert(tid, None);
+                    self.threads.insert(tid, 0);
                     return Ok(());
                 }
-                Ok(WaitStatus::Stopped(_, signal)) => {
-                    self.threads.insert(tid, Some(signal));
+                Ok(Seen::Signal(signal)) => {
+                    self.threads.insert(tid, signal);
                     return Ok(());
                 }
-                Ok(WaitStatus::StillAlive) if Instant::now() < deadline => {
+                Ok(Seen::Running) if Instant::now() < deadline => {
                     std::thread::sleep(Duration::from_micros(50));
                 }
-                Ok(WaitStatus::StillAlive) => bail!("thread {tid} of the program does not stop"),
-                Ok(WaitStatus::Exited(..) | WaitStatus::Signaled(..)) | Err(Errno::ECHILD | Errno::ESRCH) => {
-                    return Ok(());
-                }
-                Ok(_) => {}
+                Ok(Seen::Running) => bail!("thread {tid} of the program does not stop"),
+                Ok(Seen::Ended(_)) | Err(Errno::ECHILD | Errno::ESRCH) => return Ok(()),
                 Err(error) => bail!("cannot wait for thread {tid} of the program: {error}"),
             }
         }
@@ -126,7 +119,7 @@ impl Stopped {
 
     /// One of them, to be had to do something. It is given back stopped.
     pub(super) fn borrow(&self, pid: i32) -> Result<Borrowed> {
-        let calm = self.threads.iter().filter(|(_, signal)| signal.is_none()).map(|(tid, _)| *tid);
+        let calm = self.threads.iter().filter(|(_, signal)| **signal == 0).map(|(tid, _)| *tid);
         let mut why = None;
         for tid in calm {
             match Borrowed::of_stopped(pid, tid) {
@@ -209,7 +202,7 @@ impl Drop for Stopped {
         native::let_go_all(self.told.iter().copied().map(Pid::from_raw));
         for (tid, signal) in &self.threads {
             let thread = Pid::from_raw(*tid);
-            if ptrace::detach(thread, *signal).is_err() {
+            if tracee::let_go(*tid, *signal).is_err() {
                 // It was killed meanwhile, and waits to be asked how it ended. One that is not ours is none of our business.
                 let _ = native::look(thread);
             }

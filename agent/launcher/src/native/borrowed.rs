@@ -9,32 +9,24 @@ use std::{
 use agent::{
     registers::{ExtendedRegisters, SignalMask},
     shared::{BORROWED_FRAME_BYTES, BORROWED_STACK_BYTES, FRAME_EXTENDED, FRAME_REGISTERS},
+    tracee::go_on,
 };
 use anyhow::{Context, Result, bail};
 use nix::{
     errno::Errno,
     libc::user_regs_struct,
-    sys::{
-        ptrace::{self, Options},
-        wait::{WaitPidFlag, WaitStatus, waitpid},
-    },
+    sys::ptrace::{self, Options},
     unistd::Pid,
 };
 
-use super::{Library, system_call::SystemCall};
+use super::{Library, Seen, look, system_call::SystemCall};
 use crate::{
-    install::{Maps, TargetMemory, restart_interrupted},
+    install::{Maps, TargetMemory, restart_call, restart_interrupted},
     process, signals,
 };
 
 /// How often something is looked at that is about to happen.
 const GLANCE: Duration = Duration::from_micros(20);
-
-/// How long handlers of signals may keep a thread from what it is borrowed for: less than it waits before it goes on by itself.
-const HANDLERS: Duration = Duration::from_millis(300);
-
-/// After how many looks a thread is spared further signals.
-const MANY: u32 = 40;
 
 /// How long one thread may take to stop before another is tried.
 const STOPPING: Duration = Duration::from_millis(200);
@@ -122,7 +114,7 @@ impl Borrowed {
         let at = Maps::read(self.pid)?.padding(&self.memory, SystemCall::BYTES as u64);
         let at = at.map_or_else(|| entry_point(self.pid), Ok)?;
         let arguments = [0, bytes, protection, PRIVATE_ANONYMOUS, u64::MAX, 0];
-        let call = SystemCall { number: MMAP, arguments, back: self.by_itself() };
+        let call = SystemCall { number: MMAP, arguments, back: self.by_itself(), mask: self.mask };
         let mut code = vec![0; SystemCall::BYTES];
         self.memory.read(at, &mut code)?;
         self.memory.write(at, &call.code())?;
@@ -130,8 +122,8 @@ impl Borrowed {
         if !self.is_back {
             // At once: should this process be killed, it goes on from where it is.
             self.become_what_it_was()?;
-            self.memory.write(at, &code)?;
         }
+        self.memory.write(at, &code)?;
         let result = result?;
         if result > -4096_i64 as u64 {
             bail!("the program cannot have memory for the agent library: {}", Errno::from_raw(-(result as i64) as i32));
@@ -139,28 +131,22 @@ impl Borrowed {
         Ok(result)
     }
 
+    /// Has it run the code at this place, and tells what the system call returned. Where that fails, it may be out of the code already.
     fn run_system_call(&mut self, at: u64, deadline: Instant) -> Result<u64> {
         let mut registers = self.registers;
         (registers.rip, registers.orig_rax) = (at, u64::MAX);
         ptrace::setregs(self.thread, registers)?;
-        let begun = Instant::now();
-        let mut tries = 0;
+        // Not before: should this process be killed in between, the code unblocks them.
+        SignalMask(u64::MAX).write(self.thread.as_raw())?;
         loop {
             ptrace::cont(self.thread, None)?;
             // Stopped at once, it would never get on.
-            tries += 1;
-            if tries == MANY {
-                // It is always in a handler. Not before: should this process be killed, nobody would undo it.
-                SignalMask(u64::MAX).write(self.thread.as_raw())?;
-            }
-            thread::sleep(GLANCE * tries.min(50));
+            thread::sleep(GLANCE);
             interrupt(self.thread, deadline)?;
             let there = ptrace::getregs(self.thread)?;
             match there.rip.checked_sub(at).map(|from| from as usize) {
-                Some(..SystemCall::MADE) => {}
                 Some(from) if SystemCall::WAITING.contains(&from) => return Ok(there.rax),
-                // In a handler, from which it comes back.
-                _ if begun.elapsed() < HANDLERS => {}
+                Some(..SystemCall::BYTES) => {}
                 _ => {
                     self.is_back = true;
                     bail!("the program had to wait too long, and has gone on");
@@ -274,15 +260,11 @@ impl Borrowed {
                 bail!("the program does not get on with what it was given to do");
             }
             signals::check()?;
-            let stopped = match is_held {
-                true => waitpid(self.thread, Some(WaitPidFlag::__WALL | WaitPidFlag::WNOHANG))?,
-                false => WaitStatus::StillAlive,
-            };
-            match stopped {
-                WaitStatus::PtraceEvent(..) => ptrace::cont(self.thread, None)?,
-                WaitStatus::Stopped(_, signal) => ptrace::cont(self.thread, signal)?,
-                WaitStatus::Exited(..) | WaitStatus::Signaled(..) => bail!("it has ended"),
-                _ => thread::sleep(GLANCE),
+            match if is_held { look(self.thread)? } else { Seen::Running } {
+                Seen::Event(..) => ptrace::cont(self.thread, None)?,
+                Seen::Signal(signal) => go_on(self.thread.as_raw(), signal)?,
+                Seen::Ended(_) => bail!("the program has ended"),
+                Seen::Running => thread::sleep(GLANCE),
             }
         }
     }
@@ -330,17 +312,29 @@ impl Lent {
     }
 }
 
+/// Does something while a thread of the target is stopped.
+pub(crate) fn while_stopped(tid: i32, deadline: Instant, act: impl FnOnce() -> Result<()>) -> Result<()> {
+    let thread = Pid::from_raw(tid);
+    ptrace::seize(thread, Options::empty())?;
+    let done = interrupt(thread, deadline).and_then(|()| act());
+    restart_call(thread);
+    super::let_go(thread);
+    done
+}
+
 /// Stops a thread that is seized, where it is about to be given no signal. What it is given before that, it gets.
 pub(crate) fn interrupt(thread: Pid, deadline: Instant) -> Result<()> {
     // Once: the system keeps it until it is done, whatever comes before.
     ptrace::interrupt(thread)?;
     loop {
-        match waitpid(thread, Some(WaitPidFlag::__WALL | WaitPidFlag::WNOHANG))? {
-            WaitStatus::PtraceEvent(..) => return Ok(()),
-            WaitStatus::Stopped(_, signal) => ptrace::cont(thread, signal)?,
-            WaitStatus::Exited(..) | WaitStatus::Signaled(..) => bail!("it has ended"),
-            _ if Instant::now() >= deadline => bail!("it does not stop"),
-            _ => thread::sleep(GLANCE),
+        match look(thread)? {
+            Seen::Event(..) => return Ok(()),
+            Seen::Signal(signal) => go_on(thread.as_raw(), signal)?,
+            Seen::Ended(_) => bail!("thread {thread} of the program has ended"),
+            Seen::Running if Instant::now() < deadline => thread::sleep(GLANCE),
+            Seen::Running => {
+                bail!("thread {thread} of the program does not stop (is it in a debugger, or waiting in the system?)")
+            }
         }
     }
 }

@@ -2,18 +2,16 @@
 
 use std::{io, time::Duration};
 
+use agent::tracee::go_on;
 use anyhow::{Result, anyhow};
 use nix::{
     errno::Errno,
-    libc::PTRACE_EVENT_EXEC,
-    sys::{
-        ptrace::{self, Options},
-        signal::Signal,
-        wait::{WaitPidFlag, WaitStatus, waitpid},
-    },
+    libc::{PTRACE_EVENT_EXEC, SIGTRAP},
+    sys::ptrace::{self, Options},
     unistd::Pid,
 };
 
+use super::{Seen, look, seen};
 use crate::end_state::EndState;
 
 /// How long a thread that waits for us may take to stop.
@@ -51,31 +49,30 @@ impl Execution {
 
     /// Looks what has become of it. Signals that it is given meanwhile it gets.
     pub(crate) fn look(&mut self) -> io::Result<Executed> {
-        let mut seen = wait(self.thread);
+        let mut seen = look(self.thread);
         // With the program it gets the id of the process.
-        if self.thread != self.process && matches!(seen, Ok(WaitStatus::StillAlive) | Err(Errno::ECHILD)) {
-            seen = match wait(self.process) {
+        if self.thread != self.process && matches!(seen, Ok(Seen::Running) | Err(Errno::ECHILD)) {
+            seen = match look(self.process) {
                 Err(Errno::ECHILD) => seen,
                 other => other,
             };
         }
         match seen {
-            Ok(WaitStatus::PtraceEvent(_, _, PTRACE_EVENT_EXEC)) => {
+            Ok(Seen::Event(PTRACE_EVENT_EXEC, _)) => {
                 self.thread = self.process;
                 leave_call(self.process)?;
                 return Ok(Executed::Done);
             }
-            Ok(WaitStatus::PtraceEvent(_, Signal::SIGTRAP, _)) => ptrace::cont(self.thread, None)?,
-            Ok(WaitStatus::Stopped(_, signal)) => ptrace::cont(self.thread, signal)?,
+            Ok(Seen::Event(_, SIGTRAP)) => ptrace::cont(self.thread, None)?,
+            Ok(Seen::Signal(signal)) => go_on(self.thread.as_raw(), signal)?,
             // Somebody has stopped it.
-            Ok(WaitStatus::PtraceEvent(..)) => {
+            Ok(Seen::Event(..)) => {
                 self.let_go();
                 return Ok(Executed::Over(None));
             }
-            Ok(WaitStatus::Exited(_, code)) => return Ok(self.ended(EndState::Exited(code))),
-            Ok(WaitStatus::Signaled(_, signal, _)) => return Ok(self.ended(EndState::Signaled(signal as i32))),
+            Ok(Seen::Ended(ended)) => return Ok(self.ended(ended)),
             Err(Errno::ECHILD) => return Ok(self.ended(EndState::Unknown)),
-            Ok(_) => {}
+            Ok(Seen::Running) => {}
             Err(error) => return Err(error.into()),
         }
         Ok(Executed::NotYet)
@@ -105,19 +102,15 @@ impl Drop for Execution {
     }
 }
 
-fn wait(thread: Pid) -> nix::Result<WaitStatus> {
-    waitpid(thread, Some(WaitPidFlag::__WALL | WaitPidFlag::__WNOTHREAD | WaitPidFlag::WNOHANG))
-}
-
 /// Has a process that has just become another program get out of the call that did it, which changes its registers.
-pub(super) fn leave_call(process: Pid) -> nix::Result<()> {
+pub(super) fn leave_call(process: Pid) -> io::Result<()> {
     ptrace::interrupt(process)?;
     ptrace::cont(process, None)?;
     loop {
-        match waitpid(process, Some(WaitPidFlag::__WALL | WaitPidFlag::__WNOTHREAD))? {
-            WaitStatus::PtraceEvent(..) => return Ok(()),
-            WaitStatus::Stopped(_, signal) => ptrace::cont(process, signal)?,
-            _ => return Err(Errno::ESRCH),
+        match seen::wait(process)? {
+            Seen::Event(..) => return Ok(()),
+            Seen::Signal(signal) => go_on(process.as_raw(), signal)?,
+            Seen::Ended(_) | Seen::Running => return Err(Errno::ESRCH.into()),
         }
     }
 }

@@ -7,15 +7,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use nix::{
-    sys::{
-        ptrace,
-        signal::Signal,
-        wait::{Id, WaitPidFlag, WaitStatus, waitid, waitpid},
-    },
-    unistd::Pid,
-};
+use agent::tracee;
+use nix::{sys::ptrace, unistd::Pid};
 
+use super::{Seen, look};
 use crate::{install::restart_call, process};
 
 thread_local! {
@@ -28,10 +23,17 @@ const PATIENCE: Duration = Duration::from_millis(5);
 
 /// Lets go of a thread now, or as soon as it stops.
 pub(crate) fn let_go(thread: Pid) {
-    if ptrace::detach(thread, None).is_ok() || ptrace::interrupt(thread).is_err() {
+    // One that has stopped, but was not seen to, may be about to be given a signal.
+    if is_let_go(thread) {
         return;
     }
-    let_go_all([thread]);
+    let is_stopped = process::state(thread.as_raw()) == Some('t');
+    if is_stopped && (is_let_go(thread) || ptrace::detach(thread, None).is_ok()) {
+        return;
+    }
+    if ptrace::interrupt(thread).is_ok() {
+        let_go_all([thread]);
+    }
 }
 
 /// Lets go of threads that were told to stop, as soon as they do.
@@ -54,51 +56,20 @@ pub(crate) fn let_go_of_left(patience: Duration) {
     });
 }
 
-/// Lets go of a thread that was seen to stop.
-pub(crate) fn stopped(thread: Pid, signal: Option<Signal>) {
-    let _ = ptrace::detach(thread, signal);
+/// Lets go of a thread that was seen to stop, and gives it a signal; 0 is none.
+pub(crate) fn stopped(thread: Pid, signal: i32) {
+    let _ = tracee::let_go(thread.as_raw(), signal);
     LEFT.with_borrow_mut(|left| left.retain(|other| *other != thread));
-}
-
-/// What has become of a thread that this one traces. How a program has ended that this process has started is left to who waits
-/// for that: it can be asked for once.
-pub(crate) fn look(thread: Pid) -> nix::Result<WaitStatus> {
-    let any = WaitPidFlag::__WALL | WaitPidFlag::__WNOTHREAD | WaitPidFlag::WNOHANG;
-    match waitid(Id::Pid(thread), any | WaitPidFlag::WEXITED | WaitPidFlag::WSTOPPED | WaitPidFlag::WNOWAIT)? {
-        ended @ (WaitStatus::Exited(..) | WaitStatus::Signaled(..)) if process::is_own_child(thread.as_raw()) => {
-            Ok(ended)
-        }
-        WaitStatus::StillAlive => Ok(WaitStatus::StillAlive),
-        _ => waitpid(thread, Some(any)),
-    }
 }
 
 fn is_let_go(thread: Pid) -> bool {
     match look(thread) {
-        Ok(WaitStatus::StillAlive) => false,
-        Ok(WaitStatus::Stopped(_, signal)) => ptrace::detach(thread, signal).is_ok(),
-        Ok(WaitStatus::PtraceEvent(..)) => {
+        Ok(Seen::Running) => false,
+        Ok(Seen::Signal(signal)) => tracee::let_go(thread.as_raw(), signal).is_ok(),
+        Ok(Seen::Event(..)) => {
             restart_call(thread);
             ptrace::detach(thread, None).is_ok()
         }
-        Ok(_) | Err(_) => true,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::process::Command;
-
-    use super::*;
-
-    #[test]
-    fn how_a_program_of_ours_has_ended_can_still_be_asked_for() {
-        let mut program = Command::new("sh").args(["-c", "exit 7"]).spawn().expect("it starts");
-        let thread = Pid::from_raw(program.id() as i32);
-        while look(thread) == Ok(WaitStatus::StillAlive) {
-            thread::sleep(Duration::from_millis(1));
-        }
-        assert_eq!(look(thread), Ok(WaitStatus::Exited(thread, 7)));
-        assert_eq!(program.wait().expect("its end").code(), Some(7));
+        Ok(Seen::Ended(_)) | Err(_) => true,
     }
 }
