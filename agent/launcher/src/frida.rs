@@ -13,7 +13,7 @@ mod core;
 
 use std::{
     path::{Path, PathBuf},
-    sync::{Mutex, PoisonError, mpsc},
+    sync::{Arc, Mutex, PoisonError, mpsc},
     time::{Duration, Instant},
 };
 
@@ -23,7 +23,11 @@ use serde_json::{Value, json};
 
 pub(crate) use self::failure::Failure;
 use self::helper::Helper;
-use crate::{native, process, signals::Interrupted};
+use crate::{
+    native,
+    process::{self, Running},
+    signals::Interrupted,
+};
 
 /// The version that the private environment has, and that everything is tested with.
 pub(crate) const VERSION: &str = "17.24.3";
@@ -67,8 +71,7 @@ pub(crate) enum Event {
 #[derive(Debug)]
 pub(crate) struct Pending {
     call: String,
-    /// The target.
-    pid: i32,
+    target: Arc<Running>,
     answer: mpsc::Receiver<Result<Value, String>>,
 }
 
@@ -78,10 +81,15 @@ impl Pending {
         !matches!(self.answer.try_recv(), Err(mpsc::TryRecvError::Empty))
     }
 
+    /// Whether there is no more program that could answer.
+    pub(crate) fn is_over(&self) -> bool {
+        self.target.is_over()
+    }
+
     /// Waits for the answer.
     pub(crate) fn wait(self, deadline: Instant) -> Result<Value, Failure> {
         let call = self.call;
-        match receive_from(self.pid, &self.answer, deadline, || Ok(()))? {
+        match receive_from(&self.target, &self.answer, deadline, || Ok(()))? {
             Ok(Ok(value)) => Ok(value),
             Ok(Err(text)) if is_gone(&text) => Err(Failure::TargetEnded),
             Ok(Err(text)) => Err(Failure::Call { call, text }),
@@ -104,7 +112,7 @@ enum Missing {
 
 /// Waits for what comes out of a target, unless that ends, or this finds a reason to give up.
 fn receive_from<T>(
-    pid: i32,
+    target: &Running,
     from: &mpsc::Receiver<T>,
     deadline: Instant,
     go_on: impl Fn() -> Result<(), Interrupted>,
@@ -114,7 +122,7 @@ fn receive_from<T>(
         match from.recv_timeout(left.min(GLANCE)) {
             Ok(received) => return Ok(Ok(received)),
             Err(mpsc::RecvTimeoutError::Disconnected) => return Ok(Err(Missing::Ended)),
-            Err(mpsc::RecvTimeoutError::Timeout) if process::has_ended(pid) => return Err(Failure::TargetEnded),
+            Err(mpsc::RecvTimeoutError::Timeout) if target.is_over() => return Err(Failure::TargetEnded),
             Err(mpsc::RecvTimeoutError::Timeout) if left <= GLANCE => return Ok(Err(Missing::Late)),
             Err(mpsc::RecvTimeoutError::Timeout) => go_on()?,
         }
@@ -150,11 +158,12 @@ impl Starting {
             call: "load".into(),
             text: format!("{} is not valid UTF-8, which Frida needs", library.display()),
         })?;
+        let target = Arc::new(Running::of(pid));
         let (events, received) = mpsc::channel();
         let link: Box<dyn Link> = match self.helper {
-            Some(helper) => Box::new(helper.attach(pid, BOOTSTRAP, library, events, deadline)?),
+            Some(helper) => Box::new(helper.attach(target, BOOTSTRAP, library, events, deadline)?),
             #[cfg(feature = "frida-core")]
-            None => Box::new(core::Core::attach(pid, BOOTSTRAP, library, events, deadline)?),
+            None => Box::new(core::Core::attach(target, BOOTSTRAP, library, events, deadline)?),
             #[cfg(not(feature = "frida-core"))]
             None => unreachable!("without frida-core there is always a helper"),
         };

@@ -295,10 +295,8 @@ impl Installer {
 
     /// Whether the target's memory is not what it was: the process runs another program.
     pub(crate) fn is_replaced(&self) -> bool {
-        let LibraryPlace::Native(library) = &self.library else { return false };
         // One that is about to end has no memory either.
-        self.memory.read(library.range().start, &mut [0; 8]).is_err()
-            && Maps::read(self.pid).is_ok_and(|maps| !maps.is_empty())
+        self.memory.is_gone() && Maps::read(self.pid).is_ok_and(|maps| !maps.is_empty())
     }
 
     /// Forgets modules that are not there any more. Returns their ids.

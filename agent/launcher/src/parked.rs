@@ -24,6 +24,7 @@ use crate::{
     frida::NOT_FOR_FRIDA,
     install::{Maps, TargetMemory, restart_interrupted},
     native::{entry_point, interrupt},
+    process,
     signals::Signals,
 };
 
@@ -59,6 +60,9 @@ impl Parked {
     fn park(pid: i32) -> Result<Self> {
         let deadline = Instant::now() + PATIENCE;
         let thread = Pid::from_raw(pid);
+        if matches!(process::state(pid), Some('Z' | 'X')) && !process::has_ended(pid) {
+            bail!("its main thread has ended, through which Frida comes in");
+        }
         let at = entry_point(pid)?;
         // Frida has the main thread wait until its library is loaded, and loading that waits for this.
         while Maps::read(pid).is_ok_and(|maps| maps.is_loading(pid)) {

@@ -231,6 +231,31 @@ fn is_leaving(tracer: i32) -> bool {
     is_agent() || fs::read_to_string(format!("/proc/{tracer}/maps")).is_ok_and(|maps| maps.contains("frida"))
 }
 
+/// The program that a process runs.
+#[derive(Debug)]
+pub(crate) struct Running {
+    pub(crate) pid: i32,
+    /// What it has for memory, also when the process has other memory. Where that cannot be opened, nothing is known.
+    memory: Option<TargetMemory>,
+}
+
+impl Running {
+    pub(crate) fn of(pid: i32) -> Self {
+        Self { pid, memory: TargetMemory::open(pid).ok() }
+    }
+
+    /// Whether the process has ended, or runs another program.
+    pub(crate) fn is_over(&self) -> bool {
+        has_ended(self.pid) || self.is_replaced()
+    }
+
+    /// Whether the process runs another program. One that is about to end has no memory either.
+    pub(crate) fn is_replaced(&self) -> bool {
+        self.memory.as_ref().is_some_and(TargetMemory::is_gone)
+            && Maps::read(self.pid).is_ok_and(|maps| !maps.is_empty())
+    }
+}
+
 /// What the system says of a process under this name.
 fn status(pid: i32, name: &str) -> Option<String> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;

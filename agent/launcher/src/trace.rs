@@ -197,14 +197,16 @@ impl Trace {
     fn hook(&mut self, deadline: Instant) -> Result<Report> {
         let host = self.host.as_ref().context("Frida is not there")?;
         let serving = host.serve();
-        if self.arena.wait_request(deadline) != Some(MailboxRequest::Ready) {
+        let is_none = || self.arena.wait_request(deadline.min(Instant::now() + GLANCE)).is_none();
+        while is_none() && Instant::now() < deadline && !serving.is_over() {}
+        if self.arena.request() != Some(MailboxRequest::Ready) {
             serving.wait(Instant::now() + GLANCE)?;
             return Err(anyhow!("not ready in time: the library in the program does not answer"));
         }
         self.installer.ignore(&self.foreign, deadline)?;
         let Self { installer, delivery, .. } = self;
         let report = installer.install(deadline, &mut |report| delivery.report(report))?;
-        self.arena.go_on(deadline)?;
+        self.installer.go_on(deadline)?;
         serving.wait(deadline)?;
         // What cannot be masked takes the program's signals now and then, which is told with the rest.
         self.delivery.limit("frida-threads-take-signals", frida::mask(&self.foreign) as u64, "");
@@ -223,7 +225,7 @@ impl Trace {
         let Self { installer, delivery, .. } = self;
         let report = installer.install(deadline, &mut |report| delivery.report(report))?;
         if is_serving {
-            self.arena.go_on(deadline)?;
+            self.installer.go_on(deadline)?;
             return Ok(report);
         }
         // What was loaded before the loader could tell.
@@ -242,7 +244,7 @@ impl Trace {
             if told == MailboxRequest::Ready {
                 let Self { installer, delivery, .. } = self;
                 installer.install(deadline, &mut |report| delivery.report(report))?;
-                self.arena.go_on(deadline)?;
+                self.installer.go_on(deadline)?;
                 break;
             }
             self.poll();
@@ -448,6 +450,11 @@ impl Trace {
         if removed.is_err() && process::wait_for_end(self.pid, ENDING).unwrap_or(false) {
             let ending = self.ending(EndState::Unknown);
             self.ended(ending);
+            return Ok(());
+        }
+        if removed.is_err() && self.installer.is_replaced() {
+            self.replaced_untraced();
+            self.close(EndReason::Replaced);
             return Ok(());
         }
         self.await_forked();

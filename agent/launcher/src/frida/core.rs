@@ -19,6 +19,7 @@ use ::frida::{DeviceManager, Frida, Message, ScriptHandler, ScriptOption, Sessio
 use serde_json::Value;
 
 use super::{Event, Failure, Link, Pending, failure};
+use crate::process::Running;
 
 /// How often it is checked that Frida is still in the target.
 const GLANCE: Duration = Duration::from_millis(200);
@@ -27,7 +28,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 
 /// A thread to which Frida belongs, since nothing of the crate may change threads.
 pub(super) struct Core {
-    pid: i32,
+    target: Arc<Running>,
     /// None once the thread was told to end.
     requests: Mutex<Option<mpsc::Sender<Request>>>,
     gone: Arc<AtomicBool>,
@@ -49,7 +50,7 @@ impl ScriptHandler for Handler {
 
 impl Core {
     pub(super) fn attach(
-        pid: i32,
+        target: Arc<Running>,
         script: &'static str,
         library: &str,
         events: mpsc::Sender<Event>,
@@ -60,7 +61,7 @@ impl Core {
         let (end, ended) = mpsc::channel();
         let gone = Arc::new(AtomicBool::new(false));
         let is_gone = Arc::clone(&gone);
-        let library = library.to_owned();
+        let (pid, library) = (target.pid, library.to_owned());
         thread::spawn(move || {
             if let Err(failure) = serve(pid, script, &library, &ready, &received, &events, &is_gone) {
                 let _ = ready.send(Err(failure));
@@ -69,7 +70,7 @@ impl Core {
             drop(end);
         });
         match is_ready.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
-            Ok(Ok(())) => Ok(Self { pid, requests: Mutex::new(Some(requests)), gone, ended: Mutex::new(ended) }),
+            Ok(Ok(())) => Ok(Self { target, requests: Mutex::new(Some(requests)), gone, ended: Mutex::new(ended) }),
             Ok(Err(failure)) => Err(failure),
             Err(_) => Err(Failure::Late { what: "attaching".into() }),
         }
@@ -169,7 +170,7 @@ impl Link for Core {
             // If nobody takes it, whoever waits sees that the sender is gone.
             let _ = requests.send(Request { call: call.into(), args, answer: sender });
         }
-        Pending { call: call.into(), pid: self.pid, answer }
+        Pending { call: call.into(), target: Arc::clone(&self.target), answer }
     }
 
     fn gone(&self) {

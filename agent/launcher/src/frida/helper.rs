@@ -20,7 +20,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{Event, Failure, Link, Missing, Pending, failure, is_gone, python::Python, receive_from};
-use crate::signals;
+use crate::{process::Running, signals};
 
 const HOST: &str = include_str!("host.py");
 /// How long the helper has to let go of the target and end. A target whose thread it has borrowed would not survive its end.
@@ -38,7 +38,7 @@ pub(super) struct Helper {
 
 /// The helper, attached.
 pub(super) struct Attached {
-    pid: i32,
+    target: Arc<Running>,
     /// Ended when this is dropped.
     _child: Reaped,
     /// None once the helper was told to end.
@@ -117,23 +117,23 @@ impl Helper {
     /// Waits until Frida is loaded, has it attach, and loads the script and the library.
     pub(super) fn attach(
         mut self,
-        pid: i32,
+        target: Arc<Running>,
         script: &str,
         library: &str,
         events: mpsc::Sender<Event>,
         deadline: Instant,
     ) -> Result<Attached, Failure> {
-        let version = self.expect("its version", pid, deadline, |line| line.frida)?;
+        let version = self.expect("its version", &target, deadline, |line| line.frida)?;
         if version.split('.').next() != Some("17") {
             return Err(Failure::Version { python: self.python, version });
         }
         // The path, since this process may be gone when it is used.
         let own = env::current_exe().map_err(|error| Failure::Start { python: self.python.clone(), error })?;
-        let parameters = json!({ "pid": pid, "script": script, "library": library, "agent": own });
+        let parameters = json!({ "pid": target.pid, "script": script, "library": library, "agent": own });
         if writeln!(self.input, "{parameters}").is_err() {
             return Err(self.ended("attach"));
         }
-        let ready = self.expect("attaching", pid, deadline, |line| line.ready.then_some(()));
+        let ready = self.expect("attaching", &target, deadline, |line| line.ready.then_some(()));
         if let Err(Failure::TargetEnded) = ready {
             // There is nothing to let go of.
             let _ = self.child.0.kill();
@@ -151,20 +151,28 @@ impl Helper {
             *lock(&answered) = None;
             let _ = events.send(Event::Gone);
         });
-        Ok(Attached { pid, _child: self.child, input: Mutex::new(Some(self.input)), waiting, next: AtomicU64::new(0) })
+        Ok(Attached {
+            target,
+            _child: self.child,
+            input: Mutex::new(Some(self.input)),
+            waiting,
+            next: AtomicU64::new(0),
+        })
     }
 
     /// The next line that says what is waited for.
     fn expect<T>(
         &self,
         what: &str,
-        pid: i32,
+        target: &Running,
         deadline: Instant,
         take: impl Fn(Line) -> Option<T>,
     ) -> Result<T, Failure> {
         loop {
-            match receive_from(pid, &self.lines, deadline, signals::check)? {
-                Ok(Line { failed: Some(failed), .. }) => return Err(self.failure(pid, &failed)),
+            match receive_from(target, &self.lines, deadline, signals::check)? {
+                Ok(Line { failed: Some(failed), .. }) => return Err(self.failure(target.pid, &failed)),
+                // The process has ended, or runs another program.
+                Ok(Line { detached: Some(_), .. }) => return Err(Failure::TargetEnded),
                 Ok(line) => {
                     if let Some(found) = take(line) {
                         return Ok(found);
@@ -206,7 +214,7 @@ impl Attached {
         if !written && let Some(waiting) = lock(&self.waiting).as_mut() {
             waiting.remove(&id);
         }
-        Pending { call: call.into(), pid: self.pid, answer }
+        Pending { call: call.into(), target: Arc::clone(&self.target), answer }
     }
 }
 

@@ -41,6 +41,11 @@ impl Installer {
         }
     }
 
+    /// Lets the thread go on that waits in the mailbox.
+    pub(crate) fn go_on(&self, deadline: Instant) -> Result<()> {
+        self.ask(None, Command::GoOn, &[], deadline).map(drop)
+    }
+
     /// Has a thread of the target do something: the one that waits in the mailbox, or one that is borrowed.
     pub(super) fn ask(
         &self,
@@ -49,13 +54,13 @@ impl Installer {
         arguments: &[u64],
         deadline: Instant,
     ) -> Result<u64> {
-        let LibraryPlace::Native(library) = &self.library else {
-            return Ok(self.arena.ask(command, arguments, deadline)?);
-        };
+        let is_there = || !self.arena.has_ended() && !self.is_replaced();
+        let ask_waiting = || Ok(self.arena.ask_while(command, arguments, deadline, &is_there)?);
+        let LibraryPlace::Native(library) = &self.library else { return ask_waiting() };
         // ORDERING: it waits in the mailbox.
         let waiting = self.arena.control().mailbox.owner.load(Ordering::Relaxed) as i32;
         if self.arena.request().is_some() && !stopped.is_some_and(|stopped| stopped.holds(waiting)) {
-            return Ok(self.arena.ask(command, arguments, deadline)?);
+            return ask_waiting();
         }
         let mut thread = match stopped {
             Some(stopped) => stopped.borrow(self.pid)?,

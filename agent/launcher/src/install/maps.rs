@@ -6,6 +6,8 @@ use std::{
     ops::Range,
     os::unix::fs::FileExt,
     path::PathBuf,
+    thread,
+    time::Duration,
 };
 
 use agent::shared::LOCAL_THIS;
@@ -16,6 +18,9 @@ use crate::process;
 
 /// A jump reaches 2 GiB; what instructions refer to lies in other parts of the module, or a little outside.
 const REACH: u64 = (2 << 30) - (64 << 20);
+
+/// How often is looked for a thread that goes on, a millisecond apart.
+const ENDING: u32 = 20;
 
 /// A part of the target's address space.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -44,17 +49,25 @@ pub(crate) struct Mapped {
 /// The target's address space.
 #[derive(Debug)]
 pub(crate) struct Maps {
-    /// A thread of the target.
-    thread: i32,
+    pid: i32,
     mappings: Vec<Mapping>,
 }
 
 impl Maps {
     pub(crate) fn read(pid: i32) -> io::Result<Self> {
-        let thread = process::living(pid);
-        // A path need not be text. What is cut in it cannot be opened, and is told.
-        let text = fs::read(format!("/proc/{thread}/maps"))?;
-        Ok(Self { thread, mappings: String::from_utf8_lossy(&text).lines().filter_map(parse).collect() })
+        let mut tries = 0;
+        loop {
+            let text = fs::read(format!("/proc/{}/maps", process::living(pid)));
+            // Of a thread that is about to end the system tells nothing. Another one may go on.
+            if !matches!(&text, Ok(text) if !text.is_empty()) && tries < ENDING && !process::has_ended(pid) {
+                tries += 1;
+                thread::sleep(Duration::from_millis(1));
+                continue;
+            }
+            // A path need not be text. What is cut in it cannot be opened, and is told.
+            let mappings = String::from_utf8_lossy(&text?).lines().filter_map(parse).collect();
+            return Ok(Self { pid, mappings });
+        }
     }
 
     /// The files that the target runs code of, by address.
@@ -136,7 +149,7 @@ impl Maps {
 
     /// The target's root directory.
     pub(crate) fn root(&self) -> PathBuf {
-        PathBuf::from(format!("/proc/{}/root", self.thread))
+        PathBuf::from(format!("/proc/{}/root", process::living(self.pid)))
     }
 
     /// Where this many bytes may begin so that a jump reaches all of them from all of a module, and back.
@@ -189,6 +202,12 @@ impl TargetMemory {
 
     pub(crate) fn read(&self, address: u64, buffer: &mut [u8]) -> io::Result<()> {
         self.0.read_exact_at(buffer, address)
+    }
+
+    /// Whether nobody has this memory any more.
+    pub(crate) fn is_gone(&self) -> bool {
+        // Of memory that is there, this place is not mapped.
+        matches!(self.0.read_at(&mut [0], 0), Ok(0))
     }
 
     pub(crate) fn write(&self, address: u64, bytes: &[u8]) -> io::Result<()> {
@@ -248,7 +267,7 @@ mod tests {
     const HEAP: u64 = 0x40_3000;
 
     fn maps() -> Maps {
-        Maps { thread: 1, mappings: TEXT.lines().filter_map(parse).collect() }
+        Maps { pid: 1, mappings: TEXT.lines().filter_map(parse).collect() }
     }
 
     #[test]
@@ -284,7 +303,7 @@ mod tests {
 7ffff7fcb000-7ffff7fff000 r-xp 00001000 fe:00 13                         /usr/lib/ld.so
 7ffffffde000-7ffffffff000 rw-p 00000000 00:00 0                          [stack]
 ";
-        let maps = Maps { thread: 1, mappings: TEXT.lines().filter_map(parse).collect() };
+        let maps = Maps { pid: 1, mappings: TEXT.lines().filter_map(parse).collect() };
         let loader = maps.modules().pop().expect("there is one");
         let places = maps.room_near(&loader, 1 << 20, 0x5555_5555_7000);
         assert_eq!(places, [loader.end + (1 << 20)]);

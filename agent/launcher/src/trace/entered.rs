@@ -11,7 +11,7 @@ use crate::{
     frida::{Failure, Host},
     install::LibraryPlace,
     native::{Borrowed, Library},
-    process,
+    process::{self, Running},
     settings::Settings,
     signals::Interrupted,
 };
@@ -135,4 +135,10 @@ pub(super) fn or_ended(pid: i32, error: anyhow::Error) -> anyhow::Error {
     }
     // Frida is gone as if it had.
     if matches!(error.downcast_ref(), Some(Failure::TargetEnded)) { Failure::Replaced.into() } else { error }
+}
+
+/// The same where the process may run another program by now.
+pub(super) fn or_replaced(program: &Running, error: anyhow::Error) -> anyhow::Error {
+    let is_asked = error.chain().any(|cause| cause.is::<Interrupted>());
+    if program.is_replaced() && !is_asked { Failure::Replaced.into() } else { error }
 }

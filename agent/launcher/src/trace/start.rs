@@ -15,7 +15,7 @@ use anyhow::{Result, anyhow};
 
 use super::{
     ENTERING, Trace,
-    entered::{Entered, or_ended},
+    entered::{Entered, or_ended, or_replaced},
 };
 use crate::{
     control,
@@ -28,7 +28,7 @@ use crate::{
     frida::Starting,
     library::{self, Reader},
     native::Borrowed,
-    process::{self, Process},
+    process::{self, Process, Running},
     program::Gated,
     settings::Settings,
     signals::{self, Asked, Signals},
@@ -112,10 +112,12 @@ pub(crate) fn attach(settings: Settings, pid: i32) -> Result<ExitCode> {
     let (process, engine) = Process::find(pid, settings.engine)?;
     let family = Family::new(settings, Signals::watch()?)?;
     let _own_room = DescriptorRoom::make_own()?;
-    let mut trace = match engine {
-        Engine::Frida => attach_with_frida(&family, pid, process.is_foreign)?,
-        Engine::Native => attach_natively(&family, pid)?,
+    let program = Running::of(pid);
+    let trace = match engine {
+        Engine::Frida => attach_with_frida(&family, pid, process.is_foreign),
+        Engine::Native => attach_natively(&family, pid),
     };
+    let mut trace = trace.map_err(|error| or_replaced(&program, error))?;
     let _reachable = control::listen(&family);
     loop {
         if trace.replacement.is_none()
