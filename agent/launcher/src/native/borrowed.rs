@@ -138,10 +138,10 @@ impl Borrowed {
         ptrace::setregs(self.thread, registers)?;
         // Not before: should this process be killed in between, the code unblocks them.
         SignalMask(u64::MAX).write(self.thread.as_raw())?;
-        loop {
+        for tries in 1.. {
             ptrace::cont(self.thread, None)?;
-            // Stopped at once, it would never get on.
-            thread::sleep(GLANCE);
+            // Stopped at once, it would never get on where processors are busy.
+            thread::sleep(GLANCE * tries.min(50));
             interrupt(self.thread, deadline)?;
             let there = ptrace::getregs(self.thread)?;
             match there.rip.checked_sub(at).map(|from| from as usize) {
@@ -149,10 +149,11 @@ impl Borrowed {
                 Some(..SystemCall::BYTES) => {}
                 _ => {
                     self.is_back = true;
-                    bail!("the program had to wait too long, and has gone on");
+                    break;
                 }
             }
         }
+        bail!("the program had to wait too long, and has gone on");
     }
 
     /// Where it goes on by itself, and what is in rax there. What it waited for begins anew.
