@@ -148,9 +148,16 @@ impl Installer {
         let (maps, unhooked) = self.unhooked()?;
         let first_new = self.modules.len();
         let mut report = self.prepare(&maps, &unhooked, deadline, tell)?;
-        let new = self.patches_from(first_new);
         let stopped = Stopped::stop(self.pid, &[], deadline)?;
         stopped.point_gs_to(self.routines.gs, &self.memory)?;
+        // Some may have been unloaded meanwhile, and others be in their places.
+        let there = Maps::read(self.pid).context("the program is gone")?.modules();
+        let is_there = |new: &&Installed| {
+            let Hooked { base, path, .. } = &*new.hooked;
+            there.iter().any(|mapped| mapped.base == *base && mapped.path == *path)
+        };
+        let new = self.modules[first_new..].iter().filter(is_there);
+        let new: Vec<_> = new.flat_map(|module| module.patches.iter()).collect();
         self.write_jumps(&new, || stopped.move_out_of(&new))?;
         drop(stopped);
         report.installing = started.elapsed() - report.planning;
@@ -171,7 +178,8 @@ impl Installer {
         let (maps, mut unhooked) = self.unhooked()?;
         unhooked.retain(|mapped| base.is_none_or(|base| mapped.base == base));
         self.prepare(&maps, &unhooked, deadline, tell)?;
-        self.write_jumps(&self.patches_from(first_new), || Ok(()))?;
+        let patches: Vec<_> = self.modules[first_new..].iter().flat_map(|module| module.patches.iter()).collect();
+        self.write_jumps(&patches, || Ok(()))?;
         if needed_returns || !self.needs_returns {
             return Ok(Vec::new());
         }
@@ -183,11 +191,6 @@ impl Installer {
         self.modules = new;
         self.install(deadline, tell)?;
         Ok(before)
-    }
-
-    /// The jumps of the modules from this one on.
-    fn patches_from(&self, first: usize) -> Vec<&Patch> {
-        self.modules[first..].iter().flat_map(|module| module.patches.iter()).collect()
     }
 
     fn write_jumps(&self, patches: &[&Patch], then: impl FnOnce() -> Result<()>) -> Result<()> {
@@ -241,16 +244,18 @@ impl Installer {
     }
 
     /// Makes every function what it was, and puts the return addresses of those back that are being executed. A thread of
-    /// the target, one of `but`, must be waiting in the mailbox.
+    /// the target, one of `but`, must be waiting in the mailbox. Where that fails, it can be tried again.
     pub(crate) fn remove(&mut self, but: &[i32], deadline: Instant) -> Result<()> {
-        let patches: Vec<_> = self.modules.drain(..).flat_map(|module| module.patches.to_vec()).collect();
+        let patches: Vec<_> = self.modules.iter().flat_map(|module| module.patches.to_vec()).collect();
         let (last, first): (Vec<_>, Vec<_>) = patches.into_iter().partition(|patch| patch.unwinds);
         self.unpatch(&first, deadline)?;
         {
             let stopped = self.stop_outside(&first, but, deadline)?;
             self.ask(Some(&stopped), Command::Restore, &[], deadline)?;
         }
-        self.unpatch(&last, deadline)
+        self.unpatch(&last, deadline)?;
+        self.modules.clear();
+        Ok(())
     }
 
     /// Stops all threads but these when none is in a stub or in one of the library's routines, from where it would change a

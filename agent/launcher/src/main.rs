@@ -86,6 +86,9 @@ fn main() -> ExitCode {
     };
     result.unwrap_or_else(|error| {
         if let Some(Interrupted(signal)) = error.chain().find_map(|cause| cause.downcast_ref()) {
+            if let Command::Attach(args) = &cli.command {
+                say!("{}: process {} goes on untraced", Interrupted(*signal), args.pid);
+            }
             return end_state::die_of(*signal);
         }
         say!("{error:#}");

@@ -12,7 +12,7 @@ use std::{
 };
 
 use agent::registers::{ExtendedRegisters, SignalMask};
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, anyhow, bail};
 use nix::{
     errno::Errno,
     libc::user_regs_struct,
@@ -73,7 +73,7 @@ impl Parked {
             }
             thread::sleep(APART);
         }
-        ptrace::seize(thread, Options::empty()).context("cannot stop the main thread of the program")?;
+        ptrace::seize(thread, Options::empty()).map_err(|error| anyhow!(process::why_unstoppable(pid, error)))?;
         let parked = (|| {
             let mut looks = 0;
             let registers = stop_where(thread, deadline, |registers| {
@@ -146,12 +146,14 @@ pub(crate) fn keep(pid: i32) -> Result<ExitCode> {
     let mut parked = Parked::park(pid);
     tell(parked.as_ref().map_or_else(|error| format!("{error:#}"), |_| "parked".into()));
     io::stdin().read_to_end(&mut Vec::new())?;
-    // Where the program has ended meanwhile, or runs another one in its place, that is told by others.
-    if let Ok(parked) = &mut parked
-        && let Err(error) = parked.unpark()
-        && parked.is_waiting()
-    {
-        tell(format!("the main thread of process {pid} cannot be set going again: {error:#}"));
+    if let Ok(parked) = &mut parked {
+        // Nobody else would set it going. Where the program has ended meanwhile, or runs another one in its place, that is told by others.
+        while let Err(error) = parked.unpark()
+            && parked.is_waiting()
+        {
+            tell(format!("the main thread of process {pid} cannot be set going again yet: {error:#}"));
+            thread::sleep(PATIENCE / 10);
+        }
     }
     Ok(ExitCode::SUCCESS)
 }

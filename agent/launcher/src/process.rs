@@ -1,7 +1,7 @@
 //! A process that is there already.
 
 use std::{
-    fs, io,
+    fmt, fs, io,
     os::fd::OwnedFd,
     time::{Duration, Instant},
 };
@@ -220,9 +220,19 @@ pub(crate) fn is_own_child(tid: i32) -> bool {
     is("Tgid:", tid) && is("PPid:", std::process::id() as i32)
 }
 
-/// The process that traces the main thread of a process, if any.
-fn tracer(pid: i32) -> Option<i32> {
-    status(pid, "TracerPid:")?.parse().ok().filter(|tracer| *tracer != 0)
+/// The process that traces a thread, if any.
+fn tracer(tid: i32) -> Option<i32> {
+    status(tid, "TracerPid:")?.parse().ok().filter(|tracer| *tracer != 0)
+}
+
+/// Why a thread cannot be stopped.
+pub(crate) fn why_unstoppable(tid: i32, error: impl fmt::Display) -> String {
+    match tracer(tid) {
+        Some(tracer) => format!(
+            "cannot stop thread {tid} of the program: process {tracer} is tracing it (only one can: end that first)"
+        ),
+        None => format!("cannot stop thread {tid} of the program: {error}"),
+    }
 }
 
 /// Whether who traces a process may be about to leave it: an agent, or Frida on behalf of one.

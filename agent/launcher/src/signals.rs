@@ -96,6 +96,11 @@ pub(crate) fn check() -> Result<(), Interrupted> {
     }
 }
 
+/// Whether something was given up since somebody has asked to stop.
+pub(crate) fn is_interrupted(error: &anyhow::Error) -> bool {
+    error.chain().any(|cause| cause.is::<Interrupted>())
+}
+
 /// Signals are watched as long as this lives.
 #[derive(Debug)]
 pub(crate) struct Signals {

@@ -34,6 +34,7 @@ use crate::{
     frida::{self, Event, Host, Starting},
     install::{Installer, Report},
     native, process,
+    signals::{Asked, is_interrupted},
 };
 
 /// How long getting into the program may take, besides what the number of functions calls for.
@@ -47,6 +48,9 @@ const LEAVING: Duration = Duration::from_secs(10);
 
 /// How long a program that seems to be gone may take to end.
 const ENDING: Duration = Duration::from_millis(100);
+
+/// How often it is tried again to leave a program.
+const AGAIN: Duration = Duration::from_secs(1);
 
 /// How long one look at everything that may happen lasts, and how long where something is about to.
 const GLANCE: Duration = Duration::from_millis(20);
@@ -141,11 +145,15 @@ impl Trace {
                 Ok(trace)
             }
             Err(error) => {
-                // Whoever has asked to stop wants that, too.
-                family.signals.acknowledge();
                 native::let_go_of_left(ENDING);
-                // Nothing more can be done where this fails too.
-                let removed = trace.installer.remove(&trace.foreign, Instant::now() + LEAVING);
+                // Whoever has asked to stop, even twice, wants that, too. Nothing more can be done where it fails.
+                let removed = loop {
+                    family.signals.acknowledge();
+                    match trace.installer.remove(&trace.foreign, Instant::now() + LEAVING) {
+                        Err(error) if is_interrupted(&error) => {}
+                        removed => break removed,
+                    }
+                };
                 let _ = trace.arena.go_on(Instant::now() + GLANCE);
                 trace.delivery.give_up();
                 if removed.is_ok() {
@@ -434,38 +442,56 @@ impl Trace {
         Ok(host)
     }
 
-    /// Takes everything out of the program, which goes on.
-    fn detach(mut self) -> Result<()> {
+    /// Takes everything out of the program, which goes on. Where that cannot be done yet it is tried again if `waits`, until somebody
+    /// asks to stop.
+    fn detach(mut self, waits: bool) -> Result<()> {
         self.replacement = None;
-        let removed = match self.installer.library_file() {
-            Some(library) => self.leave_with_frida(&library)?,
-            None => {
-                // A thread may just be loading something, and waits for us.
-                while self.arena.request().is_some() {
-                    self.poll();
-                }
-                self.installer.remove(&[], Instant::now() + LEAVING)
+        let mut is_told = false;
+        while let Err(error) = self.remove_hooks() {
+            if process::wait_for_end(self.pid, ENDING).unwrap_or(false) {
+                let ending = self.ending(EndState::Unknown);
+                self.ended(ending);
+                return Ok(());
             }
-        };
-        if removed.is_err() && process::wait_for_end(self.pid, ENDING).unwrap_or(false) {
-            let ending = self.ending(EndState::Unknown);
-            self.ended(ending);
-            return Ok(());
-        }
-        if removed.is_err() && self.installer.is_replaced() {
-            self.replaced_untraced();
-            self.close(EndReason::Replaced);
-            return Ok(());
+            if self.installer.is_replaced() {
+                self.replaced_untraced();
+                self.close(EndReason::Replaced);
+                return Ok(());
+            }
+            let is_asked = self.family.signals.asked() != Asked::Nothing || is_interrupted(&error);
+            self.family.signals.acknowledge();
+            if !waits || (is_told && is_asked) {
+                // It is as if this command was killed: threads find out that nobody reads their rings. Were the session ended, others
+                // would be given them.
+                return Err(error.context("the hooks stay in the program, and pass everything through"));
+            }
+            if !is_told && !is_interrupted(&error) {
+                is_told = true;
+                say!("cannot leave process {} yet: {error:#}; Ctrl-C leaves the hooks in it", self.pid);
+            }
+            let next = Instant::now() + AGAIN;
+            while is_told && Instant::now() < next && self.family.signals.asked() == Asked::Nothing {
+                self.poll();
+            }
         }
         self.await_forked();
         let arena = Arc::clone(&self.arena);
         self.close(EndReason::Detached);
-        // The hooks find out that nobody reads the rings. Whoever attaches next finds out that they are there.
-        removed.context("cannot take all hooks out of the program")?;
         // ORDERING: whoever still waits for room in a ring sees it sooner or later.
         arena.control().recording.store(0, Ordering::Relaxed);
         arena.release();
         Ok(())
+    }
+
+    fn remove_hooks(&mut self) -> Result<()> {
+        if let Some(library) = self.installer.library_file() {
+            return self.leave_with_frida(&library)?;
+        }
+        // A thread may just be loading something, and waits for us.
+        while self.arena.request().is_some() {
+            self.poll();
+        }
+        self.installer.remove(&[], Instant::now() + LEAVING)
     }
 
     /// Takes all hooks out, and has Frida leave. An error in the result if only a part of that could be done.

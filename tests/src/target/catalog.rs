@@ -57,6 +57,7 @@ pub const TARGETS: &[Target] = &[
     c("uses_gs", "uses_gs.c"),
     c("alarmed", "alarmed.c"),
     c("realtime", "realtime.c"),
+    c("holds", "holds.c"),
     with(c("loads", "loads.c"), WAITS),
     // One program, in every form that a program can have.
     flags("plain_pie", "plain.c", &["-O1", "-fPIE", "-pie"]),

@@ -488,6 +488,44 @@ fn a_program_that_is_given_signals_all_the_time_is_attached_to_and_left() {
     }
 }
 
+/// A debugger that comes meanwhile keeps the agent from leaving. Hooks are not left behind with rings that others are given.
+#[test]
+fn a_program_that_somebody_else_holds_is_left_when_that_is_over() {
+    for gives_up in [false, true] {
+        let steady = Steady::start();
+        let pid = steady.process.pid();
+        let (folder, collector) = Collector::in_folder("held", &[]);
+        let options = [LOSSLESS, &["--engine", "native"]].concat();
+        let mut agent = attached(&options, &collector, Transport::Tcp, pid);
+        eventually("enough is traced", || on_disk(folder.path()) > 20_000);
+        let mut command = Command::new(Target::named("holds").program());
+        command.arg(pid.to_string());
+        let mut holder = Process::start(command, Stdout::Hold);
+        let mut line = String::new();
+        let mut stdout = BufReader::new(holder.take_stdout().expect("it is held"));
+        stdout.read_line(&mut line).expect("it says something");
+        assert_eq!(line, "holding\n");
+        agent.signal("INT");
+        let why = format!("process {} is tracing it", holder.pid());
+        eventually("that is told", || agent.said().contains("cannot leave process") && agent.said().contains(&why));
+        let before = on_disk(folder.path());
+        eventually("it is traced on", || on_disk(folder.path()) > before + 20_000);
+        if gives_up {
+            agent.signal("INT");
+            let exit = agent.exit(LONG);
+            assert!(exit.code == Some(1) && exit.stderr.contains("the hooks stay in the program"), "{}", exit.stderr);
+            assert_eq!(holder.exit(LONG).code, Some(0));
+        } else {
+            assert_eq!(holder.exit(LONG).code, Some(0));
+            let exit = agent.exit(LONG);
+            assert_eq!((exit.code, exit.signal), (Some(0), None), "it leaves in peace: {}", exit.stderr);
+            collector.stop().success();
+            is_steady(&Trace::only(folder.path()));
+        }
+        steady.finish();
+    }
+}
+
 /// Frida has the main thread wait until its own library is loaded, for which the loader must be free.
 #[test]
 fn a_program_that_is_loading_a_library_is_attached_to_when_it_has_done_so() {
@@ -505,7 +543,8 @@ fn a_program_that_is_loading_a_library_is_attached_to_when_it_has_done_so() {
     let mut interrupted = attach();
     interrupted.signal("INT");
     let exit = interrupted.exit(Duration::from_secs(8));
-    assert_eq!((exit.signal, exit.stderr.as_str()), (Some(2), ""));
+    let line = format!("agent: stopped by SIGINT: process {pid} goes on untraced");
+    assert_eq!((exit.signal, exit.stderr), (Some(2), line));
     eventually("nobody is left", || !is_kept(pid));
     let mut agent = attach();
     let mut stdin = steady.process.take_stdin().expect("it is held");

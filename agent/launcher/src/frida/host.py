@@ -8,9 +8,15 @@ sys.path[:] = [path for path in sys.path if path.startswith("/")]
 import json
 import os
 import select
+import signal
 import subprocess
 import threading
 import time
+
+# Whoever ends everything, as a terminal or a service manager does, would have the program left with half of Frida in it. It ends when
+# its input does.
+for ends in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM):
+    signal.signal(ends, signal.SIG_IGN)
 
 answers = os.fdopen(os.dup(1), "w", buffering=1, encoding="utf-8")
 # What anything else prints must not get between the answers.

@@ -79,7 +79,7 @@ impl Stopped {
                 // So has one that the system does not let go of any more, or it is just about to.
                 Err(Errno::EPERM) if has_ended(tid) => return Ok(()),
                 Err(Errno::EPERM) if Instant::now() < patience => std::thread::sleep(Duration::from_millis(1)),
-                Err(error) => bail!("cannot stop thread {tid} of the program: {error} (is a debugger attached to it?)"),
+                Err(error) => bail!(process::why_unstoppable(tid, error)),
             }
         }
         // Threads that have ended meanwhile say so when they are waited for.

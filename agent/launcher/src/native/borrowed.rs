@@ -78,7 +78,7 @@ impl Borrowed {
             thread::sleep(GLANCE);
         }
         ptrace::seize(thread, Options::empty())
-            .map_err(|error| anyhow::anyhow!("cannot stop thread {tid} of the program: {error}"))?;
+            .map_err(|error| anyhow::anyhow!(process::why_unstoppable(tid, error)))?;
         let borrowed = interrupt(thread, deadline).and_then(|()| Self::of_stopped(pid, tid));
         match borrowed {
             Ok(mut borrowed) => {

@@ -13,7 +13,7 @@ use crate::{
     native::{Borrowed, Library},
     process::{self, Running},
     settings::Settings,
-    signals::Interrupted,
+    signals::is_interrupted,
 };
 
 /// The most memory that rings may take up, in addresses; they use what is written to. And how many there may be.
@@ -126,7 +126,7 @@ pub(super) fn threads_since(pid: i32, before: &[i32]) -> Result<Vec<i32>> {
 
 /// Why a program could not be prepared: if it has ended, that is why, whatever failed for it.
 pub(super) fn or_ended(pid: i32, error: anyhow::Error) -> anyhow::Error {
-    if error.chain().any(|cause| cause.is::<Interrupted>()) {
+    if is_interrupted(&error) {
         return error;
     }
     // Its memory is gone a moment before it has ended.
@@ -139,6 +139,5 @@ pub(super) fn or_ended(pid: i32, error: anyhow::Error) -> anyhow::Error {
 
 /// The same where the process may run another program by now.
 pub(super) fn or_replaced(program: &Running, error: anyhow::Error) -> anyhow::Error {
-    let is_asked = error.chain().any(|cause| cause.is::<Interrupted>());
-    if program.is_replaced() && !is_asked { Failure::Replaced.into() } else { error }
+    if program.is_replaced() && !is_interrupted(&error) { Failure::Replaced.into() } else { error }
 }

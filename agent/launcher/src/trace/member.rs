@@ -87,7 +87,7 @@ impl Trace {
             }
             if self.family.is_over() {
                 let family = Arc::clone(&self.family);
-                match self.detach() {
+                match self.detach(false) {
                     Ok(()) => family.let_go(),
                     Err(error) if super::process::has_ended(pid) => drop(error),
                     Err(error) => say!("process {pid}: {error:#}"),

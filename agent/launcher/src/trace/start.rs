@@ -135,7 +135,7 @@ pub(crate) fn attach(settings: Settings, pid: i32) -> Result<ExitCode> {
         if family.signals.asked() != Asked::Nothing {
             family.signals.acknowledge();
             family.has_ended();
-            let detached = trace.detach();
+            let detached = trace.detach(true);
             family.end();
             return detached.map(|()| ExitCode::SUCCESS);
         }
