@@ -76,7 +76,7 @@ impl Trace {
 
     fn remove_hooks(&mut self) -> Result<()> {
         if let Some(library) = self.installer.library_file() {
-            return self.leave_with_frida(&library)?;
+            return self.leave_with_frida(&library);
         }
         // A thread may just be loading something, and waits for us.
         while self.arena.request().is_some() {
@@ -85,8 +85,8 @@ impl Trace {
         self.installer.remove(&[], Instant::now() + LEAVING)
     }
 
-    /// Takes all hooks out, and has Frida leave. An error in the result if only a part of that could be done.
-    fn leave_with_frida(&mut self, library: &Path) -> Result<Result<()>> {
+    /// Takes all hooks out, and has Frida leave.
+    fn leave_with_frida(&mut self, library: &Path) -> Result<()> {
         let host = match self.host.take() {
             Some(host) => host,
             None => self.come_back(library, Instant::now() + ENTERING)?,
@@ -104,8 +104,6 @@ impl Trace {
         let removed = self.installer.remove(&self.foreign, deadline);
         let _ = self.arena.go_on(deadline);
         let removed = removed.and(serving.wait(deadline).map(drop).map_err(Into::into));
-        let removed = removed.and(host.detach_gum(deadline).map_err(Into::into));
-        drop(host);
-        Ok(removed)
+        removed.and(host.detach_gum(deadline).map_err(Into::into))
     }
 }
