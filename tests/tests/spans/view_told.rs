@@ -17,7 +17,7 @@ use tests::{
     Folder, collector,
     process::Process,
     random::Random,
-    wait::{LONG, answer, eventually},
+    wait::{LONG, answer},
 };
 
 use crate::view::{FUNCTIONS, MODULE, described, export};
