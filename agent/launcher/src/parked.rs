@@ -58,11 +58,22 @@ struct Parked {
 impl Parked {
     /// Stops the main thread, remembers all its registers, and has it wait.
     fn park(pid: i32) -> Result<Self> {
+        Self::try_to_park(pid).map_err(|error| {
+            // One that is about to end cannot be stopped a moment before.
+            let has_ended = || {
+                thread::sleep(APART);
+                matches!(process::state(pid), Some('Z' | 'X')) && !process::has_ended(pid)
+            };
+            match (0..10).any(|_| has_ended()) {
+                true => anyhow!("its main thread has ended, through which Frida comes in"),
+                false => error,
+            }
+        })
+    }
+
+    fn try_to_park(pid: i32) -> Result<Self> {
         let deadline = Instant::now() + PATIENCE;
         let thread = Pid::from_raw(pid);
-        if matches!(process::state(pid), Some('Z' | 'X')) && !process::has_ended(pid) {
-            bail!("its main thread has ended, through which Frida comes in");
-        }
         let at = entry_point(pid)?;
         // Frida has the main thread wait until its library is loaded, and loading that waits for this.
         while Maps::read(pid).is_ok_and(|maps| maps.is_loading(pid)) {
