@@ -300,8 +300,7 @@ impl Installer {
 
     /// Whether the target's memory is not what it was: the process runs another program.
     pub(crate) fn is_replaced(&self) -> bool {
-        // One that is about to end has no memory either.
-        self.memory.is_gone() && Maps::read(self.pid).is_ok_and(|maps| !maps.is_empty())
+        self.memory.is_replaced(self.pid)
     }
 
     /// Forgets modules that are not there any more. Returns their ids.

@@ -259,10 +259,9 @@ impl Running {
         has_ended(self.pid) || self.is_replaced()
     }
 
-    /// Whether the process runs another program. One that is about to end has no memory either.
+    /// Whether the process runs another program.
     pub(crate) fn is_replaced(&self) -> bool {
-        self.memory.as_ref().is_some_and(TargetMemory::is_gone)
-            && Maps::read(self.pid).is_ok_and(|maps| !maps.is_empty())
+        self.memory.as_ref().is_some_and(|memory| memory.is_replaced(self.pid))
     }
 }
 

@@ -204,10 +204,11 @@ impl TargetMemory {
         self.0.read_exact_at(buffer, address)
     }
 
-    /// Whether nobody has this memory any more.
-    pub(crate) fn is_gone(&self) -> bool {
+    /// Whether nobody has this memory any more, since the process runs another program. One that is about to end has none either.
+    pub(crate) fn is_replaced(&self, pid: i32) -> bool {
         // Of memory that is there, this place is not mapped.
-        matches!(self.0.read_at(&mut [0], 0), Ok(0))
+        let is_gone = matches!(self.0.read_at(&mut [0], 0), Ok(0));
+        is_gone && Maps::read(pid).is_ok_and(|maps| !maps.is_empty())
     }
 
     pub(crate) fn write(&self, address: u64, bytes: &[u8]) -> io::Result<()> {
