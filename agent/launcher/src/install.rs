@@ -212,7 +212,7 @@ impl Installer {
         let started = Instant::now();
         let mut plans = self.plan(maps, modules, deadline)?;
         // Nothing of a program can be read that has just ended, and none of its files is to blame.
-        if plans.iter().any(Result::is_err) && Maps::read(self.pid).map_or(true, |maps| maps.is_empty()) {
+        if plans.iter().any(Result::is_err) && Maps::read(self.pid).is_err() {
             bail!("the program is gone");
         }
         if let Some(needing) = plans.iter().flatten().find(|planned| planned.needs_returns() && !self.needs_returns) {

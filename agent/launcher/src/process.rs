@@ -3,6 +3,7 @@
 use std::{
     fmt, fs, io,
     os::fd::OwnedFd,
+    path::Path,
     time::{Duration, Instant},
 };
 
@@ -145,6 +146,22 @@ pub(crate) fn living(pid: i32) -> i32 {
     let is_alive = |thread: &i32| !matches!(state(*thread), None | Some('Z' | 'X'));
     let others = || threads(pid).ok()?.into_iter().find(is_alive);
     if is_alive(&pid) { pid } else { others().unwrap_or(pid) }
+}
+
+/// Looks into what the system has of a process, in this folder. Of a thread that is about to end it tells nothing: another one may
+/// go on.
+pub(crate) fn look_into<T>(pid: i32, look: impl Fn(&Path) -> io::Result<T>) -> io::Result<T> {
+    /// How often it is tried, and how long apart.
+    const TRIES: u32 = 20;
+    const APART: Duration = Duration::from_millis(1);
+    for _ in 1..TRIES {
+        let seen = look(Path::new(&format!("/proc/{}", living(pid))));
+        if seen.is_ok() || has_ended(pid) {
+            return seen;
+        }
+        std::thread::sleep(APART);
+    }
+    look(Path::new(&format!("/proc/{pid}")))
 }
 
 /// The process that says its id is this one, where it is, and that has mapped the file with this number.

@@ -20,7 +20,10 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{Event, Failure, Link, Missing, Pending, failure, is_gone, python::Python, receive_from};
-use crate::{process::Running, signals};
+use crate::{
+    process::{self, Running},
+    signals,
+};
 
 const HOST: &str = include_str!("host.py");
 /// How long the helper has to let go of the target and end. A target whose thread it has borrowed would not survive its end.
@@ -135,8 +138,11 @@ impl Helper {
         }
         let ready = self.expect("attaching", &target, deadline, |line| line.ready.then_some(()));
         if let Err(Failure::TargetEnded) = ready {
-            // There is nothing to let go of.
-            let _ = self.child.0.kill();
+            // There is nothing to let go of, unless Frida has borrowed a thread of another program that the process runs.
+            match process::has_ended(target.pid) {
+                true => drop(self.child.0.kill()),
+                false => drop(writeln!(self.input, "{}", json!({ "gone": true }))),
+            }
         }
         ready?;
 

@@ -9,6 +9,8 @@ import json
 import os
 import select
 import signal
+import socket
+import struct
 import subprocess
 import threading
 import time
@@ -34,10 +36,8 @@ def tell(line):
             pass
 
 
-def fail(stage, error, is_over=True):
+def fail(stage, error):
     tell({"failed": {"stage": stage, "kind": type(error).__name__, "text": str(error)}})
-    if is_over:
-        os._exit(1)
 
 
 def next_line():
@@ -72,12 +72,13 @@ def code_of(pid):
         return set()
 
 
-def is_traced(pid):
+def tracer(pid):
+    """The thread that traces a process, or None."""
     try:
         with open(f"/proc/{pid}/status") as status:
-            return any(line.startswith("TracerPid:") and line.split()[1] != "0" for line in status)
+            return next((line.split()[1] for line in status if line.startswith("TracerPid:") and line.split()[1] != "0"), None)
     except OSError:
-        return False
+        return None
 
 
 # For how long the main thread is kept out of Frida's way when it has come in, and when it leaves; and how long it may take then,
@@ -86,14 +87,67 @@ PARKED = 2
 LEAVING = 10
 
 
-def leave(session, pid, brought):
+class Deaf:
+    """Keeps Frida from hearing that its loader, in the program, has closed its end of their connection. Frida then calls `munmap` by
+    the main thread, to free what it had brought. It does so also where the process runs another program by then, which dies of
+    that call if we end before Frida has undone it."""
+
+    def __init__(self, pid):
+        # The number that Frida reads from, the connection itself, and both ends of the one that stands in for it.
+        self.muted = []
+        for name in os.listdir("/proc/self/fd"):
+            try:
+                if self.is_made_by(pid, int(name)):
+                    self.mute(int(name))
+            except OSError:
+                # It was closed meanwhile.
+                pass
+
+    @staticmethod
+    def is_made_by(pid, number):
+        if not os.readlink(f"/proc/self/fd/{number}").startswith("socket:"):
+            return False
+        with socket.socket(fileno=os.dup(number)) as made:
+            if made.family != socket.AF_UNIX:
+                return False
+            credentials = made.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
+        return struct.unpack("3i", credentials)[0] == pid
+
+    def mute(self, number):
+        silent, other = socket.socketpair()
+        silent.setblocking(False)
+        heard = os.dup(number)
+        os.dup2(silent.fileno(), number, inheritable=False)
+        self.muted.append((number, heard, silent, other))
+
+    def hear(self):
+        for number, heard, silent, other in self.muted:
+            os.dup2(heard, number, inheritable=False)
+            # Whoever waits for it looks again.
+            other.close()
+            silent.close()
+            os.close(heard)
+        self.muted = []
+
+
+def end(pid, code):
+    """Ends at once, but for a thread that Frida borrows just now, which would not survive that."""
+    deadline = time.monotonic() + PARKED
+    while tracer(pid) in os.listdir("/proc/self/task") and time.monotonic() < deadline:
+        time.sleep(0.002)
+    # Frida's own clearing up may wait for a program that does not answer.
+    os._exit(code)
+
+
+def leave(session, pid, brought, deaf):
     """Has Frida leave, and waits until it has taken out what it brought. It borrows a thread for that, which without us would
     not survive."""
+    deaf.hear()
     try:
         session.detach()
     except Exception:
         pass
-    while brought & code_of(pid) or is_traced(pid):
+    while brought & code_of(pid) or tracer(pid):
         time.sleep(0.002)
 
 
@@ -144,6 +198,7 @@ def main():
         import frida
     except Exception as error:
         fail("import", error)
+        os._exit(1)
     tell({"frida": frida.__version__, "python": sys.version.split()[0]})
 
     parameters = next_line()
@@ -158,13 +213,14 @@ def main():
         else:
             tell({"error": message.get("description", str(message))})
 
-    # What Frida has got to: "session", "brought" and "script"; or "failed", a stage and why.
+    # What Frida has got to: "session", "deaf", "brought" and "script"; or "failed", a stage and why.
     state = {}
 
     def enter():
         stage = "attach"
         try:
             session = state["session"] = attach(frida.get_local_device(), pid)
+            state["deaf"] = Deaf(pid)
             state["brought"] = code_of(pid) - before
             session.on("detached", lambda reason, crash: tell({"detached": reason}))
             stage = "script"
@@ -180,9 +236,10 @@ def main():
     with Parked(parameters["agent"], pid, input_has_ended) as parked:
         if parked.failed:
             fail("attach", NotParked(parked.failed))
+            os._exit(1)
         entering.start()
         # Frida comes in through the main thread.
-        while entering.is_alive() and (is_traced(pid) or not code_of(pid) - before):
+        while entering.is_alive() and (tracer(pid) or not code_of(pid) - before):
             entering.join(0.005)
         # It finds no modules where that ends while these are loaded, and the program dies of that. But the thread is not kept for long:
         # it may hold what is needed for loading.
@@ -191,12 +248,14 @@ def main():
         entering.join(0.005)
     # If it is still there, nobody waits for it any more.
     entering.join(PARKED)
-    if entering.is_alive() and "session" not in state:
+    if entering.is_alive() and "deaf" not in state:
         # A thread of Frida's waits for the program, and ends when it finds that there is nobody.
-        os._exit(1)
-    session, brought, script = state.get("session"), state.get("brought", set()), state.get("script")
+        end(pid, 1)
     if "failed" in state:
-        fail(*state["failed"], session is None)
+        fail(*state["failed"])
+        if "deaf" not in state:
+            end(pid, 1)
+    session, deaf, brought, script = state["session"], state["deaf"], state.get("brought", set()), state.get("script")
     tell({"ready": True})
 
     def answer(line):
@@ -216,7 +275,7 @@ def main():
         # One call may wait for long, and others must not wait for it.
         threading.Thread(target=answer, args=(line,), daemon=True).start()
     if not gone:
-        leaving = threading.Thread(target=leave, args=(session, pid, brought), daemon=True)
+        leaving = threading.Thread(target=leave, args=(session, pid, brought, deaf), daemon=True)
         # A thread that cannot be kept out of the way is interrupted. Nor is it kept waiting for a Frida that does not leave.
         with Parked(parameters["agent"], pid):
             leaving.start()
@@ -225,8 +284,7 @@ def main():
         if leaving.is_alive():
             tell({"notice": f"Frida has not left process {pid}: threads of it are still there"})
     tell({"ended": True})
-    # Frida's own clearing up may wait for a program that does not answer.
-    os._exit(0)
+    end(pid, 0)
 
 
 main()

@@ -6,8 +6,6 @@ use std::{
     ops::Range,
     os::unix::fs::FileExt,
     path::PathBuf,
-    thread,
-    time::Duration,
 };
 
 use agent::shared::LOCAL_THIS;
@@ -18,9 +16,6 @@ use crate::process;
 
 /// A jump reaches 2 GiB; what instructions refer to lies in other parts of the module, or a little outside.
 const REACH: u64 = (2 << 30) - (64 << 20);
-
-/// How often is looked for a thread that goes on, a millisecond apart.
-const ENDING: u32 = 20;
 
 /// A part of the target's address space.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -55,19 +50,13 @@ pub(crate) struct Maps {
 
 impl Maps {
     pub(crate) fn read(pid: i32) -> io::Result<Self> {
-        let mut tries = 0;
-        loop {
-            let text = fs::read(format!("/proc/{}/maps", process::living(pid)));
-            // Of a thread that is about to end the system tells nothing. Another one may go on.
-            if !matches!(&text, Ok(text) if !text.is_empty()) && tries < ENDING && !process::has_ended(pid) {
-                tries += 1;
-                thread::sleep(Duration::from_millis(1));
-                continue;
-            }
-            // A path need not be text. What is cut in it cannot be opened, and is told.
-            let mappings = String::from_utf8_lossy(&text?).lines().filter_map(parse).collect();
-            return Ok(Self { pid, mappings });
-        }
+        let text = process::look_into(pid, |folder| {
+            let text = fs::read(folder.join("maps"))?;
+            if text.is_empty() { Err(io::ErrorKind::NotFound.into()) } else { Ok(text) }
+        });
+        // A path need not be text. What is cut in it cannot be opened, and is told.
+        let mappings = String::from_utf8_lossy(&text?).lines().filter_map(parse).collect();
+        Ok(Self { pid, mappings })
     }
 
     /// The files that the target runs code of, by address.
@@ -93,11 +82,6 @@ impl Maps {
             }
         }
         modules
-    }
-
-    /// Whether nothing is: the process is about to end.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.mappings.is_empty()
     }
 
     /// Room for code behind the code of a module, which nobody executes: that many zeros, up to the end of a page.
@@ -197,7 +181,10 @@ pub(crate) struct TargetMemory(File);
 
 impl TargetMemory {
     pub(crate) fn open(pid: i32) -> io::Result<Self> {
-        OpenOptions::new().read(true).write(true).open(format!("/proc/{}/mem", process::living(pid))).map(Self)
+        process::look_into(pid, |folder| {
+            let memory = Self(OpenOptions::new().read(true).write(true).open(folder.join("mem"))?);
+            if memory.is_nobodys() { Err(io::ErrorKind::NotFound.into()) } else { Ok(memory) }
+        })
     }
 
     pub(crate) fn read(&self, address: u64, buffer: &mut [u8]) -> io::Result<()> {
@@ -206,9 +193,12 @@ impl TargetMemory {
 
     /// Whether nobody has this memory any more, since the process runs another program. One that is about to end has none either.
     pub(crate) fn is_replaced(&self, pid: i32) -> bool {
+        self.is_nobodys() && Maps::read(pid).is_ok()
+    }
+
+    fn is_nobodys(&self) -> bool {
         // Of memory that is there, this place is not mapped.
-        let is_gone = matches!(self.0.read_at(&mut [0], 0), Ok(0));
-        is_gone && Maps::read(pid).is_ok_and(|maps| !maps.is_empty())
+        matches!(self.0.read_at(&mut [0], 0), Ok(0))
     }
 
     pub(crate) fn write(&self, address: u64, bytes: &[u8]) -> io::Result<()> {

@@ -343,7 +343,7 @@ pub(crate) fn interrupt(thread: Pid, deadline: Instant) -> Result<()> {
 /// Where the program begins, as the system told it. Nobody comes there again.
 pub(crate) fn entry_point(pid: i32) -> Result<u64> {
     const AT_ENTRY: u64 = 9;
-    let told = fs::read(format!("/proc/{}/auxv", process::living(pid)))
+    let told = process::look_into(pid, |folder| fs::read(folder.join("auxv")))
         .context("cannot read what the program was started with")?;
     let words: Vec<u64> = told.as_chunks().0.iter().map(|word| u64::from_ne_bytes(*word)).collect();
     let entry = words.as_chunks::<2>().0.iter().find(|[kind, _]| *kind == AT_ENTRY);

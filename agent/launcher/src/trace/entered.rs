@@ -77,8 +77,9 @@ impl Entered {
 
 /// The memory behind a descriptor of the target's.
 pub(super) fn shared_memory(pid: i32, descriptor: i32) -> Result<Arc<Arena>> {
-    let path = format!("/proc/{}/fd/{descriptor}", process::living(pid));
-    let file = OpenOptions::new().read(true).write(true).open(path);
+    let file = process::look_into(pid, |folder| {
+        OpenOptions::new().read(true).write(true).open(folder.join(format!("fd/{descriptor}")))
+    });
     let arena = Arc::new(Arena::map(file.context("cannot open the memory that is shared with the program")?)?);
     arena.is_of(process::open(pid)?);
     Ok(arena)
