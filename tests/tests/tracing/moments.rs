@@ -43,7 +43,7 @@ fn a_program_may_end_its_main_thread_or_run_another_one_in_its_place() {
             let mut stdin = program.take_stdin().expect("it is held");
             stdin.write_all(b"go\n").expect("it reads");
             let about = format!("{engine}, {how}, {moment_ms} ms");
-            // What it runs in its place goes on meanwhile.
+            // What is left of it goes on meanwhile.
             eventually("it is traced, or given up", || agent.said().contains("agent: hooked ") || !agent.is_running());
             drop(stdin);
             let exit = program.exit(LONG);
