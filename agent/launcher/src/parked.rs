@@ -58,16 +58,9 @@ struct Parked {
 impl Parked {
     /// Stops the main thread, remembers all its registers, and has it wait.
     fn park(pid: i32) -> Result<Self> {
-        Self::try_to_park(pid).map_err(|error| {
-            // One that is about to end cannot be stopped a moment before.
-            let has_ended = || {
-                thread::sleep(APART);
-                matches!(process::state(pid), Some('Z' | 'X')) && !process::has_ended(pid)
-            };
-            match (0..10).any(|_| has_ended()) {
-                true => anyhow!("its main thread has ended, through which Frida comes in"),
-                false => error,
-            }
+        Self::try_to_park(pid).map_err(|error| match process::has_main_thread_ended(pid) && !process::has_ended(pid) {
+            true => anyhow!("its main thread has ended, through which Frida comes in"),
+            false => error,
         })
     }
 

@@ -39,6 +39,18 @@ pub(crate) struct Process {
 impl Process {
     /// Looks at a process before attaching to it, and says in one line why that would not work.
     pub(crate) fn find(pid: i32, engine: Choice) -> Result<(Self, Engine)> {
+        Self::look_at(pid, engine).map_err(|error| match has_main_thread_ended(pid) {
+            true if has_ended(pid) => {
+                anyhow!("cannot attach to process {pid}: it has ended, and its parent has not taken notice yet")
+            }
+            true => {
+                anyhow!("cannot attach to process {pid}: its main thread has ended, through which it is looked into")
+            }
+            false => error,
+        })
+    }
+
+    fn look_at(pid: i32, engine: Choice) -> Result<(Self, Engine)> {
         let cannot = format!("cannot attach to process {pid}");
         if pid <= 0 {
             bail!("{cannot}: expected a number above 0");
@@ -56,12 +68,6 @@ impl Process {
             let process = number("Tgid").unwrap_or_default();
             bail!("{cannot}: it is a thread of process {process} (attach to that)");
         }
-        if matches!(state(pid), Some('Z' | 'X') | None) {
-            if number("Threads").is_some_and(|threads| threads > 1) {
-                bail!("{cannot}: its main thread has ended, through which it is looked into");
-            }
-            bail!("{cannot}: it has ended, and its parent has not taken notice yet");
-        }
         if state(pid) == Some('T') {
             bail!("{cannot}: it is stopped (kill -CONT {pid} first)");
         }
@@ -69,8 +75,7 @@ impl Process {
         let user = rustix::process::geteuid().as_raw();
         let is_foreign = number("Uid").and_then(|uid| u32::try_from(uid).ok()) != Some(user);
 
-        let link = format!("/proc/{pid}/exe");
-        let executable = match fs::read_link(&link) {
+        let executable = match look_into(pid, |folder| fs::read_link(folder.join("exe"))) {
             Ok(path) => path,
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
                 bail!("{cannot}: permission denied ({})", ptrace_remedy())
@@ -86,7 +91,8 @@ impl Process {
             }
             std::thread::sleep(Duration::from_millis(20));
         }
-        let image = Image::open(&link).map_err(|error| anyhow!("{cannot}: {} is {error}", executable.display()))?;
+        let image = Image::open(format!("/proc/{}/exe", living(pid)))
+            .map_err(|error| anyhow!("{cannot}: {} is {error}", executable.display()))?;
         let suited = match Library::is_mapped_by_hand(pid) {
             true => engine.without_frida("it was traced without Frida before, and can only be so again"),
             false => engine.suited_to(&image),
@@ -210,6 +216,16 @@ pub(crate) fn open(pid: i32) -> rustix::io::Result<OwnedFd> {
 /// Whether a process has ended; its parent may still have to take notice.
 pub(crate) fn has_ended(pid: i32) -> bool {
     wait_for_end(pid, Duration::ZERO).unwrap_or(false)
+}
+
+/// Whether the main thread of a process has ended. A moment before, nothing can be done with it any more.
+pub(crate) fn has_main_thread_ended(pid: i32) -> bool {
+    /// How often is looked, a millisecond apart.
+    const LOOKS: u32 = 10;
+    (0..LOOKS).any(|_| {
+        std::thread::sleep(Duration::from_millis(1));
+        matches!(state(pid), Some('Z' | 'X'))
+    })
 }
 
 /// Waits until a process has ended, for at most so long; its parent may then still have to take notice.
