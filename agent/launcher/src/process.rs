@@ -68,6 +68,9 @@ impl Process {
             let process = number("Tgid").unwrap_or_default();
             bail!("{cannot}: it is a thread of process {process} (attach to that)");
         }
+        if matches!(state(pid), Some('Z' | 'X')) {
+            bail!("{cannot}: it has ended");
+        }
         if state(pid) == Some('T') {
             bail!("{cannot}: it is stopped (kill -CONT {pid} first)");
         }
