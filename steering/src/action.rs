@@ -5,39 +5,39 @@ use codec::profile::MAX_REQUEST_BYTES;
 
 use crate::Pace;
 
-/// What is to be told, or to change.
+/// A request for the status, or a change.
 #[derive(Debug, Clone, Subcommand)]
 pub enum Action {
-    /// Say what is traced and how that goes, as without a command
+    /// Print the status of the trace, as without a command
     Status,
-    /// Set how much of functions is recorded, until it is set again
+    /// Set how much of functions the agent records, until it is set again
     Level {
-        /// How much
+        /// How much to record
         level: LevelWord,
-        /// Functions by their names, or all of a module by its file's name: * stands for any characters, ? for one
+        /// A GLOB for names of functions, or for the file name of a module: * stands for any characters, ? for one
         glob: String,
     },
-    /// Record nothing of these functions, until `level auto` is said of them
+    /// Record nothing of these functions, until `level auto` resets them
     Exclude {
-        /// Functions by their names, or all of a module by its file's name: * stands for any characters, ? for one
+        /// A GLOB for names of functions, or for the file name of a module: * stands for any characters, ? for one
         glob: String,
     },
-    /// Record only these functions, of those that are hooked, until `level auto '*'` is said
+    /// Record only these of the hooked functions, until `level auto '*'` resets them
     Only {
-        /// Functions by their names, or all of a module by its file's name: * stands for any characters, ? for one
+        /// A GLOB for names of functions, or for the file name of a module: * stands for any characters, ? for one
         glob: String,
     },
-    /// Set what tracing may cost, of all processes that the agent traces
+    /// Set what tracing may cost, for all processes that the agent traces
     Budget {
         /// 10%, 2x, none, rings (what fits), or complete
         #[arg(value_parser = pace)]
         budget: String,
     },
-    /// Send what --keep has kept back, and what comes after it
+    /// Send the events that --keep has kept in memory, and those after them
     Dump,
-    /// Send from now on, as if what --start-on waits for had happened
+    /// Start sending, as if a condition of --start-on had happened
     Start,
-    /// Send nothing more, as if what --stop-on waits for had happened
+    /// Stop sending, as if a condition of --stop-on had happened
     Stop,
 }
 
@@ -46,7 +46,7 @@ pub enum Action {
 pub enum LevelWord {
     /// Every call and return
     Full,
-    /// How many calls there are
+    /// The number of calls
     Counted,
     /// Nothing
     Off,

@@ -1,4 +1,4 @@
-//! What can be said on the command line.
+//! The command line.
 
 mod ctl;
 mod destination;
@@ -31,18 +31,19 @@ Examples:
   agent run -- ls -l
       Run a program and send every call it makes to a collector on this machine.
   agent run --to workstation:7000 --transport tcp --exclude 'libcrypto.so*' -- ./server --port 80
-      Send them to another machine, and leave a library out.
+      Send them to another machine, and exclude a library.
   agent record --only 'my_*' --exclude my_hot --max-depth my_main:4 -- ./server
-      Record some functions only, and calls that are not too deep.
+      Record only some functions, and limit the depth of calls.
   agent run --to workstation:7000 --transport quic --tls-pin sha256:3f0c… --token-file token -- ./server
       Send them encrypted, to a collector with `--tls self --token-file token`.
   agent attach --to workstation:7000 4711
-      The same for a program that runs already; Ctrl-C leaves it as it was.
+      Trace a running process; Ctrl-C detaches and leaves it as it was.
   agent list ./server
-      Say what would be hooked, and what not and why.
+      Print which functions would be hooked and, for the others, why not.
 
-Exit codes: 0 done, 1 failed, 2 wrong usage. `agent run` and `agent record` exit as the program did, or with 125 when this command failed
-before the program began (no collector, no permission), 126 when the program cannot be run, and 127 when there is none.";
+Exit codes: 0 success, 1 failure, 2 wrong usage. `agent run` and `agent record` exit as the program did, or with 125 if this
+command failed before the program began (no collector, no permission), 126 if the program cannot be run, and 127 if it does not
+exist.";
 
 /// Traces every function call of a program and sends it to a collector
 #[derive(Debug, Parser)]
@@ -58,17 +59,17 @@ pub(crate) enum Command {
     Run(RunArgs),
     /// Run a program, trace it as `run` does, and write the trace to a directory on this machine
     Record(RecordArgs),
-    /// Trace a program that runs already, until it ends or this command is stopped
+    /// Trace a running process, until it ends or this command is stopped
     Attach(AttachArgs),
-    /// Look at a trace while it runs, or change what is recorded
+    /// Show the status of a running trace, or change what it records
     Ctl(CtlArgs),
-    /// Say which functions of a program would be hooked, and which not and why
+    /// Print which functions of a program would be hooked and, for the others, why not
     List(ListArgs),
-    /// Check whether this machine can trace, and say what to do where it cannot
+    /// Check whether this machine can trace and, if not, print what to do
     Doctor(DoctorArgs),
-    /// Install Frida, in a version that is known to work, into an environment of this command's own
+    /// Install Frida, in a version that is known to work, into a private environment
     Setup {
-        /// Say nothing but what went wrong
+        /// Print errors only
         #[arg(long, short)]
         quiet: bool,
     },
@@ -93,17 +94,17 @@ pub(crate) struct RunArgs {
     pub(crate) destination: DestinationArgs,
     #[command(flatten)]
     pub(crate) trace: TraceArgs,
-    /// What the program starts that is traced, too: nothing, the children that it forks, or also other programs
+    /// Which child processes to trace, too: none, forked children, or also other programs
     #[arg(long, value_enum, value_name = "WHAT", default_value_t = Follow::All, help_heading = "What to record")]
     pub(crate) follow: Follow,
-    /// The program, looked for in PATH as a shell does, and its arguments
+    /// The program, searched for in PATH as a shell does, and its arguments
     #[arg(value_name = "PROGRAM", required = true, trailing_var_arg = true)]
     pub(crate) program: Vec<OsString>,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct RecordArgs {
-    /// Where to write: a session directory is made in this one
+    /// The directory to write to; each session gets a directory in it
     #[arg(long, short, value_name = "DIR", default_value = "traces")]
     pub(crate) output: PathBuf,
     /// The collector to write with; by default the one beside this command, else the one in PATH
@@ -111,10 +112,10 @@ pub(crate) struct RecordArgs {
     pub(crate) collector: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) trace: TraceArgs,
-    /// What the program starts that is traced, too: nothing, the children that it forks, or also other programs
+    /// Which child processes to trace, too: none, forked children, or also other programs
     #[arg(long, value_enum, value_name = "WHAT", default_value_t = Follow::All, help_heading = "What to record")]
     pub(crate) follow: Follow,
-    /// The program, looked for in PATH as a shell does, and its arguments
+    /// The program, searched for in PATH as a shell does, and its arguments
     #[arg(value_name = "PROGRAM", required = true, trailing_var_arg = true)]
     pub(crate) program: Vec<OsString>,
 }
@@ -125,7 +126,7 @@ pub(crate) struct AttachArgs {
     pub(crate) destination: DestinationArgs,
     #[command(flatten)]
     pub(crate) trace: TraceArgs,
-    /// What the program starts from now on that is traced, too: nothing, the children that it forks, or also other programs
+    /// Which child processes started from now on to trace, too: none, forked children, or also other programs
     #[arg(long, value_enum, value_name = "WHAT", default_value_t = Follow::None, help_heading = "What to record")]
     pub(crate) follow: Follow,
     /// The process
@@ -142,63 +143,73 @@ pub(crate) struct TraceArgs {
     pub(crate) selection: SelectionArgs,
     #[command(flatten)]
     pub(crate) symbols: SymbolArgs,
-    /// Whether to read in which source file and line each function begins, which takes time where debug files are large
+    /// Whether to read the source file and line of each function
+    ///
+    /// This takes time where debug files are large.
     #[arg(long, value_enum, value_name = "WHETHER", default_value_t = Lines::Read, env = "SPOOR_LINES",
         help_heading = "Names")]
     pub(crate) lines: Lines,
-    /// Bytes of the stack to record with each call, from the stack pointer upward: 0 to 512, a multiple of 8
+    /// Bytes of stack to record with each call, from the stack pointer upward: 0 to 512, a multiple of 8
     #[arg(long, value_name = "N", default_value_t = 128, value_parser = stack_bytes, help_heading = "What to record")]
     pub(crate) stack_bytes: u32,
-    /// Record only which function was called and when, no registers and no stack
+    /// Record only functions and times, no registers and no stack
     #[arg(long, help_heading = "What to record")]
     pub(crate) no_detail: bool,
-    /// Record no calls that are nested deeper than this; with FUNCTION:N none that are more than N calls below that function,
-    /// and whatever else there is. May be given more than once
+    /// Record no calls that are nested deeper than N. May be repeated
+    ///
+    /// With FUNCTION:N, record no calls that are more than N calls below that function. Calls outside of it are recorded as
+    /// without this option.
     #[arg(long, value_name = "[FUNCTION:]N", help_heading = "What to record", value_parser = rules::depth)]
     pub(crate) max_depth: Vec<String>,
-    /// How much processor time tracing may take besides the program's own: 10%, 50%, or 2x for as much again. The functions that
-    /// are called most are counted and followed now and then only, so that it holds; without it they are where calls would be
-    /// lost, and with none nowhere: then calls are left out that do not fit
+    /// Processor time that tracing may take, as a share of the program's own: 10%, 50%, 2x, or none for no limit
+    ///
+    /// 2x is as much time again as the program takes. To stay within the budget, the agent only counts the calls of the
+    /// functions that are called most, and records some of them now and then. Without this option, it does so only where
+    /// events would be lost. With none, it never does: it drops events that do not fit.
     #[arg(long, value_name = "SHARE", conflicts_with = "complete", help_heading = "Limits")]
     pub(crate) budget: Option<Budget>,
-    /// Follow every call: a thread that calls faster than can be sent waits
+    /// Record every call: a thread waits if its calls cannot be sent fast enough
     #[arg(long, help_heading = "Limits")]
     pub(crate) complete: bool,
-    /// How long a thread may wait with --complete while the collector takes nothing; then the program goes on,
-    /// and calls are left out until it takes something: a time, 0s to go on at once, or never
+    /// How long --complete may stop a thread while the collector takes nothing: a time, 0s, or never
+    ///
+    /// After that time the program goes on, and the agent drops events until the collector takes something again. 0s never
+    /// stops the program for that, and never stops it until the collector is back.
     #[arg(long, value_name = "TIME", default_value = "10s", help_heading = "Limits")]
     pub(crate) stall: Stall,
-    /// The memory that each thread records into; a power of two
+    /// Size of the ring buffer of each thread; a power of two
     #[arg(long, value_name = "SIZE", default_value = "4MiB", value_parser = ring_bytes, help_heading = "Limits")]
     pub(crate) ring_bytes: Size,
-    /// What to keep of what was sent until the collector has confirmed it
+    /// Memory for sent events that the collector has not confirmed yet
     #[arg(long, value_name = "SIZE", default_value = "64MiB", value_parser = replay_bytes, help_heading = "Limits")]
     pub(crate) replay_bytes: Size,
-    /// How long hooking everything may take; by default as long as the number of functions calls for
+    /// How long hooking all functions may take. By default it depends on how many there are
     #[arg(long, value_name = "TIME", help_heading = "Limits")]
     pub(crate) startup_timeout: Option<Period>,
-    /// How long to wait at the end for the collector to confirm everything
+    /// How long to wait at the end for a collector that takes nothing
+    ///
+    /// The command waits for the collector to confirm all events, as long as the collector takes something.
     #[arg(long, value_name = "TIME", default_value = "10s", help_heading = "Limits")]
     pub(crate) linger: Period,
-    /// How many processes are traced at once; what is started beyond that runs untraced
+    /// Maximum number of processes to trace at once; others run untraced
     #[arg(long, value_name = "N", default_value_t = 256, help_heading = "Limits",
         value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub(crate) max_processes: u32,
-    /// What gets into the program: by default Frida where it is installed, else this command itself
+    /// How to inject the library into the program. By default with Frida where it is installed, else natively
     #[arg(long, value_enum, value_name = "ENGINE", env = "SPOOR_ENGINE")]
     pub(crate) engine: Option<Engine>,
-    /// Do nothing that the collector asks for (`collector ctl`)
+    /// Refuse requests from the collector (`collector ctl`)
     #[arg(long, env = "SPOOR_NO_REMOTE_CONTROL", value_parser = BoolishValueParser::new())]
     pub(crate) no_remote_control: bool,
     #[command(flatten)]
     pub(crate) frida: FridaArgs,
-    /// Write at the end what came of the trace to this file, as a JSON object; - is standard error
+    /// At the end, write a summary of the trace to this file, as a JSON object; - is standard error
     #[arg(long, value_name = "FILE|-")]
     pub(crate) summary: Option<PathBuf>,
-    /// Say nothing but what went wrong
+    /// Print errors only
     #[arg(long, short, conflicts_with = "verbose")]
     pub(crate) quiet: bool,
-    /// Say more
+    /// Print more
     #[arg(long, short)]
     pub(crate) verbose: bool,
 }
@@ -206,31 +217,31 @@ pub(crate) struct TraceArgs {
 /// Whether source lines are read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Lines {
-    /// As far as there are some
+    /// Read them where there is debug information
     Read,
-    /// No
+    /// Read none
     None,
 }
 
-/// What of that which a program starts is traced, too.
+/// Which processes that a program starts are traced, too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
 pub(crate) enum Follow {
-    /// Nothing
+    /// No child processes
     None,
-    /// The children that it forks
+    /// Forked children, but no other programs
     Fork,
-    /// Also the programs that they run, and those that it starts
+    /// Forked children, and all programs that are started
     All,
 }
 
-/// Where the names of functions come from that a stripped module does not have.
+/// Where to find the names of functions of stripped modules.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Names")]
 pub(crate) struct SymbolArgs {
-    /// Look for debug files in this directory, too, laid out as /usr/lib/debug is. May be given more than once
+    /// Also search this directory for debug files; it has the layout of /usr/lib/debug. May be repeated
     #[arg(long, value_name = "DIR")]
     pub(crate) debug_dir: Vec<PathBuf>,
-    /// Fetch debug files that are not on this machine from the servers in DEBUGINFOD_URLS
+    /// Download debug files that are not on this machine from the servers in DEBUGINFOD_URLS
     #[arg(long)]
     pub(crate) debuginfod: bool,
 }
@@ -238,7 +249,7 @@ pub(crate) struct SymbolArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Frida")]
 pub(crate) struct FridaArgs {
-    /// The Python to load Frida with; by default that of `agent setup`, else one that has it
+    /// The Python interpreter that loads Frida. By default that of `agent setup`, else the one in PATH
     #[arg(long, value_name = "PATH")]
     pub(crate) frida_python: Option<PathBuf>,
 }
@@ -255,17 +266,17 @@ pub(crate) struct ListArgs {
     /// Print JSON, one object for each module
     #[arg(long)]
     pub(crate) json: bool,
-    /// The program, looked for in PATH as a shell does
+    /// The program, searched for in PATH as a shell does
     #[arg(value_name = "PROGRAM")]
     pub(crate) program: OsString,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct DoctorArgs {
-    /// Where the collector is, to check that it can be reached
+    /// The collector, to check that it can be reached
     #[arg(long, value_name = "HOST:PORT", env = "SPOOR_TO", value_parser = destination::host_and_port)]
     pub(crate) to: Option<String>,
-    /// What gets into programs: with `native`, Frida is not looked for
+    /// The engine to check: with `native`, Frida is not checked
     #[arg(long, value_enum, value_name = "ENGINE", env = "SPOOR_ENGINE")]
     pub(crate) engine: Option<Engine>,
     #[command(flatten)]

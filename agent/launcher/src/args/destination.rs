@@ -1,4 +1,4 @@
-//! Arguments about where a trace goes. What a device sets once can come from its environment.
+//! Arguments about where a trace is sent. Environment variables can set most of them once for a device.
 
 use std::path::PathBuf;
 
@@ -13,33 +13,33 @@ pub(crate) const DEFAULT_COLLECTOR: &str = "127.0.0.1:7000";
 /// Where a trace goes, and how.
 #[derive(Debug, Args)]
 pub(crate) struct DestinationArgs {
-    /// Where the collector is: a name or an address, and a port
+    /// The collector: a name or an address, and a port
     #[arg(long, value_name = "HOST:PORT", default_value = DEFAULT_COLLECTOR, env = "SPOOR_TO", value_parser = host_and_port)]
     pub(crate) to: String,
-    /// How to send
+    /// The transport protocol
     #[arg(long, value_enum, value_name = "HOW", default_value_t = Transport::Udp, env = "SPOOR_TRANSPORT")]
     pub(crate) transport: Transport,
-    /// How to pack calls and returns: many in a packet, or each in its own for collectors that know nothing else
+    /// How to pack calls and returns: many in a packet, or each in its own for collectors that do not know runs
     #[arg(long, value_enum, value_name = "FORM", default_value_t = Wire::Runs)]
     pub(crate) wire: Wire,
     #[command(flatten)]
     pub(crate) access: AccessArgs,
-    /// The largest datagram to send: 512 to 65507; by default 1400, and more to this machine itself
+    /// Maximum size of a datagram: 512 to 65507. By default 1400, and more on loopback
     #[arg(long, value_name = "N", help_heading = "Limits", value_parser = clap::value_parser!(u16).range(512..=65_507))]
     pub(crate) datagram_bytes: Option<u16>,
 }
 
-/// How the collector is known, and how the agent is.
+/// How the agent authenticates the collector, and the collector the agent.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Encryption")]
 pub(crate) struct AccessArgs {
-    /// Encrypt, and trust the collector with this certificate only: its SHA-256, as the collector prints it
+    /// Encrypt, and trust only the certificate with this SHA-256, as the collector prints it
     #[arg(long, value_name = "FINGERPRINT", env = "SPOOR_TLS_PIN")]
     pub(crate) tls_pin: Option<Pin>,
-    /// Encrypt, and trust collectors with a certificate that was issued by one in this file, in PEM
+    /// Encrypt, and trust certificates that were issued by one in this file, in PEM
     #[arg(long, value_name = "FILE", env = "SPOOR_TLS_CA")]
     pub(crate) tls_ca: Option<PathBuf>,
-    /// The name in the collector's certificate; by default the host of --to
+    /// The name in the collector's certificate. By default the host of --to
     #[arg(long, value_name = "NAME", requires = "tls_ca")]
     pub(crate) tls_name: Option<String>,
     /// A certificate to show to the collector, in PEM
@@ -48,7 +48,7 @@ pub(crate) struct AccessArgs {
     /// The key of that certificate, in PEM
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     pub(crate) tls_key: Option<PathBuf>,
-    /// A file with the token that the collector wants to see, which nobody else may read
+    /// A file with the token that the collector requires; only its owner may have access to it
     #[arg(long, value_name = "FILE", env = "SPOOR_TOKEN_FILE")]
     pub(crate) token_file: Option<PathBuf>,
 }
@@ -75,23 +75,23 @@ fn conflict(message: &str) -> clap::Error {
     Cli::command().error(ErrorKind::ArgumentConflict, message)
 }
 
-/// How to send.
+/// The transport protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Transport {
-    /// Datagrams, repeated until they have arrived
+    /// Datagrams, retransmitted until they arrive
     Udp,
     /// One connection; encrypted with --tls-pin or --tls-ca
     Tcp,
-    /// One connection over UDP, always encrypted: it outlasts a change of the address
+    /// One connection over UDP, always encrypted; it survives a change of the address
     Quic,
 }
 
 /// How to pack calls and returns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Wire {
-    /// Many consecutive ones of a thread in a packet, about 8 bytes each
+    /// Many consecutive events of a thread in one packet, about 8 bytes each
     Runs,
-    /// Each in a packet of its own
+    /// Each event in a packet of its own
     Plain,
 }
 

@@ -15,19 +15,23 @@ const WORDS: [(&str, &str); 4] =
 #[derive(Debug, Args)]
 #[command(next_help_heading = "What to record")]
 struct Options {
-    /// Record these: functions by their names, demangled or not, all of a module by its file's name, or all of a source file
-    /// (src/net/*.c). * stands for any characters, ? for one; function:GLOB, module:GLOB and source:GLOB are about one kind. May be
-    /// given more than once: of --only and --exclude the last that matches a function decides, and what none matches is left
-    /// out where the first is --only
+    /// Record only functions that match. May be repeated
+    ///
+    /// A GLOB matches the name of a function, demangled or not, the file name of a module, or the path of a source file
+    /// (src/net/*.c). * stands for any characters, ? for one. function:GLOB, module:GLOB and source:GLOB match only one of
+    /// the three.
+    ///
+    /// Of --only and --exclude, the last one that matches a function decides. A function that none matches is recorded,
+    /// unless the first of them is --only.
     #[arg(long, value_name = "GLOB")]
     only: Vec<String>,
-    /// Leave these out, in the same way
+    /// Do not record functions that match, as with --only. May be repeated
     #[arg(long, value_name = "GLOB")]
     exclude: Vec<String>,
-    /// Read rules from a file: one a line, as `only GLOB`, `exclude GLOB`, `min-size 32` or `max-depth main:4`
+    /// Read rules from a file: one per line, such as `only GLOB`, `exclude GLOB`, `min-size 32` or `max-depth main:4`
     #[arg(long, value_name = "FILE")]
     rules: Vec<String>,
-    /// Leave functions out that have fewer bytes of code
+    /// Do not record functions with fewer bytes of code
     #[arg(long, value_name = "BYTES", value_parser = size)]
     min_size: Option<String>,
 }

@@ -1,4 +1,4 @@
-//! Arguments about what is sent of all that is recorded.
+//! Arguments that select which recorded events are sent.
 
 use std::str::FromStr;
 
@@ -14,23 +14,36 @@ const USUAL_KEEP: Size = Size(1 << 30);
 #[derive(Debug, Args)]
 #[command(next_help_heading = "What to send")]
 pub(crate) struct SelectionArgs {
-    /// Send only calls that take at least this long, and their callers; the others are counted and their time is summed, by
-    /// function
+    /// Send only calls that take at least this long, and their callers
+    ///
+    /// The agent counts the other calls and sums up their time, by function.
     #[arg(long, value_name = "TIME")]
     pub(crate) slower_than: Option<Period>,
-    /// Send only what runs inside of functions with such names. May be given more than once
+    /// Send only what runs inside functions whose names match. May be repeated
     #[arg(long, value_name = "GLOB", value_parser = clap::builder::NonEmptyStringValueParser::new())]
     pub(crate) around: Vec<String>,
-    /// Send nothing until this happens: `GLOB` (such a function is called), `GLOB>10ms` (a call of it took at least that long;
-    /// `>10ms`: any call), `GLOB:arg1=0x10` (an argument from 1 to 6 is =, !=, < or > a number), `time:5s` (since the start) or
-    /// `signal:USR1` (this command receives it, and does not hand it on). May be given more than once
+    /// Send nothing until this happens, such as a call of a function. May be repeated
+    ///
+    /// WHEN is one of:
+    ///
+    /// `GLOB`: a function whose name matches is called.
+    ///
+    /// `GLOB>10ms`: a call of such a function took at least that long; `>10ms`: any call.
+    ///
+    /// `GLOB:arg1=0x10`: such a function is called, and an argument from 1 to 6 is =, !=, < or > a number.
+    ///
+    /// `time:5s`: this time has passed since the start.
+    ///
+    /// `signal:USR1`: this command receives the signal, which it then does not pass on.
     #[arg(long, value_name = "WHEN")]
     pub(crate) start_on: Vec<When>,
-    /// Send nothing more after this has happened, until what --start-on says happens again
+    /// Stop sending when this happens, until a condition of --start-on happens again. May be repeated
     #[arg(long, value_name = "WHEN")]
     pub(crate) stop_on: Vec<When>,
-    /// Keep back everything, for this long or in this much memory (10s, 256MiB, or 10s,4GiB; 1GiB where only a time is given),
-    /// and send what came before and after something that --start-on names, or before the program died of a signal
+    /// Keep the latest events in memory, for this long or in this size, and send them when something happens
+    ///
+    /// Give a time, a size or both: 10s, 256MiB, or 10s,4GiB. With only a time, the size is 1GiB. The agent sends the
+    /// events before and after a condition of --start-on, and those before the program died of a signal.
     #[arg(long, value_name = "TIME|SIZE")]
     pub(crate) keep: Option<Kept>,
 }
