@@ -52,7 +52,7 @@ Examples:
   collector --listen 127.0.0.1:0 --once --sink disk:/var/traces --sink stdout:events
       Receive one session on a free port, write it, and print its events as JSON.
   collector sessions traces --program nginx --since 2h
-      List the sessions of a program that went on in the last two hours.
+      List the sessions of a program that ran in the last two hours.
   collector info traces/20260101-120000-1
       Print what a session directory holds.
   collector spans traces/20260101-120000-1 --sort duration --limit 20
@@ -60,11 +60,11 @@ Examples:
   collector diff traces/before traces/after --sort self
       Print what functions take more or less time than before.
   collector sql 'select program, sum(missing) from sessions group by program' traces
-      Ask in SQL about all sessions.
+      Query all sessions in SQL.
   collector top traces --live
-      Watch what the session does that is being recorded.
+      Watch the session that is being recorded.
   collector ctl 20260101-120000-1 level off 'libcrypto.so*'
-      Have the agent of a running session record nothing of a library.
+      Make the agent of a running session record nothing of a library.
   collector verify traces && echo complete
       Check all checksums and links, and that every event is accounted for.
 
@@ -83,15 +83,15 @@ pub(crate) struct Cli {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Read Heph packets from a file or standard input, as if they came over the network
+    /// Read Heph packets from a file or standard input, as if they had arrived over the network
     Ingest(IngestArgs),
-    /// Print what a session directory, or a directory of sessions, holds
+    /// Describe a session, or each session of a directory
     ///
-    /// Where sessions of a directory came from one another, prints a line for each, below the one that made it.
+    /// If sessions of a directory are parents and children, prints one line per session, below its parent.
     Info(InfoArgs),
-    /// List sessions: when, where and what of, how they ended, how large they are, and what is missing
+    /// List sessions: time, machine, program, how they ended, size, and what is missing
     ///
-    /// Exits with 1 where one cannot be read.
+    /// Exits with 1 if one cannot be read.
     Sessions(SessionsArgs),
     /// Print the events of a session
     Events(EventsArgs),
@@ -108,38 +108,38 @@ pub(crate) enum Command {
     /// Print the call tree; calls of one function from the same place share a line
     ///
     /// Without --thread and --task, prints the whole session by cause: threads, blocks, tasks and callbacks appear below the
-    /// one of these that created them, marked with their kind, with the calls that were made in them. The frame of the code of such
-    /// a span is not shown separately. Processes that the session made, and that are in the same directory, appear below the
-    /// calls that made them.
+    /// one of these that created them, marked with their kind, with the calls that were made in them. The frame of the code
+    /// of such a span is not shown separately. Child processes appear below the calls that made them, if their sessions are
+    /// in the same directory.
     Tree(TreeArgs),
-    /// Compare the functions of two sessions: calls, total time and own time
+    /// Compare the functions of two sessions: calls, total time and self time
     ///
-    /// Functions are matched by name and by the name of their module's file. Lists those that differ by more than single
-    /// calls of them lie apart by chance, those that differ most first.
+    /// Matches functions by name and by the file name of their module. Lists those that differ by more than the calls of a
+    /// function vary by chance, those that differ most first.
     Diff(DiffArgs),
     /// Print statistics of spans by runtime: how many matched, why others did not, durations and latencies
     Stats(StatsArgs),
-    /// Ask about any number of sessions in SQL
+    /// Query any number of sessions in SQL
     ///
-    /// The tables are spans, functions, modules, threads, sessions and gaps. `describe spans` tells the columns of one. Exits
-    /// with 1 where the query is wrong, or a session cannot be read, which is left out.
+    /// The tables are spans, functions, modules, threads, sessions and gaps. `describe spans` prints the columns of one.
+    /// Exits with 1 if the query is wrong, or if a session cannot be read; the answer leaves that session out.
     Sql(SqlArgs),
     /// Write a session as a file for other tools
     ///
-    /// With --format perfetto and chrome, the processes that came from it are in the file, too.
+    /// With --format perfetto and chrome, the file also contains its child processes.
     Export(ExportArgs),
-    /// Show sessions in a browser: who ran when, what took the time, what is missing
+    /// Show sessions in a browser: what ran when, what took the time, what is missing
     ///
-    /// Serves on this machine alone, or beyond it over TLS, prints the address, opens it, and ends with Ctrl-C. Only who has the
-    /// address can look.
+    /// Serves on this machine alone, or beyond it over TLS, prints the address, opens it, and ends with Ctrl-C. Only those
+    /// who have the address can connect.
     View(ViewArgs),
     /// Check checksums, counts, links, order and spans; exit with 1 if anything is wrong, and list what was not checked
     Verify(DirArgs),
     /// Complete sessions whose collector was killed
     Repair(RepairArgs),
-    /// Look at a session while it is traced, or change what its agent records
+    /// Show the status of a session that is being traced, or change what its agent records
     ///
-    /// Asks the collectors of this user on this machine, which pass it on to the agent of the session.
+    /// Sends the request to the collectors of this user on this machine, which pass it on to the agent of the session.
     Ctl(CtlArgs),
     /// Print a completion script for a shell
     Completions {
@@ -158,17 +158,20 @@ pub(crate) struct RunArgs {
     /// Accept only UDP, or with TLS only QUIC
     #[arg(long, conflicts_with = "tcp")]
     pub(crate) udp: bool,
-    /// Accept only TCP, or with TLS only that
+    /// Accept only TCP, or with TLS only TLS over TCP
     #[arg(long)]
     pub(crate) tcp: bool,
-    /// Receive over the sockets that come over standard input, which is one, and from nobody else; stop when that is closed
+    /// Receive only over sockets that are passed over standard input
+    ///
+    /// Standard input is a socket itself. The collector stops when it and the passed sockets are closed.
     #[arg(long, conflicts_with_all = ["listen", "udp", "tcp", "once", "tls", "tls_cert", "tls_ca", "token_file"])]
     pub(crate) stdin: bool,
     /// Exit after the first session
     #[arg(long)]
     pub(crate) once: bool,
-    /// Record sessions that other collectors hand on to this JetStream stream, and listen to nobody; any number of recorders
-    /// share them
+    /// Record sessions from this JetStream stream, and do not listen
+    ///
+    /// Other collectors publish the sessions with a nats: sink. Any number of recorders share them.
     #[arg(long, value_name = "nats://HOST:PORT/STREAM")]
     #[arg(conflicts_with_all = ["listen", "udp", "tcp", "stdin", "once", "tls", "tls_cert", "tls_ca", "token_file"])]
     pub(crate) source: Option<Address>,
@@ -177,18 +180,22 @@ pub(crate) struct RunArgs {
     pub(crate) stats: Period,
     #[command(flatten)]
     pub(crate) log: LogArgs,
-    /// Record with this many threads; each session belongs to one of them. Half as many as there are processors by default
+    /// Number of recorder threads; each session belongs to one of them. By default half the number of processors
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..=64))]
     pub(crate) recorders: Option<u64>,
     /// Serve all counters as Prometheus text at this address
     #[arg(long, value_name = "ADDR:PORT")]
     pub(crate) metrics: Option<SocketAddr>,
-    /// Show the sessions of the first disk sink in a browser, also while they are recorded: see `collector view`. An
-    /// address that others can reach needs --tls, or --tls-cert and --tls-key
+    /// Serve the viewer of `collector view` at this address, also for sessions that are being recorded
+    ///
+    /// It shows the sessions of the first disk sink. An address that others can reach needs --tls, or --tls-cert and
+    /// --tls-key.
     #[arg(long, value_name = "ADDR:PORT")]
     pub(crate) ui: Option<SocketAddr>,
-    /// A name or an address of this machine that browsers use, without the port: others are not answered. The address of
-    /// --ui by default, or if that is of all the name of this machine. May be repeated
+    /// A name or address of this machine by which browsers connect, without the port. May be repeated
+    ///
+    /// The viewer does not answer requests for other names. By default the name is the address of --ui or, if that stands
+    /// for all addresses, the name of this machine.
     #[arg(long = "ui-name", value_name = "NAME", requires = "ui", value_parser = name_of_server)]
     pub(crate) ui_names: Vec<String>,
     /// Close a session after this much silence
@@ -212,17 +219,21 @@ pub(crate) struct RunArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct SinkArgs {
-    /// Where to write: disk:DIR, stdout:events, stdout:spans, stdout:heph, heph:FILE, heph:FILE,compat, perfetto:FILE,
-    /// chrome:FILE, otlp:http://HOST:4318, otlp+grpc:http://HOST:4317; or to hand on for others to record:
-    /// nats://HOST:PORT/STREAM. May be repeated; append `,on-full=block` or `,on-full=drop` to override --on-full;
-    /// disk:DIR,spans=live makes spans.parquet while events arrive and not after the session, disk:DIR,spans=no makes none
+    /// Where to write sessions, such as disk:DIR. May be repeated
+    ///
+    /// disk:DIR, stdout:events, stdout:spans, stdout:heph, heph:FILE, heph:FILE,compat, perfetto:FILE, chrome:FILE,
+    /// otlp:http://HOST:4318, otlp+grpc:http://HOST:4317, or nats://HOST:PORT/STREAM for other collectors to record.
+    ///
+    /// Append `,on-full=block` or `,on-full=drop` to override --on-full. disk:DIR,spans=live makes spans.parquet while
+    /// events arrive and not after the session; disk:DIR,spans=no makes none.
     #[arg(long = "sink", value_name = "SPEC", default_value = "disk:./traces", help_heading = "Sinks")]
     pub(crate) sinks: Vec<SinkSpec>,
-    /// What to do when the queue of a sink is full: block, which eventually blocks the senders, or drop events and record
-    /// a gap. By default disk: and a sole sink block; others drop
+    /// What to do when the queue of a sink is full: block, or drop events and record a gap
+    ///
+    /// Blocking eventually blocks the senders. By default disk: and a sole sink block; others drop.
     #[arg(long, value_enum, value_name = "WHAT", help_heading = "Sinks")]
     pub(crate) on_full: Option<OnFull>,
-    /// Frames that took less are not sent to otlp: receivers, unless they created something [default: 1ms]
+    /// Do not send shorter frames to otlp: receivers, unless they created something [default: 1ms]
     #[arg(long, value_name = "TIME", help_heading = "Sinks")]
     pub(crate) otlp_min: Option<Period>,
     /// Maximum size of each disk:DIR; the collector removes the oldest finished sessions
@@ -234,19 +245,22 @@ pub(crate) struct SinkArgs {
     /// Continue a session in a new directory when its directory reaches this age
     #[arg(long, value_name = "TIME", help_heading = "Sinks")]
     pub(crate) rotate_every: Option<Period>,
-    /// When the files of disk: sinks are made to survive a power failure: none, at the end of each session, or at least
-    /// every TIME, and then the agent keeps its events until they do
+    /// When to write the files of disk: sinks to survive a power failure: never, at each session's end, or every TIME
+    ///
+    /// With end or TIME, the agent keeps its events until the files survive a power failure.
     #[arg(long, value_name = "none|end|TIME", default_value = "none", value_parser = sync, help_heading = "Sinks")]
     pub(crate) sync: SyncWhen,
-    /// Permissions of new directories, in octal; new files have the same without execution. Traces contain registers and
-    /// stacks, so by default only their owner may read them
+    /// Permissions of new directories, in octal; new files have the same without execution
+    ///
+    /// Traces contain registers and stacks, so by default only their owner may read them.
     #[arg(long, value_name = "MODE", default_value = "700", value_parser = mode, help_heading = "Sinks")]
     pub(crate) mode: u32,
-    /// Put each session of disk: sinks that is finished also there, whole: s3://BUCKET/PREFIX, file:///DIR or a directory. All
-    /// commands that look at sessions open them there
+    /// Archive finished sessions of disk: sinks: s3://BUCKET/PREFIX, file:///DIR or a directory
+    ///
+    /// All commands that look at sessions open them there.
     #[arg(long, value_name = "PLACE", value_parser = place(), help_heading = "Sinks")]
     archive: Option<PathBuf>,
-    /// Remove sessions from disk: sinks once they are archived, and were read there again
+    /// Remove sessions from disk: sinks once they are archived, after reading the archive back
     #[arg(long, requires = "archive", help_heading = "Sinks")]
     archive_remove: bool,
     #[command(flatten)]
@@ -270,7 +284,7 @@ pub(crate) struct LimitArgs {
     /// How long events wait for a missing one whose sender does not retransmit
     #[arg(long, value_name = "TIME", default_value = "500ms")]
     pub(crate) reorder_time: Period,
-    /// How long the collector requests a missing event from its agent before it gives the event up
+    /// How long the collector requests a missing event from its agent before it gives up
     #[arg(long, value_name = "TIME", default_value = "10s")]
     pub(crate) replay_time: Period,
     /// Memory limit of the collector
@@ -298,7 +312,7 @@ pub(crate) struct LogArgs {
     /// Log events of this level and above on standard error
     #[arg(long, value_name = "LEVEL", value_enum, default_value = "info")]
     pub(crate) log: LogLevel,
-    /// Write them as plain lines, or as JSON with level, time, session, peer and sink
+    /// Log plain lines, or JSON with level, time, session, peer and sink
     #[arg(long, value_name = "FORMAT", value_enum, default_value = "text")]
     pub(crate) log_format: LogFormat,
 }
@@ -338,7 +352,7 @@ pub(crate) struct InfoArgs {
 pub(crate) struct RepairArgs {
     #[command(flatten)]
     pub(crate) dir: DirArgs,
-    /// Also truncate a thread at the first event whose details are lost, and skip what cannot be read of the journal
+    /// Also truncate a thread at the first event whose details are lost, and skip unreadable parts of the journal
     #[arg(long)]
     pub(crate) force: bool,
 }
@@ -350,8 +364,9 @@ pub(crate) struct EventsArgs {
     pub(crate) dir: PathBuf,
     #[command(flatten)]
     pub(crate) filter: FilterArgs,
-    /// Count times by the collector's clock, since 1970, and not from the session's zero, so that sessions of several
-    /// machines can be laid side by side
+    /// Count times by the collector's clock, since 1970, and not from the session's zero
+    ///
+    /// This makes sessions of several machines comparable.
     #[arg(long)]
     pub(crate) align: bool,
     /// Print one JSON object per line

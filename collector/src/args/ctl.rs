@@ -5,8 +5,9 @@ use steering::Action;
 
 #[derive(Debug, Args)]
 pub(crate) struct CtlArgs {
-    /// The session: its id, or as many digits as tell it from others, its name, or its directory. Without one, print those that
-    /// there are
+    /// The session: its id, its name, or its directory. Without one, list the running sessions
+    ///
+    /// Of an id, as many digits are enough as distinguish it from others.
     #[arg(value_name = "SESSION")]
     pub(crate) session: Option<String>,
     /// Print the status as JSON, or one object per session

@@ -9,7 +9,7 @@ use super::{FilterArgs, MakingArgs, TableArgs, place};
 
 #[derive(Debug, Args)]
 pub(crate) struct DiffArgs {
-    /// The first session: a session directory, or a directory of sessions, of which the latest counts
+    /// The first session: a session directory, or a directory of sessions, whose latest session is used
     #[arg(value_name = "A", value_parser = place())]
     pub(crate) a: PathBuf,
     /// The second session
@@ -17,14 +17,15 @@ pub(crate) struct DiffArgs {
     pub(crate) b: PathBuf,
     #[command(flatten)]
     pub(crate) filter: FilterArgs,
-    /// What functions are compared by; those that differ most come first
+    /// What to compare functions by; those that differ most are first
     #[arg(long, value_enum, value_name = "BY", default_value = "total")]
     pub(crate) sort: DiffOrder,
-    /// Also list functions that do not differ, or no more than chance makes them
+    /// Also list functions that do not differ, or no more than by chance
     #[arg(long)]
     pub(crate) all: bool,
-    /// Write the stacks of both sessions to this file, for differential flame graphs: each line is a stack, its own time in
-    /// A, and its own time in B, in nanoseconds
+    /// Write the stacks of both sessions to this file, for differential flame graphs
+    ///
+    /// Each line is a stack, its self time in A, and its self time in B, in nanoseconds.
     #[arg(long, value_name = "FILE")]
     pub(crate) flame: Option<PathBuf>,
     #[command(flatten)]
@@ -33,7 +34,7 @@ pub(crate) struct DiffArgs {
     pub(crate) making: MakingArgs,
 }
 
-/// What functions are compared by.
+/// What to compare functions by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum DiffOrder {
     /// Number of calls

@@ -1,4 +1,4 @@
-//! Which part of a session is asked for.
+//! Arguments that select a part of a session.
 
 use answers::filter::Wanted;
 use clap::Args;
@@ -6,14 +6,15 @@ use clap::Args;
 use super::spans::number;
 use crate::quantity::{Moment, Period};
 
-/// Where these options stand in the help.
+/// The heading of these options in the help.
 const HEADING: &str = "What to look at";
 
-/// Which part of a session is asked for: the same in all commands that look at one.
+/// Selects a part of a session: the same in all commands that look at one.
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct FilterArgs {
-    /// Only what ran at this time or later, counted like the times that are printed: 1.5 (seconds), 20ms, 123456789ns.
-    /// In `top`, `tree` and folded stacks, times are the parts inside
+    /// Only what ran at this time or later: 1.5 (seconds), 20ms, 123456789ns
+    ///
+    /// Times count like those that are printed. In `top`, `tree` and folded stacks, times are the parts inside.
     #[arg(long, value_name = "TIME", help_heading = HEADING)]
     pub(crate) from: Option<Moment>,
     /// Only what ran before this time
@@ -25,19 +26,22 @@ pub(crate) struct FilterArgs {
     /// Only what ran in this task, on all threads it ran on
     #[arg(long, value_name = "ID", value_parser = number, help_heading = HEADING)]
     pub(crate) task: Option<u64>,
-    /// This process of a family, or of a directory of sessions: its process id, its program, or the name of its session; of
-    /// several, the latest
+    /// Only this process: its process id, its program, or the name of its session
+    ///
+    /// It is selected from a family, or from a directory of sessions; if several match, the latest.
     #[arg(long, value_name = "PROCESS", help_heading = HEADING)]
     pub(crate) process: Option<String>,
-    /// Only functions of modules whose path or file name matches; * matches any characters, ? matches one. In `tree` and
-    /// folded stacks, with what leads to them and what they called
+    /// Only functions of modules whose path or file name matches; * matches any characters, ? matches one
+    ///
+    /// In `tree` and folded stacks, with their callers and callees.
     #[arg(long, value_name = "GLOB", help_heading = HEADING)]
     pub(crate) module: Option<String>,
-    /// Only functions whose names match, demangled or not. In `tree` and folded stacks, with what leads to them and what
-    /// they called
+    /// Only functions whose names match, demangled or not
+    ///
+    /// In `tree` and folded stacks, with their callers and callees.
     #[arg(long, value_name = "GLOB", help_heading = HEADING)]
     pub(crate) function: Option<String>,
-    /// Only calls and spans that took at least this long, as a whole; of events, only those that say so
+    /// Only calls and spans that took at least this long, as a whole; only events that carry such a duration
     #[arg(long, value_name = "TIME", help_heading = HEADING)]
     pub(crate) min_duration: Option<Period>,
     /// Only frames with fewer than N others above them

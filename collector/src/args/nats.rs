@@ -7,14 +7,14 @@ use fleet::{Access, Keeping};
 
 use crate::quantity::{Period, Size};
 
-/// What lets a collector into NATS, and how streams are made that are not there.
+/// Credentials for NATS, and settings for streams that the collector makes.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "NATS (nats: sinks and sources)")]
 pub(crate) struct NatsArgs {
     /// Credentials: a file with a JWT and its key
     #[arg(long, value_name = "FILE", env = "NATS_CREDS", hide_env_values = true)]
     nats_creds: Option<PathBuf>,
-    /// The seed of an nkey, in a file
+    /// A file with the seed of an nkey
     #[arg(long, value_name = "FILE", env = "NATS_NKEY", hide_env_values = true)]
     nats_nkey: Option<PathBuf>,
     /// A user; its password is in $NATS_PASSWORD
@@ -29,22 +29,25 @@ pub(crate) struct NatsArgs {
     /// The key of that certificate, in PEM
     #[arg(long, value_name = "FILE", env = "NATS_KEY", hide_env_values = true, requires = "nats_cert")]
     nats_key: Option<PathBuf>,
-    /// The JetStream domain, where a leaf node lies between
+    /// The JetStream domain behind a leaf node
     #[arg(long, value_name = "NAME")]
     nats_domain: Option<String>,
     /// Copies of each message, if the collector makes the stream
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=5))]
     nats_replicas: u8,
-    /// Maximum size of the stream, if the collector makes it. When three quarters are full it gets nothing more until sessions are
-    /// recorded; agents wait
+    /// Maximum size of the stream, if the collector makes it
+    ///
+    /// When it is three quarters full, collectors publish nothing more until sessions are recorded, and agents wait.
     #[arg(long, value_name = "SIZE", default_value = "8GiB", value_parser = stream_size)]
     nats_max_bytes: Size,
-    /// Remove messages of this age, recorded or not, if the collector makes the stream. By default only what is recorded
-    /// is removed
+    /// Remove messages of this age, recorded or not, if the collector makes the stream
+    ///
+    /// By default only recorded messages are removed.
     #[arg(long, value_name = "TIME")]
     nats_max_age: Option<Period>,
-    /// How long a recorder holds its sessions without being heard of, before others take them. All recorders of a stream need
-    /// the same
+    /// How long a recorder may be silent before others take over its sessions
+    ///
+    /// All recorders of a stream need the same value.
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = lease)]
     nats_lease: Period,
 }

@@ -11,26 +11,27 @@ use crate::{names, quantity::Period};
 
 #[derive(Debug, Args)]
 pub(crate) struct SessionsArgs {
-    /// A directory of sessions, or one session, with the sessions that came from it; also in a bucket: s3://BUCKET/PREFIX
+    /// A directory of sessions, or one session, with its child processes; also in a bucket: s3://BUCKET/PREFIX
     #[arg(value_name = "WHERE", default_value = "./traces", value_parser = place())]
     pub(crate) place: PathBuf,
-    /// Only those of this program: its path or its file name; * matches any characters, ? matches one
+    /// Only sessions of this program: its path or its file name; * matches any characters, ? matches one
     #[arg(long, value_name = "GLOB")]
     program: Option<String>,
-    /// Only those from this machine
+    /// Only sessions from this machine
     #[arg(long, value_name = "GLOB")]
     host: Option<String>,
-    /// Only those that went on after this: so long ago (90s, 2h, 1d), or a time in UTC such as 2026-01-02 or
-    /// 2026-01-02T03:04:05
+    /// Only sessions that still ran at this time or later: so long ago (90s, 2h, 1d), or a time in UTC
+    ///
+    /// Times in UTC are written as 2026-01-02 or 2026-01-02T03:04:05.
     #[arg(long, value_name = "TIME", value_parser = moment)]
     since: Option<u64>,
-    /// Only those that began before this
+    /// Only sessions that began before this time
     #[arg(long, value_name = "TIME", value_parser = moment)]
     until: Option<u64>,
-    /// Only those of which events are missing, or that cannot be read
+    /// Only sessions with missing events, or that cannot be read
     #[arg(long)]
     lossy: bool,
-    /// What they are listed by; by start, each is below the one that made it
+    /// Sort order; by start, each session is below the one that made it
     #[arg(long, value_enum, value_name = "BY", default_value = "start")]
     pub(crate) sort: SessionOrder,
     /// Maximum number of sessions: the last by start, otherwise the first
@@ -54,7 +55,7 @@ impl SessionsArgs {
     }
 }
 
-/// What sessions are listed by.
+/// An order of sessions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum SessionOrder {
     /// When they began, the latest last

@@ -62,14 +62,15 @@ pub(crate) struct SpansArgs {
     pub(crate) filter: FilterArgs,
     #[command(flatten)]
     pub(crate) which: WhichArgs,
-    /// Only what ran at this moment: the spans that were open then, by thread, the outermost first
+    /// Only the spans that were open at this moment, by thread, the outermost first
     #[arg(long, value_name = "TIME", conflicts_with_all = ["from", "to", "sort"])]
     pub(crate) around: Option<Moment>,
     /// Sort order; durations and latencies are in descending order. By default, spans appear as they end
     #[arg(long, value_enum, value_name = "ORDER")]
     pub(crate) sort: Option<SpanOrder>,
-    /// Count times by the collector's clock, since 1970, and not from the session's zero, so that sessions of several
-    /// machines can be laid side by side
+    /// Count times by the collector's clock, since 1970, and not from the session's zero
+    ///
+    /// This makes sessions of several machines comparable.
     #[arg(long)]
     pub(crate) align: bool,
     #[command(flatten)]
@@ -131,15 +132,17 @@ pub(crate) struct TopArgs {
     /// Sort order, descending
     #[arg(long, value_enum, value_name = "BY", default_value = "total")]
     pub(crate) sort: TopOrder,
-    /// Look at a session while it is being recorded, until it ends or q is pressed: the functions of the last seconds, by the
-    /// calls that began and the time that they ran. Of a directory of sessions, the latest that is being written. DIR may be
-    /// the address of a viewer, too: as a collector with --ui has printed it, or HOST:PORT with --token-file
+    /// Show the functions of the last seconds of a session that is being recorded, until it ends or q is pressed
+    ///
+    /// Counts calls that began, and the time that functions ran. Of a directory of sessions, it takes the latest that is
+    /// being written. DIR may also be the address of a viewer: as a collector with --ui has printed it, or HOST:PORT with
+    /// --token-file.
     #[arg(long, conflicts_with_all = ["from", "to", "task", "min_duration", "runtime", "csv"])]
     pub(crate) live: bool,
-    /// How much of the session --live shows
+    /// How much time of the session --live shows
     #[arg(long, value_name = "TIME", default_value = "5s", requires = "live", value_parser = super::tenth_of_a_second)]
     pub(crate) last: Period,
-    /// How often --live looks at it
+    /// How often --live refreshes
     #[arg(long, value_name = "TIME", default_value = "1s", requires = "live", value_parser = super::tenth_of_a_second)]
     pub(crate) every: Period,
     #[command(flatten)]
@@ -148,18 +151,19 @@ pub(crate) struct TopArgs {
     pub(crate) table: TableArgs,
 }
 
-/// How a viewer is known that is asked, and who asks it.
+/// How to authenticate a viewer, and to authenticate to it.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Asking a collector")]
 pub(crate) struct AskingArgs {
-    /// A file with the token of the viewer, which nobody else may read. Other users of this machine see the arguments of
-    /// programs, and so a token in an address
+    /// A file with the token of the viewer; only its owner may have access to it
+    ///
+    /// Other users of this machine can see the arguments of programs, and so a token in an address.
     #[arg(long, value_name = "FILE", requires = "live")]
     pub(crate) token_file: Option<PathBuf>,
-    /// Encrypt, and trust the collector with this certificate only: its SHA-256, as the collector prints it
+    /// Encrypt, and trust only the certificate with this SHA-256, as the collector prints it
     #[arg(long, value_name = "FINGERPRINT", requires = "live")]
     pub(crate) tls_pin: Option<Pin>,
-    /// Encrypt, and trust collectors with a certificate that was issued by one in this file, in PEM
+    /// Encrypt, and trust certificates that were issued by one in this file, in PEM
     #[arg(long, value_name = "FILE", requires = "live", conflicts_with = "tls_pin")]
     pub(crate) tls_ca: Option<PathBuf>,
 }
@@ -204,11 +208,13 @@ pub(crate) struct TreeArgs {
     pub(crate) session: SessionArgs,
     #[command(flatten)]
     pub(crate) filter: FilterArgs,
-    /// Only this process, without those that it made
+    /// Only this process, without its child processes
     #[arg(long)]
     pub(crate) alone: bool,
-    /// Print who called the functions whose names match: each with those that called it below it, and who called those,
-    /// with the calls and times of the function that came through them. Of one process
+    /// Print the callers of functions whose names match
+    ///
+    /// Below each function are its callers, and below those their callers, with the calls and times of the function that
+    /// came through them. Of one process.
     #[arg(long, value_name = "GLOB", conflicts_with_all = ["function", "alone"])]
     pub(crate) callers: Option<String>,
     /// Hide entries that took less than this share of the whole
@@ -242,16 +248,19 @@ pub(crate) struct ExportArgs {
     /// Output format
     #[arg(long, value_enum, value_name = "FORMAT")]
     pub(crate) format: ExportFormat,
-    /// Only this process, without those that it made. With --format perfetto and chrome, these are in the file too; other
-    /// formats are of one process always
+    /// Only this process, without its child processes
+    ///
+    /// By default the file of --format perfetto and chrome contains these, too; other formats are always of one process.
     #[arg(long)]
     pub(crate) alone: bool,
-    /// Tell times by the collector's clock, so that files of several machines share a time line. Only with --format
-    /// perfetto and chrome
+    /// Count times by the collector's clock. Only with --format perfetto and chrome
+    ///
+    /// Files of several machines then share a time line.
     #[arg(long)]
     pub(crate) align: bool,
-    /// Add columns arg0, arg1, … with the registers that the arguments of frames are passed in, where they were captured.
-    /// Only with --format parquet
+    /// Add columns arg0, arg1, … with the argument registers of frames. Only with --format parquet
+    ///
+    /// The columns have values where registers were captured.
     #[arg(long)]
     pub(crate) registers: bool,
     /// How Heph packets carry function events: runs by default. Only with --format heph
@@ -269,7 +278,7 @@ pub(crate) enum WireForm {
     Plain,
 }
 
-/// What a trace is made into.
+/// An output format of `export`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ExportFormat {
     /// A Perfetto trace

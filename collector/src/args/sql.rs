@@ -18,13 +18,13 @@ pub(crate) struct SqlArgs {
     /// Read the query from this file
     #[arg(long, value_name = "FILE")]
     pub(crate) file: Option<PathBuf>,
-    /// A table, comma-separated values, one JSON object a line, or a Parquet file
+    /// Output format
     #[arg(long, value_enum, value_name = "FORMAT", default_value = "table")]
     pub(crate) format: SqlFormat,
-    /// Write the answer to this file, once all of it is there
+    /// Write the answer to this file, which gets its name once all of it is written
     #[arg(long, short, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
-    /// How much memory the query may take for sorting, joining and grouping; what does not fit goes to temporary files
+    /// Memory for sorting, joining and grouping; data beyond it goes to temporary files
     #[arg(long, value_name = "SIZE", default_value = "1GiB", value_parser = memory)]
     pub(crate) memory: Size,
 }
@@ -41,7 +41,7 @@ impl SqlArgs {
     }
 }
 
-/// What an answer is written as.
+/// An output format of `sql`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum SqlFormat {
     /// A table for people
