@@ -46,7 +46,8 @@ pub(super) fn measure(settings: &Settings) {
     );
     println!(
         "Medians of {rounds} rounds, in turn with untraced. A program takes from its first event to its last; a server is asked \
-         for {} s by two connections, and its figures are requests a second. Those of the first 200 ms are rounds of work.\n",
+         for {} s by two connections, and its figures are requests a second and, since clients, agent and collector share the \
+         processors with it, its own processor time. Those of the first 200 ms are rounds of work.\n",
         ASKING.as_secs()
     );
     println!(
@@ -103,6 +104,8 @@ fn worked(said: &str) -> f64 {
 struct Seen {
     /// Seconds, or requests a second, or rounds of work.
     figure: f64,
+    /// Processor time that a server took for a request itself, in microseconds.
+    own_us: Option<f64>,
     /// What the agent said last, and what the collector wrote.
     said: String,
     account: Account,
@@ -110,19 +113,25 @@ struct Seen {
 
 fn case(settings: &Settings, name: &str, rounds: usize, most: f64, mut run: impl FnMut(Option<&[&str]>) -> Seen) {
     let is_wanted = |(budget, _): &&(&str, &[&str])| settings.budget.as_deref().is_none_or(|wanted| wanted == *budget);
-    let mut untraced = Samples::default();
-    let mut ways: Vec<_> =
-        BUDGETS.iter().filter(is_wanted).map(|(budget, options)| (budget, options, Samples::default(), None)).collect();
+    let (mut untraced, mut untraced_own) = (Samples::default(), Samples::default());
+    let mut ways: Vec<_> = BUDGETS
+        .iter()
+        .filter(is_wanted)
+        .map(|(budget, options)| (budget, options, Samples::default(), Samples::default(), None))
+        .collect();
     for _ in 0..rounds {
-        untraced.push(run(None).figure);
-        for (_, options, samples, last) in &mut ways {
+        let seen = run(None);
+        untraced.push(seen.figure);
+        seen.own_us.into_iter().for_each(|own| untraced_own.push(own));
+        for (_, options, samples, own, last) in &mut ways {
             settings.fresh();
             let seen = run(Some(options));
             samples.push(seen.figure);
+            seen.own_us.into_iter().for_each(|time| own.push(time));
             *last = Some(seen);
         }
     }
-    for (budget, _, samples, last) in ways {
+    for (budget, _, samples, own, last) in ways {
         let Some(Seen { said, account, .. }) = last else { continue };
         let is_rate = untraced.median() > 500.0;
         let times = if is_rate { untraced.by(&samples) } else { samples.by(&untraced) }.median();
@@ -136,6 +145,14 @@ fn case(settings: &Settings, name: &str, rounds: usize, most: f64, mut run: impl
             account.written,
             account.missing
         );
+        if own.median() > 0.0 {
+            let times = own.by(&untraced_own).median();
+            let times = if *budget == "10%" { at_most(times, most) } else { figure(times, 2) };
+            let (before, now) = (figure(untraced_own.median(), 2), figure(own.median(), 2));
+            println!(
+                "| {name}, µs of its own processor time a request | {budget} | {before} | {now} | {times} | | | | |"
+            );
+        }
     }
 }
 
@@ -213,14 +230,38 @@ fn asked(settings: &Settings, budget: Option<&[&str]>, server: fn(&Path) -> Serv
         assert!(Instant::now() < deadline, "{} listens", server.program);
         thread::sleep(Duration::from_millis(20));
     }
-    let figure = ask(&server);
+    let pid = Pid::from_child(&child).as_raw_nonzero().get();
+    let pid = if budget.is_some() { program_of(pid).expect("the agent has started it") } else { pid };
+    let before = processor_time(pid);
+    let (answered, seconds) = ask(&server);
+    let own_us = before.zip(processor_time(pid)).map(|(from, to)| (to - from).as_secs_f64() * 1e6 / answered as f64);
+    let figure = answered as f64 / seconds;
     let said = stop(child);
     let account = collector.and_then(|collector| Account::parse(&collector.stop())).unwrap_or_default();
-    Seen { figure, said, account }
+    Seen { figure, own_us, said, account }
 }
 
-/// How many requests are answered in a second, on two connections.
-fn ask(server: &Server) -> f64 {
+/// The program that an agent has started.
+fn program_of(agent: i32) -> Option<i32> {
+    let threads = fs::read_dir(format!("/proc/{agent}/task")).ok()?;
+    threads.flatten().find_map(|thread| {
+        let children = fs::read_to_string(thread.path().join("children")).ok()?;
+        children.split_whitespace().find_map(|child| child.parse().ok())
+    })
+}
+
+/// How much processor time a process has taken.
+fn processor_time(pid: i32) -> Option<Duration> {
+    let ticks_per_second = rustix::param::clock_ticks_per_second();
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // Behind the name, which is in brackets: user and system time are the 12th and the 13th.
+    let ticks: u64 =
+        stat.rsplit_once(')')?.1.split_whitespace().skip(11).take(2).filter_map(|text| text.parse::<u64>().ok()).sum();
+    Some(Duration::from_secs_f64(ticks as f64 / ticks_per_second as f64))
+}
+
+/// How many requests are answered, on two connections, and in how many seconds.
+fn ask(server: &Server) -> (u64, f64) {
     let begun = Instant::now();
     let connection = || {
         let mut stream = TcpStream::connect(("127.0.0.1", server.port)).expect("it listens");
@@ -240,7 +281,7 @@ fn ask(server: &Server) -> f64 {
         let both = [scope.spawn(connection), scope.spawn(connection)];
         both.into_iter().map(|one| one.join().expect("it is answered")).sum::<u64>()
     });
-    answered as f64 / begun.elapsed().as_secs_f64()
+    (answered, begun.elapsed().as_secs_f64())
 }
 
 /// Ends a server, whose agent hands the signal on. What was said.
