@@ -1,7 +1,5 @@
 //! Sessions in an archive: a bucket of a real S3 server, and a directory.
 
-#![forbid(unsafe_code)]
-
 mod line;
 mod trouble;
 
@@ -16,7 +14,7 @@ use tests::{
     wait::{LONG, eventually},
 };
 
-use crate::line::Line;
+use crate::archive::line::Line;
 
 /// A bucket with the way there, and a folder whose sessions are archived in it.
 struct Scene {

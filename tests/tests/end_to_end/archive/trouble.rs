@@ -9,7 +9,7 @@ use tests::{
     wait::eventually,
 };
 
-use crate::{Scene, record};
+use crate::archive::{Scene, record};
 
 /// An upload is cut in the middle, and the collector killed while it tries again. The next one completes it.
 #[test]

@@ -11,7 +11,7 @@ use tests::{
     wait::LONG,
 };
 
-use crate::{delivered, going_on::has_everything, rig::Rig, way::Way};
+use crate::delivery::{delivered, going_on::has_everything, rig::Rig, way::Way};
 
 /// Events, in turns, until nothing is taken any more.
 fn work_until_stuck(rig: &mut Rig, collector: &Collector) {

@@ -12,7 +12,7 @@ use codec::profile::EndReason;
 use real_agent::ship::Transport;
 use tests::{Cable, Collector, Faults, Folder, Relay, Trace, collector::verified, wait::LONG};
 
-use crate::{delivered, rig::Rig, way::Way};
+use crate::delivery::{delivered, rig::Rig, way::Way};
 
 /// A number that the environment may say, for those who want more of it.
 fn wanted(name: &str, usual: u64) -> u64 {

@@ -2,10 +2,8 @@
 //!
 //! The rings are real and the threads that write to them are not, so that what was produced is known exactly.
 
-#![forbid(unsafe_code)]
-
 #[allow(dead_code)]
-#[path = "../../../agent/src/drain/fake.rs"]
+#[path = "../../../../agent/src/drain/fake.rs"]
 mod fake;
 mod full_disk;
 mod going_on;
@@ -22,10 +20,7 @@ use std::{
 };
 
 use codec::profile::EndReason;
-use real_agent::{
-    shared,
-    ship::{Report, Settings, Transport},
-};
+use real_agent::ship::{Report, Settings, Transport};
 use tests::{
     Collector, Faults, Folder, Relay, Trace,
     collector::{disk, run_on, verified},

@@ -17,7 +17,7 @@ use real_agent::{
 };
 use tests::{Random, Trace, trace::Recorded};
 
-use crate::fake::{FakeTarget, FakeThread};
+use crate::delivery::fake::{FakeTarget, FakeThread};
 
 const FUNCTIONS: u32 = 50;
 const MODULE: ModuleId = ModuleId(1);

@@ -33,6 +33,6 @@ impl Way {
     pub(crate) fn settings(&self, to: SocketAddr) -> Settings {
         let tunnel = self.identity.as_ref().map(|identity| Encrypted::new(&identity.setup(self.transport)));
         let tunnel = tunnel.map(|tunnel| Arc::new(tunnel.unwrap_or_else(|wrong| panic!("{wrong}"))) as _);
-        Settings { tunnel, ..crate::settings(to, self.transport) }
+        Settings { tunnel, ..crate::delivery::settings(to, self.transport) }
     }
 }

@@ -19,7 +19,7 @@ use tests::{
     wait::eventually,
 };
 
-use crate::{jetstream::Server, parts::Parts};
+use crate::fleet::{jetstream::Server, parts::Parts};
 
 const AGENTS: usize = 8;
 const EDGES: usize = 2;

@@ -1,7 +1,5 @@
 //! Sessions that go through real NATS servers, from the collectors that receive them to those that record them.
 
-#![forbid(unsafe_code)]
-
 mod crossing;
 mod jetstream;
 mod parts;
@@ -16,7 +14,7 @@ use tests::{
     wait::{LONG, eventually},
 };
 
-use crate::{jetstream::Server, parts::Parts};
+use crate::fleet::{jetstream::Server, parts::Parts};
 
 /// Fails the test unless these agents' sessions are in a folder, each once, whole and sound, and nothing else.
 #[track_caller]

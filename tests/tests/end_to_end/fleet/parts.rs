@@ -4,7 +4,7 @@ use std::{net::SocketAddr, path::Path};
 
 use tests::{Collector, Folder, collector::disk, process::Stdout, trace, wait::eventually};
 
-use crate::jetstream::Server;
+use crate::fleet::jetstream::Server;
 
 /// How long recorders hold their sessions: less than usual, so that tests need not wait.
 const LEASE: [&str; 2] = ["--nats-lease", "2s"];

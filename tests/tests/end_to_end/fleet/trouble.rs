@@ -12,7 +12,7 @@ use tests::{
     wait::{LONG, eventually},
 };
 
-use crate::{are_complete, finish, jetstream::Server, parts::Parts};
+use crate::fleet::{are_complete, finish, jetstream::Server, parts::Parts};
 
 fn agent(edge: &Collector, seed: u64) -> Agent {
     let settings = Settings { patience: LONG, ..Settings::new(edge, Transport::Tcp, seed) };

@@ -8,7 +8,7 @@ use tests::{
     wait::{LONG, eventually},
 };
 
-use crate::{are_complete, finish, jetstream::Server, parts::Parts};
+use crate::fleet::{are_complete, finish, jetstream::Server, parts::Parts};
 
 #[test]
 fn who_is_not_let_in_says_so() {

@@ -20,7 +20,7 @@ use tests::{
     process::{Stdout, build},
 };
 
-const GUIDE: &str = include_str!("../../../docs/finding-a-slow-function.md");
+const GUIDE: &str = include_str!("../../../../docs/finding-a-slow-function.md");
 const PATIENCE: Duration = Duration::from_secs(60);
 const LEFT_OUT: &str = "…";
 const UNITS: [&str; 4] = ["ns", "µs", "ms", "s"];
@@ -136,7 +136,8 @@ fn names(line: &str) -> Vec<&str> {
 /// Where the programs are that `fixtures/runtimes/build.sh` has made. Where they are not, the test that asked is over, and
 /// says so. Where `SPOOR_RUNTIMES` is set it fails.
 fn runtimes() -> Option<PathBuf> {
-    const HOW: &str = "fixtures/runtimes/build.sh FOLDER && SPOOR_RUNTIMES=FOLDER cargo test --workspace --test guide";
+    const HOW: &str =
+        "fixtures/runtimes/build.sh FOLDER && SPOOR_RUNTIMES=FOLDER cargo test --workspace --test end_to_end guide";
     let Some(folder) = env::var_os("SPOOR_RUNTIMES").map(PathBuf::from) else {
         let _ = writeln!(io::stderr(), "SKIPPED the guide's part about Dispatch: the runtimes are not here ({HOW})");
         return None;

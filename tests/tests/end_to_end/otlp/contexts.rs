@@ -11,7 +11,7 @@ use tests::{
     trace, wait::eventually,
 };
 
-use crate::{
+use crate::otlp::{
     LONG, PARENT, parent,
     receiver::{PACKAGES, Receiver},
     sent::ById,

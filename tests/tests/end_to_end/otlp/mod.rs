@@ -10,7 +10,7 @@ use std::{collections::BTreeSet, time::Duration};
 
 use tests::{Collector, Folder, Process, Target, Transport, agent_command, process::Stdout, python::python_with};
 
-use crate::{
+use crate::otlp::{
     receiver::{PACKAGES, Receiver, free_port},
     sent::Sent,
 };

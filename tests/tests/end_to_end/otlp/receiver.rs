@@ -10,7 +10,7 @@ use std::{
 
 use tests::{Identity, Process, process::Stdout, wait};
 
-use crate::sent::Spans;
+use crate::otlp::sent::Spans;
 
 /// What the receiver is made of.
 pub(crate) const PACKAGES: &[&str] = &["grpcio", "opentelemetry-proto"];
@@ -52,7 +52,9 @@ impl Receiver {
 
     fn command(python: &Path, folder: &Path, ports: [u16; 2]) -> Command {
         let mut command = Command::new(python);
-        command.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/otlp/receiver.py")).arg(requests(folder));
+        command
+            .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/end_to_end/otlp/receiver.py"))
+            .arg(requests(folder));
         command.args(ports.map(|port| port.to_string()));
         command
     }

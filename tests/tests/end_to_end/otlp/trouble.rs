@@ -9,7 +9,7 @@ use std::{
 use codec::profile::EndReason;
 use tests::{Agent, Collector, Exit, Folder, Settings, process::Stdout, python::python_with, wait::eventually};
 
-use crate::{
+use crate::otlp::{
     LONG,
     receiver::{PACKAGES, Receiver, free_port},
     sent::Spans,

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use tests::{Folder, Traced};
 
-use crate::{
+use crate::runtimes::{
     did, program,
     runtime_event::{RuntimeEvent, calls, runtime_events},
     stripped, trace,

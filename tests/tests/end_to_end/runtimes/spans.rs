@@ -7,7 +7,7 @@ use tests::{
     spans::{self, SpanLine, by_id, count_by},
 };
 
-use crate::{did, program, runtime_event::runtime_events, trace};
+use crate::runtimes::{did, program, runtime_event::runtime_events, trace};
 
 #[test]
 fn every_execution_of_a_block_is_a_span() {

@@ -11,7 +11,7 @@ use tests::{
 };
 use tunnel::{Setup, Trust};
 
-use crate::{eventually, is_complete, trace};
+use crate::service::{eventually, is_complete, trace};
 
 use Transport::{Quic, Tcp, Tls, Udp};
 

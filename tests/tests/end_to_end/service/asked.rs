@@ -18,7 +18,7 @@ use tests::{
     process::Stdout,
 };
 
-use crate::{LONG, finish, is_complete};
+use crate::service::{LONG, finish, is_complete};
 
 fn ctl(session: SessionId, arguments: &[&str]) -> Process {
     let mut command = Command::new(binary());

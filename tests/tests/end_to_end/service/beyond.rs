@@ -13,7 +13,7 @@ use std::{
 use rustls::{ClientConnection, StreamOwned, pki_types::CertificateDer};
 use tests::{Agent, Collector, Folder, Identity, Settings, Transport, collector::run};
 
-use crate::{
+use crate::service::{
     LONG,
     browser::{Browser, trust},
     eventually, finish,
@@ -108,7 +108,7 @@ fn connections_that_are_half_open_keep_nobody_out() {
     silent[0].set_read_timeout(Some(LONG)).expect("a socket");
     assert!(matches!(silent[0].read(&mut [0; 1]), Ok(0) | Err(_)), "the first had to leave");
     let settings = Settings::encrypted(collector.address(Transport::Tls), &identity.setup(Transport::Tls), 5);
-    crate::trace(settings, 1_000);
+    crate::service::trace(settings, 1_000);
     eventually("it is told of the session", || {
         line.clear();
         told.body.read_line(&mut line).expect("it is told still") > 0 && line.starts_with("data: ")

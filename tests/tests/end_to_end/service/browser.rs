@@ -16,7 +16,7 @@ use rustls::{
 use serde_json::Value;
 use tests::{Collector, Identity, collector, process::Process, wait::answer};
 
-use crate::LONG;
+use crate::service::LONG;
 
 /// What carries requests.
 pub(crate) trait Stream: Read + Write + Send {}

@@ -15,7 +15,7 @@ use tests::{
     collector::{run_on, verified},
 };
 
-use crate::LONG;
+use crate::service::LONG;
 
 /// How long agents ask for the time: often enough for one answer that was not delayed.
 const ASKING: Duration = Duration::from_millis(500);

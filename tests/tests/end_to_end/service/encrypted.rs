@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tests::{Agent, Collector, Faults, Folder, Identity, Relay, Settings, Transport};
 
-use crate::{finish, is_complete, trace};
+use crate::service::{finish, is_complete, trace};
 
 /// A collector that wants to see a token, with these arguments besides.
 fn guarded(identity: &Identity, name: &str, arguments: &[&str]) -> (Folder, Collector) {

@@ -15,7 +15,7 @@ use std::{
 use codec::heph::{EVENT_MAGIC, METADATA_MAGIC};
 use tests::{Agent, Collector, Folder, Metrics, Random, Settings, Transport};
 
-use crate::{eventually, finish, is_complete, machine};
+use crate::service::{eventually, finish, is_complete, machine};
 
 /// The most memory a collector may take.
 const MAX_BYTES: u64 = 512 << 20;

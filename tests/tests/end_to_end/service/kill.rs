@@ -13,7 +13,7 @@ use tests::{
     trace::{self, indexed},
 };
 
-use crate::{eventually, machine, verified};
+use crate::service::{eventually, machine, verified};
 
 /// How long a capture lasts at least. Files are flushed at least every 200 ms.
 const CAPTURE: Duration = Duration::from_millis(300);

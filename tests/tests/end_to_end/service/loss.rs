@@ -14,7 +14,7 @@ use codec::{
 };
 use tests::{Agent, Collector, Faults, Relay, Settings, Trace, account, agent::Program};
 
-use crate::{
+use crate::service::{
     LONG, finish,
     hostile::packets::{encoded, session},
     is_complete, verified,

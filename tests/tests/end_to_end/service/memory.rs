@@ -5,7 +5,7 @@ use std::time::Duration;
 use benches::attack::Attack;
 use tests::{Collector, Folder, process::Stdout};
 
-use crate::machine;
+use crate::service::machine;
 
 const LIMIT: u64 = 128 << 20;
 const TIME: Duration = Duration::from_millis(800);

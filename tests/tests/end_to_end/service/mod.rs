@@ -2,8 +2,6 @@
 //!
 //! Every test has folders, ports and processes of its own, and waits for what it expects with a deadline.
 
-#![forbid(unsafe_code)]
-
 mod access;
 mod asked;
 mod beyond;

@@ -15,7 +15,7 @@ use tests::{
     trace::{folders, indexed},
 };
 
-use crate::{LONG, eventually, trace, verified};
+use crate::service::{LONG, eventually, trace, verified};
 
 /// A recorded session: the folder it is in, its directory, and the agent that made it.
 fn recorded(name: &str, events: u64) -> (Folder, PathBuf, Agent) {

@@ -19,7 +19,7 @@ use tests::{
     process::Stdout,
 };
 
-use crate::{LONG, eventually, verified};
+use crate::service::{LONG, eventually, verified};
 
 /// How many events a plain trace has on each of its two streams.
 const EVENTS: u32 = 300;

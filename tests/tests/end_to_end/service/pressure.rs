@@ -18,7 +18,7 @@ use tests::{
     collector::{disk, run},
 };
 
-use crate::{LONG, eventually, finish, is_complete, machine, plain, verified};
+use crate::service::{LONG, eventually, finish, is_complete, machine, plain, verified};
 
 /// A collector with a small queue for each of two sinks, whose stdout nobody reads.
 fn with_stuck_stdout(folder: &Folder, on_full: &str) -> Collector {
@@ -38,7 +38,7 @@ fn a_full_sink_is_reported_once_and_the_others_have_everything() {
     let _machine = machine();
     let folder = Folder::new("full");
     let collector = with_stuck_stdout(&folder, "drop");
-    let agent = crate::trace(Settings { detail_every: 1, ..Settings::tcp(collector.tcp(), 1) }, 150_000);
+    let agent = crate::service::trace(Settings { detail_every: 1, ..Settings::tcp(collector.tcp(), 1) }, 150_000);
     assert!(collector.metrics().sum("spoor_sink_lost_events_total") > Some(0.0));
     let exit = collector.stop();
     let reports = exit.stderr.lines().filter(|line| line.contains("stdout:events: is full")).count();
@@ -93,7 +93,7 @@ fn a_signal_ends_it_although_a_sink_that_is_waited_for_is_stuck() {
 fn a_flood_does_not_keep_it_from_ending() {
     let _machine = machine();
     let (folder, collector) = Collector::in_folder("flood-end", &[]);
-    let agent = crate::trace(Settings::tcp(collector.tcp(), 4), 2000);
+    let agent = crate::service::trace(Settings::tcp(collector.tcp(), 4), 2000);
     let (to, done) = (collector.udp(), Arc::new(AtomicBool::new(false)));
     let floods: Vec<_> = (0..2)
         .map(|_| {
@@ -165,7 +165,7 @@ fn sessions_that_took_turns_in_a_heph_file_are_told_apart_again() {
             connection.write_all(packet).expect("it is read");
         }
     }
-    let agent = crate::trace(Settings::tcp(collector.tcp(), 6), 1000);
+    let agent = crate::service::trace(Settings::tcp(collector.tcp(), 6), 1000);
     drop(plain);
     collector.stop().success();
     let again = folder.path().join("again");

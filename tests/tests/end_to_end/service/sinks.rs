@@ -13,7 +13,7 @@ use tests::{
     trace::folders,
 };
 
-use crate::{LONG, eventually, finish, is_complete, trace, verified};
+use crate::service::{LONG, eventually, finish, is_complete, trace, verified};
 
 /// The events in a file of Heph packets, by stream and counter, which is their position.
 #[track_caller]

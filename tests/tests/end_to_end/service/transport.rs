@@ -4,7 +4,7 @@ use std::{net::TcpStream, thread};
 
 use tests::{Agent, Cable, Collector, Faults, Folder, Relay, Settings, Trace, Transport, account};
 
-use crate::{LONG, eventually, finish, is_complete, trace};
+use crate::service::{LONG, eventually, finish, is_complete, trace};
 
 #[test]
 fn udp_and_tcp_work_side_by_side_on_one_port() {

@@ -14,7 +14,7 @@ use tests::{
     collector::{disk, run, run_on},
 };
 
-use crate::{
+use crate::service::{
     LONG,
     browser::{Browser, view},
     eventually, finish, is_complete,
@@ -97,7 +97,7 @@ fn a_viewer_needs_a_disk_and_a_place_of_this_machine() {
 #[test]
 fn a_viewer_ends_at_once_whoever_looks_on() {
     let (folder, collector) = Collector::in_folder("ui-end", &[]);
-    crate::trace(Settings::new(&collector, Transport::Tcp, 2), 20_000);
+    crate::service::trace(Settings::new(&collector, Transport::Tcp, 2), 20_000);
     collector.stop().success();
     let session = tests::trace::folders(folder.path()).remove(0);
     let name = session.file_name().expect("a name").to_string_lossy().into_owned();

@@ -16,7 +16,7 @@ use tests::{
     trace::{folders, indexed},
 };
 
-use crate::{LONG, eventually};
+use crate::service::{LONG, eventually};
 
 #[track_caller]
 fn json(command: &str, session: &Path, arguments: &[&str]) -> Vec<Value> {

@@ -14,7 +14,7 @@ use tests::{
     wait::eventually,
 };
 
-use crate::offline::Packets;
+use crate::spans::offline::Packets;
 
 const TABLE: &str = "spans.parquet";
 const PARTIAL: &str = "spans.parquet.partial";

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use sinks::ChromeSink;
 use tests::Folder;
 
-use crate::picture;
+use crate::spans::picture;
 
 fn events() -> Vec<Value> {
     let folder = Folder::new("chrome");

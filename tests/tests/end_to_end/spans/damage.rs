@@ -9,7 +9,7 @@ use codec::atf::{FileChecksum, Manifest};
 use sinks::disk::verify;
 use tests::{Folder, collector::run_on, random::Random};
 
-use crate::{after::ingest_packets, offline::Packets};
+use crate::spans::{after::ingest_packets, offline::Packets};
 
 const TABLE: &str = "spans.parquet";
 

@@ -18,7 +18,7 @@ use tests::{
     wait::{LONG, eventually},
 };
 
-use crate::perfetto::checked;
+use crate::spans::perfetto::checked;
 
 /// Made-up programs call `function_2` 3 µs after their start for 1 µs, in `function_1` in `function_0`: this is inside.
 const AT: u64 = 3_500;

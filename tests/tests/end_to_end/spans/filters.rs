@@ -10,7 +10,7 @@ use codec::{
 use serde_json::Value as Json;
 use tests::collector::{run, run_on};
 
-use crate::offline::{Packets, ingested};
+use crate::spans::offline::{Packets, ingested};
 
 #[track_caller]
 fn json(command: &str, session: &Path, arguments: &[&str]) -> Vec<Json> {

@@ -5,7 +5,7 @@ use std::fs;
 use sinks::FoldedSink;
 use tests::Folder;
 
-use crate::picture;
+use crate::spans::picture;
 
 #[test]
 fn folded_stacks_have_every_function_under_its_callers_with_its_own_time() {

@@ -1,7 +1,5 @@
 //! Spans as their readers see them: the files that sinks write, read by the programs of others.
 
-#![forbid(unsafe_code)]
-
 mod after;
 mod chrome;
 mod damage;

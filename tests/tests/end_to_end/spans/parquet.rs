@@ -16,7 +16,7 @@ use serde_json::{Map, Value, json};
 use sinks::{Catalog, DiskOptions, DiskSink, Ended, SPAN_COLUMNS, Session, Sink};
 use tests::{Folder, collector::run_on, python::python_with};
 
-use crate::offline::{Packets, ingested};
+use crate::spans::offline::{Packets, ingested};
 
 const NAME: &str = "20260101-000000-1";
 

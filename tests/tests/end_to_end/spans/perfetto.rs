@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use sinks::PerfettoSink;
 use tests::{Folder, python::python_with};
 
-use crate::picture::{self, ZERO_NS};
+use crate::spans::picture::{self, ZERO_NS};
 
 /// What a trace has by the schema, or nothing where there is no Python with it.
 pub(crate) fn checked(file: &Path) -> Option<Value> {

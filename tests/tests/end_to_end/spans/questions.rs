@@ -5,7 +5,7 @@ use std::{fs, path::Path};
 use serde_json::Value as Json;
 use tests::collector::{run, run_on};
 
-use crate::offline::{Packets, ingested};
+use crate::spans::offline::{Packets, ingested};
 
 #[track_caller]
 fn lines(text: &str) -> Vec<Json> {

@@ -4,7 +4,7 @@ use std::{fs, os::unix::fs::PermissionsExt, path::Path, process::Command};
 
 use tests::{Folder, collector};
 
-use crate::offline::{Packets, ingested};
+use crate::spans::offline::{Packets, ingested};
 
 /// What is not understood here, and what is.
 const SYMBOLS: [&str; 2] = ["$s4main4MainVAAyyYaFZTf4d_n", "$s4main4napsSiyYaF"];

@@ -13,7 +13,7 @@ use codec::{
 use serde_json::Value;
 use tests::{Folder, Identity, collector};
 
-use crate::viewer::has_browser;
+use crate::spans::viewer::has_browser;
 
 /// What `tests/view.py` looks for.
 const HOSTILE: &str = "<img src=x onerror=window.harmed=1>";

@@ -7,7 +7,7 @@ use codec::EventKind;
 use serde_json::Value;
 use tests::{Folder, collector};
 
-use crate::{view::described, viewer::has_browser};
+use crate::spans::{view::described, viewer::has_browser};
 
 /// How many events there are.
 const EVENTS: u64 = 600_000;

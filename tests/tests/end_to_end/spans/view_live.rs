@@ -6,7 +6,7 @@ use std::process::Command;
 use serde_json::Value;
 use tests::{Collector, Target, Transport, agent_command};
 
-use crate::viewer::has_browser;
+use crate::spans::viewer::has_browser;
 
 #[test]
 fn a_page_follows_a_program_that_is_recorded() {

@@ -20,7 +20,7 @@ use tests::{
     wait::{LONG, answer},
 };
 
-use crate::view::{FUNCTIONS, MODULE, described, export};
+use crate::spans::view::{FUNCTIONS, MODULE, described, export};
 
 /// A viewer, and what it is asked with.
 struct Viewer {

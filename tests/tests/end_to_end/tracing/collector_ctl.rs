@@ -14,7 +14,7 @@ use tests::{
     process::Stdout,
 };
 
-use crate::{BOTH, LONG, answer, child};
+use crate::tracing::{BOTH, LONG, answer, child};
 
 /// What is hooked of the program: enough to be told of, and no more than a slow network takes.
 const HOOKED: [&str; 9] =

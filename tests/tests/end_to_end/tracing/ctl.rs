@@ -5,7 +5,7 @@ use std::{thread, time::Duration};
 use serde_json::Value;
 use tests::{Collector, Exit, Folder, Process, Target, Trace, Transport, agent_command, process::Stdout};
 
-use crate::{LONG, answer, child, kill};
+use crate::tracing::{LONG, answer, child, kill};
 
 /// A program that works until its input ends, and the agent that traces it.
 struct Traced {

@@ -3,7 +3,7 @@
 use codec::{EventKind, FunctionId};
 use tests::{Run, Traced, trace::Recorded};
 
-use crate::BOTH;
+use crate::tracing::BOTH;
 
 /// What `detail.c` passes to `known`, in registers and then on the stack.
 const PASSED: [u64; 8] = [

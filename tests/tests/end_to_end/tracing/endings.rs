@@ -7,7 +7,7 @@ use tests::{
     process::Stdout, traced::LOSSLESS,
 };
 
-use crate::{BOTH, LONG, child, eventually, kill};
+use crate::tracing::{BOTH, LONG, child, eventually, kill};
 
 /// A program that waits to be ended, traced.
 struct Waiting {

@@ -4,7 +4,7 @@ use std::{fs, net::TcpListener, process::Command, time::Duration};
 
 use tests::{Collector, Exit, Folder, Process, Run, Target, Transport, agent_command, process::Stdout, spans};
 
-use crate::{BOTH, LONG};
+use crate::tracing::{BOTH, LONG};
 
 /// Runs `agent run` on a program that cannot be traced, and tells what it said: one line.
 #[track_caller]

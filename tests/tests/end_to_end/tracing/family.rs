@@ -7,7 +7,7 @@ use std::{
 
 use tests::{Run, Trace, Traced, counts};
 
-use crate::BOTH;
+use crate::tracing::BOTH;
 
 const ENGINES: [&str; 2] = ["frida", "native"];
 

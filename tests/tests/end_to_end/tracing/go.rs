@@ -2,7 +2,7 @@
 
 use tests::{Run, Transport};
 
-use crate::programs::installed;
+use crate::tracing::programs::installed;
 
 #[test]
 fn calls_are_exact_in_every_form() {

@@ -8,7 +8,7 @@ use tests::{
     process::Stdout, shaker::EXACT_LEVELS, trace::Recorded,
 };
 
-use crate::{LONG, child, eventually, kill};
+use crate::tracing::{LONG, child, eventually, kill};
 
 const ROUNDS: u64 = 8;
 const THREADS: usize = 3;

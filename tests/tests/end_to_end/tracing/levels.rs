@@ -8,7 +8,7 @@ use tests::{
     wait::{LONG, eventually},
 };
 
-use crate::{attach::on_disk, child, ctl::ctl};
+use crate::tracing::{attach::on_disk, child, ctl::ctl};
 
 /// What goes on on stacks that is not calling and returning, with functions that go up and down at random: the program does
 /// what it does by itself.

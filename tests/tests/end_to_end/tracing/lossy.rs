@@ -21,7 +21,7 @@ use tests::{
 };
 
 use self::pictures::Picture;
-use crate::LONG;
+use crate::tracing::LONG;
 
 /// What packets of events begin with.
 const EVENT: [u8; 4] = [0xC1, 0xFC, 0x1F, 0xB7];

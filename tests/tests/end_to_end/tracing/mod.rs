@@ -3,8 +3,6 @@
 //! Every test has a collector, folders and processes of its own, and waits for what it expects with a deadline. The
 //! target programs are in `fixtures/targets`.
 
-#![forbid(unsafe_code)]
-
 mod attach;
 mod collector_ctl;
 mod ctl;

@@ -9,7 +9,7 @@ use std::{
 
 use tests::{Collector, Process, Target, Transport, agent_command, process::Stdout};
 
-use crate::{
+use crate::tracing::{
     LONG,
     attach::{ENGINES, has_frida, is_kept},
     eventually,

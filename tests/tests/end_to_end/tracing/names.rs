@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use crate::eventually;
+use crate::tracing::eventually;
 use tests::{Collector, Folder, Process, Run, Target, Traced, Transport, agent_command, collector, process::Stdout};
 
 /// A program without its symbols, and the debug file that has them.

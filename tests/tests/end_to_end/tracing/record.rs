@@ -17,7 +17,7 @@ use tests::{
     wait::eventually,
 };
 
-use crate::kill;
+use crate::tracing::kill;
 
 /// `agent record`, up to the program's name and arguments. The collector is built, and so lies beside the agent.
 fn record_to(dir: &Path, options: &[&str]) -> Command {

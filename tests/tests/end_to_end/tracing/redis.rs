@@ -12,7 +12,7 @@ use tests::{
     traced::LOSSLESS,
 };
 
-use crate::{LONG, answer, programs::installed};
+use crate::tracing::{LONG, answer, programs::installed};
 
 /// What is asked of it, and how often.
 const REQUESTS: u32 = 2000;

@@ -6,7 +6,7 @@ use tests::{
     Collector, Folder, Process, Target, Trace, Transport, agent_command, collector::verified, process::Stdout,
 };
 
-use crate::{BOTH, LONG, child, eventually};
+use crate::tracing::{BOTH, LONG, child, eventually};
 
 /// Little memory, so that the program soon has to wait.
 const SMALL: [&str; 6] = ["--complete", "--no-detail", "--ring-bytes", "64KiB", "--replay-bytes", "1MiB"];

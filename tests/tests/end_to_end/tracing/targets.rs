@@ -7,7 +7,7 @@
 
 use tests::{Run, Transport, depths::Stacks};
 
-use crate::{BOTH, spans};
+use crate::tracing::{BOTH, spans};
 
 const TCP: &[Transport] = &[Transport::Tcp];
 

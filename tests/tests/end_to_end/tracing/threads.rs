@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use codec::{EventKind, atf::ThreadEntry, quantity::count};
 use tests::{Collector, Folder, Process, Run, Target, Trace, Traced, agent_command, collector::disk, process::Stdout};
 
-use crate::{BOTH, LONG};
+use crate::tracing::{BOTH, LONG};
 
 /// The threads that called a function.
 fn calling(traced: &Traced, name: &str) -> BTreeSet<u32> {

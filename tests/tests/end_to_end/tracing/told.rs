@@ -4,7 +4,7 @@ use std::{fmt::Write as _, fs, process::Command};
 
 use tests::{Collector, Folder, Process, Run, Transport, agent_command, process::Stdout, wait::answer};
 
-use crate::{LONG, kill};
+use crate::tracing::{LONG, kill};
 
 /// The line that the agent ends with.
 #[track_caller]
