@@ -11,7 +11,7 @@ use std::{
 /// Where there is none, the test that asked is over, and says so. Where `SPOOR_RUNTIMES` is set it fails.
 pub fn program(name: &str) -> Option<PathBuf> {
     const HOW: &str =
-        "fixtures/runtimes/build.sh FOLDER && SPOOR_RUNTIMES=FOLDER cargo test --workspace --test runtimes";
+        "fixtures/runtimes/build.sh FOLDER && SPOOR_RUNTIMES=FOLDER cargo test --workspace --test end_to_end runtimes";
     let found = env::var_os("SPOOR_RUNTIMES").map(|folder| PathBuf::from(folder).join(name));
     let found = found.filter(|path| path.is_file());
     if found.is_none() {

@@ -48,8 +48,8 @@ const RUN_ON: [(&str, &str); 6] = [
     ("agent/src/plan/tests/", "assembled and installed libraries"),
     ("agent/tests/engine/", "functions hooked by the test"),
     ("agent/launcher/tests/", "the agent command"),
-    ("tests/tests/tracing/", "traced programs"),
-    ("tests/tests/runtimes/", "the real runtimes"),
+    ("tests/tests/end_to_end/tracing/", "traced programs"),
+    ("tests/tests/end_to_end/runtimes/", "the real runtimes"),
 ];
 
 #[test]

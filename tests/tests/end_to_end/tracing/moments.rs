@@ -1,0 +1,62 @@
+//! What a program may do at any moment of an attach.
+
+use std::{
+    io::{BufRead, BufReader, Read, Write},
+    process::Command,
+    thread,
+    time::Duration,
+};
+
+use tests::{Collector, Process, Target, Transport, agent_command, process::Stdout};
+
+use crate::tracing::{
+    LONG,
+    attach::{ENGINES, has_frida, is_kept},
+    eventually,
+};
+
+/// How it leaves, see the program.
+const WAYS: [&str; 3] = ["end", "exec", "exec-elsewhere"];
+
+/// While its main thread is kept out of the way it does nothing, so that all of it happens when that goes on, or later.
+#[test]
+fn a_program_may_end_its_main_thread_or_run_another_one_in_its_place() {
+    agent_command::prepare();
+    let (_folder, collector) = Collector::in_folder("leaves", &[]);
+    let moments_ms = [0, 30, 80, 150];
+    for (engine, how) in ENGINES.into_iter().flat_map(|engine| WAYS.map(|how| (engine, how))) {
+        for moment_ms in moments_ms {
+            let mut command = Command::new(Target::named("leaves").program());
+            command.arg(how);
+            let mut program = Process::start(command, Stdout::Hold);
+            let mut stdout = BufReader::new(program.take_stdout().expect("it is held"));
+            let mut said = String::new();
+            stdout.read_line(&mut said).expect("it says something");
+            let pid = program.pid();
+            let options = ["--no-detail", "--verbose", "--engine", engine];
+            let attach = agent_command::attach_to(collector.tcp(), Transport::Tcp, &options, pid);
+            let mut agent = Process::start(attach, Stdout::Collect);
+            if engine == "frida" {
+                eventually("Frida comes in", || is_kept(pid) || has_frida(pid));
+            }
+            thread::sleep(Duration::from_millis(moment_ms));
+            let mut stdin = program.take_stdin().expect("it is held");
+            stdin.write_all(b"go\n").expect("it reads");
+            let about = format!("{engine}, {how}, {moment_ms} ms");
+            // What is left of it goes on meanwhile.
+            eventually("it is traced, or given up", || agent.said().contains("agent: hooked ") || !agent.is_running());
+            drop(stdin);
+            let exit = program.exit(LONG);
+            let _ = stdout.read_to_string(&mut said);
+            assert_eq!((exit.code, exit.signal, said.as_str()), (Some(7), None, "working\ndone\n"), "{about}");
+            // Either it is traced to its end, or it is said why not.
+            let exit = agent.exit(LONG);
+            // Where another thread runs another program, the main one has ended before.
+            let why = ["its main thread has ended", "the program ran another one in its place"];
+            let is_why = why.iter().any(|why| exit.stderr.contains(why));
+            let is_told = exit.code == Some(1) && exit.stderr.lines().count() == 1 && is_why;
+            assert!(exit.code == Some(0) || is_told, "{about}: {:?} {}", exit.code, exit.stderr);
+        }
+    }
+    collector.stop();
+}
