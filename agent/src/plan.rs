@@ -24,9 +24,9 @@
 //!    address and nothing branches to it, the function begins somewhere behind it, and is left.
 //!
 //! 2. **Described.** What no unwind entry describes is left. It is assembly or generated code, of which nobody knows
-//!    what it does with the stack. Swift's compiler leaves such entries out where no exception can pass; of its asynchronous
-//!    functions, which are known by the objects that it makes for them, the entry is recorded: they are entered by a call
-//!    or a jump like others, and their return address is left alone. Tasks are named by them.
+//!    what it does with the stack. Swift's compiler leaves such entries out where no exception can pass. Its functions are
+//!    known by their mangled names; they are entered by a call or a jump like others, so their entry is recorded, and their
+//!    return address is left alone. Many tasks have their names from them.
 //!
 //!    Go's compiler makes none at all; the module `go` says what is done there.
 //!
@@ -83,7 +83,7 @@ pub use image::{Image, ImageError};
 pub use prologue::{PATCH_SIZE, Prologue};
 pub use trampoline::Trampoline;
 
-use std::{collections::HashSet, ops::Range};
+use std::ops::Range;
 
 use code::{Marks, Section};
 use differences::differences;
@@ -92,7 +92,7 @@ use go::GoFunction;
 use iced_x86::{Decoder, DecoderOptions};
 use row::Entry;
 use sweep::{Body, Sweep};
-use symbols::{Symbol, asynchronous, symbols};
+use symbols::{Symbol, is_swift, symbols};
 
 /// What somebody else's patch overwrites at most. A function that differs from its file in so many bytes from its
 /// start is theirs.
@@ -167,7 +167,7 @@ pub fn plan(image: &Image, memory: Option<Memory<'_>>, leave: Leave<'_>) -> Modu
     }
     let sweep = Sweep::of(image, &frames, &starts);
     let patched = memory.map(|memory| differences(image, memory));
-    let planner = Planner { image, frames: &frames, starts, sweep, patched, asynchronous: asynchronous(image), go };
+    let planner = Planner { image, frames: &frames, starts, sweep, patched, go };
 
     // Symbols may share names, but no more than this: what is kept is bounded by the size of the file.
     let mut budget = image.symbol_bytes() * 2;
@@ -208,7 +208,6 @@ struct Planner<'a> {
     starts: Marks<'a>,
     sweep: Sweep<'a>,
     patched: Option<Marks<'a>>,
-    asynchronous: HashSet<&'a [u8]>,
     go: Vec<GoFunction<'a>>,
 }
 
@@ -259,7 +258,7 @@ impl Planner<'_> {
         if let Ok(index) = self.go.binary_search_by_key(&address, |function| function.address) {
             return self.go(section, &self.go[index]);
         }
-        if frame.is_none() && names.iter().any(|name| self.asynchronous.contains(name.as_bytes())) {
+        if frame.is_none() && names.iter().any(|name| is_swift(name)) {
             return Ok(Hook { kind: Kind::Probe, prologue: self.prologue(section, &symbol)?, loops: false });
         }
         let (frame, body) = frame.ok_or(Reason::NoUnwindEntry)?;

@@ -160,6 +160,8 @@ struct Down {
     counted: u64,
     /// How often it was turned off because even counting its calls costs too much; as often as may be while it is left alone.
     turned_off: u32,
+    /// How many calls a second it made when it was turned off.
+    rate: f64,
     /// How often it was left alone.
     left_alone: u32,
     /// How many bursts it has had, and when the next one is due.
@@ -231,6 +233,7 @@ impl Levels {
             was_off: false,
             counted: 0,
             turned_off: 0,
+            rate: 0.0,
             left_alone: 0,
             bursts: 0,
             due: now,
@@ -298,7 +301,6 @@ impl Levels {
             return;
         }
         let mut counted = self.count(arena, rings);
-        let passive_ns = counted.iter().map(|(calls, _)| *calls as f64 * COUNTING_NS).sum::<f64>();
         // How many more calls may be followed in as much time.
         let spare = match self.pace {
             Pace::Any => return,
@@ -312,11 +314,14 @@ impl Levels {
             Pace::Share { share, call_ns } => {
                 let cpu = cpu().unwrap_or(self.cpu + elapsed);
                 let spent = cpu.saturating_sub(std::mem::replace(&mut self.cpu, cpu)).as_nanos() as f64;
-                let own = self.spent.add(spent, calls * call_ns + passive_ns, share);
-                if passive_ns > own * share / 2.0 {
-                    self.turn_off(&mut counted, passive_ns - own * share / 4.0, own * share / 10.0, arena, time);
+                let counting_ns = counted.iter().map(|(calls, _)| *calls as f64 * COUNTING_NS).sum::<f64>();
+                let hooks_ns = calls * call_ns + counting_ns + self.passing_ns(seconds);
+                let own = self.spent.add(spent, hooks_ns, share);
+                if counting_ns > own * share / 2.0 {
+                    self.turn_off(&mut counted, counting_ns - own * share / 4.0, seconds, arena, time);
                 }
-                let spare_ns = own * share - passive_ns - calls * call_ns;
+                self.leave_alone(seconds, own * share / 4.0);
+                let spare_ns = own * share - hooks_ns;
                 self.debt_ns = (self.debt_ns - spare_ns).max(-MOST_DEBT_NS);
                 if self.debt_ns > MOST_DEBT_NS && spare_ns < 0.0 {
                     self.turn_down(-spare_ns, call_ns, arena, time);
@@ -381,24 +386,23 @@ impl Levels {
         }
     }
 
-    /// Turns the hottest off, until counting the others costs so many nanoseconds less. Those that cost `most_ns` alone are left
-    /// alone.
+    /// Turns the hottest off, of those that were counted for so many seconds, until counting the others costs so many nanoseconds
+    /// less.
     fn turn_off(
         &mut self,
         counted: &mut Vec<(u64, u32)>,
         mut saved_ns: f64,
-        most_ns: f64,
+        seconds: f64,
         arena: &Arena,
         time: SessionNs,
     ) {
         while saved_ns > 0.0
             && let Some((calls, function)) = counted.pop_if(|(calls, _)| *calls >= LEAST_CALLS)
         {
-            let cost_ns = calls as f64 * COUNTING_NS;
-            saved_ns -= cost_ns;
+            saved_ns -= calls as f64 * COUNTING_NS;
             if arena.slot(function).is_some_and(|slot| set_slot(slot, Level::Off)) {
                 self.changed(time, function, Level::Off);
-                self.turned_off(function, cost_ns >= most_ns);
+                self.turned_off(function, calls as f64 / seconds);
             }
         }
     }

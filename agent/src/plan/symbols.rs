@@ -1,7 +1,5 @@
 //! The names that the symbol tables have for addresses.
 
-use std::collections::HashSet;
-
 use object::{LittleEndian, elf, pod};
 
 use super::{go::GoFunction, image::Image};
@@ -46,13 +44,9 @@ pub(super) fn symbols<'a>(image: &'a Image, go: &[GoFunction<'a>]) -> Vec<Symbol
     best
 }
 
-/// The names of the asynchronous functions of a module that Swift's compiler has made. For each it makes an object too, which
-/// says how much room the function needs, under the same name with two letters behind it.
-pub(super) fn asynchronous(image: &Image) -> HashSet<&[u8]> {
-    let names = entries(image)
-        .filter(|(entry, _)| entry.st_type() == elf::STT_OBJECT)
-        .map(|(entry, strings)| name(entry, strings));
-    names.filter(|name| name.starts_with(b"$s")).filter_map(|name| name.strip_suffix(b"Tu")).collect()
+/// Whether Swift's compiler has made a function with this name.
+pub(super) fn is_swift(name: &str) -> bool {
+    name.starts_with("$s")
 }
 
 /// The entries of all symbol tables, each with the strings that its name is among.

@@ -1,7 +1,7 @@
 //! Functions that are left alone: even to jump past their hooks costs too much.
 //!
-//! What is called so often that it is turned off again and again will be called so often for a while. Whoever has put the hooks in
-//! takes those out, and puts them back when the user asks for that, or when it is time to look whether a function is still called
+//! These are the functions that are called most, where all that are off are called too often together; and those that are turned
+//! off again and again, which will be called so often for a while. Whoever has put the hooks in takes those out, and puts them back when the user asks for that, or when it is time to look whether a function is still called
 //! so often. Until its hook is back, a function is off.
 
 use std::{
@@ -12,7 +12,13 @@ use std::{
 use codec::SessionNs;
 
 use super::{Down, Levels};
-use crate::{drain::Functions, shared::Arena};
+use crate::{
+    drain::Functions,
+    shared::{Arena, Level},
+};
+
+/// What it costs to jump past a hook, in nanoseconds.
+const PASSING_NS: f64 = 2.0;
 
 /// How often a function may be turned off.
 const MOST_OFF: u32 = 3;
@@ -49,15 +55,51 @@ impl Down {
 }
 
 impl Levels {
-    /// A function was turned off, with its hook or not.
-    pub(super) fn turned_off(&mut self, function: u32, with_hook: bool) {
+    /// A function was turned off that makes so many calls a second.
+    pub(super) fn turned_off(&mut self, function: u32, rate: f64) {
         let Some(down) = self.down.get_mut(&function) else { return };
-        down.turned_off = if with_hook { MOST_OFF } else { down.turned_off + 1 };
+        down.rate = rate;
+        down.turned_off += 1;
         if down.is_left_alone() {
-            down.due = Instant::now() + PAUSE * (1 << down.left_alone.min(MOST_DOUBLED));
-            down.left_alone += 1;
-            self.hooks.out.push(function);
+            self.take_out(function);
         }
+    }
+
+    /// What it costs in so many seconds to jump past the hooks of functions that are off, if they are called as often as before.
+    pub(super) fn passing_ns(&self, seconds: f64) -> f64 {
+        self.passed(seconds).map(|(cost_ns, _)| cost_ns).sum()
+    }
+
+    /// Takes out the hooks of those functions that cost most of that, where all cost more than `most_ns`: until it is half as much.
+    pub(super) fn leave_alone(&mut self, seconds: f64, most_ns: f64) {
+        let mut passed: Vec<(f64, u32)> = self.passed(seconds).collect();
+        let mut all_ns: f64 = passed.iter().map(|(cost_ns, _)| cost_ns).sum();
+        if all_ns <= most_ns {
+            return;
+        }
+        passed.sort_unstable_by(|a, b| a.0.total_cmp(&b.0));
+        while all_ns > most_ns / 2.0
+            && let Some((cost_ns, function)) = passed.pop()
+        {
+            all_ns -= cost_ns;
+            self.take_out(function);
+        }
+    }
+
+    /// The functions that are off, and what it costs in so many seconds to jump past their hooks.
+    fn passed(&self, seconds: f64) -> impl Iterator<Item = (f64, u32)> {
+        let is_passed =
+            |function: u32, down: &Down| down.level == Level::Off && !down.is_left_alone() && !self.is_pinned(function);
+        let passed = self.down.iter().filter(move |(function, down)| is_passed(**function, down));
+        passed.map(move |(function, down)| (down.rate * seconds * PASSING_NS, *function))
+    }
+
+    pub(super) fn take_out(&mut self, function: u32) {
+        let Some(down) = self.down.get_mut(&function) else { return };
+        down.turned_off = MOST_OFF;
+        down.due = Instant::now() + PAUSE * (1 << down.left_alone.min(MOST_DOUBLED));
+        down.left_alone += 1;
+        self.hooks.out.push(function);
     }
 
     /// Has hooks put back that may be tried again.
@@ -97,8 +139,9 @@ impl Levels {
         for function in functions.hook_again(&self.hooks.returning) {
             self.hooks.returning.remove(&function);
             let Some(down) = self.down.get_mut(&function) else { continue };
-            // One that is still called too often goes at once.
+            // One that is still called too often goes at once. How often that is has to be counted again.
             down.turned_off = MOST_OFF - 1;
+            down.rate = 0.0;
             down.due = Instant::now();
             if let Some(level) = self.pinned.get(&function).copied() {
                 self.set(arena, &[function], Some(level), time);

@@ -116,11 +116,29 @@ fn what_takes_much_just_to_be_counted_is_left_alone_and_what_is_turned_off_again
         assert_eq!(level_of(arena, 0), Some(Level::Off));
     }
     for times in 1..=3 {
-        levels.turned_off(1, false);
+        levels.turned_off(1, 0.0);
         levels.settle_hooks(&functions, arena, SessionNs(0));
         assert_eq!(functions.take_unwanted().len(), usize::from(times == 3));
     }
     assert_eq!(functions.left_alone(), [0, 1]);
+}
+
+/// Each of them costs little, and what is off is not even counted.
+#[test]
+fn what_costs_too_much_together_is_left_alone_from_the_hottest_on() {
+    let (target, mut levels, start) = levels(64, Pace::Share { share: 0.1, call_ns: 100.0 });
+    let (arena, functions) = (&target.arena, Functions::default());
+    for function in 0..64 {
+        turn_down(&target, &mut levels, function);
+        count(&target, function, 10_000 + 100 * u64::from(function));
+    }
+    levels.look(arena, &[0], start + EVERY, SessionNs(0), || Some(EVERY));
+    levels.settle_hooks(&functions, arena, SessionNs(0));
+    let out = functions.take_unwanted();
+    let off = (0..64).filter(|function| level_of(arena, *function) == Some(Level::Off)).count();
+    assert!(out.len() > 20 && out.len() < off, "{} of {off}", out.len());
+    assert!((64 - out.len() as u32..64).all(|function| out.contains(&function)), "{out:?}");
+    assert!(levels.passing_ns(EVERY.as_secs_f64()) < 0.1 / 4.0 * EVERY.as_nanos() as f64);
 }
 
 #[test]
@@ -132,7 +150,7 @@ fn what_was_left_alone_is_what_is_asked_for_as_soon_as_its_hook_is_back() {
         turn_down(&target, &mut levels, function);
         set_slot(arena.slot(function).expect("a slot"), Level::Off);
         levels.changed(SessionNs(0), function, Level::Off);
-        levels.turned_off(function, true);
+        levels.take_out(function);
     }
     levels.settle_hooks(&functions, arena, SessionNs(0));
     assert_eq!(functions.take_unwanted(), [0, 1, 2]);
@@ -156,7 +174,7 @@ fn what_was_left_alone_is_what_is_asked_for_as_soon_as_its_hook_is_back() {
     levels.settle_hooks(&functions, arena, SessionNs(0));
     levels.look(arena, &[0], start + Duration::from_secs(41), SessionNs(0), || Some(EVERY));
     assert_eq!((level(1), level(2)), (Some(Level::Counted), Some(Level::Off)));
-    levels.turned_off(1, false);
+    levels.turned_off(1, 0.0);
     levels.settle_hooks(&functions, arena, SessionNs(0));
     assert_eq!(functions.take_unwanted(), [1]);
     // Where everything may be followed, everything is that has its hook.
