@@ -35,8 +35,8 @@ const MOST_AT_FIRST: f64 = 3.0;
 /// How long servers are asked.
 const ASKING: Duration = Duration::from_secs(3);
 
-const SQL: &str = "create table t(a, b); with recursive n(i) as (select 1 union all select i + 1 from n where i < 850000) \
-                   insert into t select i, i * 7919 % 850000 from n; create index u on t(b); \
+const SQL: &str = "create table t(a, b); with recursive n(i) as (select 1 union all select i + 1 from n where i < 1400000) \
+                   insert into t select i, i * 7919 % 1400000 from n; create index u on t(b); \
                    select sum(a) from t where b > 2500;";
 
 pub(super) fn measure(settings: &Settings) {
