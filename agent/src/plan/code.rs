@@ -89,6 +89,11 @@ impl<'a> Marks<'a> {
         }
     }
 
+    /// Marks what others have marked, of the same code.
+    pub(super) fn add(&mut self, others: &Self) {
+        self.bits.iter_mut().zip(&others.bits).for_each(|(own, other)| *own |= other);
+    }
+
     /// Marks an address, if it is in code. `near` is the section to try first.
     #[inline]
     pub(super) fn set_near(&mut self, near: &Section, address: u64) {

@@ -1,6 +1,12 @@
 //! One pass over all code: where branches land, and what each function does with its own return address.
 
-use std::ops::Range;
+use std::{
+    num::NonZero,
+    ops::Range,
+    panic,
+    sync::atomic::{AtomicUsize, Ordering},
+    thread,
+};
 
 use gimli::UnwindContext;
 use iced_x86::{Code as Op, Decoder, DecoderOptions, Instruction, OpKind, Register};
@@ -12,6 +18,9 @@ use super::{
     row::{Entry, Saves, Slot, entered},
     tables::Tables,
 };
+
+/// How much code is worth another thread.
+const PART_BYTES: u64 = 1 << 18;
 
 /// What one pass over all code has found.
 #[derive(Debug)]
@@ -44,39 +53,29 @@ pub(super) struct Body {
 impl<'a> Sweep<'a> {
     /// Goes through all code. The addresses in `starts` begin functions, whatever the code before them looks like.
     pub(super) fn of(image: &'a Image, frames: &Frames<'a>, starts: &Marks<'_>) -> Self {
+        Self::in_parts(image, frames, starts, PART_BYTES)
+    }
+
+    pub(super) fn in_parts(image: &'a Image, frames: &Frames<'a>, starts: &Marks<'_>, part_bytes: u64) -> Self {
         let code = image.code();
-        let bodies = Vec::with_capacity(frames.list().len());
-        let marks = || Marks::new(code);
-        let mut sweep =
-            Self { targets: marks(), branched: marks(), jumped: marks(), looped: marks(), called: marks(), bodies };
-        let mut context = UnwindContext::new();
-        let mut suspects = Vec::new();
-        let mut tables = Tables::default();
-        let mut taken = Vec::new();
-        let mut rest = frames.list();
-        for section in code.sections() {
-            let (here, others) = rest.split_at(rest.partition_point(|frame| frame.start < section.end()));
-            rest = others;
-            let bytes = &image.data()[section.file.clone()];
-            let Self { targets, branched, jumped, looped, called, bodies } = &mut sweep;
-            let found = Found { targets, branched, jumped, looped, called, tables: &mut tables, taken: &mut taken };
-            let mut walk = Walk::new(section, bytes, found);
-            for frame in here {
-                if !section.is_plt {
-                    walk.plain(frame.start, starts);
+        let parts = parts(code, frames.list(), part_bytes);
+        let found = on_all_processors(parts.len(), |numbers| {
+            let (mut found, mut context) = (Found::new(code), UnwindContext::new());
+            for part in numbers.filter_map(|number| parts.get(number)) {
+                let bytes = &image.data()[part.section.file.clone()];
+                let mut walk = Walk::new(part, bytes, &mut found);
+                for index in part.frames.clone() {
+                    walk.known(index, frames, starts, &mut context);
                 }
-                walk.calls.clear();
-                let body = walk.frame(frames, frame, &mut context);
-                if body.entry == Entry::Call && (body.unwinds || body.touches_return) {
-                    suspects.push((bodies.len(), std::mem::take(&mut walk.calls)));
+                if !part.section.is_plt {
+                    walk.plain(part.end, starts);
                 }
-                walk.found.tables.finish(Some(bodies.len()));
-                bodies.push(body);
             }
-            if !section.is_plt {
-                walk.plain(section.end(), starts);
-            }
-        }
+            found
+        });
+        let Found { mut sweep, mut bodies, mut suspects, tables, taken } = found.unwrap_or_else(|| Found::new(code));
+        bodies.sort_unstable_by_key(|(index, _)| *index);
+        sweep.bodies = bodies.into_iter().map(|(_, body)| body).collect();
         tables.mark(image, frames.list(), starts, &mut sweep.targets, &mut sweep.looped);
         sweep.find_parts(code, frames);
         for address in taken {
@@ -123,24 +122,111 @@ impl<'a> Sweep<'a> {
     }
 }
 
-/// What a walk writes to.
-struct Found<'w, 'a> {
-    targets: &'w mut Marks<'a>,
-    branched: &'w mut Marks<'a>,
-    jumped: &'w mut Marks<'a>,
-    looped: &'w mut Marks<'a>,
-    called: &'w mut Marks<'a>,
-    tables: &'w mut Tables,
-    /// Addresses of code that are computed.
-    taken: &'w mut Vec<u64>,
+/// Code that is walked through in one go: unwind entries of a section, with what is before each of them.
+#[derive(Debug)]
+struct Part<'a> {
+    section: &'a Section,
+    /// By their place in the list.
+    frames: Range<usize>,
+    /// Where it begins, and where what is behind the last unwind entry ends.
+    start: u64,
+    end: u64,
 }
 
-/// A walk through the instructions of one section.
+/// All code in parts, none much larger than is worth a thread unless one unwind entry is.
+fn parts<'a>(code: &'a Code, frames: &[Frame], part_bytes: u64) -> Vec<Part<'a>> {
+    let mut parts = Vec::new();
+    let mut next = 0;
+    for section in code.sections() {
+        let last = next + frames[next..].partition_point(|frame| frame.start < section.end());
+        let mut start = section.address;
+        loop {
+            let first = next;
+            while next < last && (next == first || frames[next].start.saturating_sub(start) < part_bytes) {
+                next += 1;
+            }
+            // What is between two parts belongs to the second.
+            let behind = frames[first..next].last().map_or(start, |frame| frame.end);
+            let end = if next == last { section.end() } else { behind };
+            parts.push(Part { section, frames: first..next, start, end });
+            if next == last {
+                break;
+            }
+            start = behind.min(section.end());
+        }
+    }
+    parts
+}
+
+/// Has numbers below `count` worked through by as many threads as there are processors. None where there are no numbers.
+fn on_all_processors<'a>(
+    count: usize,
+    work: impl Fn(&mut dyn Iterator<Item = usize>) -> Found<'a> + Sync,
+) -> Option<Found<'a>> {
+    let next = AtomicUsize::new(0);
+    // ORDERING: it gives each number out once, and nothing else depends on it.
+    let one =
+        || work(&mut std::iter::from_fn(|| Some(next.fetch_add(1, Ordering::Relaxed)).filter(|next| *next < count)));
+    let others = thread::available_parallelism().map_or(1, NonZero::get).min(count).saturating_sub(1);
+    thread::scope(|scope| {
+        // Where no thread can be had, this one does all of it.
+        let others: Vec<_> = (0..others)
+            .map_while(|_| thread::Builder::new().name("sweep".into()).spawn_scoped(scope, one).ok())
+            .collect();
+        let own = one();
+        let others = others.into_iter().map(|other| other.join().unwrap_or_else(|panic| panic::resume_unwind(panic)));
+        others.chain([own]).reduce(Found::with)
+    })
+}
+
+/// What a walk has found.
+struct Found<'a> {
+    sweep: Sweep<'a>,
+    /// With the place of their unwind entries in the list.
+    bodies: Vec<(usize, Body)>,
+    /// What may walk the stack, and what it calls.
+    suspects: Vec<(usize, Vec<u64>)>,
+    tables: Tables,
+    /// Addresses of code that are computed.
+    taken: Vec<u64>,
+}
+
+impl<'a> Found<'a> {
+    fn new(code: &'a Code) -> Self {
+        let marks = || Marks::new(code);
+        let sweep = Sweep {
+            targets: marks(),
+            branched: marks(),
+            jumped: marks(),
+            looped: marks(),
+            called: marks(),
+            bodies: Vec::new(),
+        };
+        Self { sweep, bodies: Vec::new(), suspects: Vec::new(), tables: Tables::default(), taken: Vec::new() }
+    }
+
+    /// What both have found.
+    fn with(mut self, other: Self) -> Self {
+        let (own, others) = (&mut self.sweep, other.sweep);
+        own.targets.add(&others.targets);
+        own.branched.add(&others.branched);
+        own.jumped.add(&others.jumped);
+        own.looped.add(&others.looped);
+        own.called.add(&others.called);
+        self.bodies.extend(other.bodies);
+        self.suspects.extend(other.suspects);
+        self.tables.add(other.tables);
+        self.taken.extend(other.taken);
+        self
+    }
+}
+
+/// A walk through the instructions of a part.
 struct Walk<'w, 'a> {
     section: &'w Section,
     decoder: Decoder<'w>,
     instruction: Instruction,
-    found: Found<'w, 'a>,
+    found: &'w mut Found<'a>,
     /// The unwind entry that it is in.
     frame: Range<u64>,
     /// What it calls, as long as the code of one unwind entry lasts.
@@ -148,9 +234,29 @@ struct Walk<'w, 'a> {
 }
 
 impl<'w, 'a> Walk<'w, 'a> {
-    fn new(section: &'w Section, bytes: &'w [u8], found: Found<'w, 'a>) -> Self {
+    /// `bytes` are those of the section.
+    fn new(part: &Part<'w>, bytes: &'w [u8], found: &'w mut Found<'a>) -> Self {
+        let section = part.section;
         let decoder = Decoder::with_ip(64, bytes, section.address, DecoderOptions::NONE);
-        Self { section, decoder, instruction: Instruction::default(), found, frame: 0..0, calls: Vec::new() }
+        let mut walk =
+            Self { section, decoder, instruction: Instruction::default(), found, frame: 0..0, calls: Vec::new() };
+        walk.seek(part.start);
+        walk
+    }
+
+    /// Code up to the end of an unwind entry.
+    fn known(&mut self, index: usize, frames: &Frames<'_>, starts: &Marks<'_>, context: &mut UnwindContext<usize>) {
+        let frame = &frames.list()[index];
+        if !self.section.is_plt {
+            self.plain(frame.start, starts);
+        }
+        self.calls.clear();
+        let body = self.frame(frames, frame, context);
+        if body.entry == Entry::Call && (body.unwinds || body.touches_return) {
+            self.found.suspects.push((index, std::mem::take(&mut self.calls)));
+        }
+        self.found.tables.finish(Some(index));
+        self.found.bodies.push((index, body));
     }
 
     fn seek(&mut self, address: u64) {
@@ -170,16 +276,17 @@ impl<'w, 'a> Walk<'w, 'a> {
         let instruction = &self.instruction;
         if instruction.op0_kind() == OpKind::NearBranch64 {
             let target = instruction.near_branch_target();
-            self.found.targets.set_near(self.section, target);
+            let marks = &mut self.found.sweep;
+            marks.targets.set_near(self.section, target);
             if instruction.code() == Op::Call_rel32_64 {
                 self.calls.push(target);
-                self.found.called.set_near(self.section, target);
+                marks.called.set_near(self.section, target);
             } else if self.frame.contains(&target) {
-                self.found.looped.set_near(self.section, target);
+                marks.looped.set_near(self.section, target);
             } else {
-                self.found.jumped.set_near(self.section, target);
+                marks.jumped.set_near(self.section, target);
                 if instruction.is_jcc_short_or_near() {
-                    self.found.branched.set_near(self.section, target);
+                    marks.branched.set_near(self.section, target);
                 }
             }
         } else if instruction.code() == Op::Lea_r64_m && instruction.memory_base() == Register::RIP {

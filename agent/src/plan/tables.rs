@@ -42,6 +42,11 @@ impl Tables {
         self.named.push(address);
     }
 
+    /// Adds what was found in other code.
+    pub(super) fn add(&mut self, other: Self) {
+        self.all.extend(other.all);
+    }
+
     /// Everything since the last time was code of this frame, or of none.
     pub(super) fn finish(&mut self, frame: Option<usize>) {
         if let Some(frame) = frame {

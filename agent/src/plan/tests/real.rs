@@ -37,6 +37,19 @@ fn most_of_the_system_libraries_is_hooked() {
 }
 
 #[test]
+fn code_in_parts_is_the_same_code() {
+    let image = system("libc.so.6");
+    let frames = Frames::of(&image);
+    let mut starts = Marks::new(image.code());
+    frames.list().iter().for_each(|frame| starts.set(frame.start));
+    let found = |part_bytes| format!("{:?}", Sweep::in_parts(&image, &frames, &starts, part_bytes));
+    let at_once = found(u64::MAX);
+    for part_bytes in [1, 4096, 1 << 18] {
+        assert!(at_once == found(part_bytes), "parts of {part_bytes} bytes");
+    }
+}
+
+#[test]
 fn where_one_copy_of_memory_enters_another_neither_is_hooked_in_the_way() {
     let image = system("libc.so.6");
     let plan = planned_image(&image);

@@ -1,7 +1,7 @@
 //! The commands that work on what was recorded.
 
 use std::{
-    fs, io,
+    fs,
     os::unix::fs::{FileTypeExt, symlink},
     path::{Path, PathBuf},
     process::Command,
@@ -11,7 +11,7 @@ use std::{
 use serde_json::Value;
 use tests::{
     Agent, Collector, Folder, Settings, SmallDisk, Trace, account,
-    collector::{binary, disk, run, run_on},
+    collector::{disk, run, run_on},
     trace::{folders, indexed},
 };
 
@@ -243,34 +243,6 @@ fn an_address_that_is_taken_is_a_failure_with_advice() {
     assert_eq!(exit.code, Some(1));
     assert!(exit.stderr.contains(&address), "{}", exit.stderr);
     collector.stop().success();
-}
-
-#[test]
-fn help_man_page_and_completions_print() {
-    let help = run(&["--help"]).success();
-    assert!(help.text().contains("--listen") && help.text().contains("--sink"));
-    for command in ["spans", "top", "tree", "stats", "export"] {
-        assert!(help.text().contains(&format!("\n  {command} ")), "{command} in {}", help.text());
-        run(&[command, "--help"]).success();
-    }
-    let version = run(&["--version"]).success();
-    assert!(version.text().contains(env!("CARGO_PKG_VERSION")));
-    let man = run(&["man"]).success();
-    assert!(man.text().starts_with(".") && man.text().contains("listen"), "it is a man page");
-    assert!(man.text().contains("COLLECTOR EXPORT"));
-    for shell in ["bash", "zsh", "fish"] {
-        let completions = run(&["completions", shell]).success();
-        assert!(completions.text().contains("--listen") || completions.text().contains("-l listen"), "{shell}");
-    }
-}
-
-/// Whoever reads what is wrong may be gone.
-#[test]
-fn an_error_that_nobody_reads_has_the_same_code() {
-    let (reader, writer) = io::pipe().expect("a pipe");
-    drop(reader);
-    let status = Command::new(binary()).args(["verify", "/nowhere"]).stderr(writer).status().expect("it starts");
-    assert_eq!(status.code(), Some(1));
 }
 
 #[test]
