@@ -60,8 +60,9 @@ pub(crate) fn run(args: &SessionsArgs) -> Result<ExitCode> {
 /// All sessions, each behind the one that made it.
 fn read(args: &SessionsArgs) -> Result<Vec<Listed>> {
     let place = &args.place;
-    let bare = sinks::disk::bare_in(place).unwrap_or_default();
-    let sessions = match sinks::disk::sessions_in(place) {
+    let found = sinks::disk::sessions_in(place);
+    let bare = sinks::disk::bare_in(place, found.as_deref().unwrap_or_default()).unwrap_or_default();
+    let sessions = match found {
         Ok(sessions) => [sessions, bare].concat(),
         Err(_) if !bare.is_empty() => bare,
         Err(error) => return Err(error).with_context(|| format!("cannot look into {}", place.display())),

@@ -25,7 +25,10 @@ pub(crate) fn run(args: &DirArgs) -> Result<ExitCode> {
     let sessions = sinks::disk::verify(&args.dir).with_context(|| format!("cannot verify {}", args.dir.display()))?;
     let mut wrong = false;
     let mut text = String::new();
-    let notes = notes(&args.dir, sessions.iter().map(|session| session.dir.clone()).collect());
+    let dirs: Vec<PathBuf> = sessions.iter().map(|session| session.dir.clone()).collect();
+    let bare =
+        sinks::disk::bare_in(&args.dir, &dirs).with_context(|| format!("cannot look into {}", args.dir.display()))?;
+    let notes = notes(&args.dir, dirs);
     for mut session in sessions {
         if session.problems.is_empty() && session.spans > 0 {
             match check_table(&session) {
@@ -58,6 +61,20 @@ pub(crate) fn run(args: &DirArgs) -> Result<ExitCode> {
         }
         if let Some(note) = notes.get(&session.dir) {
             text += &format!("{name}: note: {note}\n");
+        }
+    }
+    for dir in bare {
+        let name = dir.display();
+        match storage::is_remote(&dir) {
+            true => {
+                text += &format!(
+                    "{name}: not checked: without a manifest.json it is no session, but an upload that goes on or was cut\n"
+                )
+            }
+            false => {
+                wrong = true;
+                note!("{name}: manifest.json is not there, nor is a journal");
+            }
         }
     }
     tell(&mut std::io::stdout(), &text).context("cannot write to standard output")?;

@@ -78,7 +78,7 @@ impl Library {
             return Arc::clone(last);
         }
         let mut sessions = sinks::disk::sessions_in(&self.dir).unwrap_or_default();
-        sessions.extend(sinks::disk::bare_in(&self.dir).unwrap_or_default());
+        sessions.extend(sinks::disk::bare_in(&self.dir, &sessions).unwrap_or_default());
         let is_one = sessions.first().is_some_and(|session| *session == self.dir);
         // One is shown with those that are beside it.
         let beside = self.dir.parent().filter(|_| is_one);

@@ -1,6 +1,7 @@
 //! Directories that hold sessions: what they are called, and what is in them.
 
 use std::{
+    collections::HashSet,
     fs, io,
     path::{Path, PathBuf},
 };
@@ -35,18 +36,21 @@ pub fn sessions_in(dir: &Path) -> io::Result<Vec<PathBuf>> {
     }
 }
 
-/// Directories with threads of which nothing says what they are, and that [`sessions_in`] does not tell: `dir` itself, or
-/// those in it.
-pub fn bare_in(dir: &Path) -> io::Result<Vec<PathBuf>> {
+/// Directories with threads of which nothing says what they are, and that are not among the sessions which [`sessions_in`] tells:
+/// `dir` itself, or those in it. In a bucket, these are uploads that go on, or were cut.
+pub fn bare_in(dir: &Path, sessions: &[PathBuf]) -> io::Result<Vec<PathBuf>> {
+    if sessions.iter().any(|session| session == dir) {
+        return Ok(Vec::new());
+    }
     if is_bare(dir) {
         return Ok(vec![dir.into()]);
     }
-    // What is in a bucket without a manifest is not there yet.
-    if storage::is_remote(dir) {
-        return Ok(Vec::new());
-    }
-    let mut bare = directories_in(dir)?;
-    bare.retain(|dir| !is_named(dir) && is_bare(dir));
+    let sessions: HashSet<&PathBuf> = sessions.iter().collect();
+    let mut others = directories_in(dir)?;
+    others.retain(|dir| !sessions.contains(dir));
+    let is_bare = storage::each(&others, is_bare);
+    let mut bare: Vec<_> =
+        others.into_iter().zip(is_bare).filter_map(|(dir, is_bare)| is_bare.then_some(dir)).collect();
     bare.sort_by_cached_key(|dir| natural(&dir.to_string_lossy()));
     Ok(bare)
 }

@@ -102,6 +102,17 @@ fn what_is_damaged_there_is_sent_again_before_anything_is_removed_here() {
     assert!(exit.stderr.contains("what is there is not what was sent"), "{}", exit.stderr);
     assert_eq!(here.into_values().map(|bytes| bytes.len()).sum::<usize>(), lengths(&scene));
     scene.ask("verify", &place, &[]).success();
+    // What has no manifest is no session, and nobody passes over it without a word.
+    let collector = scene.collector(&[]);
+    record(&collector, 15, 2);
+    scene.wait_for(2);
+    collector.stop().success();
+    fs::remove_file(object("manifest.json")).expect("there");
+    let asked = scene.ask("verify", &place, &[]).success();
+    let lines = |what: &str| asked.text().lines().filter(|line| line.contains(what)).count();
+    assert_eq!((lines("intact"), lines("not checked: without a manifest.json")), (1, 1), "{}", asked.text());
+    let asked = scene.ask("sessions", &place, &[]);
+    assert!(asked.code == Some(1) && asked.text().contains("unreadable"), "{} {}", asked.text(), asked.stderr);
 }
 
 fn lengths(scene: &Scene) -> usize {
