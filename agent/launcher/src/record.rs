@@ -65,7 +65,7 @@ pub(crate) fn run(args: &RecordArgs) -> Result<EndState> {
     let command = find_collector(args.collector.as_deref())?;
     let collector = RecordingCollector::start(&command, &args.output, theirs, closing)?;
     let traced = trace::run(settings.clone(), &args.program);
-    let status = collector.finish(&dir)?;
+    let status = collector.finish(&dir, settings.quiet)?;
     if traced.is_err() {
         for session in entries(&args.output).difference(&before) {
             remove_unless_traced(session);
@@ -152,11 +152,11 @@ impl RecordingCollector {
     }
 
     /// Ends the connection, and waits until the collector has written everything. Ctrl-C is for it, too.
-    fn finish(mut self, dir: &str) -> Result<ExitStatus> {
+    fn finish(mut self, dir: &str, quiet: bool) -> Result<ExitStatus> {
         let signals = Signals::watch()?;
         // Where the collector is gone, so is the connection.
         let _ = self.connection.shutdown(Shutdown::Both);
-        let (begun, mut has_told) = (Instant::now(), false);
+        let (begun, mut has_told) = (Instant::now(), quiet);
         let status = loop {
             if let Some(status) = self.child.try_wait().context("cannot wait for the collector")? {
                 break status;

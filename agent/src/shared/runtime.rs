@@ -166,6 +166,13 @@ impl Watched {
         LIBRARIES.iter().any(|known| library.starts_with(known))
     }
 
+    /// Whether a function with this symbol may be one that is watched from when a program gives its address away, as the private
+    /// functions of Swift's runtime which run jobs, and which tasks end with.
+    pub fn is_known_by_address(library: &str, symbol: &str) -> bool {
+        const PARTS: [&str; 3] = ["completeTask", "completeInlineTask", "runJobInEstablishedExecutorContext"];
+        Landmark::library(library) == Some(Landmark::Swift) && PARTS.iter().any(|part| symbol.contains(part))
+    }
+
     /// The functions without which nothing useful can be told of the runtime that a library is.
     pub fn needed_of(library: &str) -> &'static [&'static str] {
         match Landmark::library(library) {
@@ -251,6 +258,14 @@ mod tests {
         for name in ["pthread_start_routine", "_dispatch_client_callout", "swift_task_future_complete", "main"] {
             assert_eq!(Watched::by_name(name), None, "{name}");
         }
+    }
+
+    #[test]
+    fn private_functions_of_a_runtime_are_known_in_its_library() {
+        let ends = "_ZL12completeTaskPN5swift12AsyncContextEPNS_10SwiftErrorE";
+        assert!(Watched::is_known_by_address("libswift_Concurrency.so", ends));
+        assert!(!Watched::is_known_by_address("libswiftCore.so", ends));
+        assert!(!Watched::is_known_by_address("libswift_Concurrency.so", "_ZN5swift9AsyncTask7destroyEv"));
     }
 
     #[test]

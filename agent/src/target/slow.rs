@@ -90,8 +90,8 @@ fn enter_on(thread: &mut Thread, entered: &mut Entered, kind: u32, r13: u64) -> 
     let slot = &raw const entered.real as usize;
     unwind::put_aside(thread, slot);
     if !begin(thread, slot) {
-        // What an unwinder calls is its own business.
-        if !thread.restored {
+        // What an unwinder calls is its own business, and what we call is ours.
+        if !thread.restored && !thread.asks() {
             // ORDERING: a count.
             thread.writer().head().interrupted.fetch_add(1, Ordering::Relaxed);
         }
@@ -156,6 +156,7 @@ fn begin(thread: &mut Thread, slot: usize) -> bool {
         // unwinder that was called there is done.
         Err(before) if [before, slot].iter().all(|slot| thread.stack.contains(slot)) && slot >= before => {
             busy.store(slot, Ordering::Relaxed);
+            Thread::set_asks(false);
         }
         Err(_) => return false,
     }

@@ -22,7 +22,8 @@ pub(super) struct Mapped {
 /// The mapping that holds an address. `None` where it cannot be found.
 pub(super) fn around(address: usize, scratch: &mut [u8]) -> Option<Mapped> {
     let mut found = None;
-    let file = sys::open(b"/proc/self/maps\0")?;
+    // Of a process whose main thread has ended, `self` has none.
+    let file = sys::open(b"/proc/thread-self/maps\0")?;
     let (mut line, mut below) = (Line::default(), Line::default());
     'file: loop {
         let count = sys::read(file, scratch);

@@ -48,6 +48,9 @@ const MOST_STACK_BYTES: usize = 2 << 20;
 /// How often memory is passed through that is not known to be a stack before it is looked at again.
 const LOOK_AGAIN: u32 = 10_000;
 
+/// How much memory on either side is passed through with it where the process's map cannot be read.
+const UNREAD_BYTES: usize = 64 << 10;
+
 /// How often all return addresses were put back. What was on a stack at an earlier time returns by itself.
 static GENERATION: AtomicU32 = AtomicU32::new(0);
 
@@ -436,7 +439,13 @@ impl Stacks {
 
     /// The stack that holds this slot, as the process's map has it.
     fn find_in_map(&mut self, thread: &mut Thread, slot: usize) -> Option<*mut Shadow> {
-        let stack::Mapped { low, mut high, is_main, is_guarded } = stack::around(slot, thread.scratch())?;
+        let Some(stack::Mapped { low, mut high, is_main, is_guarded }) = stack::around(slot, thread.scratch()) else {
+            // The map cannot be read. Not every call tries that again.
+            let near = slot.saturating_sub(UNREAD_BYTES)..slot.saturating_add(UNREAD_BYTES);
+            // ORDERING: as in `is_unknown`.
+            thread.unknown = (near, LEARNED.load(Ordering::Relaxed), LOOK_AGAIN);
+            return None;
+        };
         let own_end = local::thread_pointer();
         let place = match (is_main && sys::is_main_thread(), (slot..high).contains(&own_end), is_guarded) {
             (true, ..) => Place::Main,

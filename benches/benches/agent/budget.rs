@@ -172,7 +172,7 @@ fn traced_program(settings: &Settings, options: &[&str], program: &Path, argumen
         super::traced(&format!("disk:{}", traces.display()), &[&OPTIONS, options].concat(), program, arguments);
     let sessions = fs::read_dir(&traces).expect("sessions").flatten().map(|entry| entry.path());
     let figure = sessions.map(|session| lasted(&session)).fold(0.0, f64::max);
-    Seen { figure, said: ran.stderr, account: account.unwrap_or_default() }
+    Seen { figure, own_us: None, said: ran.stderr, account: account.unwrap_or_default() }
 }
 
 /// A server: how it is started, at which port, and what it is asked, to which it answers with so many bytes at least.

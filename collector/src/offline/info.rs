@@ -18,7 +18,11 @@ use answers::{
     trace::{Trace, move_times},
 };
 use anyhow::{Context, Result};
-use codec::{FunctionId, ModuleId, atf::ThreadEntry, text::printable_json};
+use codec::{
+    FunctionId, ModuleId,
+    atf::ThreadEntry,
+    text::{printable_json, shorten},
+};
 
 use crate::{
     args::InfoArgs,
@@ -28,6 +32,9 @@ use crate::{
 
 /// How many modules, threads and gaps are listed one by one.
 const LISTED: usize = 20;
+
+/// How many bytes are printed of what was not captured. The manifest has the rest.
+const LONGEST_DETAIL: usize = 160;
 
 pub(crate) fn run(args: &InfoArgs) -> Result<ExitCode> {
     let dir = &args.dir.dir;
@@ -268,7 +275,8 @@ fn describe_missing(trace: &Trace, out: &mut String) -> Result<()> {
         modules.insert(limit.module);
     }
     for ((reason, detail), (total, modules)) in limits {
-        let detail = if detail.is_empty() { String::new() } else { format!(" ({})", printable(detail)) };
+        let detail = shorten(detail, LONGEST_DETAIL);
+        let detail = if detail.is_empty() { String::new() } else { format!(" ({})", printable(&detail)) };
         let modules = match modules.len() {
             1 => format!("module {}", modules.first().copied().unwrap_or_default()),
             several => format!("{several} modules"),

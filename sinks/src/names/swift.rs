@@ -14,7 +14,8 @@ pub(super) fn demangle(symbol: &str) -> Option<String> {
     let text = text.strip_prefix("$s").or_else(|| text.strip_prefix("$S"))?;
     // What the compiler puts behind a dot is its own.
     let (text, suffix) = text.split_at(text.find('.').unwrap_or(text.len()));
-    let mut machine = Machine { text: text.as_bytes(), at: 0, stack: Vec::new(), words: Words::default() };
+    let mut machine =
+        Machine { text: text.as_bytes(), at: 0, stack: Vec::new(), words: Words::default(), module: None };
     while machine.at < machine.text.len() {
         machine.step()?;
     }
@@ -44,6 +45,8 @@ struct Machine<'t> {
     at: usize,
     stack: Vec<Node>,
     words: Words<'t>,
+    /// The first name, which is the module's.
+    module: Option<String>,
 }
 
 impl Machine<'_> {
@@ -56,8 +59,11 @@ impl Machine<'_> {
     fn step(&mut self) -> Option<()> {
         if self.text.get(self.at)?.is_ascii_digit() {
             let name = self.words.identifier(self.text, &mut self.at)?;
-            // The first one is the module.
-            self.stack.push(if self.stack.is_empty() { Node::Entity(name) } else { Node::Name(name) });
+            let is_module = self.stack.is_empty();
+            if is_module {
+                self.module.get_or_insert_with(|| name.clone());
+            }
+            self.stack.push(if is_module { Node::Entity(name) } else { Node::Name(name) });
             return Some(());
         }
         match self.next()? {
@@ -147,6 +153,12 @@ impl Machine<'_> {
     /// Things that were there before, each a letter, the last a large one or with an index. They are types: what
     /// matters comes first.
     fn substitutions(&mut self) -> Option<()> {
+        // The first of what was there before.
+        if let (Some(b'A'), Some(module)) = (self.text.get(self.at), &self.module) {
+            self.stack.push(Node::Entity(module.clone()));
+            self.at += 1;
+            return Some(());
+        }
         loop {
             match self.next()? {
                 b'a'..=b'z' => self.stack.push(Node::Type),
@@ -271,11 +283,19 @@ impl Machine<'_> {
         let mut names = Vec::new();
         loop {
             match self.stack.pop()? {
+                // What is called like the module stands for it, too.
+                Node::Entity(name) if self.is_module(&name) && matches!(self.stack.last(), Some(Node::Entity(_))) => {
+                    names.push(Node::Name(name));
+                }
                 Node::Entity(outer) => return Some((outer, names)),
                 Node::Type => return None,
                 node => names.push(node),
             }
         }
+    }
+
+    fn is_module(&self, name: &str) -> bool {
+        self.module.as_deref() == Some(name)
     }
 
     fn special(&mut self) -> Option<()> {
@@ -323,6 +343,13 @@ impl Machine<'_> {
             b'A' => self.rename(|name| format!("partial apply for {name}")),
             b'o' => self.rename(|name| format!("@objc {name}")),
             b'u' => self.rename(|name| format!("async function pointer to {name}")),
+            b'm' => self.rename(|name| format!("merged {name}")),
+            // For arguments that are known or not used: which, and what is returned.
+            b'f' => {
+                while self.next()? != b'_' {}
+                self.next()?;
+                self.rename(|name| format!("specialized {name}"))
+            }
             kind @ (b'Y' | b'Q') => {
                 let number = self.index()?;
                 let what = if kind == b'Y' { "suspend" } else { "await" };

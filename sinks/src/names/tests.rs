@@ -155,6 +155,13 @@ fn symbols_of_swift_are_read_as_far_as_they_are_understood() {
         ("$s4Main4loadSSyYaKF", Some("Main.load()")),
         ("$s4Main3fooyyYaFTY0_", Some("(1) suspend resume partial function for Main.foo()")),
         ("$s4Main3fooyyYaFyyYaYbcfU_TQ1_", Some("(2) await resume partial function for closure #1 in Main.foo()")),
+        ("$s4main4MainVAAyyYaFZTf4d_n", Some("specialized static main.Main.main()")),
+        (
+            "$s4main4MainVAAyyYaFZTf4d_nTQ1_",
+            Some("(2) await resume partial function for specialized static main.Main.main()"),
+        ),
+        ("$s4Main3fooyyFTm", Some("merged Main.foo()")),
+        ("$s4Main3fooyyFTf4d", None),
         ("$s4Main3fooyyYaF.resume.0", Some("Main.foo().resume.0")),
         ("$s4Main3fooyyFTA", Some("partial apply for Main.foo()")),
         // Words that were there before: `downloadImage`, then `image` and `Downloader` of it.

@@ -20,7 +20,8 @@ const GO: &str = "syscall.";
 /// processes and modules come and go. Without it, others cannot be recorded as they should.
 pub(crate) fn is_needed(file: &str, name: &str) -> bool {
     let is_in_place = || Watched::may_be_in(file) || name.starts_with(GO);
-    matches!(name, LOADERS | FAST_CONTEXT) || Watched::by_name(name).is_some() && is_in_place()
+    let is_by_address = || Watched::is_known_by_address(file, name);
+    matches!(name, LOADERS | FAST_CONTEXT) || Watched::by_name(name).is_some() && is_in_place() || is_by_address()
 }
 
 /// What functions of a module are known for, by the file's name and by theirs.

@@ -6,7 +6,7 @@ use core::{
     sync::atomic::{AtomicUsize, Ordering},
 };
 
-use crate::shared::Landmark;
+use crate::{shared::Landmark, target::thread::Thread};
 
 static PLACES: [Place; Landmark::ALL.len()] =
     [const { Place { start: AtomicUsize::new(0), end: AtomicUsize::new(0) } }; Landmark::ALL.len()];
@@ -71,5 +71,8 @@ unsafe fn call(function: Landmark, argument: u64) -> Option<u64> {
     }
     // SAFETY: the outside has looked it up by its name, and all of them take at most a pointer and return a word.
     let function: extern "C" fn(u64) -> u64 = unsafe { mem::transmute(address) };
-    Some(function(argument))
+    Thread::set_asks(true);
+    let answer = function(argument);
+    Thread::set_asks(false);
+    Some(answer)
 }

@@ -275,8 +275,8 @@ impl Ranking {
         functions.iter_mut().for_each(|function| function.estimate = function.estimate.max(function.count as f64));
         let all = self.numbers.into_iter();
         all.filter_map(move |(what, number)| Some((what, mem::take(functions.get_mut(number)?))))
-            // One that was turned down may have been called by others only.
-            .filter(|(_, function)| function.all_calls() > 0)
+            // One that was turned down may have been called by others only. Of one that was off nobody knows.
+            .filter(move |(_, function)| function.all_calls() > 0 || function.was_off() && !is_part && !is_filtered)
     }
 
     fn settle(&mut self, outermost: Times) {

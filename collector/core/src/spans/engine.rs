@@ -216,6 +216,7 @@ impl Engine {
         if let (Some(left), Some(function)) = (thread.naming.checked_sub(1), event.function) {
             thread.naming = left;
             if is_of_program(function, names) {
+                let function = whole(function, names);
                 // A thunk is better than nothing, and whatever it calls better than that.
                 let is_thunk = is_thunk(function, names);
                 thread.naming = if is_thunk { left } else { 0 };
@@ -246,6 +247,10 @@ impl Engine {
             let named = runtime.own_function.filter(|ran| match ran {
                 Ran::Function(function) => is_of_program(*function, names) && !is_thunk(*function, names),
                 Ran::Address(_) => false,
+            });
+            runtime.own_function = runtime.own_function.map(|ran| match ran {
+                Ran::Function(function) => Ran::Function(whole(function, names)),
+                Ran::Address(_) => ran,
             });
             thread.naming = if entered && named.is_none() { NAMING } else { 0 };
             if named.is_none() {
@@ -457,6 +462,20 @@ fn is_thunk(function: FunctionId, names: &Catalog) -> bool {
     // Of several that are alike, all but one have a number behind their names.
     let name = names.symbol(function).unwrap_or_default().split('.').next().unwrap_or_default();
     name.starts_with("$s") && (name.contains("Ie") && name.contains("TR") || name.ends_with("TA"))
+}
+
+/// The function that this one is a part of, where Swift's compiler has cut it up where it may be suspended. The parts lie behind
+/// their beginning, and are called as it is, with `TQ0_` or `TY1_` at the end.
+fn whole(function: FunctionId, names: &Catalog) -> FunctionId {
+    /// How many parts there may be.
+    const PARTS: u32 = 512;
+    let Some(symbol) = names.symbol(function).filter(|symbol| symbol.starts_with("$s")) else { return function };
+    let Some(part) = symbol.split('.').next().and_then(|symbol| symbol.strip_suffix('_')) else { return function };
+    let part = part.trim_end_matches(|c: char| c.is_ascii_digit());
+    let Some(name) = part.strip_suffix("TQ").or_else(|| part.strip_suffix("TY")) else { return function };
+    let before = (1..=PARTS).map_while(|back| function.index().checked_sub(back));
+    let mut before = before.map(|index| FunctionId::new(function.module(), index));
+    before.find(|before| names.symbol(*before) == Some(name)).unwrap_or(function)
 }
 
 /// `7` or `7-9`.

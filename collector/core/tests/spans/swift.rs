@@ -109,6 +109,25 @@ fn functions_of_the_runtime_do_not_name_a_task() {
     assert_eq!(spans.name(spans.one(SpanKind::Job)), "async_function");
 }
 
+/// Where its beginning is as short as a jump, or is not recorded, a part of it is called first.
+#[test]
+fn a_task_is_named_by_a_function_and_not_by_a_part_of_it() {
+    for part in ["$s4main3fooyyYaFTY0_", "$s4main3fooyyYaFTQ12_", "$s4main3fooyyYaFTQ_.7"] {
+        let mut script = Script::default();
+        for known in ["$s4main3fooyyYaF", "$s4main3fooyyYaFTQ1_", "$s4main3baryyYaF"] {
+            script.call(2, 5, known);
+            script.ret(2, 6);
+        }
+        let id = script.task(0, 10, 1, 0);
+        script.job(1, 20, 1, "lib:run_job");
+        script.call(1, 24, part);
+        script.ret(1, 28);
+        script.completes_task(1, (30, 40), 1);
+        let spans = script.play(Finish::Exited);
+        assert_eq!(spans.name(spans.get(id)), "$s4main3fooyyYaF", "{part}");
+    }
+}
+
 #[test]
 fn a_task_that_nothing_names_has_a_placeholder() {
     let mut script = Script::default();

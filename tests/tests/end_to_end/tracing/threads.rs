@@ -63,6 +63,18 @@ fn names_of_rust_threads_are_known() {
     assert_eq!(names, (0..8).map(|number| format!("worker {number}")).collect());
 }
 
+/// What a process maps is told below a thread that lives.
+#[test]
+fn threads_that_start_when_the_main_thread_has_ended_are_recorded_whole() {
+    for engine in ["frida", "native"] {
+        let traced = Run::target("orphans").with(&["--no-detail", "--engine", engine]).trace();
+        let work = |event: &&tests::trace::Recorded| event.name.as_deref() == Some("work");
+        let of_each = traced.trace.threads.values().map(|events| events.iter().filter(work).count());
+        let of_each: Vec<_> = of_each.filter(|events| *events > 0).collect();
+        assert_eq!(of_each, [2000; 3], "{engine}: a call and a return of each");
+    }
+}
+
 #[test]
 fn every_short_thread_is_one_of_its_own() {
     let traced = Run::target("short_threads").with(&["--no-detail"]).trace();
