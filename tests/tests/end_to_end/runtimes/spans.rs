@@ -185,8 +185,7 @@ fn tasks_are_spans(traced: &Traced) {
 #[track_caller]
 fn tasks_have_names(tasks: &[&SpanLine], nameless: u64) {
     let names = count_by(tasks.iter().copied(), "function");
-    let is_thunk =
-        |task: &&&SpanLine| task.word("symbol").contains("TR") || task.word("function").contains("partial apply");
+    let is_thunk = |task: &&&SpanLine| task.word("symbol").contains("TR") || task.word("function").contains("partial ");
     assert_eq!(tasks.iter().find(is_thunk), None, "{names:#?}");
     let without = tasks.iter().filter(|task| task.has("placeholder")).count() as u64;
     assert!(without <= nameless, "{names:#?}");

@@ -33,6 +33,15 @@ fn it_needs_no_private_symbols() {
     all_is_told(&trace(program, 10, &["--no-detail"]));
 }
 
+/// What a task ends with is private to the runtime, which rules leave out.
+#[test]
+fn it_is_the_same_with_rules() {
+    for name in ["tasks-O", "tasks-Onone"] {
+        let Some(program) = program(name) else { return };
+        all_is_told(&trace(program, 4, &["--no-detail", "--only", name]));
+    }
+}
+
 #[track_caller]
 fn all_is_told(traced: &Traced) {
     let (did, told) = (did(traced), runtime_events(traced, "swift_*"));
@@ -49,6 +58,9 @@ fn all_is_told(traced: &Traced) {
     assert_eq!(called("swift_taskGroup_attachChild"), did["group-child"]);
     let deepest = traced.trace.threads.values().flatten().map(|event| event.depth).max();
     assert!(deepest < Some(DEEPEST), "{deepest:?} deep");
+    // What the agent asks the runtime is nobody's call.
+    let limits = &traced.trace.manifest.limits;
+    assert!(!limits.iter().any(|limit| limit.reason == "interrupted"), "{limits:?}");
 }
 
 fn of<'a>(told: &'a [RuntimeEvent], function: &str) -> impl Iterator<Item = &'a RuntimeEvent> {

@@ -7,7 +7,7 @@ use tests::{Folder, collector};
 use crate::spans::offline::{Packets, ingested};
 
 /// What is not understood here, and what is.
-const SYMBOLS: [&str; 2] = ["$s4main4MainVAAyyYaFZTf4d_n", "$s4main4napsSiyYaF"];
+const SYMBOLS: [&str; 2] = ["$s4main3fooyyxlFSi_Tg5", "$s4main4napsSiyYaF"];
 
 /// Puts a tool that is this script into a folder of its own.
 fn tool(folder: &Folder, name: &str, script: &str) -> String {
@@ -35,7 +35,7 @@ fn the_tool_is_asked_once_for_what_is_not_understood_here() {
         format!(
             "{checks} tee -a {} | sed 's/^{}$/specialized Main.main()/'",
             asked.display(),
-            r"\$s4main4MainVAAyyYaFZTf4d_n"
+            r"\$s4main3fooyyxlFSi_Tg5"
         )
     };
     for (name, checks) in [("swift-demangle", ""), ("swift", "[ \"$1\" = demangle ] || exit 1;")] {
