@@ -65,16 +65,13 @@ pub(crate) fn run(args: &DirArgs) -> Result<ExitCode> {
     }
     for dir in bare {
         let name = dir.display();
-        match storage::is_remote(&dir) {
-            true => {
-                text += &format!(
-                    "{name}: not checked: without a manifest.json it is no session, but an upload that goes on or was cut\n"
-                )
-            }
-            false => {
-                wrong = true;
-                note!("{name}: manifest.json is not there, nor is a journal");
-            }
+        if storage::is_remote(&dir) {
+            text += &format!(
+                "{name}: not checked: without a manifest.json it is no session, but an upload that goes on or was cut\n"
+            );
+        } else {
+            wrong = true;
+            note!("{name}: manifest.json is not there, nor is a journal");
         }
     }
     tell(&mut std::io::stdout(), &text).context("cannot write to standard output")?;
