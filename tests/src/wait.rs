@@ -6,7 +6,7 @@ use std::{
 };
 
 /// Longer than anything takes, even on a machine that is busy with other tests.
-pub const LONG: Duration = Duration::from_secs(60);
+pub const LONG: Duration = Duration::from_secs(120);
 
 /// Asks until the answer is yes. Fails the test where it never is.
 #[track_caller]

@@ -15,7 +15,7 @@ use super::{beside::finish, files::words, installed};
 use crate::{Process, process::Stdout};
 
 /// How long an answer may take.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// What an answer starts with that did not come.
 pub(super) const FAILED: &str = "failed: ";

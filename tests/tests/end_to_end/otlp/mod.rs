@@ -15,7 +15,7 @@ use crate::otlp::{
     sent::Sent,
 };
 
-const LONG: Duration = Duration::from_secs(30);
+const LONG: Duration = Duration::from_secs(90);
 
 /// What a program is started in.
 const PARENT: (&str, &str) = ("4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7");
