@@ -91,7 +91,7 @@ fn enter_on(thread: &mut Thread, entered: &mut Entered, kind: u32, r13: u64) -> 
     unwind::put_aside(thread, slot);
     if !begin(thread, slot) {
         // What an unwinder calls is its own business, and what we call is ours.
-        if !thread.restored && !thread.asks() {
+        if !thread.restored && !watch::landmark::asks(thread) {
             // ORDERING: a count.
             thread.writer().head().interrupted.fetch_add(1, Ordering::Relaxed);
         }
@@ -156,7 +156,7 @@ fn begin(thread: &mut Thread, slot: usize) -> bool {
         // unwinder that was called there is done.
         Err(before) if [before, slot].iter().all(|slot| thread.stack.contains(slot)) && slot >= before => {
             busy.store(slot, Ordering::Relaxed);
-            Thread::set_asks(false);
+            watch::landmark::set_asks(false);
         }
         Err(_) => return false,
     }

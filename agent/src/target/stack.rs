@@ -1,5 +1,7 @@
 //! Where the real stacks are: found in the process's own map, with nothing but system calls.
 
+use core::ops::Range;
+
 use super::sys;
 
 /// How large a guard is at most: a larger gap is something else that is not used yet.
@@ -44,6 +46,12 @@ pub(super) fn around(address: usize, scratch: &mut [u8]) -> Option<Mapped> {
     }
     sys::close(file);
     found
+}
+
+/// What is passed through with an address where the process's map cannot be read.
+pub(super) fn near(address: usize) -> Range<usize> {
+    const BYTES: usize = 64 << 10;
+    address.saturating_sub(BYTES)..address.saturating_add(BYTES)
 }
 
 /// A line of the map, byte by byte: `low-high permissions offset device inode name`.

@@ -41,15 +41,11 @@ const LEAST_ENTRIES: usize = 8;
 const MOST_ENTRIES: usize = 20;
 const CLASSES: usize = MOST_ENTRIES - LEAST_ENTRIES + 1;
 
-/// How large a mapping with a guard below it is at most that is taken for a stack: those of threads, which know their own,
-/// are larger.
+/// How large a mapping with a guard below it is at most that is taken for a stack; threads know their own, which are larger.
 const MOST_STACK_BYTES: usize = 2 << 20;
 
 /// How often memory is passed through that is not known to be a stack before it is looked at again.
 const LOOK_AGAIN: u32 = 10_000;
-
-/// How much memory on either side is passed through with it where the process's map cannot be read.
-const UNREAD_BYTES: usize = 64 << 10;
 
 /// How often all return addresses were put back. What was on a stack at an earlier time returns by itself.
 static GENERATION: AtomicU32 = AtomicU32::new(0);
@@ -440,10 +436,8 @@ impl Stacks {
     /// The stack that holds this slot, as the process's map has it.
     fn find_in_map(&mut self, thread: &mut Thread, slot: usize) -> Option<*mut Shadow> {
         let Some(stack::Mapped { low, mut high, is_main, is_guarded }) = stack::around(slot, thread.scratch()) else {
-            // The map cannot be read. Not every call tries that again.
-            let near = slot.saturating_sub(UNREAD_BYTES)..slot.saturating_add(UNREAD_BYTES);
-            // ORDERING: as in `is_unknown`.
-            thread.unknown = (near, LEARNED.load(Ordering::Relaxed), LOOK_AGAIN);
+            // The map cannot be read. Not every call tries that again. ORDERING: as in `is_unknown`.
+            thread.unknown = (stack::near(slot), LEARNED.load(Ordering::Relaxed), LOOK_AGAIN);
             return None;
         };
         let own_end = local::thread_pointer();
@@ -455,9 +449,8 @@ impl Stacks {
             (_, false, true) if high - low <= MOST_STACK_BYTES => Place::Mapped,
             // Whatever lies in it that somebody runs on, there may be more of the same: nobody can tell.
             _ => {
-                let range = self.told.beside(low..high, slot);
                 // ORDERING: as in `is_unknown`.
-                thread.unknown = (range, LEARNED.load(Ordering::Relaxed), LOOK_AGAIN);
+                thread.unknown = (self.told.beside(low..high, slot), LEARNED.load(Ordering::Relaxed), LOOK_AGAIN);
                 return None;
             }
         };

@@ -53,7 +53,7 @@ pub(super) struct Thread {
     /// What watched functions remember from entry to return.
     pub(super) notes: super::watch::Notes,
     /// Whether we ourselves have called a function of the program. What that calls is nobody's call.
-    asks: bool,
+    pub(super) asks: bool,
 }
 
 /// Where the parts behind the first page are.
@@ -341,22 +341,6 @@ impl Thread {
         (self.busy, self.restored, self.unknown, self.asks) = (0, false, Default::default(), false);
         self.awaiting_routine = super::watch::LOOK_FOR_ROUTINE;
         self.notes = Default::default();
-    }
-
-    /// Says whether we are in a call of our own to a function of the program.
-    pub(super) fn set_asks(asks: bool) {
-        if let Some(state) = Local::find().map(|local| local.state).filter(|state| *state > IGNORED) {
-            // SAFETY: it is a state that belongs to this thread alone, never unmapped; a field that may change at any moment.
-            let own = unsafe { AtomicBool::from_ptr(&raw mut (*(state as *mut Self)).asks) };
-            // ORDERING: only this thread looks at it.
-            own.store(asks, Ordering::Relaxed);
-        }
-    }
-
-    /// Whether we are. Whoever is called meanwhile finds the thread busy.
-    pub(super) fn asks(&mut self) -> bool {
-        // SAFETY: a field of the thread's own, which may change at any moment.
-        unsafe { AtomicBool::from_ptr(&raw mut self.asks) }.load(Ordering::Relaxed)
     }
 
     /// It runs on no stack that is known.

@@ -15,6 +15,7 @@ mod engine;
 mod frames;
 mod leaving;
 mod logical;
+mod naming;
 mod order;
 mod out;
 mod plain;

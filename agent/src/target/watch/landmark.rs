@@ -3,10 +3,16 @@
 
 use core::{
     mem,
-    sync::atomic::{AtomicUsize, Ordering},
+    sync::atomic::{AtomicBool, AtomicUsize, Ordering},
 };
 
-use crate::{shared::Landmark, target::thread::Thread};
+use crate::{
+    shared::Landmark,
+    target::{
+        local::{IGNORED, Local},
+        thread::Thread,
+    },
+};
 
 static PLACES: [Place; Landmark::ALL.len()] =
     [const { Place { start: AtomicUsize::new(0), end: AtomicUsize::new(0) } }; Landmark::ALL.len()];
@@ -71,8 +77,24 @@ unsafe fn call(function: Landmark, argument: u64) -> Option<u64> {
     }
     // SAFETY: the outside has looked it up by its name, and all of them take at most a pointer and return a word.
     let function: extern "C" fn(u64) -> u64 = unsafe { mem::transmute(address) };
-    Thread::set_asks(true);
+    set_asks(true);
     let answer = function(argument);
-    Thread::set_asks(false);
+    set_asks(false);
     Some(answer)
+}
+
+/// Says whether this thread is in a call of ours to a function of the program.
+pub(in crate::target) fn set_asks(asks: bool) {
+    if let Some(state) = Local::find().map(|local| local.state).filter(|state| *state > IGNORED) {
+        // SAFETY: it is a state that belongs to this thread alone, never unmapped; a field that may change at any moment.
+        let own = unsafe { AtomicBool::from_ptr(&raw mut (*(state as *mut Thread)).asks) };
+        // ORDERING: only this thread looks at it.
+        own.store(asks, Ordering::Relaxed);
+    }
+}
+
+/// Whether a thread is. Whoever is called meanwhile finds it busy.
+pub(in crate::target) fn asks(thread: &mut Thread) -> bool {
+    // SAFETY: a field of the thread's own, which may change at any moment.
+    unsafe { AtomicBool::from_ptr(&raw mut thread.asks) }.load(Ordering::Relaxed)
 }

@@ -6,7 +6,7 @@ use std::{
 };
 
 use codec::{
-    EventKind, FunctionId, ModuleId, Position, SessionNs, StreamId,
+    EventKind, FunctionId, Position, SessionNs, StreamId,
     profile::{FunctionEvent, Limits, Message, ProfileOption, RuntimeEvent},
     span::{Reason, Span, SpanFlags, SpanId, SpanKind, SpanStatus, What},
 };
@@ -16,6 +16,7 @@ use super::{
     callback::Watch,
     frames::Frames,
     logical::{Logical, TraceEnd},
+    naming::{is_of_program, is_thunk, whole},
     order::Order,
     order::{Body, OrderedEvent, Runtime},
     out::{MOST_ENTRY_ONLY, Out},
@@ -446,36 +447,6 @@ impl Thread {
 /// When the latest event of a stream was.
 fn latest(threads: &[Thread], by_stream: &HashMap<StreamId, usize>, stream: StreamId) -> SessionNs {
     by_stream.get(&stream).and_then(|index| threads.get(*index)).map_or(SessionNs(0), |thread| thread.at)
-}
-
-/// Whether a function is the program's own, and not of a library that runs tasks.
-fn is_of_program(function: FunctionId, names: &Catalog) -> bool {
-    const RUNTIMES: [&str; 8] =
-        ["libswift", "libdispatch", "libc.so", "libc-", "libpthread", "ld-linux", "libBlocksRuntime", "libstdc++"];
-    let Some(path) = names.module_path(function.module()) else { return false };
-    let file = path.rsplit('/').next().unwrap_or(path);
-    function.module() != ModuleId(0) && !RUNTIMES.iter().any(|runtime| file.starts_with(runtime))
-}
-
-/// Whether a function only passes arguments on in another form, as Swift's compiler makes them for closures.
-fn is_thunk(function: FunctionId, names: &Catalog) -> bool {
-    // Of several that are alike, all but one have a number behind their names.
-    let name = names.symbol(function).unwrap_or_default().split('.').next().unwrap_or_default();
-    name.starts_with("$s") && (name.contains("Ie") && name.contains("TR") || name.ends_with("TA"))
-}
-
-/// The function that this one is a part of, where Swift's compiler has cut it up where it may be suspended. The parts lie behind
-/// their beginning, and are called as it is, with `TQ0_` or `TY1_` at the end.
-fn whole(function: FunctionId, names: &Catalog) -> FunctionId {
-    /// How many parts there may be.
-    const PARTS: u32 = 512;
-    let Some(symbol) = names.symbol(function).filter(|symbol| symbol.starts_with("$s")) else { return function };
-    let Some(part) = symbol.split('.').next().and_then(|symbol| symbol.strip_suffix('_')) else { return function };
-    let part = part.trim_end_matches(|c: char| c.is_ascii_digit());
-    let Some(name) = part.strip_suffix("TQ").or_else(|| part.strip_suffix("TY")) else { return function };
-    let before = (1..=PARTS).map_while(|back| function.index().checked_sub(back));
-    let mut before = before.map(|index| FunctionId::new(function.module(), index));
-    before.find(|before| names.symbol(*before) == Some(name)).unwrap_or(function)
 }
 
 /// `7` or `7-9`.
