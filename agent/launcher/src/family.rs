@@ -161,7 +161,7 @@ impl Family {
     /// Says that the collector is waited for, if somebody waits for this command, and once.
     pub(crate) fn tell_waiting(&self) {
         // ORDERING: a hint.
-        if self.has_ended.load(Ordering::Relaxed) {
+        if !self.settings.quiet && self.has_ended.load(Ordering::Relaxed) {
             self.waits.call_once(|| {
                 say!(
                     "waiting for the collector at {} to confirm that it has everything (--linger); Ctrl-C ends that",

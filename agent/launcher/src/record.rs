@@ -156,7 +156,7 @@ impl RecordingCollector {
         let signals = Signals::watch()?;
         // Where the collector is gone, so is the connection.
         let _ = self.connection.shutdown(Shutdown::Both);
-        let (begun, mut has_told) = (Instant::now(), quiet);
+        let (begun, mut has_told) = (Instant::now(), false);
         let status = loop {
             if let Some(status) = self.child.try_wait().context("cannot wait for the collector")? {
                 break status;
@@ -167,7 +167,7 @@ impl RecordingCollector {
                 // It has not been waited for, so that its id is still its own.
                 let _ = kill(Pid::from_raw(pid), Signal::SIGINT);
             }
-            if !has_told && begun.elapsed() >= SILENCE {
+            if !quiet && !has_told && begun.elapsed() >= SILENCE {
                 has_told = true;
                 say!("waiting for the collector to finish {dir}; Ctrl-C ends that");
             }

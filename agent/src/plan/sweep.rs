@@ -73,7 +73,7 @@ impl<'a> Sweep<'a> {
             }
             found
         });
-        let Found { mut sweep, mut bodies, mut suspects, tables, taken } = found.unwrap_or_else(|| Found::new(code));
+        let Found { mut sweep, mut bodies, mut suspects, tables, taken } = found;
         bodies.sort_unstable_by_key(|(index, _)| *index);
         sweep.bodies = bodies.into_iter().map(|(_, body)| body).collect();
         tables.mark(image, frames.list(), starts, &mut sweep.targets, &mut sweep.looped);
@@ -158,11 +158,11 @@ fn parts<'a>(code: &'a Code, frames: &[Frame], part_bytes: u64) -> Vec<Part<'a>>
     parts
 }
 
-/// Has numbers below `count` worked through by as many threads as there are processors. None where there are no numbers.
+/// Has numbers below `count` worked through by as many threads as there are processors.
 fn on_all_processors<'a>(
     count: usize,
     work: impl Fn(&mut dyn Iterator<Item = usize>) -> Found<'a> + Sync,
-) -> Option<Found<'a>> {
+) -> Found<'a> {
     let next = AtomicUsize::new(0);
     // ORDERING: it gives each number out once, and nothing else depends on it.
     let one =
@@ -175,7 +175,7 @@ fn on_all_processors<'a>(
             .collect();
         let own = one();
         let others = others.into_iter().map(|other| other.join().unwrap_or_else(|panic| panic::resume_unwind(panic)));
-        others.chain([own]).reduce(Found::with)
+        others.fold(own, Found::with)
     })
 }
 

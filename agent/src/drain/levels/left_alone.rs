@@ -1,8 +1,9 @@
 //! Functions that are left alone: even to jump past their hooks costs too much.
 //!
 //! These are the functions that are called most, where all that are off are called too often together; and those that are turned
-//! off again and again, which will be called so often for a while. Whoever has put the hooks in takes those out, and puts them back when the user asks for that, or when it is time to look whether a function is still called
-//! so often. Until its hook is back, a function is off.
+//! off again and again, which will be called so often for a while. Whoever has put the hooks in takes those out, and puts them
+//! back when the user asks for that, or when it is time to look whether a function is still called so often. Until its hook is
+//! back, a function is off.
 
 use std::{
     collections::BTreeSet,
@@ -72,11 +73,11 @@ impl Levels {
 
     /// Takes out the hooks of those functions that cost most of that, where all cost more than `most_ns`: until it is half as much.
     pub(super) fn leave_alone(&mut self, seconds: f64, most_ns: f64) {
-        let mut passed: Vec<(f64, u32)> = self.passed(seconds).collect();
-        let mut all_ns: f64 = passed.iter().map(|(cost_ns, _)| cost_ns).sum();
+        let mut all_ns = self.passing_ns(seconds);
         if all_ns <= most_ns {
             return;
         }
+        let mut passed: Vec<(f64, u32)> = self.passed(seconds).collect();
         passed.sort_unstable_by(|a, b| a.0.total_cmp(&b.0));
         while all_ns > most_ns / 2.0
             && let Some((cost_ns, function)) = passed.pop()
@@ -94,6 +95,7 @@ impl Levels {
         passed.map(move |(function, down)| (down.rate * seconds * PASSING_NS, *function))
     }
 
+    /// Has the hook of a function taken out, for a while.
     pub(super) fn take_out(&mut self, function: u32) {
         let Some(down) = self.down.get_mut(&function) else { return };
         down.turned_off = MOST_OFF;

@@ -245,18 +245,13 @@ impl Engine {
         }
         if event.function == "swift_job_run" {
             let entered = event.phase == EventKind::Call;
-            let named = runtime.own_function.filter(|ran| match ran {
-                Ran::Function(function) => is_of_program(*function, names) && !is_thunk(*function, names),
-                Ran::Address(_) => false,
+            runtime.own_function = runtime.own_function.and_then(|ran| match ran {
+                Ran::Function(function) if is_of_program(function, names) && !is_thunk(function, names) => {
+                    Some(Ran::Function(whole(function, names)))
+                }
+                _ => None,
             });
-            runtime.own_function = runtime.own_function.map(|ran| match ran {
-                Ran::Function(function) => Ran::Function(whole(function, names)),
-                Ran::Address(_) => ran,
-            });
-            thread.naming = if entered && named.is_none() { NAMING } else { 0 };
-            if named.is_none() {
-                runtime.own_function = None;
-            }
+            thread.naming = if entered && runtime.own_function.is_none() { NAMING } else { 0 };
         }
         let (at, stream) = (event.stamp.end, thread.stream);
         let body = Body::Runtime(Box::new(runtime));
