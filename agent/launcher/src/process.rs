@@ -69,7 +69,9 @@ impl Process {
             bail!("{cannot}: it is a thread of process {process} (attach to that)");
         }
         if matches!(state(pid), Some('Z' | 'X')) {
-            bail!("{cannot}: it has ended");
+            // Where another thread runs another program, that takes its place.
+            let what = if has_ended(pid) { "it has ended" } else { "its main thread has ended" };
+            bail!("{cannot}: {what}");
         }
         if state(pid) == Some('T') {
             bail!("{cannot}: it is stopped (kill -CONT {pid} first)");
@@ -257,7 +259,7 @@ pub(crate) fn is_own_child(tid: i32) -> bool {
 }
 
 /// The process that traces a thread, if any.
-fn tracer(tid: i32) -> Option<i32> {
+pub(crate) fn tracer(tid: i32) -> Option<i32> {
     status(tid, "TracerPid:")?.parse().ok().filter(|tracer| *tracer != 0)
 }
 

@@ -22,7 +22,7 @@ use crate::{
 };
 
 /// How long a thread may take to end.
-const EXITING: Duration = Duration::from_millis(300);
+const EXITING: Duration = Duration::from_secs(3);
 
 /// All threads of a process, stopped. They go on when this is dropped.
 ///
@@ -78,7 +78,9 @@ impl Stopped {
                 Err(Errno::ESRCH) => return Ok(()),
                 // So has one that the system does not let go of any more, or it is just about to.
                 Err(Errno::EPERM) if has_ended(tid) => return Ok(()),
-                Err(Errno::EPERM) if Instant::now() < patience => std::thread::sleep(Duration::from_millis(1)),
+                Err(Errno::EPERM) if Instant::now() < patience && process::tracer(tid).is_none() => {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
                 Err(error) => bail!(process::why_unstoppable(tid, error)),
             }
         }
