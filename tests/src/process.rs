@@ -166,6 +166,13 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
+        /// How much of what it said is told where a test fails.
+        const LAST_LINES: usize = 60;
+        if thread::panicking() {
+            let state = lock(&self.stderr);
+            let lines = &state.lines[state.lines.len().saturating_sub(LAST_LINES)..];
+            eprintln!("process {} said last:\n{}", self.child.id(), lines.join("\n"));
+        }
         if self.is_running() {
             let _ = self.child.kill();
             let _ = self.child.wait();

@@ -4,6 +4,7 @@ use std::{
     io::{BufRead, BufReader, Write},
     net::{SocketAddr, TcpListener, TcpStream},
     process::Command,
+    time::Duration,
 };
 
 use tests::{
@@ -13,6 +14,9 @@ use tests::{
     python::skip,
     wait::eventually,
 };
+
+/// How long a cluster may take to answer. Where nobody leads it, nobody does.
+const ANSWER_TIME: Duration = Duration::from_secs(2);
 
 /// A server that can be paused, killed and started again. It is killed when this is dropped.
 #[derive(Debug)]
@@ -148,15 +152,35 @@ impl Server {
         answer["cluster"]["leader"] == node_name(self.address)
     }
 
+    /// Returns when all nodes of a cluster have all that is in the stream and in its bucket. Where the next one hangs before, those
+    /// that are left may have no majority for it.
+    pub(crate) fn wait_until_whole(&self) {
+        let is_whole = |stream: &str| {
+            let answer = self.ask_for(&format!("STREAM.INFO.{stream}"), "", Some(ANSWER_TIME)).unwrap_or_default();
+            let answer: serde_json::Value = serde_json::from_str(&answer).unwrap_or_default();
+            let cluster = &answer["cluster"];
+            let others = cluster["replicas"].as_array().cloned().unwrap_or_default();
+            let is_current = |other: &serde_json::Value| other["current"] == true && other["offline"] != true;
+            cluster["leader"].is_string() && !others.is_empty() && others.iter().all(is_current)
+        };
+        eventually("all nodes have all", || ["TEST", "KV_TEST-sessions"].into_iter().all(is_whole));
+    }
+
     /// Asks JetStream for something.
     fn ask(&self, what: &str, question: &str) -> String {
+        self.ask_for(what, question, None).expect("it answers")
+    }
+
+    /// Asks JetStream for something, which it may not answer in time.
+    fn ask_for(&self, what: &str, question: &str, most: Option<Duration>) -> Option<String> {
         let mut stream = TcpStream::connect(self.address).expect("it listens");
+        stream.set_read_timeout(most).expect("a time");
         let bytes = question.len();
         write!(stream, "CONNECT {{}}\r\nSUB answer 1\r\nPUB $JS.API.{what} answer {bytes}\r\n{question}\r\n")
             .expect("sent");
         let mut lines = BufReader::new(stream).lines().map_while(Result::ok);
-        lines.find(|line| line.starts_with("MSG ")).expect("it answers");
-        lines.next().expect("the answer")
+        lines.find(|line| line.starts_with("MSG "))?;
+        lines.next()
     }
 
     pub(crate) fn address(&self) -> SocketAddr {

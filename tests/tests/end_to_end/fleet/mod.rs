@@ -151,7 +151,10 @@ fn everything_may_be_killed_in_turn() {
     for round in 0..6_usize {
         agents.iter_mut().for_each(|agent| agent.work(1_500).expect("it is taken"));
         match servers.get_mut(round) {
-            Some(server) => server.restart(),
+            Some(server) => {
+                server.restart();
+                server.wait_until_whole();
+            }
             None if round == 3 => {
                 edge.kill();
                 edge = parts.edge_at(address, &copies);

@@ -182,6 +182,7 @@ fn a_server_that_hangs_holds_nobody_up() {
         agents.iter_mut().for_each(|agent| agent.work(2_000).expect("it is taken"));
         agents.iter_mut().for_each(|agent| agent.settle(LONG).expect("others keep it"));
         server.go_on();
+        server.wait_until_whole();
     }
     finish(&mut agents);
     parts.wait_for(agents.len());
