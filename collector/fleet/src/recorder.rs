@@ -1,6 +1,7 @@
 //! A recorder among others: which sessions it holds, and what it reads of them.
 
 mod held;
+mod unknown;
 
 use std::{
     collections::{HashMap, HashSet},
@@ -21,9 +22,9 @@ use tokio::{
     task::JoinSet,
     time::{MissedTickBehavior, interval, sleep, timeout},
 };
-use tracing::{info, warn};
+use tracing::{debug, info, warn};
 
-use self::held::Held;
+use self::{held::Held, unknown::look_for_unknown};
 use crate::{
     FleetError, Link, Record, State,
     beats::{self, Beats, LEASE_BEATS, Lease},
@@ -111,7 +112,7 @@ pub(crate) struct Shared<I> {
     is_tight: AtomicBool,
     /// The sessions that it holds.
     sessions: Mutex<HashMap<SessionId, Taken>>,
-    /// The sessions that there is a record of.
+    /// The sessions of whose records the watch has told.
     known: Mutex<HashSet<SessionId>>,
     /// How many it may hold.
     max_sessions: usize,
@@ -125,6 +126,8 @@ pub(crate) struct Shared<I> {
 struct Taken {
     /// Told when the session is over.
     over: Arc<Notify>,
+    /// The revision of its record by which it has it. The watch may still tell of earlier ones.
+    since: u64,
     /// Whether it is certain that no other has taken it at the same time, so that it is read.
     is_read: bool,
 }
@@ -203,7 +206,8 @@ impl<I: Intake> Recorder<I> {
         let mut background = JoinSet::new();
         background.spawn(beat(Arc::clone(shared)));
         background.spawn(measure(Arc::clone(shared)));
-        background.spawn(look_for_unknown(Arc::clone(shared)));
+        let (tell, mut found) = mpsc::unbounded_channel();
+        background.spawn(look_for_unknown(Arc::clone(shared), tell));
         let mut ticks = interval(LOOK_TIME);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
@@ -221,6 +225,12 @@ impl<I: Intake> Recorder<I> {
                 Some(id) = over.recv() => {
                     if let Some(taken) = shared.sessions().get(&id) {
                         taken.over.notify_one();
+                    }
+                }
+                Some((id, record, revision)) = found.recv() => {
+                    let is_known = shared.known().contains(&id) || shared.sessions().contains_key(&id);
+                    if !is_known && let Err(lost) = self.saw(id, Some(record), revision, &mut waiting) {
+                        return lost;
                     }
                 }
                 Some(done) = tasks.join_next(), if !tasks.is_empty() => {
@@ -271,11 +281,16 @@ impl<I: Intake> Recorder<I> {
             return Ok(());
         };
         self.shared.known().insert(id);
-        let is_read = self.shared.sessions().get(&id).map(|taken| taken.is_read);
+        let taken = self.shared.sessions().get(&id).map(|taken| (taken.since, taken.is_read));
+        let is_read = taken.map(|(_, is_read)| is_read);
         let is_own = record.owner.as_deref() == Some(&self.shared.id);
         match record.state {
             State::Open if is_read == Some(true) && !is_own && record.owner.is_some() => {
-                return Err(FleetError::lost(id));
+                if taken.is_some_and(|(since, _)| revision > since) {
+                    return Err(FleetError::lost(id));
+                }
+                // The watch lags behind, or the bucket was made anew: it is looked whether the session is still its own.
+                self.shared.lapses.fetch_add(1, Relaxed);
             }
             // One that is its own and not held was taken with a word that did not come back.
             State::Open if is_read.is_none() || !is_own => {
@@ -327,19 +342,32 @@ impl<I: Intake> Recorder<I> {
                 }
                 continue;
             }
-            let Some(Seen { record, revision, .. }) = waiting.remove(&id) else { continue };
+            let record = seen.record.clone();
             let (before, is_new) = (record.owner.clone(), record.storage.is_none());
             let record = if is_here { record } else { Record { kept: 0, next: None, ..record } };
             let (owner, storage) = (Some(shared.id.clone()), Some(shared.storage.clone()));
             let record = Record { owner, storage, ..record };
-            // Where another was faster, or it cannot be written, the next entry tells who has it.
-            let Ok(Some(revision)) = record.replace(&shared.link.records, id, revision).await else { continue };
+            let written = match record.replace(&shared.link.records, id, seen.revision).await {
+                Ok(written) => written,
+                // It is tried again. If it is written after all, the next entry tells that.
+                Err(error) => {
+                    debug!("session {id}: {error}");
+                    seen.since = Instant::now();
+                    return;
+                }
+            };
+            waiting.remove(&id);
+            let Some(revision) = written else {
+                // Another was faster. The next entry tells that, unless it was told before, by a server that lags behind.
+                shared.known().remove(&id);
+                continue;
+            };
             let before = before.filter(|before| *before != shared.id);
             if let Some(before) = before {
                 info!("session {id}: taken over from recorder {before}, which is gone");
             }
             let over = Arc::new(Notify::new());
-            shared.sessions().insert(id, Taken { over: Arc::clone(&over), is_read: false });
+            shared.sessions().insert(id, Taken { over: Arc::clone(&over), since: revision, is_read: false });
             let held = Held::new(Arc::clone(shared), id, (record, revision), is_new, over);
             tasks.spawn(held.run());
         }
@@ -396,13 +424,14 @@ async fn next_entry(
 async fn beat<I: Intake>(shared: Arc<Shared<I>>) {
     let mut ticks = interval(shared.lease.beat_time());
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut is_told = false;
     loop {
         ticks.tick().await;
         let sent = Instant::now();
         let sessions = shared.sessions().len();
         let value = json!({ "storage": shared.storage, "sessions": sessions }).to_string();
         let put = shared.link.records.put(beats::key(&shared.id), Bytes::from(value));
-        match timeout(shared.lease.beat_time(), put).await {
+        let why = match timeout(shared.lease.beat_time(), put).await {
             Ok(Ok(_)) => {
                 let mut beat = shared.beat.lock().unwrap_or_else(PoisonError::into_inner);
                 if beat.elapsed() >= shared.lease.fence_time() {
@@ -410,40 +439,22 @@ async fn beat<I: Intake>(shared: Arc<Shared<I>>) {
                 }
                 // From when it was sent: others may have counted from then.
                 *beat = sent;
+                drop(beat);
+                if std::mem::take(&mut is_told) {
+                    info!("{}: records are taken again", shared.link.address);
+                }
+                continue;
             }
             // Somebody may have removed the bucket.
-            Ok(Err(_)) => _ = timeout(shared.lease.beat_time(), shared.link.restore()).await,
-            Err(_) => {}
-        }
-    }
-}
-
-/// Looks again and again for sessions that are in the stream and have no record: somebody has removed it. Who holds a session writes
-/// it again, and has time enough to come first; then who has its files, and at last anybody.
-async fn look_for_unknown<I: Intake>(shared: Arc<Shared<I>>) {
-    const OF_FILES: u32 = 4;
-    let mut unknown: HashMap<SessionId, u32> = HashMap::new();
-    loop {
-        sleep(shared.lease.0).await;
-        let Ok(mut found) = shared.link.sessions().await else { continue };
-        found.retain(|id| !shared.known().contains(id));
-        let all = found.len();
-        found.retain(|id| !shared.sessions().contains_key(id));
-        if found.len() < all {
-            shared.lapses.fetch_add(1, Relaxed);
-        }
-        unknown = found.into_iter().map(|id| (id, unknown.get(&id).map_or(1, |times| times + 1))).collect();
-        for (id, times) in unknown.iter().filter(|(_, times)| **times >= OF_FILES) {
-            let anybody = Record::new("an edge that is not known any more");
-            let record = match shared.intake.prepare(*id) {
-                // What is in the files may have left the stream.
-                Ready::Here => Record { storage: Some(shared.storage.clone()), is_cut: true, ..anybody },
-                Ready::Nowhere if *times > OF_FILES => anybody,
-                Ready::Nowhere | Ready::NotYet => continue,
-            };
-            if let Ok(Some(_)) = record.create(&shared.link.records, *id).await {
-                warn!("session {id} is in the stream, and its record was removed: it is recorded all the same");
+            Ok(Err(error)) => {
+                _ = timeout(shared.lease.beat_time(), shared.link.restore()).await;
+                error.to_string()
             }
+            Err(_) => "no answer".into(),
+        };
+        if !is_told && shared.since_beat() >= shared.lease.fence_time() {
+            is_told = true;
+            warn!("{}: no record is taken ({why}): nothing is read until one is", shared.link.address);
         }
     }
 }

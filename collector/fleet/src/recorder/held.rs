@@ -86,6 +86,8 @@ impl<I: Intake> Held<I> {
             Entry::Vacant(_) => {}
         }
         if !is_confirmed {
+            // It may be nobody's, and no entry tells that.
+            shared.known().remove(&id);
             return Ok(());
         }
         if !self.is_new {

@@ -168,18 +168,23 @@ fn a_bucket_that_is_removed_is_made_again() {
     recorder.stop().success();
 }
 
-/// One of three nodes hangs for longer than recorders hold their sessions.
+/// One of three nodes hangs for longer than recorders hold their sessions, while sessions go on and others begin.
 #[test]
 fn a_server_that_hangs_holds_nobody_up() {
     let Some(mut servers) = Server::cluster() else { return };
     let parts = Parts::around(Server::stream_of_all(&servers));
     let copies = ["--nats-replicas", "3"];
     let (edge, _recorder) = (parts.edge(&copies), parts.recorder(&copies));
-    let mut agents = [agent(&edge, 90), agent(&edge, 91)];
+    let mut agents = vec![agent(&edge, 110)];
     for server in &mut servers {
-        agents.iter_mut().for_each(|agent| agent.work(2_000).expect("it is taken"));
+        agents.iter_mut().for_each(|agent| agent.work(1_000).expect("it is taken"));
         server.pause();
-        agents.iter_mut().for_each(|agent| agent.work(2_000).expect("it is taken"));
+        // The others may take seconds to agree on who leads now.
+        for _ in 0..4 {
+            agents.push(agent(&edge, 110 + agents.len() as u64));
+            agents.iter_mut().for_each(|agent| agent.work(1_000).expect("it is taken"));
+            agents.iter_mut().for_each(|agent| agent.listen(Duration::from_millis(300)));
+        }
         agents.iter_mut().for_each(|agent| agent.settle(LONG).expect("others keep it"));
         server.go_on();
         server.wait_until_whole();
