@@ -76,7 +76,10 @@ impl Process {
         if state(pid) == Some('T') {
             bail!("{cannot}: it is stopped (kill -CONT {pid} first)");
         }
-        let descriptor = open(pid)?;
+        let descriptor = match open(pid) {
+            Err(rustix::io::Errno::SRCH) => bail!("{cannot}: there is no such process"),
+            opened => opened.context(cannot.clone())?,
+        };
         let user = rustix::process::geteuid().as_raw();
         let is_foreign = number("Uid").and_then(|uid| u32::try_from(uid).ok()) != Some(user);
 
@@ -85,6 +88,7 @@ impl Process {
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
                 bail!("{cannot}: permission denied ({})", ptrace_remedy())
             }
+            Err(_) if has_ended(pid) => bail!("{cannot}: it has ended"),
             // Only the kernel's own threads have no program.
             Err(_) => bail!("{cannot}: it is a thread of the kernel"),
         };

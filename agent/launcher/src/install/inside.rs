@@ -3,6 +3,7 @@
 use std::{
     path::PathBuf,
     sync::atomic::Ordering,
+    thread,
     time::{Duration, Instant},
 };
 
@@ -20,8 +21,9 @@ use crate::{
     process,
 };
 
-/// How long threads may take to stop where that is not needed.
-const STOPPING: Duration = Duration::from_millis(50);
+/// How long threads may wait in the system, and how long they may take to stop, where that is not needed.
+const WAITING: Duration = Duration::from_millis(50);
+const STOPPING: Duration = Duration::from_secs(1);
 
 /// Where the library is in a target.
 #[derive(Debug)]
@@ -92,6 +94,13 @@ impl Installer {
             return Ok(None);
         }
         // A thread may wait for a child that waits for us. Then there is other memory.
+        let waiting = deadline.min(Instant::now() + WAITING);
+        while process::threads(self.pid)?.into_iter().any(process::is_unstoppable) {
+            if Instant::now() >= waiting {
+                return Ok(None);
+            }
+            thread::sleep(Duration::from_millis(1));
+        }
         let Ok(stopped) = Stopped::stop(self.pid, &[], deadline.min(Instant::now() + STOPPING)) else {
             return Ok(None);
         };

@@ -8,12 +8,7 @@ use std::{
 
 use agent::{stub::Patch, tracee};
 use anyhow::{Context, Result, anyhow, bail};
-use nix::{
-    errno::Errno,
-    libc::user_regs_struct,
-    sys::ptrace::{self, Options},
-    unistd::Pid,
-};
+use nix::{errno::Errno, libc::user_regs_struct, sys::ptrace, unistd::Pid};
 
 use super::maps::TargetMemory;
 use crate::{
@@ -72,7 +67,7 @@ impl Stopped {
             std::thread::sleep(Duration::from_micros(200));
         }
         loop {
-            match ptrace::seize(thread, Options::empty()) {
+            match native::seize(thread) {
                 Ok(()) => break,
                 // It has ended since.
                 Err(Errno::ESRCH) => return Ok(()),
@@ -84,8 +79,6 @@ impl Stopped {
                 Err(error) => bail!(process::why_unstoppable(tid, error)),
             }
         }
-        // Threads that have ended meanwhile say so when they are waited for.
-        let _ = ptrace::interrupt(thread);
         self.told.push(tid);
         Ok(())
     }

@@ -12,12 +12,7 @@ use agent::{
     tracee::go_on,
 };
 use anyhow::{Context, Result, bail};
-use nix::{
-    errno::Errno,
-    libc::user_regs_struct,
-    sys::ptrace::{self, Options},
-    unistd::Pid,
-};
+use nix::{errno::Errno, libc::user_regs_struct, sys::ptrace, unistd::Pid};
 
 use super::{Library, Seen, look, system_call::SystemCall};
 use crate::{
@@ -77,9 +72,8 @@ impl Borrowed {
             }
             thread::sleep(GLANCE);
         }
-        ptrace::seize(thread, Options::empty())
-            .map_err(|error| anyhow::anyhow!(process::why_unstoppable(tid, error)))?;
-        let borrowed = interrupt(thread, deadline).and_then(|()| Self::of_stopped(pid, tid));
+        super::seize(thread).map_err(|error| anyhow::anyhow!(process::why_unstoppable(tid, error)))?;
+        let borrowed = stops(thread, deadline).and_then(|()| Self::of_stopped(pid, tid));
         match borrowed {
             Ok(mut borrowed) => {
                 borrowed.is_ours = true;
@@ -307,8 +301,8 @@ impl Lent {
     /// Waits until the function has returned, and makes the thread what it was.
     pub(crate) fn take_back(mut self, deadline: Instant) -> Result<()> {
         self.borrowed.wait_for(self.result, false, deadline)?;
-        ptrace::seize(self.borrowed.thread, Options::empty())?;
-        interrupt(self.borrowed.thread, deadline)?;
+        super::seize(self.borrowed.thread)?;
+        stops(self.borrowed.thread, deadline)?;
         if self.borrowed.has_gone_back(self.result)? { Ok(()) } else { self.borrowed.restore() }
     }
 }
@@ -316,8 +310,8 @@ impl Lent {
 /// Does something while a thread of the target is stopped.
 pub(crate) fn while_stopped(tid: i32, deadline: Instant, act: impl FnOnce() -> Result<()>) -> Result<()> {
     let thread = Pid::from_raw(tid);
-    ptrace::seize(thread, Options::empty())?;
-    let done = interrupt(thread, deadline).and_then(|()| act());
+    super::seize(thread)?;
+    let done = stops(thread, deadline).and_then(|()| act());
     restart_call(thread);
     super::let_go(thread);
     done
@@ -327,6 +321,11 @@ pub(crate) fn while_stopped(tid: i32, deadline: Instant, act: impl FnOnce() -> R
 pub(crate) fn interrupt(thread: Pid, deadline: Instant) -> Result<()> {
     // Once: the system keeps it until it is done, whatever comes before.
     ptrace::interrupt(thread)?;
+    stops(thread, deadline)
+}
+
+/// Waits until a thread has stopped that was told to.
+fn stops(thread: Pid, deadline: Instant) -> Result<()> {
     loop {
         match look(thread)? {
             Seen::Event(..) => return Ok(()),

@@ -1,6 +1,6 @@
 //! A thread that is about to run another program: it is stopped at the first instruction of that.
 
-use std::{io, time::Duration};
+use std::io;
 
 use agent::tracee::go_on;
 use anyhow::{Result, anyhow};
@@ -13,9 +13,6 @@ use nix::{
 
 use super::{Seen, look, seen};
 use crate::end_state::EndState;
-
-/// How long a thread that waits for us may take to stop.
-const STOPPING: Duration = Duration::from_millis(100);
 
 /// A thread that is held until its process runs another program. Dropped, it is let go of.
 #[derive(Debug)]
@@ -41,7 +38,7 @@ impl Execution {
     pub(crate) fn of(pid: i32, tid: i32) -> Result<Self> {
         let (process, thread) = (Pid::from_raw(pid), Pid::from_raw(tid));
         // It may have been held before. It waits for us, so that it stops.
-        super::let_go_of_left(STOPPING);
+        super::let_go_of(thread);
         ptrace::seize(thread, Options::PTRACE_O_TRACEEXEC)
             .map_err(|error| anyhow!("thread {tid} of process {pid} cannot be held: {error}"))?;
         Ok(Self { process, thread, is_held: true })

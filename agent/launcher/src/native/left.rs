@@ -8,7 +8,11 @@ use std::{
 };
 
 use agent::tracee;
-use nix::{sys::ptrace, unistd::Pid};
+use nix::{
+    errno::Errno,
+    sys::ptrace::{self, Options},
+    unistd::Pid,
+};
 
 use super::{Seen, look};
 use crate::{install::restart_call, process};
@@ -18,8 +22,22 @@ thread_local! {
     static LEFT: RefCell<Vec<Pid>> = const { RefCell::new(Vec::new()) };
 }
 
-/// How long a thread is waited for that is to be let go of, before something else is done.
-const PATIENCE: Duration = Duration::from_millis(5);
+/// How long threads are waited for that are to be let go of, before something else is done: those that wait in the system, and
+/// those that only wait for a processor.
+const GLANCE: Duration = Duration::from_millis(5);
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Seizes a thread and tells it to stop. One that was told so before, and has not stopped yet, need not be.
+pub(crate) fn seize(thread: Pid) -> Result<(), Errno> {
+    let place = |left: &[Pid]| left.iter().position(|other| *other == thread);
+    let is_left = LEFT.with_borrow_mut(|left| place(left).map(|place| left.swap_remove(place)).is_some());
+    if !is_left {
+        ptrace::seize(thread, Options::empty())?;
+        // One that has ended meanwhile says so when it is waited for.
+        let _ = ptrace::interrupt(thread);
+    }
+    Ok(())
+}
 
 /// Lets go of a thread now, or as soon as it stops.
 pub(crate) fn let_go(thread: Pid) {
@@ -39,7 +57,20 @@ pub(crate) fn let_go(thread: Pid) {
 /// Lets go of threads that were told to stop, as soon as they do.
 pub(crate) fn let_go_all(threads: impl IntoIterator<Item = Pid>) {
     LEFT.with_borrow_mut(|left| left.extend(threads));
-    let_go_of_left(PATIENCE);
+    let_go_of_left(GLANCE);
+    let deadline = Instant::now() + PATIENCE;
+    let stops = |thread: &Pid| !process::is_unstoppable(thread.as_raw());
+    while LEFT.with_borrow(|left| left.iter().any(stops)) && Instant::now() < deadline {
+        let_go_of_left(GLANCE);
+    }
+}
+
+/// Lets go of a thread that stops soon, where that was to be done already.
+pub(crate) fn let_go_of(thread: Pid) {
+    let deadline = Instant::now() + PATIENCE;
+    while LEFT.with_borrow(|left| left.contains(&thread)) && Instant::now() < deadline {
+        let_go_of_left(GLANCE);
+    }
 }
 
 /// Lets go of those that have stopped since, and waits for that for at most so long.
