@@ -23,7 +23,7 @@ use nix::{
 pub(crate) use self::{
     borrowed::{Borrowed, Lent, entry_point, interrupt, while_stopped},
     execution::{Executed, Execution},
-    left::{let_go, let_go_all, let_go_of, let_go_of_left, seize, stopped},
+    left::{hold, let_go, let_go_all, let_go_of, let_go_of_left, seize, stopped},
     seen::{Seen, look},
 };
 use crate::{

@@ -121,7 +121,7 @@ impl Process {
             );
         }
         if has_leftover_hooks(pid) {
-            bail!("{cannot}: an agent that was tracing it was killed, and its hooks are still in it (start it anew)");
+            bail!("{cannot}: an agent was killed while it was in it, and may have left hooks there (start it anew)");
         }
         Ok((Self { pid, descriptor, is_foreign }, engine))
     }
@@ -137,7 +137,7 @@ impl Process {
     }
 }
 
-/// Whether an agent that was killed has left its hooks in a process: its memory still says that events are wanted. What an
+/// Whether an agent that was killed may have left its hooks in a process: its memory still says that events are wanted. What an
 /// agent that is alive says is not asked here.
 fn has_leftover_hooks(pid: i32) -> bool {
     const RECORDING: u64 = std::mem::offset_of!(Control, recording) as u64;

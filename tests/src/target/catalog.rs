@@ -57,6 +57,7 @@ pub const TARGETS: &[Target] = &[
     c("endless", "endless.c"),
     c("uses_gs", "uses_gs.c"),
     c("alarmed", "alarmed.c"),
+    c("slow_children", "slow_children.c"),
     c("realtime", "realtime.c"),
     c("holds", "holds.c"),
     with(c("loads", "loads.c"), WAITS),

@@ -13,8 +13,17 @@ use nix::{errno::Errno, libc::user_regs_struct, sys::ptrace, unistd::Pid};
 use super::maps::TargetMemory;
 use crate::{
     native::{self, Borrowed, Seen},
-    process,
+    process, signals,
 };
+
+/// How long all others stand still for a thread that begins to wait in the system, at first. Another program is started within that.
+const PATIENCE: Duration = Duration::from_millis(20);
+
+/// How soon the system gives a signal for a child that has ended, after nobody waits for it any more.
+const SIGNALLING: Duration = Duration::from_millis(1);
+
+/// What the system takes for a call to be made again, unless a signal is handled first.
+const RESTART_UNLESS_HANDLED: u64 = -514_i64 as u64;
 
 /// How long a thread may take to end.
 const EXITING: Duration = Duration::from_secs(3);
@@ -34,38 +43,89 @@ pub(super) struct Stopped {
 impl Stopped {
     /// Stops all threads but these, those too that are started meanwhile.
     pub(super) fn stop(pid: i32, but: &[i32], deadline: Instant) -> Result<Self> {
-        let mut stopped = Self { threads: BTreeMap::new(), told: Vec::new() };
+        let mut patience = PATIENCE;
+        loop {
+            let mut stopped = Self { threads: BTreeMap::new(), told: Vec::new() };
+            if stopped.stop_all(pid, but, patience, deadline)? {
+                return Ok(stopped);
+            }
+            // All go on until that one has stopped. Where one or another always waits, they stand still for longer in the end.
+            patience *= 2;
+        }
+    }
+
+    /// The same, unless one that begins to wait in the system meanwhile takes longer than that to stop.
+    fn stop_all(&mut self, pid: i32, but: &[i32], patience: Duration, deadline: Instant) -> Result<bool> {
+        // Those that wait there already are waited for first, while all others go on.
+        for tid in process::threads(pid)?.into_iter().filter(|tid| !but.contains(tid) && process::is_unstoppable(*tid))
+        {
+            self.stop_waiting(tid, deadline)?;
+        }
         // A thread that has ended may be listed for as long as the process lives, such as a main thread before the others.
         let mut ended = BTreeSet::new();
+        let until = Instant::now() + patience;
         loop {
-            let is_new = |tid: &i32| !stopped.threads.contains_key(tid) && !but.contains(tid);
+            let is_new = |tid: &i32| !self.threads.contains_key(tid) && !but.contains(tid);
             let tasks = process::threads(pid)?.into_iter();
             let new: Vec<i32> = tasks.filter(|tid| is_new(tid) && !(ended.contains(tid) && has_ended(*tid))).collect();
             if new.is_empty() {
-                return Ok(stopped);
+                return Ok(true);
             }
-            new.iter().try_for_each(|tid| stopped.tell(*tid, deadline))?;
-            while let Some(tid) = stopped.told.last().copied() {
-                stopped.wait(tid, deadline)?;
-                stopped.told.pop();
+            new.iter().try_for_each(|tid| self.tell(*tid, deadline))?;
+            if !self.wait_for_all(until, deadline)? {
+                return Ok(false);
             }
-            ended.extend(new.into_iter().filter(|tid| !stopped.holds(*tid)));
+            ended.extend(new.into_iter().filter(|tid| !self.holds(*tid)));
             if Instant::now() >= deadline {
                 bail!("the program starts threads faster than they can be stopped");
             }
         }
     }
 
+    /// Stops a thread that waits in the system, as soon as it does not. It is told so only then: when its child has ended, the
+    /// system would give the signal for that to another thread, where it would interrupt a call.
+    fn stop_waiting(&mut self, tid: i32, deadline: Instant) -> Result<()> {
+        let thread = Pid::from_raw(tid);
+        if native::hold(thread).is_err() {
+            // It is told as others are, and says why it cannot be.
+            return Ok(());
+        }
+        self.told.push(tid);
+        let mut last = Instant::now();
+        while !self.has_stopped(tid)? {
+            let now = Instant::now();
+            if process::is_unstoppable(tid) {
+                last = now;
+                signals::check()?;
+                if now >= deadline {
+                    bail!("thread {tid} of the program waits in the system, and cannot be stopped");
+                }
+            } else if now >= last + SIGNALLING {
+                let _ = ptrace::interrupt(thread);
+                self.wait(tid, deadline, deadline)?;
+                break;
+            }
+            std::thread::sleep(Duration::from_micros(50));
+        }
+        self.told.pop();
+        Ok(())
+    }
+
+    /// Waits for those that were told to stop. Whether they have, where one waits in the system at that time.
+    fn wait_for_all(&mut self, until: Instant, deadline: Instant) -> Result<bool> {
+        while let Some(tid) = self.told.last().copied() {
+            if !self.wait(tid, until, deadline)? {
+                return Ok(false);
+            }
+            self.told.pop();
+        }
+        Ok(true)
+    }
+
     /// Tells a thread to stop, unless it has ended.
     fn tell(&mut self, tid: i32, deadline: Instant) -> Result<()> {
         let thread = Pid::from_raw(tid);
         let patience = deadline.min(Instant::now() + EXITING);
-        while process::is_unstoppable(tid) {
-            if Instant::now() >= deadline {
-                bail!("thread {tid} of the program waits in the system, and cannot be stopped");
-            }
-            std::thread::sleep(Duration::from_micros(200));
-        }
         loop {
             match native::seize(thread) {
                 Ok(()) => break,
@@ -83,28 +143,36 @@ impl Stopped {
         Ok(())
     }
 
-    /// Waits for a thread that was told to stop.
-    fn wait(&mut self, tid: i32, deadline: Instant) -> Result<()> {
-        let thread = Pid::from_raw(tid);
-        loop {
-            match native::look(thread) {
-                Ok(Seen::Event(..)) => {
-                    restart_call(thread);
-                    self.threads.insert(tid, 0);
-                    return Ok(());
+    /// Waits for a thread that was told to stop. Whether it has, where it waits in the system at that time.
+    fn wait(&mut self, tid: i32, until: Instant, deadline: Instant) -> Result<bool> {
+        while !self.has_stopped(tid)? {
+            let now = Instant::now();
+            match process::is_unstoppable(tid) {
+                true if now >= deadline => {
+                    bail!("thread {tid} of the program waits in the system, and cannot be stopped")
                 }
-                Ok(Seen::Signal(signal)) => {
-                    self.threads.insert(tid, signal);
-                    return Ok(());
-                }
-                Ok(Seen::Running) if Instant::now() < deadline => {
-                    std::thread::sleep(Duration::from_micros(50));
-                }
-                Ok(Seen::Running) => bail!("thread {tid} of the program does not stop"),
-                Ok(Seen::Ended(_)) | Err(Errno::ECHILD | Errno::ESRCH) => return Ok(()),
-                Err(error) => bail!("cannot wait for thread {tid} of the program: {error}"),
+                false if now >= deadline => bail!("thread {tid} of the program does not stop"),
+                true if now >= until => return Ok(false),
+                _ => std::thread::sleep(Duration::from_micros(50)),
             }
         }
+        Ok(true)
+    }
+
+    /// Whether a thread has stopped, and is one of them now, or has ended.
+    fn has_stopped(&mut self, tid: i32) -> Result<bool> {
+        let thread = Pid::from_raw(tid);
+        match native::look(thread) {
+            Ok(Seen::Event(..)) => {
+                restart_call(thread);
+                self.threads.insert(tid, 0);
+            }
+            Ok(Seen::Signal(signal)) => drop(self.threads.insert(tid, signal)),
+            Ok(Seen::Running) => return Ok(false),
+            Ok(Seen::Ended(_)) | Err(Errno::ECHILD | Errno::ESRCH) => {}
+            Err(error) => bail!("cannot wait for thread {tid} of the program: {error}"),
+        }
+        Ok(true)
     }
 
     /// Whether a thread is one of them.
@@ -184,7 +252,6 @@ pub(crate) fn restart_call(thread: Pid) {
 /// meanwhile interrupts it all the same.
 pub(crate) fn restart_interrupted(registers: &mut user_regs_struct) -> bool {
     const INTERRUPTED: u64 = -4_i64 as u64;
-    const RESTART_UNLESS_HANDLED: u64 = -514_i64 as u64;
     let is_interrupted = (registers.orig_rax as i64) >= 0 && registers.rax == INTERRUPTED;
     if is_interrupted {
         registers.rax = RESTART_UNLESS_HANDLED;
@@ -194,14 +261,24 @@ pub(crate) fn restart_interrupted(registers: &mut user_regs_struct) -> bool {
 
 impl Drop for Stopped {
     fn drop(&mut self) {
-        native::let_go_all(self.told.iter().copied().map(Pid::from_raw));
-        for (tid, signal) in &self.threads {
+        // Those that wait for something last: they would notice signals that the others are given because they are traced.
+        let waits =
+            |thread: Pid| ptrace::getregs(thread).is_ok_and(|registers| registers.rax == RESTART_UNLESS_HANDLED);
+        let mut threads: Vec<_> = self.threads.iter().collect();
+        threads.sort_by_cached_key(|(tid, _)| waits(Pid::from_raw(**tid)));
+        for (tid, signal) in threads {
             let thread = Pid::from_raw(*tid);
             if tracee::let_go(*tid, *signal).is_err() {
                 // It was killed meanwhile, and waits to be asked how it ended. One that is not ours is none of our business.
                 let _ = native::look(thread);
             }
         }
+        let told: Vec<_> = self.told.iter().copied().map(Pid::from_raw).collect();
+        for thread in &told {
+            // One that waits in the system was not told yet. Only one that has stopped can be let go of.
+            let _ = ptrace::interrupt(*thread);
+        }
+        native::let_go_all(told);
     }
 }
 

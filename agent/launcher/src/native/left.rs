@@ -29,14 +29,21 @@ const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Seizes a thread and tells it to stop. One that was told so before, and has not stopped yet, need not be.
 pub(crate) fn seize(thread: Pid) -> Result<(), Errno> {
-    let place = |left: &[Pid]| left.iter().position(|other| *other == thread);
-    let is_left = LEFT.with_borrow_mut(|left| place(left).map(|place| left.swap_remove(place)).is_some());
-    if !is_left {
-        ptrace::seize(thread, Options::empty())?;
+    if !hold(thread)? {
         // One that has ended meanwhile says so when it is waited for.
         let _ = ptrace::interrupt(thread);
     }
     Ok(())
+}
+
+/// Seizes a thread, which goes on. Whether it was told to stop before, and has not stopped yet.
+pub(crate) fn hold(thread: Pid) -> Result<bool, Errno> {
+    let place = |left: &[Pid]| left.iter().position(|other| *other == thread);
+    let is_left = LEFT.with_borrow_mut(|left| place(left).map(|place| left.swap_remove(place)).is_some());
+    if !is_left {
+        ptrace::seize(thread, Options::empty())?;
+    }
+    Ok(is_left)
 }
 
 /// Lets go of a thread now, or as soon as it stops.

@@ -3,7 +3,7 @@
 use nix::{errno::Errno, unistd::Pid};
 use rustix::process::{WaitId, WaitIdOptions, WaitOptions, WaitStatus, waitid, waitpid};
 
-use crate::{end_state::EndState, process};
+use crate::{end_state::EndState, install::restart_call, process};
 
 /// Threads as well as processes, and no children that other threads wait for.
 const TRACED: u32 = 0x6000_0000;
@@ -62,7 +62,12 @@ pub(crate) fn look(thread: Pid) -> Result<Seen, Errno> {
 
 fn see(thread: Pid, options: WaitOptions) -> Result<Seen, Errno> {
     let options = options | WaitOptions::from_bits_retain(TRACED);
-    Ok(Seen::of(waitpid(Some(id(thread)?), options).map_err(errno)?.map(|(_, status)| status)))
+    let seen = Seen::of(waitpid(Some(id(thread)?), options).map_err(errno)?.map(|(_, status)| status));
+    if matches!(seen, Seen::Signal(_)) {
+        // A traced thread stops also for a signal that is ignored, and would otherwise not have interrupted its system call.
+        restart_call(thread);
+    }
+    Ok(seen)
 }
 
 fn id(thread: Pid) -> Result<rustix::process::Pid, Errno> {

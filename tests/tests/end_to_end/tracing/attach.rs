@@ -353,7 +353,11 @@ fn a_program_whose_agent_was_killed_goes_on_and_is_not_attached_to_again() {
             (!exit.stderr.contains("Frida is in it already")).then_some(exit)
         });
         assert_eq!(refused.code, Some(1), "{}", refused.stderr);
-        assert!(refused.stderr.contains("was killed, and its hooks are still in it"), "{}", refused.stderr);
+        assert!(
+            refused.stderr.contains("was killed while it was in it, and may have left hooks there"),
+            "{}",
+            refused.stderr
+        );
         collector.stop();
         steady.finish();
     }
@@ -525,6 +529,16 @@ fn a_program_that_is_given_signals_all_the_time_is_attached_to_and_left() {
             steady.finish();
         });
     }
+}
+
+/// A thread that waits for a child which it has made with `vfork` cannot be stopped, and nobody stands still for it.
+#[test]
+fn nobody_stands_still_for_a_thread_that_waits_for_its_child() {
+    let steady = Steady::of("slow_children");
+    for _ in 0..2 {
+        watch(steady.process.pid(), Transport::Tcp, "native");
+    }
+    steady.finish();
 }
 
 /// A debugger that comes meanwhile keeps the agent from leaving. Hooks are not left behind with rings that others are given.
