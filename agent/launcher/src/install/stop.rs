@@ -19,6 +19,9 @@ use crate::{
 /// How long all others stand still for a thread that begins to wait in the system, at first. Another program is started within that.
 const PATIENCE: Duration = Duration::from_millis(20);
 
+/// How much time those have at least that need all threads to be stopped.
+const PATIENT: Duration = Duration::from_secs(2);
+
 /// How soon the system gives a signal for a child that has ended, after nobody waits for it any more.
 const SIGNALLING: Duration = Duration::from_millis(1);
 
@@ -86,6 +89,16 @@ impl Stopped {
     /// system would give the signal for that to another thread, where it would interrupt a call.
     fn stop_waiting(&mut self, tid: i32, deadline: Instant) -> Result<()> {
         let thread = Pid::from_raw(tid);
+        // Whoever has little time leaves it alone until then: it could be let go of only when it has stopped.
+        if Instant::now() + PATIENT > deadline {
+            while process::is_unstoppable(tid) {
+                if Instant::now() >= deadline {
+                    bail!("thread {tid} of the program waits in the system, and cannot be stopped");
+                }
+                std::thread::sleep(Duration::from_micros(50));
+            }
+            return Ok(());
+        }
         if native::hold(thread).is_err() {
             // It is told as others are, and says why it cannot be.
             return Ok(());
