@@ -21,7 +21,7 @@ import tempfile
 import threading
 import time
 
-DEADLINE_SECONDS = 60
+DEADLINE_SECONDS = 300
 SIZE = (1280, 800)
 
 

@@ -8,7 +8,7 @@ mod words;
 
 use codec::profile::EndReason;
 use tests::{
-    Agent, Folder, Settings, Trace, Transport, account,
+    Agent, Collector, Folder, Settings, Trace, Transport, account,
     collector::verified,
     trace::folders,
     wait::{LONG, eventually},
@@ -27,6 +27,12 @@ fn are_complete(below: &Folder, agents: &[Agent]) {
     assert_eq!(Trace::all(below.path()).len(), agents.len(), "each session is there once");
 }
 
+/// An agent that sends to this edge. Servers may be away for longer than agents otherwise wait.
+fn agent(edge: &Collector, transport: Transport, seed: u64) -> Agent {
+    let settings = Settings { patience: LONG, ..Settings::new(edge, transport, seed) };
+    Agent::start(settings).expect("it is heard")
+}
+
 /// Ends the sessions of agents.
 #[track_caller]
 fn finish(agents: &mut [Agent]) {
@@ -40,8 +46,8 @@ fn sessions_go_through_jetstream() {
     let Some(server) = Server::start() else { return };
     let parts = Parts::new(&server);
     let (edge, recorder) = (parts.edge(&[]), parts.recorder(&[]));
-    let agent = |(seed, transport)| Agent::start(Settings::new(&edge, transport, seed)).expect("it is heard");
-    let mut agents: Vec<_> = [(1, Transport::Udp), (2, Transport::Tcp), (3, Transport::Udp)].map(agent).into();
+    let kinds = [(1, Transport::Udp), (2, Transport::Tcp), (3, Transport::Udp)];
+    let mut agents: Vec<_> = kinds.map(|(seed, transport)| agent(&edge, transport, seed)).into();
     for _ in 0..20 {
         agents.iter_mut().for_each(|agent| agent.work(500).expect("it is taken"));
     }
@@ -53,7 +59,7 @@ fn sessions_go_through_jetstream() {
     // What is recorded is not recorded again, by whomever.
     let other = Folder::new("fleet-other");
     let recorder = parts.recorder_to(other.path(), &[]);
-    let late = Agent::start(Settings::new(&edge, Transport::Tcp, 4)).expect("it is heard");
+    let late = agent(&edge, Transport::Tcp, 4);
     let mut late = [late];
     finish(&mut late);
     parts.wait_for_in(other.path(), 1);
@@ -68,10 +74,7 @@ fn an_edge_keeps_nothing_that_its_agents_do_not() {
     let Some(mut server) = Server::start() else { return };
     let parts = Parts::new(&server);
     let edge = parts.edge(&[]);
-    let mut agents = [Transport::Udp, Transport::Tcp].map(|transport| {
-        let settings = Settings::new(&edge, transport, 10 + transport as u64);
-        Agent::start(settings).expect("it is heard")
-    });
+    let mut agents = [Transport::Udp, Transport::Tcp].map(|transport| agent(&edge, transport, 10 + transport as u64));
     agents.iter_mut().for_each(|agent| agent.work(2_000).expect("it is taken"));
     agents.iter_mut().for_each(|agent| agent.settle(LONG).expect("it is kept"));
     server.pause();
@@ -98,8 +101,7 @@ fn a_recorder_goes_on_where_another_was_killed() {
     let Some(server) = Server::start() else { return };
     let parts = Parts::new(&server);
     let (edge, first) = (parts.edge(&[]), parts.recorder(&[]));
-    let mut agents: Vec<_> =
-        (20..23).map(|seed| Agent::start(Settings::new(&edge, Transport::Tcp, seed)).expect("it is heard")).collect();
+    let mut agents: Vec<_> = (20..23).map(|seed| agent(&edge, Transport::Tcp, seed)).collect();
     agents.iter_mut().for_each(|agent| agent.work(5_000).expect("it is taken"));
     parts.wait_for_start(agents.len());
     first.kill();
@@ -118,7 +120,7 @@ fn a_recorder_with_a_disk_of_its_own_starts_from_the_beginning() {
     let Some(server) = Server::start() else { return };
     let parts = Parts::new(&server);
     let (edge, first) = (parts.edge(&[]), parts.recorder(&[]));
-    let mut agents = [Agent::start(Settings::new(&edge, Transport::Udp, 30)).expect("it is heard")];
+    let mut agents = [agent(&edge, Transport::Udp, 30)];
     agents[0].work(5_000).expect("it is taken");
     parts.wait_for_start(1);
     first.kill();
@@ -144,10 +146,8 @@ fn everything_may_be_killed_in_turn() {
     let mut edge = parts.edge(&copies);
     let mut recorders = [parts.recorder(&copies), parts.recorder(&copies)];
     let address = edge.tcp();
-    let mut agents = [(40, Transport::Udp), (41, Transport::Tcp), (42, Transport::Tcp)].map(|(seed, transport)| {
-        let settings = Settings { patience: LONG, ..Settings::new(&edge, transport, seed) };
-        Agent::start(settings).expect("it is heard")
-    });
+    let mut agents = [(40, Transport::Udp), (41, Transport::Tcp), (42, Transport::Tcp)]
+        .map(|(seed, transport)| agent(&edge, transport, seed));
     for round in 0..6_usize {
         agents.iter_mut().for_each(|agent| agent.work(1_500).expect("it is taken"));
         match servers.get_mut(round) {

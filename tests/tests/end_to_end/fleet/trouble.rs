@@ -6,18 +6,13 @@ use std::{
 };
 
 use tests::{
-    Agent, Collector, Settings, Trace, Transport,
+    Trace, Transport,
     python::skip,
     trace::{folders, indexed},
     wait::{LONG, eventually},
 };
 
-use crate::fleet::{are_complete, finish, jetstream::Server, parts::Parts};
-
-fn agent(edge: &Collector, seed: u64) -> Agent {
-    let settings = Settings { patience: LONG, ..Settings::new(edge, Transport::Tcp, seed) };
-    Agent::start(settings).expect("it is heard")
-}
+use crate::fleet::{agent, are_complete, finish, jetstream::Server, parts::Parts};
 
 /// Two recorders call their only sessions by the same name, in a directory that both write to. When a third has to take both,
 /// neither session gets what belongs to the other.
@@ -29,7 +24,7 @@ fn recorders_that_give_the_same_name_mix_nothing() {
         let parts = Parts::around(server.stream(&format!("NAMES{seed}")));
         let mut recorders = [parts.recorder(&["--max-sessions", "1"]), parts.recorder(&["--max-sessions", "1"])];
         let edge = parts.edge(&[]);
-        let mut agents = [agent(&edge, seed), agent(&edge, seed + 1)];
+        let mut agents = [agent(&edge, Transport::Tcp, seed), agent(&edge, Transport::Tcp, seed + 1)];
         agents.iter_mut().for_each(|agent| agent.work(3_000).expect("it is taken"));
         parts.wait_for_start(2);
         let found = folders(parts.folder.path());
@@ -54,7 +49,7 @@ fn a_message_that_comes_late_is_waited_for() {
     let Some(server) = Server::start() else { return };
     let parts = Parts::new(&server);
     let edge = parts.edge(&[]);
-    let mut agents = [agent(&edge, 95)];
+    let mut agents = [agent(&edge, Transport::Tcp, 95)];
     agents[0].work(5_000).expect("it is taken");
     agents[0].settle(LONG).expect("it is kept");
     let mut messages = server.take_messages("TEST");
@@ -77,7 +72,7 @@ fn a_node_may_stop_for_a_minute() {
     let parts = Parts::around(Server::stream_of_all(&servers));
     let copies = ["--nats-replicas", "3"];
     let (edge, _recorder) = (parts.edge(&copies), parts.recorder(&copies));
-    let mut agents = [agent(&edge, 96), agent(&edge, 97)];
+    let mut agents = [agent(&edge, Transport::Tcp, 96), agent(&edge, Transport::Tcp, 97)];
     agents.iter_mut().for_each(|agent| agent.work(2_000).expect("it is taken"));
     parts.wait_for_start(agents.len());
     let leader = servers.iter_mut().find(|server| server.leads("TEST")).expect("one leads");
@@ -112,7 +107,7 @@ fn clocks_may_be_a_second_apart() {
     parts.variables = clock("+1s");
     let first = parts.recorder(&[]);
     let started = SystemTime::now();
-    let mut agents = [agent(&edge, 98), agent(&edge, 99)];
+    let mut agents = [agent(&edge, Transport::Tcp, 98), agent(&edge, Transport::Tcp, 99)];
     agents.iter_mut().for_each(|agent| agent.work(3_000).expect("it is taken"));
     parts.wait_for_start(agents.len());
     first.kill();
@@ -145,7 +140,7 @@ fn a_bucket_that_is_removed_is_made_again() {
     let Some(server) = Server::start() else { return };
     let parts = Parts::new(&server);
     let (edge, recorder) = (parts.edge(&[]), parts.recorder(&[]));
-    let mut agents = vec![agent(&edge, 100), agent(&edge, 101)];
+    let mut agents = vec![agent(&edge, Transport::Tcp, 100), agent(&edge, Transport::Tcp, 101)];
     agents.iter_mut().for_each(|agent| agent.work(3_000).expect("it is taken"));
     parts.wait_for_start(agents.len());
     server.remove_stream(BUCKET);
@@ -155,7 +150,7 @@ fn a_bucket_that_is_removed_is_made_again() {
     parts.wait_for(agents.len());
     recorder.stop().success();
     // Nobody is left who could tell of this one.
-    let mut late = [agent(&edge, 102)];
+    let mut late = [agent(&edge, Transport::Tcp, 102)];
     late[0].work(3_000).expect("it is taken");
     finish(&mut late);
     edge.kill();
@@ -175,13 +170,13 @@ fn a_server_that_hangs_holds_nobody_up() {
     let parts = Parts::around(Server::stream_of_all(&servers));
     let copies = ["--nats-replicas", "3"];
     let (edge, _recorder) = (parts.edge(&copies), parts.recorder(&copies));
-    let mut agents = vec![agent(&edge, 110)];
+    let mut agents = vec![agent(&edge, Transport::Tcp, 110)];
     for server in &mut servers {
         agents.iter_mut().for_each(|agent| agent.work(1_000).expect("it is taken"));
         server.pause();
         // The others may take seconds to agree on who leads now.
         for _ in 0..4 {
-            agents.push(agent(&edge, 110 + agents.len() as u64));
+            agents.push(agent(&edge, Transport::Tcp, 110 + agents.len() as u64));
             agents.iter_mut().for_each(|agent| agent.work(1_000).expect("it is taken"));
             agents.iter_mut().for_each(|agent| agent.listen(Duration::from_millis(300)));
         }
@@ -200,7 +195,7 @@ fn a_stream_that_is_removed_is_made_again() {
     let Some(server) = Server::start() else { return };
     let parts = Parts::new(&server);
     let (mut edge, mut recorder) = (parts.edge(&[]), parts.recorder(&[]));
-    let mut agents = [agent(&edge, 92)];
+    let mut agents = [agent(&edge, Transport::Tcp, 92)];
     agents[0].work(2_000).expect("it is taken");
     agents[0].settle(LONG).expect("it is kept");
     let events = agents[0].report().events;
@@ -224,7 +219,7 @@ fn readers_do_not_stay_behind() {
     let Some(server) = Server::start() else { return };
     let parts = Parts::new(&server);
     let (edge, recorder) = (parts.edge(&[]), parts.recorder(&[]));
-    let mut agents = [agent(&edge, 93), agent(&edge, 94)];
+    let mut agents = [agent(&edge, Transport::Tcp, 93), agent(&edge, Transport::Tcp, 94)];
     agents.iter_mut().for_each(|agent| agent.work(500).expect("it is taken"));
     eventually("both are read", || server.count_readers("TEST") == 2);
     recorder.kill();
@@ -241,7 +236,7 @@ fn an_edge_speaks_of_jetstream_and_not_of_a_disk() {
     let Some(mut server) = Server::start() else { return };
     let parts = Parts::new(&server);
     let edge = parts.edge(&[]);
-    let mut agents = [agent(&edge, 95)];
+    let mut agents = [agent(&edge, Transport::Tcp, 95)];
     agents[0].work(500).expect("it is taken");
     agents[0].settle(LONG).expect("it is kept");
     server.pause();

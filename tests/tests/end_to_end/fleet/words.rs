@@ -2,13 +2,9 @@
 
 use std::time::Duration;
 
-use tests::{
-    Agent, Settings, Transport,
-    collector::run,
-    wait::{LONG, eventually},
-};
+use tests::{Transport, collector::run, wait::eventually};
 
-use crate::fleet::{are_complete, finish, jetstream::Server, parts::Parts};
+use crate::fleet::{agent, are_complete, finish, jetstream::Server, parts::Parts};
 
 #[test]
 fn who_is_not_let_in_says_so() {
@@ -24,7 +20,7 @@ fn who_is_not_let_in_says_so() {
     }
     let parts = Parts::around(format!("nats://me:secret@{address}/T"));
     let (edge, _recorder) = (parts.edge(&[]), parts.recorder(&[]));
-    let mut agents = [Agent::start(Settings::new(&edge, Transport::Tcp, 50)).expect("it is heard")];
+    let mut agents = [agent(&edge, Transport::Tcp, 50)];
     finish(&mut agents);
     parts.wait_for(1);
     are_complete(&parts.folder, &agents);
@@ -66,8 +62,7 @@ fn a_full_stream_of_several_copies_loses_nothing() {
 fn fill(parts: &Parts, copies: &str) {
     let settings = ["--nats-max-bytes", "4MiB", "--nats-replicas", copies];
     let mut edge = parts.edge(&settings);
-    let agent = Settings { patience: LONG, ..Settings::new(&edge, Transport::Tcp, 60) };
-    let mut agents = [Agent::start(agent).expect("it is heard")];
+    let mut agents = [agent(&edge, Transport::Tcp, 60)];
     eventually("the stream is full", || {
         // Less than the agent can keep.
         agents[0].work(2_000).expect("it is taken");
