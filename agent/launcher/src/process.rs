@@ -158,7 +158,7 @@ pub(crate) fn threads(pid: i32) -> Result<Vec<i32>> {
 
 /// A thread of a process that the system tells what it has of: the main one, unless that has ended.
 pub(crate) fn living(pid: i32) -> i32 {
-    let is_alive = |thread: &i32| !matches!(state(*thread), None | Some('Z' | 'X'));
+    let is_alive = |thread: &i32| !has_thread_ended(*thread);
     let others = || threads(pid).ok()?.into_iter().find(is_alive);
     if is_alive(&pid) { pid } else { others().unwrap_or(pid) }
 }
@@ -254,6 +254,22 @@ pub(crate) fn state(pid: i32) -> Option<char> {
 /// Whether a thread waits in the system for something that nothing interrupts, such as for its child to be another program.
 pub(crate) fn is_unstoppable(tid: i32) -> bool {
     state(tid) == Some('D')
+}
+
+/// Waits until a thread does not wait in the system any more: most do so only for a moment. Whether it does not in time.
+pub(crate) fn becomes_stoppable(tid: i32, deadline: Instant) -> bool {
+    while is_unstoppable(tid) {
+        if Instant::now() >= deadline {
+            return false;
+        }
+        std::thread::sleep(Duration::from_micros(50));
+    }
+    true
+}
+
+/// Whether a thread is gone, or only waits to be forgotten.
+pub(crate) fn has_thread_ended(tid: i32) -> bool {
+    matches!(state(tid), None | Some('Z' | 'X'))
 }
 
 /// Whether a thread is the main thread of a program that this process has started.

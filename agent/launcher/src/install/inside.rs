@@ -3,7 +3,6 @@
 use std::{
     path::PathBuf,
     sync::atomic::Ordering,
-    thread,
     time::{Duration, Instant},
 };
 
@@ -95,11 +94,8 @@ impl Installer {
         }
         // A thread may wait for a child that waits for us. Then there is other memory.
         let waiting = deadline.min(Instant::now() + WAITING);
-        while process::threads(self.pid)?.into_iter().any(process::is_unstoppable) {
-            if Instant::now() >= waiting {
-                return Ok(None);
-            }
-            thread::sleep(Duration::from_millis(1));
+        if !process::threads(self.pid)?.into_iter().all(|tid| process::becomes_stoppable(tid, waiting)) {
+            return Ok(None);
         }
         let Ok(stopped) = Stopped::stop(self.pid, &[], deadline.min(Instant::now() + STOPPING)) else {
             return Ok(None);

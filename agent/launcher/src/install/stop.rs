@@ -2,7 +2,6 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fs,
     time::{Duration, Instant},
 };
 
@@ -70,7 +69,8 @@ impl Stopped {
         loop {
             let is_new = |tid: &i32| !self.threads.contains_key(tid) && !but.contains(tid);
             let tasks = process::threads(pid)?.into_iter();
-            let new: Vec<i32> = tasks.filter(|tid| is_new(tid) && !(ended.contains(tid) && has_ended(*tid))).collect();
+            let new: Vec<i32> =
+                tasks.filter(|tid| is_new(tid) && !(ended.contains(tid) && process::has_thread_ended(*tid))).collect();
             if new.is_empty() {
                 return Ok(true);
             }
@@ -91,13 +91,7 @@ impl Stopped {
         let thread = Pid::from_raw(tid);
         // Whoever has little time leaves it alone until then: it could be let go of only when it has stopped.
         if Instant::now() + PATIENT > deadline {
-            while process::is_unstoppable(tid) {
-                if Instant::now() >= deadline {
-                    bail!("thread {tid} of the program waits in the system, and cannot be stopped");
-                }
-                std::thread::sleep(Duration::from_micros(50));
-            }
-            return Ok(());
+            return if process::becomes_stoppable(tid, deadline) { Ok(()) } else { Err(waits_for_long(tid)) };
         }
         if native::hold(thread).is_err() {
             // It is told as others are, and says why it cannot be.
@@ -111,7 +105,7 @@ impl Stopped {
                 last = now;
                 signals::check()?;
                 if now >= deadline {
-                    bail!("thread {tid} of the program waits in the system, and cannot be stopped");
+                    return Err(waits_for_long(tid));
                 }
             } else if now >= last + SIGNALLING {
                 let _ = ptrace::interrupt(thread);
@@ -145,7 +139,7 @@ impl Stopped {
                 // It has ended since.
                 Err(Errno::ESRCH) => return Ok(()),
                 // So has one that the system does not let go of any more, or it is just about to.
-                Err(Errno::EPERM) if has_ended(tid) => return Ok(()),
+                Err(Errno::EPERM) if process::has_thread_ended(tid) => return Ok(()),
                 Err(Errno::EPERM) if Instant::now() < patience && process::tracer(tid).is_none() => {
                     std::thread::sleep(Duration::from_millis(1));
                 }
@@ -160,14 +154,15 @@ impl Stopped {
     fn wait(&mut self, tid: i32, until: Instant, deadline: Instant) -> Result<bool> {
         while !self.has_stopped(tid)? {
             let now = Instant::now();
-            match process::is_unstoppable(tid) {
-                true if now >= deadline => {
-                    bail!("thread {tid} of the program waits in the system, and cannot be stopped")
+            if now >= until.min(deadline) {
+                match process::is_unstoppable(tid) {
+                    true if now >= deadline => return Err(waits_for_long(tid)),
+                    true => return Ok(false),
+                    false if now >= deadline => bail!("thread {tid} of the program does not stop"),
+                    false => {}
                 }
-                false if now >= deadline => bail!("thread {tid} of the program does not stop"),
-                true if now >= until => return Ok(false),
-                _ => std::thread::sleep(Duration::from_micros(50)),
             }
+            std::thread::sleep(Duration::from_micros(50));
         }
         Ok(true)
     }
@@ -295,9 +290,6 @@ impl Drop for Stopped {
     }
 }
 
-/// Whether a thread is gone, or only waits to be forgotten.
-fn has_ended(tid: i32) -> bool {
-    let stat = fs::read_to_string(format!("/proc/{tid}/stat")).unwrap_or_default();
-    let state = stat.rsplit_once(')').and_then(|(_, rest)| rest.trim_start().chars().next());
-    matches!(state, None | Some('Z' | 'X'))
+fn waits_for_long(tid: i32) -> anyhow::Error {
+    anyhow!("thread {tid} of the program waits in the system, and cannot be stopped")
 }

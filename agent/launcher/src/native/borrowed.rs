@@ -65,12 +65,8 @@ impl Borrowed {
 
     fn seize(pid: i32, tid: i32, deadline: Instant) -> Result<Self> {
         let thread = Pid::from_raw(tid);
-        // Most do so only for a moment.
-        while process::is_unstoppable(tid) {
-            if Instant::now() >= deadline {
-                bail!("thread {tid} of the program waits in the system");
-            }
-            thread::sleep(GLANCE);
+        if !process::becomes_stoppable(tid, deadline) {
+            bail!("thread {tid} of the program waits in the system");
         }
         super::seize(thread).map_err(|error| anyhow::anyhow!(process::why_unstoppable(tid, error)))?;
         let borrowed = stops(thread, deadline).and_then(|()| Self::of_stopped(pid, tid));
