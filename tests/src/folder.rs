@@ -8,6 +8,8 @@ use std::{
     sync::atomic::{AtomicU32, Ordering},
 };
 
+use crate::failure;
+
 /// A folder for one test. It is removed with all that is in it, unless the test failed.
 #[derive(Debug)]
 pub struct Folder(PathBuf);
@@ -16,6 +18,7 @@ impl Folder {
     /// A new empty folder. `name` is for those who look at what a failed test left behind.
     pub fn new(name: &str) -> Self {
         static COUNT: AtomicU32 = AtomicU32::new(0);
+        failure::tell_at_once();
         // ORDERING: the numbers only have to differ.
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
         let path = env::temp_dir().join(format!("spoor-service-{}-{number}-{name}", process::id()));

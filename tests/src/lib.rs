@@ -1,8 +1,7 @@
 //! Parts for end-to-end tests: an agent with made-up events, a network that loses things, the collector as a process,
 //! and a reader for what it leaves behind; and the real agent, with programs to be traced.
 //!
-//! The tests themselves are in `tests/`: `repository` checks the repository, `service` the collector as its users
-//! see it, `otlp` what it sends to receivers of OpenTelemetry, `tracing` the agent.
+//! The tests themselves are in `tests/`: `end_to_end` has a folder for each subject, `repository` checks the repository.
 
 #![forbid(unsafe_code)]
 
@@ -14,6 +13,7 @@ pub mod cable;
 pub mod collector;
 pub mod counts;
 pub mod depths;
+mod failure;
 pub mod folder;
 pub mod foreign;
 pub mod identity;

@@ -14,6 +14,8 @@ use std::{
 
 use serde_json::Value;
 
+use crate::failure;
+
 /// How long others get the processor between two looks at a child.
 const GLANCE: Duration = Duration::from_millis(5);
 
@@ -171,7 +173,7 @@ impl Drop for Process {
         if thread::panicking() {
             let state = lock(&self.stderr);
             let lines = &state.lines[state.lines.len().saturating_sub(LAST_LINES)..];
-            eprintln!("process {} said last:\n{}", self.child.id(), lines.join("\n"));
+            failure::tell(&format!("process {} said last:\n{}", self.child.id(), lines.join("\n")));
         }
         if self.is_running() {
             let _ = self.child.kill();
