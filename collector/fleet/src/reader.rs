@@ -5,6 +5,7 @@ use std::time::Duration;
 use async_nats::jetstream::{
     Message,
     consumer::{AckPolicy, DeliverPolicy, PullConsumer, pull},
+    stream::LastRawMessageErrorKind,
 };
 use futures_util::StreamExt;
 use tokio::time::{sleep, timeout};
@@ -42,12 +43,24 @@ pub(crate) struct Reader {
     made: Option<i128>,
     /// Whether the stream is another than before, and that has not been told.
     is_anew: bool,
+    /// Whether it could not be read, and that has not been told.
+    has_failed: bool,
 }
 
 impl Reader {
     /// A reader of the messages with this subject, from this one of the stream on.
     pub(crate) fn new(link: Link, subject: String, next: u64) -> Self {
-        Self { link, subject, next, consumer: None, number: 1, batch: None, made: None, is_anew: false }
+        Self {
+            link,
+            subject,
+            next,
+            consumer: None,
+            number: 1,
+            batch: None,
+            made: None,
+            is_anew: false,
+            has_failed: false,
+        }
     }
 
     /// The last message that was read, by its number in the stream.
@@ -60,16 +73,24 @@ impl Reader {
         std::mem::take(&mut self.is_anew)
     }
 
+    /// Whether the stream could not be read since this was last asked.
+    pub(crate) fn has_failed(&mut self) -> bool {
+        std::mem::take(&mut self.has_failed)
+    }
+
     /// Reads again from this message of the stream on, perhaps from another server.
     pub(crate) fn look_again(&mut self, next: u64) {
         (self.next, self.consumer, self.batch) = (next.max(1), None, None);
     }
 
-    /// Whether the stream has a message of the session behind the last one that was read.
-    pub(crate) async fn is_behind(&self) -> bool {
-        let Ok(stream) = self.link.stream().await else { return false };
-        let last = stream.get_last_raw_message_by_subject(&self.subject).await;
-        last.is_ok_and(|last| last.sequence > self.last())
+    /// Whether the stream has a message of the session behind the last one that was read. None where nobody answers.
+    pub(crate) async fn is_behind(&self) -> Option<bool> {
+        let stream = self.link.stream().await.ok()?;
+        match stream.get_last_raw_message_by_subject(&self.subject).await {
+            Ok(last) => Some(last.sequence > self.last()),
+            Err(error) if error.kind() == LastRawMessageErrorKind::NoMessageFound => Some(false),
+            Err(_) => None,
+        }
     }
 
     /// The next message; none if there is none for a while. May be dropped while it waits, without a loss.
@@ -78,7 +99,7 @@ impl Reader {
             Ok(message) => message,
             Err(error) => {
                 debug!("reading {}: {error}", self.subject);
-                (self.consumer, self.batch) = (None, None);
+                (self.consumer, self.batch, self.has_failed) = (None, None, true);
                 sleep(RETRY_TIME).await;
                 None
             }

@@ -102,11 +102,21 @@ struct Outgoing {
     has_ended: bool,
 }
 
+impl Outgoing {
+    /// Tells recorders of it. Returns whether they have it complete.
+    async fn announce(&self, link: &Link) -> Result<bool, FleetError> {
+        let from = format!("{} through {}", self.session.source, host());
+        Record::announce(&link.records, self.id, &from).await
+    }
+}
+
 /// What recorders know of a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Announced {
     /// They may not know of it.
     No,
+    /// They were told before its messages were in the stream: one may have left it meanwhile.
+    Before,
     Yes,
     /// They have it complete: whatever else comes is known.
     Over,
@@ -268,9 +278,8 @@ impl NatsSink {
             if !self.unacknowledged.iter().any(|message| message.session == outgoing.session.name) {
                 continue;
             }
-            let from = format!("{} through {}", outgoing.session.source, host());
-            let is_over = self.runtime.block_on(Record::announce(&self.link.records, outgoing.id, &from))?;
-            outgoing.announced = if is_over { Announced::Over } else { Announced::Yes };
+            let is_over = self.runtime.block_on(outgoing.announce(&self.link))?;
+            outgoing.announced = if is_over { Announced::Over } else { Announced::Before };
             is_any_over |= is_over;
         }
         if is_any_over {
@@ -278,6 +287,15 @@ impl NatsSink {
             let is_over = |one: &Outgoing| one.announced == Announced::Over;
             self.unacknowledged.retain(|message| !sessions.get(&message.session).is_some_and(is_over));
             self.count_bytes();
+        }
+        Ok(())
+    }
+
+    /// Tells of them again when JetStream has the messages: who leaves a session looks for those that came before it did.
+    fn announce_again(&mut self) -> Result<(), FleetError> {
+        for outgoing in self.sessions.values_mut().filter(|outgoing| outgoing.announced == Announced::Before) {
+            let is_over = self.runtime.block_on(outgoing.announce(&self.link))?;
+            outgoing.announced = if is_over { Announced::Over } else { Announced::Yes };
         }
         Ok(())
     }
@@ -348,7 +366,7 @@ impl NatsSink {
         self.is_failing = true;
         self.lacks_stream = error.to_string() != FULL;
         // Whoever removed the stream may have removed what recorders know of sessions, too.
-        let known = self.sessions.values_mut().filter(|outgoing| outgoing.announced == Announced::Yes);
+        let known = self.sessions.values_mut().filter(|outgoing| outgoing.announced != Announced::Over);
         known.for_each(|outgoing| outgoing.announced = Announced::No);
         self.unacknowledged.iter_mut().for_each(|message| message.acknowledgement = None);
         let kind = if error.to_string() == FULL { io::ErrorKind::StorageFull } else { io::ErrorKind::Other };
@@ -453,7 +471,7 @@ impl Sink for NatsSink {
             self.probe().map_err(|error| self.fail(&error))?;
             self.is_failing = false;
         }
-        self.settle(0).map_err(|error| self.fail(&error))?;
+        self.settle(0).and_then(|()| self.announce_again()).map_err(|error| self.fail(&error))?;
         self.sessions.retain(|_, outgoing| !outgoing.has_ended);
         Ok(())
     }

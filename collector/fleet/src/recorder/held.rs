@@ -141,6 +141,12 @@ impl<I: Intake> Held<I> {
                 if header(&message, END_HEADER).is_some() {
                     shared.intake.close(number);
                 }
+                // It may have waited for long to be taken.
+                heard = Instant::now();
+            }
+            // As long as the stream cannot be read, or takes nothing, an agent that is not heard of need not be silent.
+            if reader.has_failed() || shared.since_beat() >= shared.lease.fence_time() {
+                (heard, look_time) = (Instant::now(), LOOK_TIME);
             }
             if turns.wants_look() {
                 let back = if turns.look() == 0 { 0 } else { FAR };
@@ -149,7 +155,7 @@ impl<I: Intake> Held<I> {
             }
             if heard.elapsed() >= look_time {
                 look_time *= 2;
-                if reader.is_behind().await {
+                if reader.is_behind().await == Some(true) {
                     reader.look_again(self.settled.0 + 1);
                 }
             }
@@ -163,8 +169,11 @@ impl<I: Intake> Held<I> {
                 checked = Instant::now();
             }
             if heard.elapsed() >= shared.silence && turns.is_complete() {
-                shared.intake.lose_contact(id);
-                break self.leave().await;
+                if reader.is_behind().await == Some(false) {
+                    shared.intake.lose_contact(id);
+                    break self.leave(&reader).await;
+                }
+                (heard, look_time) = (Instant::now(), LOOK_TIME);
             }
         };
         if result.is_ok() {
@@ -276,11 +285,24 @@ impl<I: Intake> Held<I> {
         Ok(())
     }
 
-    /// Nothing has come for long. An edge says when something does.
-    async fn leave(&mut self) -> Result<(), FleetError> {
+    /// Nothing has come for long. An edge says when something does; what came until the record said so is looked for here.
+    async fn leave(&mut self, reader: &Reader) -> Result<(), FleetError> {
         self.record = Record { state: State::Silent, owner: None, ..self.record.clone() };
         while !self.write().await? {
             sleep(RETRY_TIME).await;
+        }
+        let is_behind = loop {
+            match reader.is_behind().await {
+                Some(is_behind) => break is_behind,
+                None => sleep(RETRY_TIME).await,
+            }
+        };
+        if is_behind {
+            let from = self.record.from.clone();
+            while let Err(error) = Record::announce(&self.shared.link.records, self.id, &from).await {
+                debug!("session {}: {error}", self.id);
+                sleep(RETRY_TIME).await;
+            }
         }
         Ok(())
     }

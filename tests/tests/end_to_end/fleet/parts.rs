@@ -1,6 +1,10 @@
 //! Edges and recorders.
 
-use std::{net::SocketAddr, path::Path};
+use std::{
+    fs,
+    net::SocketAddr,
+    path::{Path, PathBuf},
+};
 
 use tests::{Collector, Folder, collector::disk, process::Stdout, trace, wait::eventually};
 
@@ -66,7 +70,7 @@ impl Parts {
 
     /// Returns when so many sessions are being recorded.
     pub(crate) fn wait_for_start(&self, count: usize) {
-        let has_events = |folder: &std::path::PathBuf| trace::indexed(folder, 0) > 0;
+        let has_events = |folder: &PathBuf| trace::indexed(folder, 0) > 0;
         eventually("sessions are recorded", || {
             trace::folders(self.folder.path()).iter().filter(|folder| has_events(folder)).count() >= count
         });
@@ -77,12 +81,17 @@ impl Parts {
         self.wait_for_in(self.folder.path(), count);
     }
 
-    /// Returns when so many sessions are finished in this folder.
+    /// Returns when so many sessions are finished in this folder, each in time.
     pub(crate) fn wait_for_in(&self, folder: &Path, count: usize) {
-        let is_finished = |folder: &std::path::PathBuf| !folder.join("journal.heph").exists();
-        eventually("sessions are finished", || {
-            trace::folders(folder).iter().filter(|folder| is_finished(folder)).count() >= count
-        });
+        let is_finished = |folder: &PathBuf| {
+            let manifest = fs::read_to_string(folder.join("manifest.json")).unwrap_or_default();
+            !folder.join("journal.heph").exists() && !manifest.is_empty() && !manifest.contains("lost contact")
+        };
+        for count in 1..=count {
+            eventually("sessions are finished", || {
+                trace::folders(folder).iter().filter(|folder| is_finished(folder)).count() >= count
+            });
+        }
     }
 }
 

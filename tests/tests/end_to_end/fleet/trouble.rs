@@ -92,6 +92,30 @@ fn a_node_may_stop_for_a_minute() {
     are_complete(&parts.folder, &agents);
 }
 
+/// A stream that cannot be read says nothing of agents: they are not silent because its server hangs.
+#[test]
+fn a_server_that_hangs_makes_no_agent_silent() {
+    let Some(mut server) = Server::start() else { return };
+    let parts = Parts::new(&server);
+    let (edge, recorder) = (parts.edge(&[]), parts.recorder(&["--session-timeout", "1s"]));
+    let mut agents = [agent(&edge, Transport::Tcp, 103)];
+    agents[0].work(2_000).expect("it is taken");
+    parts.wait_for_start(1);
+    server.pause();
+    agents[0].work(1_000).expect("it is taken");
+    let stopped = Instant::now();
+    // Longer than any recorder waits for an agent that says nothing, unless it is told to.
+    while stopped.elapsed() < Duration::from_secs(63) {
+        agents[0].listen(Duration::from_millis(250));
+    }
+    server.go_on();
+    finish(&mut agents);
+    parts.wait_for(1);
+    are_complete(&parts.folder, &agents);
+    let exit = recorder.stop().success();
+    assert!(!exit.stderr.contains("lost contact"), "{}", exit.stderr);
+}
+
 /// The edge's clock is a second behind, that of the recorder a second ahead, and that of the next a second behind again.
 #[test]
 fn clocks_may_be_a_second_apart() {
