@@ -17,11 +17,23 @@ pub struct Folder(PathBuf);
 impl Folder {
     /// A new empty folder. `name` is for those who look at what a failed test left behind.
     pub fn new(name: &str) -> Self {
+        Self::within(&env::temp_dir(), name)
+    }
+
+    /// The same in memory, if there is room, for what does not work on a disk that is slow.
+    pub fn in_memory(name: &str) -> Self {
+        const ROOM: u64 = 2 << 30;
+        let memory = Path::new("/dev/shm");
+        let has_room = rustix::fs::statvfs(memory).is_ok_and(|disk| disk.f_bavail * disk.f_frsize >= ROOM);
+        if has_room { Self::within(memory, name) } else { Self::new(name) }
+    }
+
+    fn within(place: &Path, name: &str) -> Self {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         failure::tell_at_once();
         // ORDERING: the numbers only have to differ.
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
-        let path = env::temp_dir().join(format!("spoor-service-{}-{number}-{name}", process::id()));
+        let path = place.join(format!("spoor-service-{}-{number}-{name}", process::id()));
         fs::create_dir_all(&path).unwrap_or_else(|error| panic!("cannot make {}: {error}", path.display()));
         Self(path)
     }

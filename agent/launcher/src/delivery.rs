@@ -250,9 +250,10 @@ impl Delivery {
     }
 
     /// Waits until everything is delivered, or that is given up. What came of it, if that is known.
-    pub(crate) fn finish(self) -> Option<Outcome> {
-        let (family, thread) = (self.family, self.thread?);
-        let Family { settings, signals, .. } = &*family;
+    pub(crate) fn finish(mut self) -> Option<Outcome> {
+        let thread = self.thread.take()?;
+        let family = &self.family;
+        let Family { settings, signals, .. } = &**family;
         let (asked, begun) = (signals.asked(), Instant::now());
         let mut has_told = settings.quiet;
         while !thread.is_finished() {
@@ -271,6 +272,15 @@ impl Delivery {
             say!("delivery failed: the trace is incomplete (this is a bug)");
         }
         outcome.ok()
+    }
+}
+
+impl Drop for Delivery {
+    fn drop(&mut self) {
+        // The collector has heard of it already.
+        if let Some((mut shipper, clock, ..)) = self.work.take() {
+            shipper.finish(EndReason::Detached, clock.now(), GIVING_UP);
+        }
     }
 }
 

@@ -6,11 +6,15 @@ mod left;
 mod seen;
 mod system_call;
 
-use std::{ffi::CString, io, time::Instant};
+use std::{
+    ffi::CString,
+    io, thread,
+    time::{Duration, Instant},
+};
 
 use agent::{
     mapped::{MapError, MappedLibrary},
-    shared::Command,
+    shared::{BORROWED_GONE_BACK, BORROWED_NOBODY, Command},
     tracee::{Waiting, go_on},
 };
 use anyhow::{Context, Result, anyhow, bail};
@@ -28,7 +32,7 @@ pub(crate) use self::{
 };
 use crate::{
     install::{Maps, TargetMemory, file_name},
-    library,
+    library, signals,
 };
 
 /// The library in a target.
@@ -69,6 +73,32 @@ impl Library {
             library.fill(&mapped, thread, pid, deadline)?;
         }
         Ok(library)
+    }
+
+    /// Waits until a thread has gone back that an agent had borrowed when it was killed. Who borrowed one before would take from it
+    /// what it needs for that.
+    pub(crate) fn wait_for_borrowed(pid: i32) -> Result<()> {
+        /// Longer than it takes, and how long it is on its way when it says that it goes.
+        const PATIENCE: Duration = Duration::from_secs(5);
+        const ON_ITS_WAY: Duration = Duration::from_millis(20);
+        let Some(base) = Self::find(pid)? else { return Ok(()) };
+        let at = Self::at(base, &MappedLibrary::parse(library::BYTES)?)?.symbol("SPOOR_BORROWED_RESULT")?;
+        let memory = TargetMemory::open(pid).context("cannot open the memory of the program")?;
+        let deadline = Instant::now() + PATIENCE;
+        while Instant::now() < deadline {
+            let mut word = [0; 8];
+            memory.read(at, &mut word).context("the program is gone")?;
+            match u64::from_ne_bytes(word) {
+                BORROWED_NOBODY => break,
+                BORROWED_GONE_BACK => {
+                    thread::sleep(ON_ITS_WAY);
+                    break;
+                }
+                _ => thread::sleep(Duration::from_millis(1)),
+            }
+            signals::check()?;
+        }
+        Ok(())
     }
 
     /// The library in a process that has it.

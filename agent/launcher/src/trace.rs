@@ -117,7 +117,7 @@ impl Trace {
         }
         let needed = installer.time_needed()?;
         let deadline = started + settings.startup_timeout.unwrap_or(ENTERING + needed);
-        Self::record(family, &arena, &mut delivery)?;
+        Self::deliver(family, &arena, &mut delivery)?;
         let with_frida = host.is_some();
         let mut trace = Self::new(family, pid, arena, installer, delivery);
         (trace.host, trace.foreign) = (host, foreign);
@@ -163,8 +163,8 @@ impl Trace {
         }
     }
 
-    /// Has events recorded and delivered, of a target that makes none yet.
-    fn record(family: &Family, arena: &Arc<Arena>, delivery: &mut Delivery) -> Result<()> {
+    /// Has events delivered, of a target that makes none yet.
+    fn deliver(family: &Family, arena: &Arc<Arena>, delivery: &mut Delivery) -> Result<()> {
         let control = arena.control();
         if let Some(depth) = family.settings.rules.max_depth {
             // ORDERING: before anything is recorded.

@@ -39,6 +39,11 @@ impl Shape {
 /// Bytes of the stack that a borrowed thread has.
 pub const BORROWED_STACK_BYTES: usize = 1 << 16;
 
+/// What is told of a borrowed thread: it has become by itself what it was.
+pub const BORROWED_GONE_BACK: u64 = 2;
+/// What is told where no thread is borrowed.
+pub const BORROWED_NOBODY: u64 = 3;
+
 /// Bytes of the frame that says what a borrowed thread was, and where the general and the extended registers are in it. It
 /// begins with the signals that are blocked, and which extended registers are meant.
 pub const BORROWED_FRAME_BYTES: usize = 16 << 10;

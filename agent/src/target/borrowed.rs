@@ -9,7 +9,9 @@ use core::{
 };
 
 use super::sys;
-use crate::shared::{BORROWED_FRAME_BYTES, BORROWED_STACK_BYTES, FRAME_EXTENDED, FRAME_REGISTERS};
+use crate::shared::{
+    BORROWED_FRAME_BYTES, BORROWED_GONE_BACK, BORROWED_NOBODY, BORROWED_STACK_BYTES, FRAME_EXTENDED, FRAME_REGISTERS,
+};
 
 /// A thread pointer for a thread that has none: before the C library has set one up.
 #[unsafe(no_mangle)]
@@ -34,9 +36,10 @@ struct Stack(UnsafeCell<[u8; BORROWED_STACK_BYTES]>);
 // SAFETY: it is the borrowed thread's.
 unsafe impl Sync for Stack {}
 
-/// Whether the function has returned (1), or the thread has gone back since (2); and what it returned.
+/// Whether the function runs (0) or has returned (1), or the thread has gone back since (`BORROWED_GONE_BACK`), or nobody is borrowed
+/// (`BORROWED_NOBODY`); and what it returned.
 #[unsafe(no_mangle)]
-static SPOOR_BORROWED_RESULT: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
+static SPOOR_BORROWED_RESULT: [AtomicU64; 2] = [AtomicU64::new(BORROWED_NOBODY), AtomicU64::new(0)];
 
 /// What the thread was. The outside writes it.
 #[unsafe(no_mangle)]
@@ -58,7 +61,7 @@ extern "C" fn wait() {
         (0..1000).for_each(|_| hint::spin_loop());
     }
     // ORDERING: the outside looks at it while this thread stands still.
-    SPOOR_BORROWED_RESULT[0].store(2, Ordering::Relaxed);
+    SPOOR_BORROWED_RESULT[0].store(BORROWED_GONE_BACK, Ordering::Relaxed);
     // SAFETY: its first word is written for this.
     sys::set_signals(unsafe { SPOOR_BORROWED_FRAME.0.get().cast::<u64>().read() });
 }

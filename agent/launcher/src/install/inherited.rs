@@ -21,7 +21,7 @@ impl Installer {
         };
         let functions = Arc::new(self.functions.inherit());
         let modules = self.modules.iter();
-        let child = Self {
+        let mut child = Self {
             pid,
             library: LibraryPlace::Native(library),
             memory: TargetMemory::open(pid).context("cannot open the memory of the program")?,
@@ -41,7 +41,9 @@ impl Installer {
             plans: self.plans.clone(),
             needs_returns: self.needs_returns,
             left_alone: self.left_alone.clone(),
+            has_begun: false,
         };
+        child.begin();
         // Hooks may have come and gone since it was forked.
         child.find_hooks();
         Ok((child, functions))

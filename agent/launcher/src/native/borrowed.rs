@@ -8,7 +8,10 @@ use std::{
 
 use agent::{
     registers::{ExtendedRegisters, SignalMask},
-    shared::{BORROWED_FRAME_BYTES, BORROWED_STACK_BYTES, FRAME_EXTENDED, FRAME_REGISTERS},
+    shared::{
+        BORROWED_FRAME_BYTES, BORROWED_GONE_BACK, BORROWED_NOBODY, BORROWED_STACK_BYTES, FRAME_EXTENDED,
+        FRAME_REGISTERS,
+    },
     tracee::go_on,
 };
 use anyhow::{Context, Result, bail};
@@ -35,6 +38,8 @@ pub(crate) struct Borrowed {
     registers: user_regs_struct,
     extended: ExtendedRegisters,
     mask: SignalMask,
+    /// Where the library says how far it is with what it was given to do.
+    result: Option<u64>,
     /// Whether it is let go of when it is given back.
     is_ours: bool,
     /// Whether it is what it was.
@@ -94,7 +99,7 @@ impl Borrowed {
         memory.may_use_gs(registers.gs_base)?;
         let extended = ExtendedRegisters::read(tid)?;
         let mask = SignalMask::read(tid)?;
-        Ok(Self { pid, thread, memory, registers, extended, mask, is_ours: false, is_back: false })
+        Ok(Self { pid, thread, memory, registers, extended, mask, result: None, is_ours: false, is_back: false })
     }
 
     /// Has it map memory, before there is anything of ours in the program.
@@ -174,7 +179,7 @@ impl Borrowed {
     fn has_gone_back(&mut self, result: u64) -> Result<bool> {
         let mut word = [0; 8];
         self.memory.read(result, &mut word)?;
-        let has_gone_back = u64::from_ne_bytes(word) == 2;
+        let has_gone_back = u64::from_ne_bytes(word) == BORROWED_GONE_BACK;
         if has_gone_back {
             self.is_back = true;
             if self.is_ours {
@@ -209,6 +214,7 @@ impl Borrowed {
         (registers.fs_base, registers.eflags, registers.orig_rax) = (self.registers.fs_base, PLAIN_FLAGS, u64::MAX);
         let result = library.symbol("SPOOR_BORROWED_RESULT")?;
         self.memory.write(result, &[0; 16])?;
+        self.result = Some(result);
         self.memory.write(library.symbol("SPOOR_BORROWED_FRAME")?, &self.frame())?;
         ptrace::setregs(self.thread, registers)?;
         // Not before: should this process be killed in between, nobody would undo it.
@@ -276,6 +282,10 @@ impl Borrowed {
     fn restore(&mut self) -> Result<()> {
         self.is_back = true;
         let restored = self.become_what_it_was();
+        if let (Ok(()), Some(result)) = (&restored, self.result) {
+            // Where nobody could say so, the next agent waits longer than a thread takes to go back.
+            let _ = self.memory.write(result, &BORROWED_NOBODY.to_ne_bytes());
+        }
         if self.is_ours {
             // One that was killed meanwhile is let go of already.
             let _ = ptrace::detach(self.thread, None);

@@ -52,7 +52,7 @@ impl Forked {
         let deadline = Instant::now() + LOADING;
         let mut delivery = Delivery::start(family, pid, Some(birth))?;
         delivery.number_by(&functions);
-        Trace::record(family, &arena, &mut delivery)?;
+        Trace::deliver(family, &arena, &mut delivery)?;
         let mut trace = Trace::new(family, pid, Arc::clone(&arena), installer, delivery);
         trace.seat = Some(seat);
         let is_waiting = matches!(arena.wait_request(deadline), Some(MailboxRequest::Forked(_)));

@@ -27,7 +27,7 @@ use crate::{
     family::Family,
     frida::Starting,
     library::{self, Reader},
-    native::Borrowed,
+    native::{Borrowed, Library},
     process::{self, Process, Running},
     program::Gated,
     settings::Settings,
@@ -158,7 +158,8 @@ fn attach_natively(family: &Arc<Family>, pid: i32) -> Result<Trace> {
     let started = Instant::now();
     let delivery = Delivery::start(family, pid, None)?;
     let deadline = started + family.settings.startup_timeout.unwrap_or(ENTERING);
-    let entered = Borrowed::take(pid, deadline).and_then(|mut thread| {
+    let thread = Library::wait_for_borrowed(pid).and_then(|()| Borrowed::take(pid, deadline));
+    let entered = thread.and_then(|mut thread| {
         let entered = Entered::natively(&family.settings, pid, &mut thread, deadline)?;
         thread.give_back()?;
         Ok(entered)

@@ -61,7 +61,8 @@ impl Server {
                 let cluster = ["--cluster_name", "test", "--cluster", &route, "--routes", &all.join(","), "-n", &name];
                 arguments.extend(cluster.map(String::from));
             }
-            let mut server = Self { folder: Folder::new("nats"), address: *address, arguments, process: None };
+            // A cluster whose disk is slow loses its leaders again and again.
+            let mut server = Self { folder: Folder::in_memory("nats"), address: *address, arguments, process: None };
             server.start_again();
             server
         };

@@ -385,22 +385,35 @@ fn an_agent_may_be_killed_at_any_moment_of_an_attach() {
 }
 
 /// Nor by one that is killed while it has borrowed a thread. A system call that was interrupted for that may say so, where the
-/// agent was killed before it could have it made again.
+/// agent was killed before it could have it made again. The next agent traces it, unless there are hooks already.
 #[test]
 fn an_agent_may_be_killed_at_any_moment_of_a_native_attach() {
     agent_command::prepare();
     let (_folder, collector) = Collector::in_folder("killed-early", &[]);
+    let mut was_attached_to = false;
     for moment_ms in (0..30).map(|moment| moment * 4) {
         // A handler that is interrupted, too.
         let steady = Steady::of(if moment_ms % 8 == 0 { "steady" } else { "realtime" });
-        let options = ["--no-detail", "--engine", "native"];
-        let command = agent_command::attach_to(collector.tcp(), Transport::Tcp, &options, steady.process.pid());
-        let mut agent = Process::start(command, Stdout::Collect);
+        let options = ["--no-detail", "--engine", "native", "--verbose"];
+        let pid = steady.process.pid();
+        let attach = || {
+            let command = agent_command::attach_to(collector.tcp(), Transport::Tcp, &options, pid);
+            Process::start(command, Stdout::Collect)
+        };
+        let mut agent = attach();
         thread::sleep(Duration::from_millis(moment_ms));
         agent.signal("KILL");
         assert_eq!(agent.exit(LONG).signal, Some(9));
+        let mut next = attach();
+        eventually("it is done or refused", || !next.is_running() || next.said().contains("agent: hooked "));
+        next.signal("INT");
+        let exit = next.exit(LONG);
+        let is_refused = exit.stderr.contains("may have left hooks there");
+        assert_eq!(exit.code, Some(i32::from(is_refused)), "{moment_ms} ms: {}", exit.stderr);
+        was_attached_to |= !is_refused;
         steady.finish();
     }
+    assert!(was_attached_to, "nobody was killed early enough");
     collector.stop();
 }
 
@@ -431,7 +444,7 @@ fn a_program_whose_helper_was_killed_is_left_in_peace() {
 #[test]
 fn a_program_may_end_at_any_moment_of_an_attach() {
     agent_command::prepare();
-    let (_folder, collector) = Collector::in_folder("ends-early", &[]);
+    let (folder, collector) = Collector::in_folder("ends-early", &[]);
     let moments_ms = [0, 20, 50, 90, 130, 180];
     for (engine, moment_ms) in ENGINES.into_iter().flat_map(|engine| moments_ms.map(|moment| (engine, moment))) {
         let steady = Steady::start();
@@ -458,6 +471,10 @@ fn a_program_may_end_at_any_moment_of_an_attach() {
         }
     }
     collector.stop();
+    for trace in Trace::all(folder.path()) {
+        let end = trace.manifest.end.expect("it has ended").how;
+        assert!(end.as_str() != "stopped", "nobody has said how {} ended", trace.folder.display());
+    }
 }
 
 /// Whether Frida is in a process.
