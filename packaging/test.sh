@@ -2,6 +2,7 @@
 # Makes the package, installs it into an empty root, and traces there; checks the unit, and what the Containerfile copies and
 # starts. As root. Arguments go to cargo.
 set -euo pipefail
+trap 'printf "test.sh: line %s failed: %s\n" "$LINENO" "$BASH_COMMAND" >&2' ERR
 cd "$(dirname "$0")/.."
 
 package=$(packaging/deb.sh "$@")
@@ -16,7 +17,8 @@ dpkg --root="$root" --force-script-chrootless --log=/dev/null --install "$packag
 version=$(dpkg-deb --field "$package" Version)
 for command in agent collector; do
     [ "$(chroot "$root" "/usr/bin/$command" --version)" = "$command $version" ]
-    gzip -dc "$root/usr/share/man/man1/$command.1.gz" | grep -q "^.TH $command"
+    # Not through a pipe: who looks for one line closes it before all is written.
+    grep -q "^.TH $command" <<<"$(gzip -dc "$root/usr/share/man/man1/$command.1.gz")"
     bash -n "$root/usr/share/bash-completion/completions/$command"
 done
 packaging/check.sh "$root" /usr/bin
@@ -28,7 +30,7 @@ if command -v systemd-analyze >/dev/null; then
     unit=packaging/spoor-collector.service
     mkdir -p "$roots/unit" && sed 's|^ExecStart=/usr/bin/collector|ExecStart=/bin/true|' "$unit" >"$roots/unit/spoor-collector.service"
     said=$(systemd-analyze verify --man=no "$roots/unit/spoor-collector.service" 2>&1) || { printf '%s\n' "$said"; exit 1; }
-    ! grep spoor-collector <<<"$said"
+    if grep spoor-collector <<<"$said"; then exit 1; fi
     systemd-analyze security --offline=true --threshold=15 "$roots/unit/spoor-collector.service" | tail -1
 fi
 
