@@ -1,7 +1,8 @@
 //! Parts for end-to-end tests: an agent with made-up events, a network that loses things, the collector as a process,
 //! and a reader for what it leaves behind; and the real agent, with programs to be traced.
 //!
-//! The tests themselves are in `tests/`: `end_to_end` has a folder for each subject, `repository` checks the repository.
+//! The tests themselves are in `tests/`: `end_to_end` has a folder for each subject, `sql` asks `collector sql`, and
+//! `repository` checks the repository.
 
 #![forbid(unsafe_code)]
 

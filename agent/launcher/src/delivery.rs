@@ -252,8 +252,7 @@ impl Delivery {
     /// Waits until everything is delivered, or that is given up. What came of it, if that is known.
     pub(crate) fn finish(mut self) -> Option<Outcome> {
         let thread = self.thread.take()?;
-        let family = &self.family;
-        let Family { settings, signals, .. } = &**family;
+        let Family { settings, signals, .. } = &*self.family;
         let (asked, begun) = (signals.asked(), Instant::now());
         let mut has_told = settings.quiet;
         while !thread.is_finished() {
@@ -263,7 +262,7 @@ impl Delivery {
             }
             if !has_told && begun.elapsed() >= SILENCE {
                 has_told = true;
-                family.tell_waiting();
+                self.family.tell_waiting();
             }
             thread::sleep(GLANCE);
         }

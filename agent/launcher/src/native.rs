@@ -62,16 +62,13 @@ impl Library {
     /// Finds the library in a process, where an agent has put it before, or maps it.
     pub(crate) fn enter(thread: &mut Borrowed, pid: i32, deadline: Instant) -> Result<Self> {
         const READ_WRITE_EXECUTE: u64 = 7;
-        let mapped = MappedLibrary::parse(library::BYTES)?;
-        let found = Self::find(pid)?;
-        let base = match found {
-            Some(base) => base,
-            None => thread.map(mapped.size(), READ_WRITE_EXECUTE, deadline)?,
-        };
-        let library = Self::at(base, &mapped)?;
-        if found.is_none() {
-            library.fill(&mapped, thread, pid, deadline)?;
+        if let Some(library) = Self::there(pid)? {
+            return Ok(library);
         }
+        let mapped = MappedLibrary::parse(library::BYTES)?;
+        let base = thread.map(mapped.size(), READ_WRITE_EXECUTE, deadline)?;
+        let library = Self::at(base, &mapped)?;
+        library.fill(&mapped, thread, pid, deadline)?;
         Ok(library)
     }
 
@@ -81,8 +78,8 @@ impl Library {
         /// Longer than it takes, and how long it is on its way when it says that it goes.
         const PATIENCE: Duration = Duration::from_secs(5);
         const ON_ITS_WAY: Duration = Duration::from_millis(20);
-        let Some(base) = Self::find(pid)? else { return Ok(()) };
-        let at = Self::at(base, &MappedLibrary::parse(library::BYTES)?)?.symbol("SPOOR_BORROWED_RESULT")?;
+        let Some(library) = Self::there(pid)? else { return Ok(()) };
+        let at = library.symbol("SPOOR_BORROWED_RESULT")?;
         let memory = TargetMemory::open(pid).context("cannot open the memory of the program")?;
         let deadline = Instant::now() + PATIENCE;
         while Instant::now() < deadline {
@@ -103,8 +100,13 @@ impl Library {
 
     /// The library in a process that has it.
     pub(crate) fn of(pid: i32) -> Result<Self> {
-        let base = Self::find(pid)?.context("the library is not in the program")?;
-        Ok(Self::at(base, &MappedLibrary::parse(library::BYTES)?)?)
+        Self::there(pid)?.context("the library is not in the program")
+    }
+
+    /// The library in a process, if it is there.
+    fn there(pid: i32) -> Result<Option<Self>> {
+        let Some(base) = Self::find(pid)? else { return Ok(None) };
+        Ok(Some(Self::at(base, &MappedLibrary::parse(library::BYTES)?)?))
     }
 
     fn at(base: u64, mapped: &MappedLibrary<'_>) -> Result<Self, MapError> {

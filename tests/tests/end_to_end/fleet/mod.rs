@@ -59,8 +59,7 @@ fn sessions_go_through_jetstream() {
     // What is recorded is not recorded again, by whomever.
     let other = Folder::new("fleet-other");
     let recorder = parts.recorder_to(other.path(), &[]);
-    let late = agent(&edge, Transport::Tcp, 4);
-    let mut late = [late];
+    let mut late = [agent(&edge, Transport::Tcp, 4)];
     finish(&mut late);
     parts.wait_for_in(other.path(), 1);
     are_complete(&other, &late);
