@@ -14,7 +14,7 @@ use std::{
 
 use agent::{
     mapped::{MapError, MappedLibrary},
-    shared::{BORROWED_GONE_BACK, BORROWED_NOBODY, Command},
+    shared::{BORROWED_LEAVES, BORROWED_NOBODY, Command},
     tracee::{Waiting, go_on},
 };
 use anyhow::{Context, Result, anyhow, bail};
@@ -32,7 +32,7 @@ pub(crate) use self::{
 };
 use crate::{
     install::{Maps, TargetMemory, file_name},
-    library, signals,
+    library, process, signals,
 };
 
 /// The library in a target.
@@ -75,20 +75,20 @@ impl Library {
     /// Waits until a thread has gone back that an agent had borrowed when it was killed. Who borrowed one before would take from it
     /// what it needs for that.
     pub(crate) fn wait_for_borrowed(pid: i32) -> Result<()> {
-        /// Longer than it takes, and how long it is on its way when it says that it goes.
+        /// Longer than it takes.
         const PATIENCE: Duration = Duration::from_secs(5);
-        const ON_ITS_WAY: Duration = Duration::from_millis(20);
         let Some(library) = Self::there(pid)? else { return Ok(()) };
         let at = library.symbol("SPOOR_BORROWED_RESULT")?;
         let memory = TargetMemory::open(pid).context("cannot open the memory of the program")?;
         let deadline = Instant::now() + PATIENCE;
         while Instant::now() < deadline {
-            let mut word = [0; 8];
-            memory.read(at, &mut word).context("the program is gone")?;
-            match u64::from_ne_bytes(word) {
+            let mut words = [0; 16];
+            memory.read(at, &mut words).context("the program is gone")?;
+            let [word, thread] = [0, 8].map(|at| u64::from_ne_bytes(words[at..at + 8].try_into().unwrap_or_default()));
+            match word {
                 BORROWED_NOBODY => break,
-                BORROWED_GONE_BACK => {
-                    thread::sleep(ON_ITS_WAY);
+                BORROWED_LEAVES if library.is_left_by(pid, thread as u32) => {
+                    memory.write(at, &BORROWED_NOBODY.to_ne_bytes())?;
                     break;
                 }
                 _ => thread::sleep(Duration::from_millis(1)),
@@ -96,6 +96,20 @@ impl Library {
             signals::check()?;
         }
         Ok(())
+    }
+
+    /// Whether a thread is on no stack of the library any more.
+    fn is_left_by(&self, pid: i32, id: u32) -> bool {
+        /// How long it may take to stop.
+        const STOPPING: Duration = Duration::from_millis(200);
+        // One that has ended is found nowhere.
+        let Ok(tid) = process::thread_outside(pid, id) else { return true };
+        let mut stack = self.base;
+        let looked = while_stopped(tid, Instant::now() + STOPPING, || {
+            stack = ptrace::getregs(Pid::from_raw(tid))?.rsp;
+            Ok(())
+        });
+        looked.is_ok() && !(self.base..self.end).contains(&stack)
     }
 
     /// The library in a process that has it.

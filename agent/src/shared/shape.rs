@@ -43,6 +43,8 @@ pub const BORROWED_STACK_BYTES: usize = 1 << 16;
 pub const BORROWED_GONE_BACK: u64 = 2;
 /// What is told where no thread is borrowed.
 pub const BORROWED_NOBODY: u64 = 3;
+/// What is told of one that has gone back but for a few instructions.
+pub const BORROWED_LEAVES: u64 = 4;
 
 /// Bytes of the frame that says what a borrowed thread was, and where the general and the extended registers are in it. It
 /// begins with the signals that are blocked, and which extended registers are meant.

@@ -10,7 +10,8 @@ use core::{
 
 use super::sys;
 use crate::shared::{
-    BORROWED_FRAME_BYTES, BORROWED_GONE_BACK, BORROWED_NOBODY, BORROWED_STACK_BYTES, FRAME_EXTENDED, FRAME_REGISTERS,
+    BORROWED_FRAME_BYTES, BORROWED_GONE_BACK, BORROWED_LEAVES, BORROWED_NOBODY, BORROWED_STACK_BYTES, FRAME_EXTENDED,
+    FRAME_REGISTERS,
 };
 
 /// A thread pointer for a thread that has none: before the C library has set one up.
@@ -36,8 +37,8 @@ struct Stack(UnsafeCell<[u8; BORROWED_STACK_BYTES]>);
 // SAFETY: it is the borrowed thread's.
 unsafe impl Sync for Stack {}
 
-/// Whether the function runs (0) or has returned (1), or the thread has gone back since (`BORROWED_GONE_BACK`), or nobody is borrowed
-/// (`BORROWED_NOBODY`); and what it returned.
+/// Whether the function runs (0) or has returned (1), or the thread goes back since (`BORROWED_GONE_BACK`, `BORROWED_LEAVES`), or nobody
+/// is borrowed (`BORROWED_NOBODY`); and what it returned, or which thread leaves.
 #[unsafe(no_mangle)]
 static SPOOR_BORROWED_RESULT: [AtomicU64; 2] = [AtomicU64::new(BORROWED_NOBODY), AtomicU64::new(0)];
 
@@ -64,6 +65,10 @@ extern "C" fn wait() {
     SPOOR_BORROWED_RESULT[0].store(BORROWED_GONE_BACK, Ordering::Relaxed);
     // SAFETY: its first word is written for this.
     sys::set_signals(unsafe { SPOOR_BORROWED_FRAME.0.get().cast::<u64>().read() });
+    // What came meanwhile has been handled.
+    SPOOR_BORROWED_RESULT[1].store(u64::from(sys::gettid()), Ordering::Relaxed);
+    // ORDERING: for who it is.
+    SPOOR_BORROWED_RESULT[0].store(BORROWED_LEAVES, Ordering::Release);
 }
 
 /// Calls the function whose address is in r12, with the arguments that are where they belong.

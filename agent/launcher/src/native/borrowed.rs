@@ -9,8 +9,8 @@ use std::{
 use agent::{
     registers::{ExtendedRegisters, SignalMask},
     shared::{
-        BORROWED_FRAME_BYTES, BORROWED_GONE_BACK, BORROWED_NOBODY, BORROWED_STACK_BYTES, FRAME_EXTENDED,
-        FRAME_REGISTERS,
+        BORROWED_FRAME_BYTES, BORROWED_GONE_BACK, BORROWED_LEAVES, BORROWED_NOBODY, BORROWED_STACK_BYTES,
+        FRAME_EXTENDED, FRAME_REGISTERS,
     },
     tracee::go_on,
 };
@@ -179,11 +179,12 @@ impl Borrowed {
     fn has_gone_back(&mut self, result: u64) -> Result<bool> {
         let mut word = [0; 8];
         self.memory.read(result, &mut word)?;
-        let has_gone_back = u64::from_ne_bytes(word) == BORROWED_GONE_BACK;
+        let has_gone_back = [BORROWED_GONE_BACK, BORROWED_LEAVES].contains(&u64::from_ne_bytes(word));
         if has_gone_back {
             self.is_back = true;
             if self.is_ours {
                 let _ = ptrace::detach(self.thread, None);
+                Library::wait_for_borrowed(self.pid)?;
             }
         }
         Ok(has_gone_back)
