@@ -139,16 +139,48 @@ def end(pid, code):
     os._exit(code)
 
 
-def leave(session, pid, brought, deaf):
+def leave(pid, state):
     """Has Frida leave, and waits until it has taken out what it brought. It borrows a thread for that, which without us would
     not survive."""
-    deaf.hear()
+    state["deaf"].hear()
     try:
-        session.detach()
+        state["session"].detach()
     except Exception:
         pass
-    while brought & code_of(pid) or tracer(pid):
+    while state.get("brought", set()) & code_of(pid) or tracer(pid):
         time.sleep(0.002)
+
+
+def start_leaving(pid, state):
+    """Has Frida leave. A thread that cannot be kept out of its way is interrupted, and none is kept waiting for a Frida that does not
+    come to an end."""
+    leaving = threading.Thread(target=leave, args=(pid, state), daemon=True)
+    leaving.start()
+    leaving.join(PARKED)
+    return leaving
+
+
+def leave_half(pid):
+    """Has a program that Frida has not left end without Frida's destructors, which would not survive it."""
+    DYNAMIC, SIZE_OF_DESTRUCTORS = 2, 28
+    try:
+        with open(f"/proc/{pid}/maps") as maps, open(f"/proc/{pid}/mem", "r+b", buffering=0) as memory:
+            base = next(int(line.split("-")[0], 16) for line in maps if "frida-agent" in line and line.split()[2] == "00000000")
+
+            def read(at, words):
+                memory.seek(base + at)
+                return struct.unpack(words, memory.read(struct.calcsize(words)))
+
+            (headers,), (each, count) = read(32, "Q"), read(54, "2H")
+            segments = [read(headers + number * each, "2I5Q") for number in range(count)]
+            for at, size in ((segment[3], segment[5]) for segment in segments if segment[0] == DYNAMIC):
+                for entry in range(at, at + size, 16):
+                    if read(entry, "2Q")[0] == SIZE_OF_DESTRUCTORS:
+                        memory.seek(base + entry + 8)
+                        memory.write(bytes(8))
+    except (OSError, StopIteration, struct.error):
+        # It has ended, or Frida has left after all.
+        pass
 
 
 class NotParked(Exception):
@@ -187,6 +219,23 @@ class Parked:
         self.keeper.wait()
         if said and not self.failed:
             tell({"notice": said})
+
+
+def serve(script):
+    """Does what it is asked to until there is nobody any more. Whether there is still a program then."""
+
+    def answer(line):
+        try:
+            tell({"id": line["id"], "value": getattr(script.exports_sync, line["call"])(*line["args"])})
+        except Exception as error:
+            tell({"id": line["id"], "failed": str(error)})
+
+    while True:
+        line = next_line()
+        if line is None or line.get("gone"):
+            return line is None
+        # One call may wait for long, and others must not wait for it.
+        threading.Thread(target=answer, args=(line,), daemon=True).start()
 
 
 def main():
@@ -232,7 +281,7 @@ def main():
         except Exception as error:
             state["failed"] = stage, error
 
-    entering = threading.Thread(target=enter, daemon=True)
+    entering, leaving = threading.Thread(target=enter, daemon=True), None
     with Parked(parameters["agent"], pid, input_has_ended) as parked:
         if parked.failed:
             fail("attach", NotParked(parked.failed))
@@ -244,44 +293,30 @@ def main():
         # It finds no modules where that ends while these are loaded, and the program dies of that. But the thread is not kept for long:
         # it may hold what is needed for loading.
         entering.join(PARKED)
-    while entering.is_alive() and not input_has_ended():
-        entering.join(0.005)
-    # If it is still there, nobody waits for it any more.
-    entering.join(PARKED)
-    if entering.is_alive() and "deaf" not in state:
-        # A thread of Frida's waits for the program, and ends when it finds that there is nobody.
-        end(pid, 1)
-    if "failed" in state:
-        fail(*state["failed"])
-        if "deaf" not in state:
+        # There is nobody any more. Should the program end while Frida comes or goes, it dies in it.
+        if not entering.is_alive() and "deaf" in state and input_has_ended():
+            leaving = start_leaving(pid, state)
+    if leaving is None:
+        while entering.is_alive() and not input_has_ended():
+            entering.join(0.005)
+        # If it is still there, nobody waits for it any more.
+        entering.join(PARKED)
+        if entering.is_alive() and "deaf" not in state:
+            # A thread of Frida's waits for the program, and ends when it finds that there is nobody.
+            leave_half(pid)
             end(pid, 1)
-    session, deaf, brought, script = state["session"], state["deaf"], state.get("brought", set()), state.get("script")
-    tell({"ready": True})
-
-    def answer(line):
-        try:
-            tell({"id": line["id"], "value": getattr(script.exports_sync, line["call"])(*line["args"])})
-        except Exception as error:
-            tell({"id": line["id"], "failed": str(error)})
-
-    gone = False
-    while True:
-        line = next_line()
-        if line is None:
-            break
-        if line.get("gone"):
-            gone = True
-            break
-        # One call may wait for long, and others must not wait for it.
-        threading.Thread(target=answer, args=(line,), daemon=True).start()
-    if not gone:
-        leaving = threading.Thread(target=leave, args=(session, pid, brought, deaf), daemon=True)
-        # A thread that cannot be kept out of the way is interrupted. Nor is it kept waiting for a Frida that does not leave.
-        with Parked(parameters["agent"], pid):
-            leaving.start()
-            leaving.join(PARKED)
+        if "failed" in state:
+            fail(*state["failed"])
+            if "deaf" not in state:
+                end(pid, 1)
+        tell({"ready": True})
+        if serve(state.get("script")):
+            with Parked(parameters["agent"], pid):
+                leaving = start_leaving(pid, state)
+    if leaving is not None:
         leaving.join(LEAVING)
         if leaving.is_alive():
+            leave_half(pid)
             tell({"notice": f"Frida has not left process {pid}: threads of it are still there"})
     tell({"ended": True})
     end(pid, 0)

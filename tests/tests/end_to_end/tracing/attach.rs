@@ -375,13 +375,23 @@ fn an_agent_may_be_killed_at_any_moment_of_an_attach() {
         let mut agent = Process::start(command, Stdout::Collect);
         eventually("Frida comes in", || is_kept(pid) || has_frida(pid));
         thread::sleep(Duration::from_millis(moment_ms));
+        let helper = helper_of(&agent);
         agent.signal("KILL");
         assert_eq!(agent.exit(LONG).signal, Some(9));
-        // Now and then Frida does not leave a program; its own threads stay then, and do no harm.
+        // Now and then Frida does not leave a program; its own threads stay then, and do no harm. A program that ends just when it leaves
+        // may die in it.
+        eventually("Frida leaves", || fs::read(format!("/proc/{helper}/cmdline")).unwrap_or_default().is_empty());
         eventually("the main thread is let go", || !is_kept(pid));
         steady.finish();
     }
     collector.stop();
+}
+
+/// The process that has Frida come in and leave for an agent.
+#[track_caller]
+fn helper_of(agent: &Process) -> u32 {
+    let children = fs::read_to_string(format!("/proc/{0}/task/{0}/children", agent.pid())).expect("it runs");
+    children.split_whitespace().next().and_then(|child| child.parse().ok()).expect("it has a helper")
 }
 
 /// Nor by one that is killed while it has borrowed a thread. A system call that was interrupted for that may say so, where the
@@ -426,9 +436,7 @@ fn a_program_whose_helper_was_killed_is_left_in_peace() {
     let collector = Collector::events_to_disk(folder.path());
     let mut agent = attached(LOSSLESS, &collector, Transport::Tcp, pid);
     eventually("enough is traced", || on_disk(folder.path()) > 20_000);
-    let children = fs::read_to_string(format!("/proc/{0}/task/{0}/children", agent.pid())).expect("it runs");
-    let helper = children.split_whitespace().next().and_then(|child| child.parse().ok()).expect("it has a helper");
-    kill("KILL", helper);
+    kill("KILL", helper_of(&agent));
     eventually("that is told", || {
         assert!(agent.is_running(), "the agent gave up: {}", agent.said());
         agent.said().contains("Frida's helper was ended")
