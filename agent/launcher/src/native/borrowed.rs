@@ -56,16 +56,25 @@ pub(crate) struct Lent {
 impl Borrowed {
     /// Stops a thread of a process: the main one, or any that can be stopped.
     pub(crate) fn take(pid: i32, deadline: Instant) -> Result<Self> {
-        let mut threads = process::threads(pid)?;
-        threads.sort_by_key(|tid| *tid != pid);
-        let mut why = None;
-        for tid in threads {
-            match Self::seize(pid, tid, deadline.min(Instant::now() + STOPPING)) {
-                Ok(borrowed) => return Ok(borrowed),
-                Err(error) => why = Some(error),
+        /// How long it may take where processors are busy.
+        const PATIENCE: Duration = Duration::from_secs(3);
+        let begun = Instant::now();
+        loop {
+            let mut threads = process::threads(pid)?;
+            threads.sort_by_key(|tid| *tid != pid);
+            let (since, mut why) = (Instant::now(), None);
+            for tid in threads {
+                match Self::seize(pid, tid, deadline.min(Instant::now() + STOPPING)) {
+                    Ok(borrowed) => return Ok(borrowed),
+                    Err(error) => why = Some(error),
+                }
             }
+            // None was waited for, or all have been for long enough.
+            if since.elapsed() < STOPPING || begun.elapsed() >= PATIENCE || Instant::now() >= deadline {
+                return Err(why.unwrap_or_else(|| anyhow::anyhow!("the program is gone")));
+            }
+            signals::check()?;
         }
-        Err(why.unwrap_or_else(|| anyhow::anyhow!("the program is gone")))
     }
 
     fn seize(pid: i32, tid: i32, deadline: Instant) -> Result<Self> {
