@@ -82,9 +82,7 @@ impl Library {
         let memory = TargetMemory::open(pid).context("cannot open the memory of the program")?;
         let deadline = Instant::now() + PATIENCE;
         while Instant::now() < deadline {
-            let mut words = [0; 16];
-            memory.read(at, &mut words).context("the program is gone")?;
-            let [word, thread] = [0, 8].map(|at| u64::from_ne_bytes(words[at..at + 8].try_into().unwrap_or_default()));
+            let [word, thread] = borrowed::progress(&memory, at)?;
             match word {
                 BORROWED_NOBODY => break,
                 BORROWED_LEAVES if library.is_left_by(pid, thread as u32) => {
@@ -100,12 +98,10 @@ impl Library {
 
     /// Whether a thread is on no stack of the library any more.
     fn is_left_by(&self, pid: i32, id: u32) -> bool {
-        /// How long it may take to stop.
-        const STOPPING: Duration = Duration::from_millis(200);
         // One that has ended is found nowhere.
         let Ok(tid) = process::thread_outside(pid, id) else { return true };
         let mut stack = self.base;
-        let looked = while_stopped(tid, Instant::now() + STOPPING, || {
+        let looked = while_stopped(tid, Instant::now() + borrowed::STOPPING, || {
             stack = ptrace::getregs(Pid::from_raw(tid))?.rsp;
             Ok(())
         });

@@ -27,7 +27,7 @@ use crate::{
 const GLANCE: Duration = Duration::from_micros(20);
 
 /// How long one thread may take to stop before another is tried.
-const STOPPING: Duration = Duration::from_millis(200);
+pub(super) const STOPPING: Duration = Duration::from_millis(200);
 
 /// A thread that is stopped, with all that it was.
 #[derive(Debug)]
@@ -186,9 +186,7 @@ impl Borrowed {
 
     /// Whether it has become what it was by itself. It stands still.
     fn has_gone_back(&mut self, result: u64) -> Result<bool> {
-        let mut word = [0; 8];
-        self.memory.read(result, &mut word)?;
-        let has_gone_back = [BORROWED_GONE_BACK, BORROWED_LEAVES].contains(&u64::from_ne_bytes(word));
+        let has_gone_back = [BORROWED_GONE_BACK, BORROWED_LEAVES].contains(&progress(&self.memory, result)?[0]);
         if has_gone_back {
             self.is_back = true;
             if self.is_ours {
@@ -257,9 +255,7 @@ impl Borrowed {
     /// that was on its way, or when somebody stops the program. It goes on.
     fn wait_for(&self, result: u64, is_held: bool, deadline: Instant) -> Result<u64> {
         loop {
-            let mut words = [0; 16];
-            self.memory.read(result, &mut words).context("the program is gone")?;
-            let [done, value] = [0, 8].map(|at| u64::from_ne_bytes(words[at..at + 8].try_into().unwrap_or_default()));
+            let [done, value] = progress(&self.memory, result)?;
             if done != 0 {
                 return Ok(value);
             }
@@ -321,6 +317,13 @@ impl Lent {
         stops(self.borrowed.thread, deadline)?;
         if self.borrowed.has_gone_back(self.result)? { Ok(()) } else { self.borrowed.restore() }
     }
+}
+
+/// How far the library says that a borrowed thread is, and what goes with that.
+pub(super) fn progress(memory: &TargetMemory, result: u64) -> Result<[u64; 2]> {
+    let mut words = [0; 16];
+    memory.read(result, &mut words).context("the program is gone")?;
+    Ok([0, 8].map(|at| u64::from_ne_bytes(words[at..at + 8].try_into().unwrap_or_default())))
 }
 
 /// Does something while a thread of the target is stopped.
