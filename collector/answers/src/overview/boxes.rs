@@ -13,7 +13,7 @@ impl Overview {
     pub fn boxes(&self, row: u32, from: u64, to: u64, step: u64) -> Result<Vec<Slice>> {
         let Some(row) = self.rows.get(row as usize) else { return Ok(Vec::new()) };
         let (step, mut buffer) = (step.max(1), Vec::new());
-        let mut drawing = Drawing { step, depth: 0, folded: None, slices: Vec::new() };
+        let mut drawing = Drawing { step, depth: 0, folded: None, next_step: 0, slices: Vec::new() };
         for (depth, chunks) in (0..).zip(&row.depths) {
             drawing.depth = depth;
             for chunk in chunks_in(chunks, from, to) {
@@ -44,9 +44,9 @@ impl Overview {
                 continue;
             }
             let count = (begin * FOLD).min(chunk.fold.count as usize).saturating_sub(first);
-            let records = self.records(chunk, first, count, buffer)?;
-            for record in records.iter().filter(|record| record.end >= from && record.start < to) {
-                drawing.add(&one(record));
+            self.read(chunk.records_at(first, count), buffer)?;
+            for record in chunk.decode(buffer).filter(|record| record.end >= from && record.start < to) {
+                drawing.add(&one(&record));
             }
         }
         Ok(())
@@ -64,6 +64,8 @@ struct Drawing {
     step: u64,
     depth: u32,
     folded: Option<Fold>,
+    /// Where the step ends that the folded ones begin in: for most of those that follow, that saves a division.
+    next_step: u64,
     slices: Vec<Slice>,
 }
 
@@ -75,7 +77,7 @@ impl Drawing {
             return;
         }
         match &mut self.folded {
-            Some(folded) if folded.start / self.step == fold.start / self.step => {
+            Some(folded) if (folded.start..self.next_step).contains(&fold.start) => {
                 folded.end = folded.end.max(fold.end);
                 folded.busy = folded.busy.saturating_add(fold.busy);
                 folded.count = folded.count.saturating_add(fold.count);
@@ -86,6 +88,7 @@ impl Drawing {
             }
             _ => {
                 self.flush();
+                self.next_step = (fold.start - fold.start % self.step).saturating_add(self.step);
                 self.folded = Some(*fold);
             }
         }
