@@ -1,15 +1,16 @@
 //! From arguments to what the parts are to work with. Everything is checked here, before anything is started.
 
 use std::{
+    hint::black_box,
     io,
     net::{SocketAddr, ToSocketAddrs},
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
+    sync::{Arc, Mutex, OnceLock, PoisonError},
+    time::{Duration, Instant},
 };
 
 use agent::{
     drain,
-    shared::{FLAG_BLOCK, FLAG_TURN_DOWN},
+    shared::{FLAG_BLOCK, FLAG_TURN_DOWN, tsc},
     ship::{self, Tunnel},
 };
 use steering::{Budget, Pace};
@@ -89,12 +90,14 @@ impl CurrentPace {
 }
 
 impl Settings {
-    /// What a call costs that is followed, in nanoseconds: in the program, and in what competes with it for the machine. And how
-    /// many bytes its records have.
+    /// What a call costs that is followed, in nanoseconds: in the program, where hooks and records of many functions take turns
+    /// in the caches, and in what competes with it for the machine. And how many bytes its records have.
     fn call_cost(&self) -> (f64, f64) {
+        // A call and its return each read the processor's counter.
+        let times_ns = 2.0 * counter_ns();
         match self.detail {
-            true => (200.0, 152.0 + f64::from(self.stack_bytes)),
-            false => (100.0, 40.0),
+            true => (times_ns + 260.0, 152.0 + f64::from(self.stack_bytes)),
+            false => (times_ns + 160.0, 40.0),
         }
     }
 
@@ -125,6 +128,21 @@ impl Settings {
             Pace::Complete | Pace::Lossy | Pace::Rings => (0, 0),
         }
     }
+}
+
+/// How long it takes on this machine to read the processor's counter, in nanoseconds: some 20, or a microsecond and more where
+/// a hypervisor does it.
+fn counter_ns() -> f64 {
+    static MEASURED: OnceLock<f64> = OnceLock::new();
+    const TRIES: u32 = 8;
+    const READS: u32 = 256;
+    let read = || {
+        let started = Instant::now();
+        (0..READS).for_each(|_| _ = black_box(tsc::now()));
+        started.elapsed().as_nanos() as f64 / f64::from(READS)
+    };
+    // Whatever interrupts one of them adds to it.
+    *MEASURED.get_or_init(|| (0..TRIES).map(|_| read()).fold(f64::INFINITY, f64::min))
 }
 
 /// Why there can be no settings.

@@ -29,9 +29,9 @@ use crate::shared::{Arena, Level, read_slot, set_slot};
 const EVERY: Duration = Duration::from_millis(10);
 const ALL_EVERY: Duration = Duration::from_millis(100);
 
-/// What counting a call costs, in nanoseconds: twice what it takes in a loop, since in programs the code and counters of many
+/// What counting a call costs, in nanoseconds: four times what it takes in a loop, since in programs the code and counters of many
 /// functions take turns in the caches.
-const COUNTING_NS: f64 = 4.0;
+const COUNTING_NS: f64 = 8.0;
 
 /// How many calls a second are taken for possible where no budget says how many.
 const LEAST_CAPACITY: f64 = 200_000.0;
