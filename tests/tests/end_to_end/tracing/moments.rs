@@ -10,9 +10,9 @@ use std::{
 use tests::{Collector, Process, Target, Transport, agent_command, process::Stdout};
 
 use crate::tracing::{
-    LONG,
-    attach::{ENGINES, has_frida, is_kept},
-    eventually,
+    LONG, answer,
+    attach::{ENGINES, Steady, has_frida, is_kept, keeper_of},
+    eventually, kill,
 };
 
 /// How it leaves, see the program.
@@ -57,6 +57,39 @@ fn a_program_may_end_its_main_thread_or_run_another_one_in_its_place() {
             let is_told = exit.code == Some(1) && exit.stderr.lines().count() == 1 && is_why;
             assert!(exit.code == Some(0) || is_told, "{about}: {:?} {}", exit.code, exit.stderr);
         }
+    }
+    collector.stop();
+}
+
+/// Its main thread goes back by itself, with all its registers, and is hooked only then.
+#[test]
+fn a_program_goes_on_whose_keeper_is_killed_at_any_moment() {
+    agent_command::prepare();
+    let (_folder, collector) = Collector::in_folder("keepers", &[]);
+    for moment_ms in [0, 20, 50, 100] {
+        let steady = Steady::of("registers");
+        let pid = steady.process.pid();
+        let kill_keeper = |when: &str| {
+            let keeper = answer(when, || keeper_of(pid));
+            thread::sleep(Duration::from_millis(moment_ms));
+            // It may be done.
+            if keeper_of(pid) == Some(keeper) {
+                kill("KILL", keeper);
+            }
+        };
+        let options = ["--no-detail", "--verbose", "--engine", "frida"];
+        let mut agent =
+            Process::start(agent_command::attach_to(collector.tcp(), Transport::Tcp, &options, pid), Stdout::Collect);
+        kill_keeper("Frida comes in");
+        eventually("it is traced, or given up", || agent.said().contains("agent: hooked ") || !agent.is_running());
+        if agent.is_running() {
+            agent.signal("INT");
+            kill_keeper("Frida leaves");
+        }
+        let exit = agent.exit(LONG);
+        let is_told = exit.code == Some(1) && exit.stderr.contains("the keeper of its main thread has ended");
+        assert!(exit.code == Some(0) || is_told, "{moment_ms} ms: {:?} {}", exit.code, exit.stderr);
+        steady.finish();
     }
     collector.stop();
 }
