@@ -1,6 +1,7 @@
 //! What a program may do at any moment of an attach.
 
 use std::{
+    fs,
     io::{BufRead, BufReader, Read, Write},
     process::Command,
     thread,
@@ -92,4 +93,41 @@ fn a_program_goes_on_whose_keeper_is_killed_at_any_moment() {
         steady.finish();
     }
     collector.stop();
+}
+
+/// Frida's threads end one after the other, and the program when so many have.
+#[test]
+fn a_program_may_end_at_any_moment_in_which_frida_leaves_it() {
+    agent_command::prepare();
+    let (_folder, collector) = Collector::in_folder("exits", &[]);
+    let options = ["--no-detail", "--verbose", "--engine", "frida"];
+    for (ended, signal) in (1..=5).flat_map(|ended| ["INT", "KILL"].map(|signal| (ended, signal))) {
+        let mut program = Process::start(Command::new(Target::named("exits").program()), Stdout::Hold);
+        let mut stdout = BufReader::new(program.take_stdout().expect("it is held"));
+        let mut said = String::new();
+        stdout.read_line(&mut said).expect("it says something");
+        let pid = program.pid();
+        let mut agent =
+            Process::start(agent_command::attach_to(collector.tcp(), Transport::Tcp, &options, pid), Stdout::Collect);
+        eventually("it is traced", || agent.said().contains("agent: hooked "));
+        let mut stdin = program.take_stdin().expect("it is held");
+        writeln!(stdin, "{ended}").expect("it reads");
+        eventually("it waits for that", || is_busy(pid));
+        agent.signal(signal);
+        let exit = program.exit(LONG);
+        let _ = stdout.read_to_string(&mut said);
+        let about = format!("{signal}, {ended} threads");
+        assert_eq!((exit.code, exit.signal, said.as_str()), (Some(7), None, "working\ndone\n"), "{about}");
+        agent.exit(LONG);
+    }
+    collector.stop();
+}
+
+/// Whether a thread of a process other than the main one is at work.
+fn is_busy(pid: u32) -> bool {
+    let is_at_work = |task: &fs::DirEntry| {
+        let stat = fs::read_to_string(task.path().join("stat")).unwrap_or_default();
+        stat.rsplit(") ").next().is_some_and(|rest| rest.starts_with('R'))
+    };
+    fs::read_dir(format!("/proc/{pid}/task")).expect("it runs").flatten().any(|task| is_at_work(&task))
 }
