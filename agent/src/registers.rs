@@ -15,6 +15,9 @@ const NT_X86_XSTATE: usize = 0x202;
 /// More than any processor has.
 const MOST_BYTES: usize = 64 << 10;
 
+/// Where the system tells which there are.
+const TOLD_AT: usize = 464;
+
 /// The extended registers of a thread, as the system hands them out.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExtendedRegisters(Vec<u8>);
@@ -28,11 +31,26 @@ impl ExtendedRegisters {
         Ok(Self(bytes))
     }
 
-    /// Which there are, as bits, and what they are, as the processor itself has them.
+    /// Which there are, as bits, and what they are, as the processor itself has them. Without those that a program has to ask for.
     pub fn saved(&self) -> (u64, &[u8]) {
-        const TOLD_AT: usize = 464;
+        /// Tiles.
+        const ON_DEMAND: u64 = 0x6_0000;
         let told = self.0.get(TOLD_AT..).and_then(|bytes| bytes.first_chunk()).copied().unwrap_or_default();
-        (u64::from_le_bytes(told), &self.0)
+        (u64::from_le_bytes(told) & !ON_DEMAND, &self.0)
+    }
+
+    /// The same as it is in the frame of a signal handler, with whose end the system gives them to a thread.
+    pub fn in_signal_frame(&self) -> Vec<u8> {
+        const MAGIC: u32 = 0x4650_5853;
+        const MAGIC_BEHIND: u32 = 0x4650_5845;
+        let (features, saved) = self.saved();
+        let mut frame = saved[..extent(features).min(saved.len())].to_vec();
+        let bytes = frame.len() as u32;
+        let told = [MAGIC, bytes + 4, features as u32, (features >> 32) as u32, bytes];
+        let told = told.iter().flat_map(|word| word.to_le_bytes());
+        frame.iter_mut().skip(TOLD_AT).zip(told).for_each(|(place, byte)| *place = byte);
+        frame.extend(MAGIC_BEHIND.to_le_bytes());
+        frame
     }
 
     /// Gives them back to such a thread.
@@ -62,6 +80,22 @@ impl SignalMask {
         let result = unsafe { libc::ptrace(SET_MASK, thread, size_of::<u64>(), &raw const self.0) };
         if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
     }
+}
+
+/// How many bytes the processor needs for these.
+fn extent(features: u64) -> usize {
+    /// Of those that every processor has, with what says which of the others are there.
+    const ALWAYS: usize = 576;
+    #[cfg(target_arch = "x86_64")]
+    #[allow(unused_unsafe, reason = "newer compilers know that it is safe")]
+    let end = |feature: u32| {
+        // SAFETY: a processor with extended registers tells where they are.
+        let told = unsafe { std::arch::x86_64::__cpuid_count(0xD, feature) };
+        (told.ebx + told.eax) as usize
+    };
+    #[cfg(not(target_arch = "x86_64"))]
+    let end = |_| ALWAYS;
+    (2..63).filter(|feature| features & (1 << feature) != 0).map(end).fold(ALWAYS, usize::max)
 }
 
 /// Moves the registers from or to these bytes, and tells how many those are.

@@ -45,7 +45,7 @@ use left_alone::There;
 use maps::Mapped;
 use module::Planned;
 use stop::Stopped;
-pub(crate) use stop::{restart_call, restart_interrupted};
+pub(crate) use stop::{begun_anew, restart_call, restart_interrupted};
 
 /// Hooks in a target.
 #[derive(Debug)]

@@ -2,10 +2,12 @@
 //! registers back, and no others.
 //!
 //! This is done by a process of its own, the keeper: this command, started again by whoever has Frida do it. The thread goes
-//! on even if that one is killed, and the command that traces with it.
+//! on even if that one is killed, and the command that traces with it; and by itself, where the keeper is killed.
+
+mod waiting;
 
 use std::{
-    io::{self, Read, Write},
+    io::{self, Write},
     process::ExitCode,
     thread,
     time::{Duration, Instant},
@@ -20,6 +22,10 @@ use nix::{
     unistd::Pid,
 };
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+pub(crate) use self::waiting::is_kept;
+use self::waiting::{BYTES, Moment, UNTIL_AT, code, is_code, waiting};
 use crate::{
     frida::NOT_FOR_FRIDA,
     install::{Maps, TargetMemory, restart_interrupted},
@@ -28,11 +34,8 @@ use crate::{
     signals::Signals,
 };
 
-/// `pause`, and a jump back to it.
-const LOOP: [u8; 4] = [0xf3, 0x90, 0xeb, 0xfc];
-
-/// How far below what the thread uses of its stack Frida may use it.
-const CLEARANCE: u64 = 4096;
+/// How often the thread is told to wait on.
+const BEAT: Duration = Duration::from_millis(100);
 
 /// How long parking it may take, and setting it going again once Frida has let go of it.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -41,13 +44,17 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const LOOKS: u32 = 100;
 const APART: Duration = Duration::from_millis(1);
 
-/// A main thread that waits in a loop, at the place where the program has begun: nobody comes there again.
+/// A main thread that waits in a loop, where nobody else comes: behind the code of a module, or where the program has begun.
 #[derive(Debug)]
 struct Parked {
     pid: i32,
     at: u64,
     /// What was there.
-    code: [u8; LOOP.len()],
+    code: [u8; BYTES],
+    /// Until when it waits.
+    until: Moment,
+    /// Whether that was over before it was told to wait on, so that it may have gone back by itself.
+    may_be_back: bool,
     registers: user_regs_struct,
     extended: ExtendedRegisters,
     /// The signals that it blocks. While it waits it takes none: some are lost where Frida stops it just then, and Frida's threads are
@@ -67,7 +74,7 @@ impl Parked {
     fn try_to_park(pid: i32) -> Result<Self> {
         let deadline = Instant::now() + PATIENCE;
         let thread = Pid::from_raw(pid);
-        let at = entry_point(pid)?;
+        let entry = entry_point(pid)?;
         // Frida has the main thread wait until its library is loaded, and loading that waits for this.
         while Maps::read(pid).is_ok_and(|maps| maps.is_loading(pid)) {
             if Instant::now() >= deadline {
@@ -82,21 +89,25 @@ impl Parked {
             let mut looks = 0;
             let registers = stop_where(thread, deadline, |registers| {
                 looks += 1;
-                let Ok(maps) = Maps::read(pid) else { return true };
-                !maps.is_loading(pid) && (looks >= LOOKS || is_calm(&maps, registers))
+                let (Ok(maps), Ok(memory)) = (Maps::read(pid), TargetMemory::open(pid)) else { return true };
+                // Where another keeper was killed, it goes back by itself.
+                !maps.is_loading(pid)
+                    && !is_kept(&memory, registers.rip)
+                    && (looks >= LOOKS || is_calm(&maps, registers))
             })?;
             let (extended, mask) = (ExtendedRegisters::read(pid)?, SignalMask::read(pid)?);
-            NOT_FOR_FRIDA.write(pid)?;
-            let mut code = [0; LOOP.len()];
             let memory = TargetMemory::open(pid)?;
-            memory.read(at, &mut code)?;
-            memory.write(at, &LOOP)?;
-            let mut waiting = registers;
-            // Not as if it came out of a system call: that is made again later.
-            (waiting.rip, waiting.orig_rax) = (at, u64::MAX);
-            waiting.rsp = registers.rsp.saturating_sub(CLEARANCE) & !15;
-            ptrace::setregs(thread, waiting)?;
-            Ok(Self { pid, at, code, registers, extended, mask })
+            let at = Maps::read(pid)?.padding(&memory, entry, BYTES as u64).unwrap_or(entry);
+            let mut there = [0; BYTES];
+            memory.read(at, &mut there)?;
+            let (frame, waits) = waiting(registers, &extended, mask, at);
+            memory.write(waits.rsp, &frame)?;
+            let until = Moment::in_time();
+            memory.write(at, &code(until))?;
+            ptrace::setregs(thread, waits)?;
+            // Not before: should this process be killed, nobody else would undo it.
+            NOT_FOR_FRIDA.write(pid)?;
+            Ok(Self { pid, at, code: there, until, may_be_back: false, registers, extended, mask })
         })();
         // Where it could not be parked, it goes on as it was.
         let detached = ptrace::detach(thread, None);
@@ -108,8 +119,19 @@ impl Parked {
 
     /// Whether the process is still the program whose thread waits there.
     fn is_waiting(&self) -> bool {
-        let mut code = [0; LOOP.len()];
-        TargetMemory::open(self.pid).is_ok_and(|memory| memory.read(self.at, &mut code).is_ok()) && code == LOOP
+        let mut there = [0; BYTES];
+        TargetMemory::open(self.pid).is_ok_and(|memory| memory.read(self.at, &mut there).is_ok()) && is_code(&there)
+    }
+
+    /// Has the thread wait on.
+    fn wait_on(&mut self) {
+        let until = Moment::in_time();
+        if self.is_waiting() {
+            // It may be gone since.
+            let _ = TargetMemory::open(self.pid).and_then(|memory| memory.write(self.at + UNTIL_AT, &until.bytes()));
+        }
+        self.may_be_back |= self.until.is_over();
+        self.until = until;
     }
 
     fn unpark(&mut self) -> Result<()> {
@@ -119,6 +141,7 @@ impl Parked {
             if error != Errno::EPERM {
                 return Err(error.into());
             }
+            self.wait_on();
             thread::sleep(APART);
         }
         let restored = (|| {
@@ -126,15 +149,18 @@ impl Parked {
                 return Ok(());
             }
             // Where Frida has failed, it may be anywhere.
-            let (here, mut looks) = (self.at..self.at + LOOP.len() as u64, 0);
-            stop_where(thread, Instant::now() + PATIENCE, |registers| {
+            let (here, mut looks) = (self.at..self.at + BYTES as u64, 0);
+            let found = stop_where(thread, Instant::now() + PATIENCE, |registers| {
                 looks += 1;
                 looks >= LOOKS || here.contains(&registers.rip)
             })?;
-            restart_interrupted(&mut self.registers);
-            self.extended.write(self.pid)?;
-            self.mask.write(self.pid)?;
-            ptrace::setregs(thread, self.registers)?;
+            let is_back = (self.may_be_back || self.until.is_over()) && !here.contains(&found.rip);
+            if !is_back {
+                restart_interrupted(&mut self.registers);
+                self.extended.write(self.pid)?;
+                self.mask.write(self.pid)?;
+                ptrace::setregs(thread, self.registers)?;
+            }
             Ok(TargetMemory::open(self.pid)?.write(self.at, &self.code)?)
         })();
         // One that was killed meanwhile is let go of already.
@@ -149,17 +175,28 @@ pub(crate) fn keep(pid: i32) -> Result<ExitCode> {
     let _signals = Signals::watch()?;
     let mut parked = Parked::park(pid);
     tell(parked.as_ref().map_or_else(|error| format!("{error:#}"), |_| "parked".into()));
-    io::stdin().read_to_end(&mut Vec::new())?;
+    while !has_input_ended() {
+        if let Ok(parked) = &mut parked {
+            parked.wait_on();
+        }
+    }
     if let Ok(parked) = &mut parked {
         // Nobody else would set it going. Where the program has ended meanwhile, or runs another one in its place, that is told by others.
         while let Err(error) = parked.unpark()
             && parked.is_waiting()
         {
             tell(format!("the main thread of process {pid} cannot be set going again yet: {error:#}"));
+            parked.wait_on();
             thread::sleep(PATIENCE / 10);
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Whether there is no input any more, which is waited for a little. There is never any but its end.
+fn has_input_ended() -> bool {
+    let beat = Timespec::try_from(BEAT).unwrap_or_default();
+    poll(&mut [PollFd::new(&io::stdin(), PollFlags::IN)], Some(&beat)).is_ok_and(|ready| ready > 0)
 }
 
 /// Tells whoever started this, if it is still there.

@@ -11,6 +11,7 @@ pub const TARGETS: &[Target] = &[
     c("starts", "starts.c"),
     c("kept_threads", "kept_threads.c"),
     c("leaves", "leaves.c"),
+    c("exits", "exits.c"),
     c("orphans", "orphans.c"),
     c("pthreads", "pthreads.c"),
     c("bare_threads", "bare_threads.c"),

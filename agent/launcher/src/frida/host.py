@@ -67,7 +67,7 @@ def code_of(pid):
     """Where memory is mapped that can be written to and executed. Frida comes in through some."""
     try:
         with open(f"/proc/{pid}/maps") as maps:
-            return {line.split()[0] for line in maps if line.split()[1].startswith("rwx")}
+            return {tuple(int(end, 16) for end in line.split()[0].split("-")) for line in maps if line.split()[1].startswith("rwx")}
     except OSError:
         return set()
 
@@ -160,26 +160,56 @@ def start_leaving(pid, state):
     return leaving
 
 
-def leave_half(pid):
-    """Has a program that Frida has not left end without Frida's destructors, which would not survive it."""
-    DYNAMIC, SIZE_OF_DESTRUCTORS = 2, 28
+def confine_destructors(pid, brought):
+    """Has Frida's destructors called by the thread that unloads Frida, and by no other. One that calls `exit` would destroy what
+    Frida's threads use just then. Where Frida is not as expected, all stays as it is."""
+    LOADED, DYNAMIC, EXECUTABLE = 1, 2, 1
+    STRINGS, SYMBOLS, RELOCATIONS, SIZE_OF_RELOCATIONS, RELATIVE = 5, 6, 7, 8, 0x6FFFFFF9
+    DESTRUCTORS, SIZE_OF_DESTRUCTORS = 26, 28
     try:
         with open(f"/proc/{pid}/maps") as maps, open(f"/proc/{pid}/mem", "r+b", buffering=0) as memory:
             base = next(int(line.split("-")[0], 16) for line in maps if "frida-agent" in line and line.split()[2] == "00000000")
 
             def read(at, words):
-                memory.seek(base + at)
+                memory.seek(at)
                 return struct.unpack(words, memory.read(struct.calcsize(words)))
 
-            (headers,), (each, count) = read(32, "Q"), read(54, "2H")
-            segments = [read(headers + number * each, "2I5Q") for number in range(count)]
-            for at, size in ((segment[3], segment[5]) for segment in segments if segment[0] == DYNAMIC):
-                for entry in range(at, at + size, 16):
-                    if read(entry, "2Q")[0] == SIZE_OF_DESTRUCTORS:
-                        memory.seek(base + entry + 8)
-                        memory.write(bytes(8))
-    except (OSError, StopIteration, struct.error):
-        # It has ended, or Frida has left after all.
+            def write(at, bytes):
+                memory.seek(at)
+                memory.write(bytes)
+
+            (headers,), (each, count) = read(base + 32, "Q"), read(base + 54, "2H")
+            segments = [read(base + headers + number * each, "2I6Q") for number in range(count)]
+            dynamic = next(base + segment[3] for segment in segments if segment[0] == DYNAMIC)
+            size = next(segment[6] for segment in segments if segment[0] == DYNAMIC)
+            entries = {tag: (at, value) for at in range(dynamic, dynamic + size, 16) for tag, value in [read(at, "2Q")]}
+
+            def table(tag):
+                # The loader has made addresses of some.
+                return entries[tag][1] + (base if entries[tag][1] < base else 0)
+
+            def called(symbol):
+                return read(table(STRINGS) + read(table(SYMBOLS) + 24 * symbol, "I")[0], "8s")[0]
+
+            first, size = 24 * entries[RELATIVE][1], entries[SIZE_OF_RELOCATIONS][1]
+            relocations = (read(at, "2Q") for at in range(table(RELOCATIONS) + first, table(RELOCATIONS) + size, 24))
+            (unload,) = next(read(base + at, "Q") for at, kind in relocations if called(kind >> 32) == b"dlclose\0")
+            # What Frida unloads itself by.
+            parts = [(start, read(start, f"{(end - start) // 8}Q")) for start, end in brought]
+            (place,) = [start + 8 * at for start, words in parts for at, word in enumerate(words) if word == unload]
+            # Behind its code. `push rdi`; a `call` of each, the last one first; `pop rdi`; and `jmp` to the address that follows.
+            room = next(base + segment[3] + segment[5] for segment in segments if segment[0] == LOADED and segment[1] & EXECUTABLE)
+            code = b"\x57"
+            for destructor in reversed(read(table(DESTRUCTORS), f"{entries[SIZE_OF_DESTRUCTORS][1] // 8}Q")):
+                code += b"\xe8" + struct.pack("<i", destructor - (room + len(code) + 5))
+            code += b"\x5f\xff\x25" + bytes(4) + struct.pack("<Q", unload)
+            if any(read(room, f"{len(code)}B")):
+                return
+            write(room, code)
+            write(place, struct.pack("<Q", room))
+            write(entries[SIZE_OF_DESTRUCTORS][0] + 8, bytes(8))
+    except (KeyError, OSError, StopIteration, ValueError, struct.error):
+        # It has ended, or Frida is not in it.
         pass
 
 
@@ -271,6 +301,7 @@ def main():
             session = state["session"] = attach(frida.get_local_device(), pid)
             state["deaf"] = Deaf(pid)
             state["brought"] = code_of(pid) - before
+            confine_destructors(pid, state["brought"])
             session.on("detached", lambda reason, crash: tell({"detached": reason}))
             stage = "script"
             script = session.create_script(parameters["script"], name="spoor")
@@ -303,7 +334,7 @@ def main():
         entering.join(PARKED)
         if entering.is_alive() and "deaf" not in state:
             # A thread of Frida's waits for the program, and ends when it finds that there is nobody.
-            leave_half(pid)
+            confine_destructors(pid, code_of(pid) - before)
             end(pid, 1)
         if "failed" in state:
             fail(*state["failed"])
@@ -316,7 +347,6 @@ def main():
     if leaving is not None:
         leaving.join(LEAVING)
         if leaving.is_alive():
-            leave_half(pid)
             tell({"notice": f"Frida has not left process {pid}: threads of it are still there"})
     tell({"ended": True})
     end(pid, 0)

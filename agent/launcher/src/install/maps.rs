@@ -84,9 +84,15 @@ impl Maps {
         modules
     }
 
-    /// Room for code behind the code of a module, which nobody executes: that many zeros, up to the end of a page.
-    pub(crate) fn padding(&self, memory: &TargetMemory, bytes: u64) -> Option<u64> {
-        let code = self.mappings.iter().filter(|mapping| mapping.executable && mapping.name.starts_with('/'));
+    /// Room for code behind the code of a module that stays, which nobody executes: that many zeros, up to the end of a page. The
+    /// program has begun at `entry`.
+    pub(crate) fn padding(&self, memory: &TargetMemory, entry: u64, bytes: u64) -> Option<u64> {
+        let program = self.name_at(entry);
+        let stays = |mapping: &&Mapping| {
+            let file = file_name(&mapping.name);
+            program == Some(&mapping.name) || ["ld-", "libc."].iter().any(|start| file.starts_with(start))
+        };
+        let code = self.mappings.iter().filter(|mapping| mapping.executable).filter(stays);
         code.filter_map(|mapping| mapping.end.checked_sub(bytes)).find(|start| {
             let mut there = vec![1; bytes as usize];
             memory.read(*start, &mut there).is_ok() && there.iter().all(|byte| *byte == 0)

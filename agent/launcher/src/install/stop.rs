@@ -12,7 +12,7 @@ use nix::{errno::Errno, libc::user_regs_struct, sys::ptrace, unistd::Pid};
 use super::maps::TargetMemory;
 use crate::{
     native::{self, Borrowed, Seen},
-    process, signals,
+    parked, process, signals,
 };
 
 /// How long all others stand still for a thread that begins to wait in the system, at first. Another program is started within that.
@@ -49,7 +49,16 @@ impl Stopped {
         loop {
             let mut stopped = Self { threads: BTreeMap::new(), told: Vec::new() };
             if stopped.stop_all(pid, but, patience, deadline)? {
-                return Ok(stopped);
+                if !stopped.is_main_kept(pid)? {
+                    return Ok(stopped);
+                }
+                // Nobody would know where it goes on. It does so by itself where its keeper was killed.
+                drop(stopped);
+                if Instant::now() >= deadline {
+                    bail!("its main thread is kept out of Frida's way");
+                }
+                std::thread::sleep(SIGNALLING);
+                continue;
             }
             // All go on until that one has stopped. Where one or another always waits, they stand still for longer in the end.
             patience *= 2;
@@ -183,6 +192,13 @@ impl Stopped {
         Ok(true)
     }
 
+    /// Whether the main thread is one of them, and waits for a keeper.
+    fn is_main_kept(&self, pid: i32) -> Result<bool> {
+        let registers = self.threads.get(&pid).and_then(|_| ptrace::getregs(Pid::from_raw(pid)).ok());
+        let Some(registers) = registers else { return Ok(false) };
+        Ok(parked::is_kept(&TargetMemory::open(pid).context("the program is gone")?, registers.rip))
+    }
+
     /// Whether a thread is one of them.
     pub(super) fn holds(&self, tid: i32) -> bool {
         self.threads.contains_key(&tid)
@@ -265,6 +281,17 @@ pub(crate) fn restart_interrupted(registers: &mut user_regs_struct) -> bool {
         registers.rax = RESTART_UNLESS_HANDLED;
     }
     is_interrupted
+}
+
+/// What a stopped thread is where it goes on by itself: what it waited for in the system begins anew.
+pub(crate) fn begun_anew(mut registers: user_regs_struct) -> user_regs_struct {
+    /// What the system says to itself of calls that are to be made again.
+    const AGAIN: [i64; 5] = [-4, -512, -513, -514, -516];
+    if (registers.orig_rax as i64) >= 0 && AGAIN.contains(&(registers.rax as i64)) {
+        registers.rip -= 2;
+        registers.rax = registers.orig_rax;
+    }
+    registers
 }
 
 impl Drop for Stopped {

@@ -19,7 +19,7 @@ use nix::{errno::Errno, libc::user_regs_struct, sys::ptrace, unistd::Pid};
 
 use super::{Library, Seen, look, system_call::SystemCall};
 use crate::{
-    install::{Maps, TargetMemory, restart_call, restart_interrupted},
+    install::{Maps, TargetMemory, begun_anew, restart_call, restart_interrupted},
     process, signals,
 };
 
@@ -115,10 +115,10 @@ impl Borrowed {
     pub(crate) fn map(&mut self, bytes: u64, protection: u64, deadline: Instant) -> Result<u64> {
         const MMAP: u64 = 9;
         const PRIVATE_ANONYMOUS: u64 = 0x22;
-        let at = Maps::read(self.pid)?.padding(&self.memory, SystemCall::BYTES as u64);
-        let at = at.map_or_else(|| entry_point(self.pid), Ok)?;
+        let entry = entry_point(self.pid)?;
+        let at = Maps::read(self.pid)?.padding(&self.memory, entry, SystemCall::BYTES as u64).unwrap_or(entry);
         let arguments = [0, bytes, protection, PRIVATE_ANONYMOUS, u64::MAX, 0];
-        let call = SystemCall { number: MMAP, arguments, back: self.by_itself(), mask: self.mask };
+        let call = SystemCall { number: MMAP, arguments, back: begun_anew(self.registers), mask: self.mask };
         let mut code = vec![0; SystemCall::BYTES];
         self.memory.read(at, &mut code)?;
         self.memory.write(at, &call.code())?;
@@ -158,18 +158,6 @@ impl Borrowed {
             }
         }
         bail!("the program had to wait too long, and has gone on");
-    }
-
-    /// Where it goes on by itself, and what is in rax there. What it waited for begins anew.
-    fn by_itself(&self) -> user_regs_struct {
-        /// What the system says to itself of calls that are to be made again.
-        const AGAIN: [i64; 5] = [-4, -512, -513, -514, -516];
-        let mut registers = self.registers;
-        if (registers.orig_rax as i64) >= 0 && AGAIN.contains(&(registers.rax as i64)) {
-            registers.rip -= 2;
-            registers.rax = registers.orig_rax;
-        }
-        registers
     }
 
     /// Has it run a function of the library.
@@ -232,9 +220,7 @@ impl Borrowed {
 
     /// What it was, for it to become that by itself should this process be killed. What it waited for begins anew then.
     fn frame(&self) -> Vec<u8> {
-        /// Tiles, which a program has to ask for. What it does with them is lost.
-        const ON_DEMAND: u64 = 0x6_0000;
-        let was = self.by_itself();
+        let was = begun_anew(self.registers);
         let (features, extended) = self.extended.saved();
         let general = [
             [was.r15, was.r14, was.r13, was.r12, was.rbp],
@@ -243,7 +229,7 @@ impl Borrowed {
             [was.rip, was.cs, was.eflags, was.rsp, was.ss],
         ];
         let words = |words: &[u64]| words.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<_>>();
-        let mut frame = words(&[self.mask.0, features & !ON_DEMAND]);
+        let mut frame = words(&[self.mask.0, features]);
         frame.resize(FRAME_REGISTERS, 0);
         frame.extend(words(general.as_flattened()));
         frame.resize(FRAME_EXTENDED, 0);

@@ -26,8 +26,8 @@ use crate::tracing::{BOTH, LONG, answer, eventually, kill, programs::installed};
 pub(crate) const ENGINES: [&str; 2] = ["frida", "native"];
 
 /// A program that works until it is told to stop.
-struct Steady {
-    process: Process,
+pub(crate) struct Steady {
+    pub(crate) process: Process,
     rest: JoinHandle<String>,
     folder: Folder,
 }
@@ -38,7 +38,7 @@ impl Steady {
     }
 
     /// Another program that does so.
-    fn of(name: &str) -> Self {
+    pub(crate) fn of(name: &str) -> Self {
         let folder = Folder::new(name);
         let mut command = Command::new(Target::named(name).program());
         command.env("SPOOR_COUNTS", folder.join("counts"));
@@ -52,7 +52,7 @@ impl Steady {
 
     /// Has it end, and reads what it counted. It has gone on unharmed if it says so.
     #[track_caller]
-    fn finish(mut self) -> std::collections::BTreeMap<String, Count> {
+    pub(crate) fn finish(mut self) -> std::collections::BTreeMap<String, Count> {
         let stdin = self.process.take_stdin();
         self.finish_by(stdin)
     }
@@ -492,10 +492,16 @@ pub(crate) fn has_frida(pid: u32) -> bool {
 
 /// Whether somebody keeps the main thread of a process.
 pub(crate) fn is_kept(pid: u32) -> bool {
+    keeper_of(pid).is_some()
+}
+
+/// The process that keeps the main thread of another one.
+pub(crate) fn keeper_of(pid: u32) -> Option<u32> {
     let args = format!("park\0{pid}\0");
     let is_keeper =
-        |entry: fs::DirEntry| fs::read(entry.path().join("cmdline")).is_ok_and(|line| line.ends_with(args.as_bytes()));
-    fs::read_dir("/proc").expect("there are processes").flatten().any(is_keeper)
+        |entry: &fs::DirEntry| fs::read(entry.path().join("cmdline")).is_ok_and(|line| line.ends_with(args.as_bytes()));
+    let keeper = fs::read_dir("/proc").expect("there are processes").flatten().find(is_keeper)?;
+    keeper.file_name().to_str()?.parse().ok()
 }
 
 #[test]

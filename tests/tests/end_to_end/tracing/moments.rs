@@ -1,6 +1,7 @@
 //! What a program may do at any moment of an attach.
 
 use std::{
+    fs,
     io::{BufRead, BufReader, Read, Write},
     process::Command,
     thread,
@@ -10,9 +11,9 @@ use std::{
 use tests::{Collector, Process, Target, Transport, agent_command, process::Stdout};
 
 use crate::tracing::{
-    LONG,
-    attach::{ENGINES, has_frida, is_kept},
-    eventually,
+    LONG, answer,
+    attach::{ENGINES, Steady, has_frida, is_kept, keeper_of},
+    eventually, kill,
 };
 
 /// How it leaves, see the program.
@@ -59,4 +60,74 @@ fn a_program_may_end_its_main_thread_or_run_another_one_in_its_place() {
         }
     }
     collector.stop();
+}
+
+/// Its main thread goes back by itself, with all its registers, and is hooked only then.
+#[test]
+fn a_program_goes_on_whose_keeper_is_killed_at_any_moment() {
+    agent_command::prepare();
+    let (_folder, collector) = Collector::in_folder("keepers", &[]);
+    for moment_ms in [0, 20, 50, 100] {
+        let steady = Steady::of("registers");
+        let pid = steady.process.pid();
+        let kill_keeper = |when: &str| {
+            let keeper = answer(when, || keeper_of(pid));
+            thread::sleep(Duration::from_millis(moment_ms));
+            // It may be done.
+            if keeper_of(pid) == Some(keeper) {
+                kill("KILL", keeper);
+            }
+        };
+        let options = ["--no-detail", "--verbose", "--engine", "frida"];
+        let mut agent =
+            Process::start(agent_command::attach_to(collector.tcp(), Transport::Tcp, &options, pid), Stdout::Collect);
+        kill_keeper("Frida comes in");
+        eventually("it is traced, or given up", || agent.said().contains("agent: hooked ") || !agent.is_running());
+        if agent.is_running() {
+            agent.signal("INT");
+            kill_keeper("Frida leaves");
+        }
+        let exit = agent.exit(LONG);
+        let is_told = exit.code == Some(1) && exit.stderr.contains("the keeper of its main thread has ended");
+        assert!(exit.code == Some(0) || is_told, "{moment_ms} ms: {:?} {}", exit.code, exit.stderr);
+        steady.finish();
+    }
+    collector.stop();
+}
+
+/// Frida's threads end one after the other, and the program when so many have.
+#[test]
+fn a_program_may_end_at_any_moment_in_which_frida_leaves_it() {
+    agent_command::prepare();
+    let (_folder, collector) = Collector::in_folder("exits", &[]);
+    let options = ["--no-detail", "--verbose", "--engine", "frida"];
+    for (ended, signal) in (1..=5).flat_map(|ended| ["INT", "KILL"].map(|signal| (ended, signal))) {
+        let mut program = Process::start(Command::new(Target::named("exits").program()), Stdout::Hold);
+        let mut stdout = BufReader::new(program.take_stdout().expect("it is held"));
+        let mut said = String::new();
+        stdout.read_line(&mut said).expect("it says something");
+        let pid = program.pid();
+        let mut agent =
+            Process::start(agent_command::attach_to(collector.tcp(), Transport::Tcp, &options, pid), Stdout::Collect);
+        eventually("it is traced", || agent.said().contains("agent: hooked "));
+        let mut stdin = program.take_stdin().expect("it is held");
+        writeln!(stdin, "{ended}").expect("it reads");
+        eventually("it waits for that", || is_busy(pid));
+        agent.signal(signal);
+        let exit = program.exit(LONG);
+        let _ = stdout.read_to_string(&mut said);
+        let about = format!("{signal}, {ended} threads");
+        assert_eq!((exit.code, exit.signal, said.as_str()), (Some(7), None, "working\ndone\n"), "{about}");
+        agent.exit(LONG);
+    }
+    collector.stop();
+}
+
+/// Whether a thread of a process other than the main one is at work.
+fn is_busy(pid: u32) -> bool {
+    let is_at_work = |task: &fs::DirEntry| {
+        let stat = fs::read_to_string(task.path().join("stat")).unwrap_or_default();
+        stat.rsplit(") ").next().is_some_and(|rest| rest.starts_with('R'))
+    };
+    fs::read_dir(format!("/proc/{pid}/task")).expect("it runs").flatten().any(|task| is_at_work(&task))
 }
