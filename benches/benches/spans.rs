@@ -182,11 +182,11 @@ fn parquet(millions: u64) {
     });
     let mut line = Vec::new();
     let mut lines = 0;
-    let mut names = sinks::NameCache::default();
+    let (mut names, start) = (sinks::NameCache::default(), sinks::Line::start_of_spans(&session.name));
     let catalog = session.catalog();
     for span in all.iter().step_by(100) {
         line.clear();
-        sinks::span_line(&mut line, &session.name, &catalog, &mut names, span);
+        sinks::span_line(&mut line, &start, &catalog, &mut names, span);
         lines += line.len();
     }
     let count = all.len() as f64;

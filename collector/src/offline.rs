@@ -17,6 +17,7 @@ pub(crate) mod verify;
 mod enough;
 mod screen;
 mod whole;
+mod writer;
 
 use std::{
     io::{self, ErrorKind, Write},

@@ -2,7 +2,7 @@
 
 use std::{fs::File, io::Write};
 
-use ahash::{HashMap, HashSet};
+use ahash::HashMap;
 use codec::{
     FunctionId, SessionNs, StreamId,
     span::{Span, SpanKind, What},
@@ -29,8 +29,8 @@ const UNKNOWN_ID: u64 = 1 << 30;
 /// How many functions are remembered whose symbol was written. Beyond that, symbols are written again.
 const MOST_SYMBOLS: usize = 1 << 18;
 
-/// What a function takes there, and what a row takes.
-const SYMBOL_BYTES: u64 = 32;
+/// What a function takes there beside its name, and what a row takes.
+const SYMBOL_BYTES: u64 = 64;
 const ROW_BYTES: u64 = 128;
 
 /// Encodes the events of one session.
@@ -43,9 +43,15 @@ pub struct ChromeEncoder {
     label: Option<ProcessLabel>,
     /// The ids of rows.
     rows: HashMap<(Track, usize), u64>,
+    /// The row that was asked for last: mostly the next is the same.
+    last_row: Option<((Track, usize), u64)>,
+    /// What all events of a row have, of the one that was written to last.
+    head: (Option<u64>, Vec<u8>),
     names: NameCache,
-    /// The functions whose symbol was written.
-    symbols: HashSet<FunctionId>,
+    /// The functions whose symbol was written, with their names as JSON has them.
+    symbols: HashMap<FunctionId, Box<[u8]>>,
+    /// What they take.
+    symbol_bytes: u64,
     /// What rows and symbols take.
     budget: Budget,
 }
@@ -64,8 +70,11 @@ impl StepEncoder for ChromeEncoder {
             pid,
             label: None,
             rows: HashMap::default(),
+            last_row: None,
+            head: (None, Vec::new()),
             names: NameCache::within(budget.share()),
-            symbols: HashSet::default(),
+            symbols: HashMap::default(),
+            symbol_bytes: 0,
             budget: budget.share(),
         }
     }
@@ -102,7 +111,7 @@ impl StepEncoder for ChromeEncoder {
                     put(out, format_args!(r#","id":"{id:#x}""#));
                     self.describe(catalog, span, category, out);
                 } else {
-                    self.start(out, "e", row, span.end.unwrap_or(span.start));
+                    self.start(out, "e", row, step.at);
                     put(out, format_args!(r#","id":"{id:#x}","cat":"{category}""#));
                     self.put_name(catalog, span, out);
                     out.push(b'}');
@@ -165,7 +174,11 @@ impl ChromeEncoder {
 
     /// The id of a row, named if it was not: the thread's own, or one that stands beside the threads.
     fn row(&mut self, catalog: &Catalog, track: Track, lane: usize, out: &mut Vec<u8>) -> u64 {
+        if let Some((_, row)) = self.last_row.filter(|(last, _)| *last == (track, lane)) {
+            return row;
+        }
         if let Some(row) = self.rows.get(&(track, lane)) {
+            self.last_row = Some(((track, lane), *row));
             return *row;
         }
         // Where there is no room for more rows, what should be beside a thread is drawn on its own.
@@ -203,14 +216,16 @@ impl ChromeEncoder {
     }
 
     /// What all events have. They are open still.
-    fn start(&self, out: &mut Vec<u8>, phase: &str, row: u64, at: SessionNs) {
+    fn start(&mut self, out: &mut Vec<u8>, phase: &str, row: u64, at: SessionNs) {
+        let (known, head) = &mut self.head;
+        if *known != Some(row) {
+            *known = Some(row);
+            head.clear();
+            put(head, format_args!("\",\"pid\":{},\"tid\":{row},\"ts\":", self.pid));
+        }
         out.extend_from_slice(b",\n{\"ph\":\"");
         out.extend_from_slice(phase.as_bytes());
-        out.extend_from_slice(b"\",\"pid\":");
-        number(out, self.pid);
-        out.extend_from_slice(b",\"tid\":");
-        number(out, row);
-        out.extend_from_slice(b",\"ts\":");
+        out.extend_from_slice(head);
         microseconds(out, self.zero_ns.unwrap_or(0).saturating_add(at.0));
     }
 
@@ -237,6 +252,11 @@ impl ChromeEncoder {
 
     fn put_name(&mut self, catalog: &Catalog, span: &Span, out: &mut Vec<u8>) {
         out.extend_from_slice(br#","name":"#);
+        if let What::Function(function) = &span.what
+            && let Some(name) = self.symbols.get(function).filter(|name| !name.is_empty())
+        {
+            return out.extend_from_slice(name);
+        }
         match &*self.names.of(catalog, span).pretty {
             "?" => text(out, span.kind.name()),
             name => text(out, name),
@@ -247,11 +267,17 @@ impl ChromeEncoder {
     /// function's events, since some viewers take functions with other arguments for other functions.
     fn symbol(&mut self, catalog: &Catalog, span: &Span, out: &mut Vec<u8>) {
         let What::Function(function) = span.what else { return };
-        if self.symbols.contains(&function) {
-            return;
+        if !self.symbols.contains_key(&function) {
+            self.new_symbol(catalog, span, function, out);
         }
+    }
+
+    #[inline(never)]
+    fn new_symbol(&mut self, catalog: &Catalog, span: &Span, function: FunctionId, out: &mut Vec<u8>) {
         let known = self.names.of(catalog, span);
         let Some(raw) = &known.raw else { return };
+        let mut name = Vec::new();
+        text(&mut name, &known.pretty);
         let source = source_of(catalog, span);
         if **raw != *known.pretty || source.is_some() {
             let pid = self.pid;
@@ -259,7 +285,7 @@ impl ChromeEncoder {
                 out,
                 format_args!(",\n{{\"ph\":\"M\",\"name\":\"symbol\",\"pid\":{pid},\"tid\":0,\"args\":{{\"name\":"),
             );
-            text(out, &known.pretty);
+            out.extend_from_slice(&name);
             out.extend_from_slice(br#","symbol":"#);
             text(out, raw);
             if let Some((file, line)) = source {
@@ -268,11 +294,15 @@ impl ChromeEncoder {
             }
             out.extend_from_slice(b"}}");
         }
-        if self.symbols.len() >= MOST_SYMBOLS || !self.budget.take(SYMBOL_BYTES) {
-            self.budget.release(SYMBOL_BYTES.saturating_mul(self.symbols.len() as u64));
-            self.symbols = HashSet::default();
+        let bytes = SYMBOL_BYTES.saturating_add(name.len() as u64);
+        if self.symbols.len() >= MOST_SYMBOLS || !self.budget.take(bytes) {
+            self.budget.release(self.symbol_bytes);
+            (self.symbols, self.symbol_bytes) = Default::default();
         }
-        self.symbols.insert(function);
+        self.symbol_bytes = self.symbol_bytes.saturating_add(bytes);
+        // What has no name is called by its kind.
+        let name = if *known.pretty == *"?" { Box::default() } else { name.into() };
+        self.symbols.insert(function, name);
     }
 
     fn arrows(&mut self, catalog: &Catalog, span: &Span, out: &mut Vec<u8>) {
@@ -304,18 +334,12 @@ fn asynchronous(span: &Span) -> (&'static str, u64) {
 }
 
 /// Three decimals, whatever the size.
+#[allow(clippy::cast_possible_truncation)] // a digit at a time
 fn microseconds(out: &mut Vec<u8>, nanoseconds: u64) {
-    number(out, nanoseconds / 1000);
-    // A leading 1 keeps the zeros, and becomes the point.
-    let start = out.len();
-    number(out, 1000 + nanoseconds % 1000);
-    if let Some(first) = out.get_mut(start) {
-        *first = b'.';
-    }
-}
-
-fn number(out: &mut Vec<u8>, number: u64) {
-    out.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
+    let (whole, rest) = (nanoseconds / 1000, (nanoseconds % 1000) as u32);
+    out.extend_from_slice(itoa::Buffer::new().format(whole).as_bytes());
+    let digit = |number: u32| b'0' | (number % 10) as u8;
+    out.extend_from_slice(&[b'.', digit(rest / 100), digit(rest / 10), digit(rest)]);
 }
 
 fn text(out: &mut Vec<u8>, text: &str) {

@@ -1,14 +1,14 @@
 //! Spans as folded stacks.
 
-use std::{fs::File, io::Write};
+use std::{cmp::Reverse, fs::File, io::Write};
 
 use ahash::HashMap;
-use codec::span::{Span, What};
+use codec::span::Span;
 
 use crate::{
     Catalog, Session, SinkError, name,
     output::Output,
-    tree::{CallTree, Grouping, Node, Owner},
+    tree::{CallTree, Grouping, Node, Owner, Rank},
     view::{Encoder, ViewSink},
 };
 
@@ -52,8 +52,11 @@ impl Encoder for FoldedEncoder {
         folds.each(
             |_| true,
             |stack, ns| {
-                // Nothing fails that is written to memory.
-                let _ = writeln!(out.buffer()?, "{stack} {ns}");
+                let buffer = out.buffer()?;
+                buffer.extend_from_slice(stack.as_bytes());
+                buffer.push(b' ');
+                buffer.extend_from_slice(itoa::Buffer::new().format(ns).as_bytes());
+                buffer.push(b'\n');
                 out.relieve()
             },
         )
@@ -82,24 +85,27 @@ impl<'a> Folds<'a> {
     ) -> Result<(), E> {
         // The stack is kept as a text that grows and shrinks, since programs recurse deeply.
         let mut path = String::new();
+        let mut rest = Vec::new();
         for (owner, root) in self.tree.roots() {
             path.clear();
-            push(&mut path, self.names.owners.get(&owner).map_or("?", |name| name));
-            let mut rest = below(&root, 0, path.len());
-            while let Some(Place { node, depth, length }) = rest.pop() {
+            path.push_str(self.names.owners.get(&owner).map_or("?", |name| name));
+            below(&root, 0, path.len(), &mut rest);
+            while let Some(Place { node, depth, length, .. }) = rest.pop() {
                 if !wants(&node) {
                     continue;
                 }
                 path.truncate(length);
                 path.push(';');
-                push(&mut path, self.names.functions.get(node.what()).map_or("?", |name| name));
+                path.push_str(
+                    node.what_place().and_then(|what| self.names.functions.get(what)).map_or("?", |name| name),
+                );
                 let deepest = depth >= MOST_FRAMES;
                 let time_ns = if deepest { node.total_ns() } else { node.self_ns() };
                 if time_ns > 0 {
                     take(&path, time_ns)?;
                 }
                 if !deepest {
-                    rest.append(&mut below(&node, depth, path.len()));
+                    below(&node, depth, path.len(), &mut rest);
                 }
             }
         }
@@ -107,11 +113,12 @@ impl<'a> Folds<'a> {
     }
 }
 
-/// The names that a tree needs.
+/// The names that a tree needs, as stacks have them.
 #[derive(Debug)]
 struct Names {
     owners: HashMap<Owner, String>,
-    functions: HashMap<What, Box<str>>,
+    /// In the order of [`CallTree::whats`].
+    functions: Vec<Box<str>>,
 }
 
 impl Names {
@@ -124,31 +131,35 @@ impl Names {
             },
             Owner::Task(task) => format!("task {:#x}", task.0),
         };
-        let function = |what: &What| (what.clone(), name(catalog, what).pretty.into());
-        let owners = tree.roots().map(|(one, _)| (one, owner(one))).collect();
+        let function = |what| part(&name(catalog, what).pretty).into();
+        let owners = tree.roots().map(|(one, _)| (one, part(&owner(one)))).collect();
         Self { owners, functions: tree.whats().map(function).collect() }
     }
 }
 
-/// A node that is to be written: how deep it is, and how long the text of its callers.
+/// A node that is to be written: its rank among its siblings, how deep it is, and how long the text of its callers.
 struct Place<'a> {
     node: Node<'a>,
+    rank: Rank,
     depth: usize,
     length: usize,
 }
 
-/// What a node called, the last first.
-fn below<'a>(node: &Node<'a>, depth: usize, length: usize) -> Vec<Place<'a>> {
-    node.children().into_iter().rev().map(|node| Place { node, depth: depth + 1, length }).collect()
+/// Adds what a node called, the last first.
+fn below<'a>(node: &Node<'a>, depth: usize, length: usize, rest: &mut Vec<Place<'a>>) {
+    let from = rest.len();
+    rest.extend(node.unordered().map(|node| Place { rank: node.rank(), node, depth: depth + 1, length }));
+    rest.get_mut(from..).unwrap_or_default().sort_unstable_by_key(|place| Reverse(place.rank));
 }
 
-/// Adds a name, without what would be taken for the end of a frame or a line.
-fn push(path: &mut String, name: &str) {
-    path.extend(name.chars().map(|c| match c {
+/// A name as a part of a stack, without what would be taken for the end of a frame or a line.
+fn part(name: &str) -> String {
+    let harmless = |c: char| match c {
         ';' => ':',
         c if c.is_control() => ' ',
         c => c,
-    }));
+    };
+    name.chars().map(harmless).collect()
 }
 
 #[cfg(test)]

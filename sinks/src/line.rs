@@ -85,7 +85,7 @@ impl<'b> Line<'b> {
     }
 
     /// Adds a number.
-    #[inline]
+    #[inline(always)]
     fn number(&mut self, name: &str, value: u64) {
         put(self.to, [b",\"", name.as_bytes(), b"\":", itoa::Buffer::new().format(value).as_bytes()]);
     }
@@ -147,8 +147,17 @@ impl Line<'_> {
 
     /// What all events of a session start with.
     pub fn start_of_events(session: &str) -> Vec<u8> {
+        Line::start_of("event", session)
+    }
+
+    /// What all spans of a session start with.
+    pub fn start_of_spans(session: &str) -> Vec<u8> {
+        Line::start_of("span", session)
+    }
+
+    fn start_of(kind: &str, session: &str) -> Vec<u8> {
         let mut start = Vec::new();
-        Line::start(&mut start, "event", session);
+        Line::start(&mut start, kind, session);
         start
     }
 
@@ -296,10 +305,9 @@ impl Line<'_> {
     }
 }
 
-/// Writes pieces one after another, and looks for room for all of them once.
-#[inline]
+/// Writes pieces one after another. Those that are known when this is compiled are copied without a call.
+#[inline(always)]
 fn put<const N: usize>(to: &mut Vec<u8>, pieces: [&[u8]; N]) {
-    to.reserve(pieces.iter().map(|piece| piece.len()).sum());
     pieces.iter().for_each(|piece| to.extend_from_slice(piece));
 }
 
@@ -315,9 +323,10 @@ pub(crate) fn quote_plain(to: &mut Vec<u8>, text: &str) -> bool {
     is_plain
 }
 
-/// Writes the line of a span. What a span does not have is left out.
-pub fn span_line(to: &mut Vec<u8>, session: &str, catalog: &Catalog, names: &mut NameCache, span: &Span) {
-    let mut line = Line::start(to, "span", session);
+/// Writes the line of a span, which starts like all of its session. What a span does not have is left out.
+pub fn span_line(to: &mut Vec<u8>, start: &[u8], catalog: &Catalog, names: &mut NameCache, span: &Span) {
+    to.extend_from_slice(start);
+    let mut line = Line { to };
     line.id("id", Some(span.id));
     match (span.kind, span.status) {
         // Nearly all are so.
@@ -405,15 +414,18 @@ impl Line<'_> {
         }
     }
 
+    #[inline(always)]
     fn maybe(&mut self, name: &str, value: Option<u64>) {
         if let Some(value) = value {
             self.number(name, value);
         }
     }
 
+    #[inline(always)]
     fn id(&mut self, name: &str, id: Option<SpanId>) {
         if let Some(id) = id {
-            self.word(name, id.text(&mut [0; SpanId::MOST_TEXT]));
+            let text = &mut [0; SpanId::MOST_TEXT];
+            put(self.to, [b",\"", name.as_bytes(), b"\":\"", id.ascii(text), b"\""]);
         }
     }
 

@@ -108,8 +108,9 @@ impl<W: Write> LineSink<W> {
     fn chunk(&mut self, session: &Session, spans: &[Span]) -> Result<(), SinkError> {
         let known = open(&mut self.sessions, session, &self.budget);
         let (buffer, catalog) = (self.out.buffer()?, session.catalog());
+        let start = Line::start_of_spans(&session.name);
         for span in spans {
-            span_line(buffer, &session.name, &catalog, &mut known.names, span);
+            span_line(buffer, &start, &catalog, &mut known.names, span);
         }
         Ok(())
     }

@@ -38,6 +38,7 @@ impl OpenSpans {
     }
 
     /// Forgets a span that has closed.
+    #[inline]
     pub(crate) fn close(&mut self, span: &Span) {
         self.last = self.last.max(span.start).max(span.end.unwrap_or_default());
         if !self.spans.is_empty() && self.spans.remove(&span.id).is_some() {

@@ -12,7 +12,7 @@ use codec::{
 };
 
 use crate::{
-    Budget, Catalog, KnownName, NameCache, Session,
+    Budget, Catalog, CatalogProcess, KnownName, NameCache, Session,
     family::{BirthPoint, ProcessLabel},
     nest::{Edge, Step},
     picture::{self, Arrow, Drawing, Note, Point, StepEncoder, Track},
@@ -68,10 +68,14 @@ pub struct PerfettoEncoder {
     /// The track that was asked for last: mostly the next is the same.
     last_track: Option<((Track, usize), u64)>,
     packet: Message,
+    /// What every packet ends with.
+    tail: Message,
 }
 
 impl StepEncoder for PerfettoEncoder {
     fn new(number: u32, budget: &Budget) -> Self {
+        let mut tail = Message::new();
+        tail.number(packet::TRUSTED_PACKET_SEQUENCE_ID, number.into()).number(packet::SEQUENCE_FLAGS, packet::NEEDED);
         Self {
             number,
             begun: false,
@@ -90,6 +94,7 @@ impl StepEncoder for PerfettoEncoder {
             inner: Message::new(),
             last_track: None,
             packet: Message::new(),
+            tail,
         }
     }
 
@@ -101,7 +106,7 @@ impl StepEncoder for PerfettoEncoder {
         if step.edge == Edge::End {
             self.event.clear();
             self.event.number(event::TYPE, event::SLICE_END).number(event::TRACK_UUID, track);
-            self.write_event(span.end.unwrap_or(span.start), out);
+            self.write_event(step.at, out);
             if span.kind == SpanKind::Task && self.tracks.remove(&(step.track, step.lane)).is_some() {
                 self.last_track = None;
                 self.budget.release(TRACK_BYTES);
@@ -173,7 +178,15 @@ impl StepEncoder for PerfettoEncoder {
 
 impl PerfettoEncoder {
     /// Writes what every packet depends on: the start of the sequence, the clocks and the process.
+    #[inline]
     fn prepare(&mut self, session: &Session, catalog: &Catalog, out: &mut Vec<u8>) {
+        if !self.process_written || !self.clock_written || self.intern.is_full() {
+            self.introduce(session, catalog, out);
+        }
+    }
+
+    #[inline(never)]
+    fn introduce(&mut self, session: &Session, catalog: &Catalog, out: &mut Vec<u8>) {
         if !self.begun {
             self.zero_ns = catalog.clock().map_or(0, |clock| clock.zero_ns);
             let known = catalog.session().map(|known| known.pid);
@@ -185,7 +198,8 @@ impl PerfettoEncoder {
             self.clear_state(out);
             self.begun = true;
         }
-        let zero = catalog.clock().filter(|clock| clock.zero_ns == self.zero_ns && !self.clock_written);
+        let clock = if self.clock_written { None } else { catalog.clock() };
+        let zero = clock.filter(|clock| clock.zero_ns == self.zero_ns);
         if let Some((zero, epoch)) = zero.zip(catalog.epoch()) {
             self.clock_written = true;
             let (mut snapshot, mut one) = (Message::new(), Message::new());
@@ -197,7 +211,8 @@ impl PerfettoEncoder {
             self.packet.message(packet::CLOCK_SNAPSHOT, &snapshot);
             self.write_packet(out);
         }
-        let known = self.label.is_some() || catalog.session().is_some_and(|known| u64::from(known.pid) == self.pid);
+        let is_it = |known: &CatalogProcess| u64::from(known.pid) == self.pid;
+        let known = self.process_written || self.label.is_some() || catalog.session().is_some_and(is_it);
         if self.tracks.is_empty() || (known && !self.process_written) {
             self.process_written = known;
             let next = self.new_uuid();
@@ -223,10 +238,23 @@ impl PerfettoEncoder {
     }
 
     /// The id of a track, described if it was not.
+    #[inline]
     fn track(&mut self, catalog: &Catalog, track: Track, lane: usize, span: &Span, out: &mut Vec<u8>) -> Option<u64> {
-        if let Some((_, uuid)) = self.last_track.filter(|(last, _)| *last == (track, lane)) {
-            return Some(uuid);
+        match self.last_track {
+            Some((last, uuid)) if last == (track, lane) => Some(uuid),
+            _ => self.other_track(catalog, track, lane, span, out),
         }
+    }
+
+    #[inline(never)]
+    fn other_track(
+        &mut self,
+        catalog: &Catalog,
+        track: Track,
+        lane: usize,
+        span: &Span,
+        out: &mut Vec<u8>,
+    ) -> Option<u64> {
         if let Some(uuid) = self.tracks.get(&(track, lane)) {
             self.last_track = Some(((track, lane), *uuid));
             return Some(*uuid);
@@ -406,22 +434,22 @@ impl PerfettoEncoder {
         self.event.message(event::DEBUG_ANNOTATIONS, &self.inner);
     }
 
+    #[inline]
     fn write_event(&mut self, at: SessionNs, out: &mut Vec<u8>) {
-        self.packet.number(packet::TIMESTAMP, self.zero_ns.saturating_add(at.0));
-        self.packet.message(packet::TRACK_EVENT, &self.event);
+        self.packet
+            .number(packet::TIMESTAMP, self.zero_ns.saturating_add(at.0))
+            .start(packet::TRACK_EVENT, &self.event);
         if !self.intern.news.is_empty() {
-            self.packet.message(packet::INTERNED_DATA, &self.intern.news);
+            self.event.message(packet::INTERNED_DATA, &self.intern.news);
             self.intern.news.clear();
         }
-        self.write_packet(out);
+        Message::write_parts([&self.packet, &self.event, &self.tail], trace::PACKET, out);
+        self.packet.clear();
     }
 
     /// Writes the packet that was begun, as one of the session's sequence.
     fn write_packet(&mut self, out: &mut Vec<u8>) {
-        self.packet
-            .number(packet::TRUSTED_PACKET_SEQUENCE_ID, self.number.into())
-            .number(packet::SEQUENCE_FLAGS, packet::NEEDED);
-        self.packet.write(trace::PACKET, out);
+        Message::write_parts([&self.packet, &self.tail], trace::PACKET, out);
         self.packet.clear();
     }
 }

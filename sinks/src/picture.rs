@@ -92,7 +92,7 @@ impl Picture {
     }
 
     /// Has as much of the budget as it needs. Where there is no more, it forgets what lies where, and passes on what waits.
-    fn settle(&mut self, pass: impl FnMut(Step<Track>)) {
+    fn settle(&mut self, pass: impl FnMut(&Step<'_, Track>)) {
         let needed = self.memory_bytes();
         if self.budget.exchange(self.charged, needed) {
             self.charged = needed;
@@ -110,33 +110,27 @@ impl Picture {
     }
 
     /// Enters a span, and passes on what is to be written now. Of one that is only told to be open the end is awaited.
-    pub(crate) fn add(&mut self, span: &Span, pass: impl FnMut(Step<Track>)) {
+    pub(crate) fn add(&mut self, span: &Span, pass: impl FnMut(&Step<'_, Track>)) {
         if span.status == SpanStatus::Open {
             self.open.open(span);
         } else {
             self.open.close(span);
-            self.close(span.clone(), pass);
+            self.close(span, pass);
         }
     }
 
     /// Passes on all that is left: what never closed ends with the trace.
-    pub(crate) fn finish(&mut self, mut pass: impl FnMut(Step<Track>)) {
+    pub(crate) fn finish(&mut self, mut pass: impl FnMut(&Step<'_, Track>)) {
         for span in self.open.finish() {
-            self.close(span, &mut pass);
+            self.close(&span, &mut pass);
         }
         self.nest.finish(pass);
     }
 
-    fn close(&mut self, mut span: Span, mut pass: impl FnMut(Step<Track>)) {
-        let track = Track::of(&span);
-        // What has no end went on for as long as what it called, and who knows for how much longer.
-        let end = span.end.or_else(|| self.nest.end_within(track, &span));
-        span.end = Some(end.unwrap_or(span.start).max(span.start));
-        if span.kind == SpanKind::Suspension && track.nests() {
-            // It begins in a turn, and is seen from the end of that one on.
-            let turn_end = self.nest.end_around(track, span.start).filter(|turn_end| Some(*turn_end) <= span.end);
-            span.start = turn_end.unwrap_or(span.start);
-        }
+    fn close(&mut self, span: &Span, mut pass: impl FnMut(&Step<'_, Track>)) {
+        let track = Track::of(span);
+        let seen = self.seen(track, span);
+        let span = &*seen;
         if track.nests() {
             let is_task = span.kind == SpanKind::Task;
             // Whoever made a task is on another track.
@@ -153,8 +147,25 @@ impl Picture {
         let before = lanes.len();
         let lane = lanes.admit(span.start.0, end.0);
         self.taken += lanes.len() - before;
-        pass(Step { edge: Edge::Begin, track, lane, span: span.clone() });
-        pass(Step { edge: Edge::End, track, lane, span });
+        pass(&Step { edge: Edge::Begin, track, lane, at: span.start, span });
+        pass(&Step { edge: Edge::End, track, lane, at: end, span });
+    }
+
+    /// A span with the start and the end that it has in the picture: mostly its own.
+    fn seen<'s>(&self, track: Track, span: &'s Span) -> Cow<'s, Span> {
+        if span.kind != SpanKind::Suspension && span.end >= Some(span.start) {
+            return Cow::Borrowed(span);
+        }
+        // What has no end went on for as long as what it called, and who knows for how much longer.
+        let end = span.end.or_else(|| self.nest.end_within(track, span));
+        let end = Some(end.unwrap_or(span.start).max(span.start));
+        let mut start = span.start;
+        if span.kind == SpanKind::Suspension && track.nests() {
+            // It begins in a turn, and is seen from the end of that one on.
+            let turn_end = self.nest.end_around(track, span.start).filter(|turn_end| Some(*turn_end) <= end);
+            start = turn_end.unwrap_or(span.start);
+        }
+        Cow::Owned(Span { start, end, ..span.clone() })
     }
 }
 
@@ -170,7 +181,7 @@ pub trait StepEncoder: std::fmt::Debug + Send {
     fn new(number: u32, budget: &Budget) -> Self;
 
     /// Writes a begin or an end.
-    fn step(&mut self, session: &Session, catalog: &Catalog, step: &Step<Track>, out: &mut Vec<u8>);
+    fn step(&mut self, session: &Session, catalog: &Catalog, step: &Step<'_, Track>, out: &mut Vec<u8>);
 
     /// Writes an event that counts the spans that could not be written.
     fn lost(&mut self, session: &Session, catalog: &Catalog, count: u64, out: &mut Vec<u8>);
@@ -213,9 +224,9 @@ impl<E: StepEncoder> Encoder for Drawing<E> {
         let (buffer, catalog) = (out.buffer()?, session.catalog());
         for chunk in spans.chunks(CHUNK) {
             for span in chunk {
-                self.picture.add(span, |step| self.encoder.step(session, &catalog, &step, buffer));
+                self.picture.add(span, |step| self.encoder.step(session, &catalog, step, buffer));
             }
-            self.picture.settle(|step| self.encoder.step(session, &catalog, &step, buffer));
+            self.picture.settle(|step| self.encoder.step(session, &catalog, step, buffer));
         }
         if lost > 0 {
             self.encoder.lost(session, &catalog, lost, buffer);
@@ -236,7 +247,7 @@ impl<E: StepEncoder> Encoder for Drawing<E> {
     fn end<W: Write>(mut self, session: &Session, lost: u64, out: &mut Output<W>) -> Result<(), SinkError> {
         self.spans(session, &[], lost, out)?;
         let (buffer, catalog) = (out.buffer()?, session.catalog());
-        self.picture.finish(|step| self.encoder.step(session, &catalog, &step, buffer));
+        self.picture.finish(|step| self.encoder.step(session, &catalog, step, buffer));
         self.encoder.finish(session, &catalog, buffer);
         Ok(())
     }
@@ -263,7 +274,13 @@ pub(crate) struct Arrow {
 }
 
 /// The arrows that belong to a span: to where it began, and, of a thread, to who joined it.
+#[inline]
 pub(crate) fn arrows(span: &Span) -> impl Iterator<Item = Arrow> {
+    let is_call = matches!(span.kind, SpanKind::Frame | SpanKind::Event);
+    (!is_call).then(|| known_arrows(span)).into_iter().flatten()
+}
+
+fn known_arrows(span: &Span) -> impl Iterator<Item = Arrow> {
     let more = span.more.as_deref();
     let number = span.id.short();
     let end_stream = more.and_then(|more| more.end_stream).unwrap_or(span.stream);
@@ -309,8 +326,15 @@ pub(crate) enum Note {
 }
 
 /// What is known of a span. Of a frame that simply returned, nothing: there are too many of them.
-pub(crate) fn notes(span: &Span, mut note: impl FnMut(&'static str, Note)) {
+#[inline]
+pub(crate) fn notes(span: &Span, note: impl FnMut(&'static str, Note)) {
     let ordinary = span.status == SpanStatus::Matched && matches!(span.kind, SpanKind::Frame | SpanKind::Event);
+    if !ordinary || span.reason.is_some() || span.flags.0 != 0 || span.more.is_some() {
+        known_notes(span, ordinary, note);
+    }
+}
+
+fn known_notes(span: &Span, ordinary: bool, mut note: impl FnMut(&'static str, Note)) {
     if span.kind != SpanKind::Gap && !ordinary {
         note("status", Note::Text(span.status.name().into()));
     }

@@ -16,6 +16,7 @@ impl Message {
     }
 
     /// A number: `uint64`, `uint32`, `int64` that is not negative, `bool` or an enumeration.
+    #[inline]
     pub(crate) fn number(&mut self, field: u32, value: u64) -> &mut Self {
         self.tag(field, VARINT);
         varint(&mut self.0, value);
@@ -23,6 +24,7 @@ impl Message {
     }
 
     /// A `fixed64`.
+    #[inline]
     pub(crate) fn fixed(&mut self, field: u32, value: u64) -> &mut Self {
         self.tag(field, FIXED64);
         self.0.extend_from_slice(&value.to_le_bytes());
@@ -30,6 +32,7 @@ impl Message {
     }
 
     /// A `fixed32`.
+    #[inline]
     pub(crate) fn short(&mut self, field: u32, value: u32) -> &mut Self {
         self.tag(field, FIXED32);
         self.0.extend_from_slice(&value.to_le_bytes());
@@ -42,6 +45,7 @@ impl Message {
     }
 
     /// A message inside of this one.
+    #[inline]
     pub(crate) fn message(&mut self, field: u32, inner: &Self) -> &mut Self {
         self.bytes(field, &inner.0)
     }
@@ -63,6 +67,22 @@ impl Message {
         out.extend_from_slice(&self.0);
     }
 
+    /// The same as with one message of which each of these is a part.
+    #[inline]
+    pub(crate) fn write_parts<const N: usize>(parts: [&Self; N], field: u32, out: &mut Vec<u8>) {
+        varint(out, u64::from(field << 3 | BYTES));
+        varint(out, parts.iter().map(|part| part.0.len() as u64).sum());
+        parts.iter().for_each(|part| out.extend_from_slice(&part.0));
+    }
+
+    /// Begins a message inside of this one, whose fields are added by others.
+    #[inline]
+    pub(crate) fn start(&mut self, field: u32, inner: &Self) -> &mut Self {
+        self.tag(field, BYTES);
+        varint(&mut self.0, inner.0.len() as u64);
+        self
+    }
+
     /// Fields that are encoded already.
     pub(crate) fn append(&mut self, fields: &[u8]) -> &mut Self {
         self.0.extend_from_slice(fields);
@@ -75,6 +95,7 @@ impl Message {
     }
 
     /// A `bytes`, or a message that is encoded already.
+    #[inline]
     pub(crate) fn bytes(&mut self, field: u32, bytes: &[u8]) -> &mut Self {
         self.tag(field, BYTES);
         varint(&mut self.0, bytes.len() as u64);
@@ -82,18 +103,32 @@ impl Message {
         self
     }
 
+    /// Mostly the field is known when this is compiled, and so are the bytes.
+    #[inline(always)]
     fn tag(&mut self, field: u32, wire: u32) {
         varint(&mut self.0, u64::from(field << 3 | wire));
     }
 }
 
+#[inline]
 #[allow(clippy::cast_possible_truncation)] // seven bits at a time
 fn varint(out: &mut Vec<u8>, mut value: u64) {
-    while value >= 0x80 {
-        out.push(value as u8 | 0x80);
-        value >>= 7;
+    if value < 0x80 {
+        return out.push(value as u8);
     }
-    out.push(value as u8);
+    let (mut bytes, mut length) = ([0; 10], out.len());
+    for byte in &mut bytes {
+        let is_last = value < 0x80;
+        *byte = value as u8 | if is_last { 0 } else { 0x80 };
+        value >>= 7;
+        length += 1;
+        if is_last {
+            break;
+        }
+    }
+    // As many bytes each time are copied without a call.
+    out.extend_from_slice(&bytes);
+    out.truncate(length);
 }
 
 #[cfg(test)]

@@ -23,7 +23,7 @@ mod births;
 mod causes;
 mod passing;
 
-use std::collections::BTreeMap;
+use std::{cmp::Reverse, collections::BTreeMap};
 
 use ahash::HashMap;
 use codec::{
@@ -305,6 +305,9 @@ impl CallTree {
     }
 }
 
+/// By what nodes are in order that were called from one place.
+pub(crate) type Rank = (Reverse<u64>, Option<arena::Key>);
+
 /// A function, called from one place of the tree.
 #[derive(Debug, Clone, Copy)]
 pub struct Node<'tree> {
@@ -321,6 +324,11 @@ impl<'tree> Node<'tree> {
     /// What ran. Of a root nobody knows.
     pub fn what(&self) -> &'tree What {
         self.data().key.map_or(&What::Unknown, |(_, what)| self.arena.what(what))
+    }
+
+    /// Where what ran is among all of it, in the order of [`CallTree::whats`].
+    pub(crate) fn what_place(&self) -> Option<usize> {
+        self.data().key.map(|(_, what)| what.place())
     }
 
     /// What it is: a frame, but with [`Grouping::Causes`] any span.
@@ -355,11 +363,17 @@ impl<'tree> Node<'tree> {
     /// What it called, that which took longest first.
     pub fn children(&self) -> Vec<Self> {
         let mut children: Vec<Self> = self.unordered().collect();
-        children.sort_by_key(|node| (std::cmp::Reverse(node.total_ns()), node.data().key));
+        children.sort_by_key(Self::rank);
         children
     }
 
-    fn unordered(&self) -> impl Iterator<Item = Self> + use<'tree> {
+    /// That which took longest is first.
+    pub(crate) fn rank(&self) -> Rank {
+        (Reverse(self.total_ns()), self.data().key)
+    }
+
+    /// The same in no order.
+    pub(crate) fn unordered(&self) -> impl Iterator<Item = Self> + use<'tree> {
         let arena = self.arena;
         arena.children(self.index).map(move |index| Node { arena, index })
     }

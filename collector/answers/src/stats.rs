@@ -15,25 +15,26 @@ use super::{
 
 /// What the spans that are asked for come to, by runtime.
 pub fn by_runtime(trace: &Trace, config: SpanConfig, filter: &Filter) -> Result<BTreeMap<SpanRuntime, Stats>> {
-    let mut stats: BTreeMap<SpanRuntime, Stats> = BTreeMap::new();
+    let mut stats = SpanRuntime::ALL.iter().map(|_| Stats::default()).collect::<Vec<_>>();
     let mut pick = Pick::new(trace, filter);
     spanning::spans(trace, spanning::engine(trace, config), |spans| {
         for span in spans.iter().filter(|span| pick.has(span)) {
-            stats.entry(span.kind.runtime()).or_default().add(span);
+            if let Some(stats) = stats.get_mut(span.kind.runtime() as usize) {
+                stats.add(span);
+            }
         }
         Ok(())
     })?;
-    Ok(stats)
+    let all = SpanRuntime::ALL.iter().copied().zip(stats);
+    Ok(all.filter(|(_, stats)| stats.spans() > 0).collect())
 }
 
 /// What the spans of one runtime come to.
 #[derive(Debug, Default)]
 pub struct Stats {
-    /// How many there are of each kind.
-    pub kinds: BTreeMap<SpanKind, u64>,
-    statuses: BTreeMap<SpanStatus, u64>,
-    /// How many have each reason.
-    pub reasons: BTreeMap<Reason, u64>,
+    kinds: [u64; SpanKind::ALL.len()],
+    statuses: [u64; SpanStatus::ALL.len()],
+    reasons: [u64; Reason::ALL.len()],
     with_parent: u64,
     outside_parent: u64,
     cross_thread: u64,
@@ -47,10 +48,10 @@ pub struct Stats {
 impl Stats {
     fn add(&mut self, span: &Span) {
         let more = |count: &mut u64, so: bool| *count = count.saturating_add(so.into());
-        more(self.kinds.entry(span.kind).or_default(), true);
-        more(self.statuses.entry(span.status).or_default(), true);
+        self.kinds.get_mut(span.kind as usize).into_iter().for_each(|count| more(count, true));
+        self.statuses.get_mut(span.status as usize).into_iter().for_each(|count| more(count, true));
         if let Some(reason) = span.reason {
-            more(self.reasons.entry(reason).or_default(), true);
+            self.reasons.get_mut(reason as usize).into_iter().for_each(|count| more(count, true));
         }
         more(&mut self.with_parent, span.parent.is_some());
         more(&mut self.outside_parent, span.flags.has(SpanFlags::OUTSIDE_PARENT));
@@ -71,12 +72,22 @@ impl Stats {
 
     /// How many there are.
     pub fn spans(&self) -> u64 {
-        self.kinds.values().fold(0, |sum, count| sum.saturating_add(*count))
+        self.kinds.iter().fold(0, |sum, count| sum.saturating_add(*count))
+    }
+
+    /// How many there are of each kind, of those that there are.
+    pub fn kinds(&self) -> impl Iterator<Item = (SpanKind, u64)> {
+        SpanKind::ALL.iter().copied().zip(self.kinds).filter(|(_, count)| *count > 0)
+    }
+
+    /// How many have each reason that some have.
+    pub fn reasons(&self) -> impl Iterator<Item = (Reason, u64)> {
+        Reason::ALL.iter().copied().zip(self.reasons).filter(|(_, count)| *count > 0)
     }
 
     /// How many stand so.
     pub fn status(&self, status: SpanStatus) -> u64 {
-        self.statuses.get(&status).copied().unwrap_or(0)
+        self.statuses.get(status as usize).copied().unwrap_or(0)
     }
 
     /// What is counted beside how spans stand, with its name.

@@ -24,7 +24,7 @@ use anyhow::{Context, Result};
 use sinks::{ChromeSink, FoldedSink, PerfettoSink, Sink, SinkError};
 
 use self::watch::Watch;
-use super::{table, whole::Whole};
+use super::{table, whole::Whole, writer::Writer};
 use crate::{
     args::{ExportArgs, ExportFormat, wrong_usage},
     quantity::{Size, count, counted},
@@ -67,7 +67,8 @@ pub(crate) fn run(args: &ExportArgs) -> Result<ExitCode> {
             (Some(whole), Box::new(file))
         }
     };
-    let out = Counting { out, bytes: Arc::clone(&bytes) };
+    let mut writer = Writer::start(Counting { out, bytes: Arc::clone(&bytes) })?;
+    let out = &mut writer;
     let progress = Arc::new(Progress::default());
     let watch = Watch::start(&progress);
     let mut is_whole = true;
@@ -98,7 +99,9 @@ pub(crate) fn run(args: &ExportArgs) -> Result<ExitCode> {
         }
     };
     drop(watch);
-    match written {
+    let end =
+        |what| writer.finish().map(|()| what).map_err(|error| SinkError::from_io("cannot write it", error).into());
+    match written.and_then(end) {
         Ok(what) => {
             whole.map_or(Ok(()), Whole::finish).with_context(|| format!("cannot write {name}"))?;
             note!("{name}: {what}, {}", Size(bytes.load(Relaxed)));

@@ -13,7 +13,7 @@ use std::{
 use answers::{filter::Filter, spanning, trace::Trace};
 use anyhow::Result;
 use codec::{SessionNs, span::Span};
-use sinks::{Catalog, NameCache, source_of, span_line};
+use sinks::{Catalog, Line, NameCache, source_of, span_line};
 
 pub(super) use self::csv::field;
 use self::{row::Row, spill::Sorter};
@@ -40,7 +40,7 @@ fn print(trace: &Trace, args: &SpansArgs, out: &mut impl Write) -> Result<()> {
     let mut left = filter.limit().unwrap_or(usize::MAX);
     let mut is_nothing = true;
     out.write_all(lines.head())?;
-    let mut line = Vec::new();
+    let (mut line, mut key) = (Vec::new(), Vec::new());
     let engine = spanning::engine(trace, args.session.making.config());
     super::say_if_unfinished(trace);
     let result = spanning::spans(trace, engine, |spans| {
@@ -62,7 +62,8 @@ fn print(trace: &Trace, args: &SpansArgs, out: &mut impl Write) -> Result<()> {
                 out.write_all(&line)?;
                 continue;
             };
-            let key = key(order, catalog, &mut lines.names, span);
+            key.clear();
+            put_key(&mut key, order, catalog, &mut lines.names, span);
             if sorter.wants(&key) {
                 line.clear();
                 lines.line(&mut line, catalog, span);
@@ -83,8 +84,8 @@ fn print(trace: &Trace, args: &SpansArgs, out: &mut impl Write) -> Result<()> {
     }
 }
 
-/// What spans are sorted by, as bytes: start and id decide where it is the same.
-fn key(order: SpanOrder, catalog: &Catalog, names: &mut NameCache, span: &Span) -> Vec<u8> {
+/// Writes what spans are sorted by, as bytes: start and id decide where it is the same.
+fn put_key(key: &mut Vec<u8>, order: SpanOrder, catalog: &Catalog, names: &mut NameCache, span: &Span) {
     let more = span.more.as_deref();
     // The most comes first, and what has none of it last.
     let most = |value: Option<u64>| {
@@ -93,7 +94,6 @@ fn key(order: SpanOrder, catalog: &Catalog, names: &mut NameCache, span: &Span) 
             [0, a, b, c, d, e, f, g, h]
         })
     };
-    let mut key = Vec::with_capacity(40);
     match order {
         SpanOrder::Start => {}
         SpanOrder::Duration => key.extend(most(span.duration())),
@@ -107,9 +107,8 @@ fn key(order: SpanOrder, catalog: &Catalog, names: &mut NameCache, span: &Span) 
             key.push(0);
         }
     }
-    key.extend(span.start.0.to_be_bytes());
-    key.extend(span.id.to_bytes());
-    key
+    key.extend_from_slice(&span.start.0.to_be_bytes());
+    key.extend_from_slice(&span.id.to_bytes());
 }
 
 /// A span with times since another zero.
@@ -125,7 +124,8 @@ fn aligned(span: &Span, zero: u64) -> Span {
 
 /// Makes lines of spans.
 struct Lines {
-    session: String,
+    /// What every line of JSON starts with.
+    start: Vec<u8>,
     names: NameCache,
     form: Form,
     /// The session's zero by the collector's clock, where times are to be told by that.
@@ -142,14 +142,14 @@ enum Form {
 
 impl Lines {
     fn new(trace: &Trace, table: &TableArgs) -> Self {
-        let session = trace.name();
+        let start = Line::start_of_spans(&trace.name());
         let form = match (table.json, table.csv) {
             (true, _) => Form::Json,
             (_, true) => Form::Csv,
             _ => Form::Text,
         };
         let aligned = Some(trace.added_ns).filter(|zero| *zero != 0);
-        Self { session, names: NameCache::new(), form, aligned, screen: Screen::of_stdout() }
+        Self { start, names: NameCache::new(), form, aligned, screen: Screen::of_stdout() }
     }
 
     /// What comes before the first line.
@@ -165,7 +165,7 @@ impl Lines {
         let aligned = self.aligned.map(|zero| aligned(span, zero));
         let span = aligned.as_ref().unwrap_or(span);
         match self.form {
-            Form::Json => span_line(to, &self.session, catalog, &mut self.names, span),
+            Form::Json => span_line(to, &self.start, catalog, &mut self.names, span),
             Form::Csv => csv::line(to, self.names.of(catalog, span), source_of(catalog, span), span),
             Form::Text => Row { span, name: self.names.of(catalog, span), screen: self.screen }.write(to),
         }

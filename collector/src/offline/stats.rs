@@ -47,9 +47,9 @@ fn json(trace: &Trace, stats: &BTreeMap<SpanRuntime, Stats>) -> Json {
         for status in SpanStatus::ALL {
             object.insert(status.name().into(), stats.status(*status).into());
         }
-        let kinds = stats.kinds.iter().map(|(kind, count)| (kind.name().to_owned(), Json::from(*count)));
+        let kinds = stats.kinds().map(|(kind, count)| (kind.name().to_owned(), Json::from(count)));
         object.insert("kinds".into(), Json::Object(kinds.collect()));
-        let reasons = stats.reasons.iter().map(|(reason, count)| (reason.name().to_owned(), Json::from(*count)));
+        let reasons = stats.reasons().map(|(reason, count)| (reason.name().to_owned(), Json::from(count)));
         object.insert("reasons".into(), Json::Object(reasons.collect()));
         object.extend(stats.counts().map(|(name, count)| (name.to_owned(), count.into())));
         for (name, spread) in stats.spreads() {
@@ -87,10 +87,10 @@ fn describe(trace: &Trace, stats: &BTreeMap<SpanRuntime, Stats>) -> Result<Strin
         writeln!(out, "  no spans")?;
     }
     for (runtime, stats) in stats {
-        let kinds: Vec<_> = stats.kinds.iter().map(|(kind, number)| format!("{} {kind}", count(*number))).collect();
+        let kinds: Vec<_> = stats.kinds().map(|(kind, number)| format!("{} {kind}", count(number))).collect();
         writeln!(out, "  {runtime}: {}: {}", counted(stats.spans(), "span"), kinds.join(", "))?;
         let statuses = SpanStatus::ALL.iter().map(|status| (status.name(), stats.status(*status)));
-        let reasons = stats.reasons.iter().map(|(reason, count)| (reason.name(), *count));
+        let reasons = stats.reasons().map(|(reason, count)| (reason.name(), count));
         for (title, counts) in
             [("status", statuses.collect::<Vec<_>>()), ("reason", reasons.collect()), ("also", stats.counts().to_vec())]
         {

@@ -47,6 +47,44 @@ impl Hulls {
     /// What ended in a tail call is told behind what took its place, which begins as it ends. So that the one is seen to
     /// end before the other begins, it ends there a nanosecond before.
     pub(super) fn admit(&mut self, parent: Option<SpanId>, start: u64, end: u64) -> Option<u64> {
+        if self.append(parent, start, end) { Some(end) } else { self.insert(parent, start, end) }
+    }
+
+    /// Takes the time of a span that ends after all that is known and encloses one hull at most, as nearly every one does.
+    #[inline]
+    fn append(&mut self, parent: Option<SpanId>, start: u64, end: u64) -> bool {
+        let is_sibling = |hull: &Hull| parent.is_some() && hull.parent == parent;
+        let is_inside = |hull: &&Hull| hull.start >= start && !is_sibling(hull);
+        let inside = self.0.last().filter(is_inside);
+        let outside = self.0.len() - usize::from(inside.is_some());
+        let ends_last = self.0.last().is_none_or(|last| last.start < end) && inside.is_none_or(|hull| hull.end <= end);
+        let Some(before) = outside.checked_sub(1).and_then(|last| self.0.get_mut(last)) else {
+            // One has taken the place of all.
+            if ends_last {
+                self.0.clear();
+                self.0.push(Hull::new(parent, start, end));
+            }
+            return ends_last;
+        };
+        if !ends_last || before.end > start || is_inside(&&*before) {
+            return false;
+        }
+        if is_sibling(before) {
+            (before.free, before.end) = ((before.end, start), end);
+            self.0.truncate(outside);
+            return true;
+        }
+        let has_room = self.0.len() < MOST;
+        if has_room {
+            self.0.truncate(outside);
+            self.0.push(Hull::new(parent, start, end));
+        }
+        has_room
+    }
+
+    /// The same, wherever it is.
+    #[inline(never)]
+    fn insert(&mut self, parent: Option<SpanId>, start: u64, end: u64) -> Option<u64> {
         // Mostly everything that is known ended before this one.
         let later = self.0.iter().rev().take_while(|hull| hull.start > end || (hull.start == end && hull.end > end));
         let until = self.0.len() - later.count();
@@ -72,7 +110,7 @@ impl Hulls {
         if overlaps {
             return None;
         }
-        let mut hull = Hull { parent, start, end, free: (start, start) };
+        let mut hull = Hull::new(parent, start, end);
         let (mut from, mut until) = (from, until);
         if let Some(sibling) = sibling_behind {
             hull.end = sibling.end;
@@ -91,6 +129,10 @@ impl Hulls {
 }
 
 impl Hull {
+    fn new(parent: Option<SpanId>, start: u64, end: u64) -> Self {
+        Self { parent, start, end, free: (start, start) }
+    }
+
     /// Whether this time is free between the last of the siblings and the one before.
     fn has_room(&self, start: u64, end: u64) -> bool {
         self.free.0 <= start && end <= self.free.1 && end < self.end

@@ -44,19 +44,31 @@ fn id(position: u64) -> SpanId {
     SpanId::new(StreamId(0), Position(position))
 }
 
+/// A step as it was passed on.
+#[derive(Debug, PartialEq)]
+struct Seen {
+    edge: Edge,
+    lane: usize,
+    at: SessionNs,
+    id: SpanId,
+}
+
+impl From<&Step<'_, u32>> for Seen {
+    fn from(step: &Step<'_, u32>) -> Self {
+        Self { edge: step.edge, lane: step.lane, at: step.at, id: step.span.id }
+    }
+}
+
 /// What a viewer sees: the steps sorted by time, those of one time as they were written.
-fn seen(calls: &[Call]) -> Vec<Step<u32>> {
+fn seen(calls: &[Call]) -> Vec<Seen> {
     let mut steps = Vec::new();
     let mut nest = Nest::default();
     for call in calls {
         let span = frame(0, call.id, call.start, call.end);
-        nest.close(0, call.parent.map(id), span, |step| steps.push(step));
+        nest.close(0, call.parent.map(id), &span, |step| steps.push(Seen::from(step)));
     }
-    nest.finish(|step| steps.push(step));
-    steps.sort_by_key(|step| match step.edge {
-        Edge::Begin => step.span.start,
-        Edge::End => step.span.end.expect("all have ended"),
-    });
+    nest.finish(|step| steps.push(step.into()));
+    steps.sort_by_key(|step| step.at);
     steps
 }
 
@@ -67,7 +79,7 @@ quickcheck! {
         if seen.iter().any(|step| step.lane != 0) {
             return TestResult::error("all of it nests");
         }
-        let seen: Vec<_> = seen.iter().map(|step| (step.edge, step.span.id)).collect();
+        let seen: Vec<_> = seen.iter().map(|step| (step.edge, step.id)).collect();
         let truth: Vec<_> = truth.iter().map(|(edge, at)| (*edge, id(*at))).collect();
         match seen == truth {
             true => TestResult::passed(),
@@ -89,8 +101,8 @@ quickcheck! {
         seen(&spans).iter().all(|step| {
             let stack = stacks.entry(step.lane).or_default();
             match step.edge {
-                Edge::Begin => { stack.push(step.span.id); true }
-                Edge::End => stack.pop() == Some(step.span.id),
+                Edge::Begin => { stack.push(step.id); true }
+                Edge::End => stack.pop() == Some(step.id),
             }
         })
     }
@@ -101,11 +113,13 @@ fn only_the_first_calls_wait_for_their_caller() {
     let mut nest = Nest::default();
     let mut written = Vec::new();
     for at in 0..1000_u64 {
-        nest.close(0, Some(id(5000)), frame(0, at, 10 * at, 10 * at + 5), |step| written.push(step.edge));
+        nest.close(0, Some(id(5000)), &frame(0, at, 10 * at, 10 * at + 5), |step: &Step<'_, u32>| {
+            written.push(step.edge)
+        });
     }
     assert_eq!(written.len(), 2 * 1000 - 1);
     assert_eq!(nest.waiting.len(), 1);
-    nest.close(0, None, frame(0, 5000, 0, 10_000), |step| written.push(step.edge));
+    nest.close(0, None, &frame(0, 5000, 0, 10_000), |step: &Step<'_, u32>| written.push(step.edge));
     assert_eq!(written.len(), 2 * 1001);
     assert!(nest.waiting.is_empty());
 }
@@ -119,8 +133,7 @@ fn what_does_not_nest_gets_a_lane_of_its_own() {
         Call { id: 3, start: 15, end: 45, parent: None },
         Call { id: 0, start: 5, end: 50, parent: None },
     ];
-    let lanes: Vec<_> =
-        seen(&calls).iter().map(|step| (step.span.id, step.lane)).filter(|(_, lane)| *lane > 0).collect();
+    let lanes: Vec<_> = seen(&calls).iter().map(|step| (step.id, step.lane)).filter(|(_, lane)| *lane > 0).collect();
     assert_eq!(lanes, [(id(3), 1), (id(3), 1)]);
 }
 
@@ -182,8 +195,8 @@ quickcheck! {
                 return TestResult::error(format!("{step:?} has a lane of its own in {calls:?}"));
             }
             match step.edge {
-                Edge::Begin => open.push(step.span.id),
-                Edge::End if open.pop() == Some(step.span.id) => {}
+                Edge::Begin => open.push(step.id),
+                Edge::End if open.pop() == Some(step.id) => {}
                 Edge::End => return TestResult::error(format!("{step:?} does not nest in {calls:?}")),
             }
         }
@@ -198,11 +211,11 @@ fn what_waits_at_the_end_comes_in_the_order_of_time() {
     // Their callers are not shown, and never close.
     for call in (0..50).rev() {
         let span = frame(0, 100 + call, 10 * call, 10 * call + 5);
-        nest.close(0, Some(id(call)), span, |step: Step<u32>| steps.push(step));
+        nest.close(0, Some(id(call)), &span, |step: &Step<'_, u32>| steps.push(Seen::from(step)));
     }
     assert!(steps.iter().all(|step| step.edge == Edge::End), "their begins wait");
     steps.clear();
-    nest.finish(|step| steps.push(step));
+    nest.finish(|step| steps.push(step.into()));
     assert_eq!(steps.len(), 50);
-    assert!(steps.is_sorted_by_key(|step| step.span.start));
+    assert!(steps.is_sorted_by_key(|step| step.at));
 }

@@ -7,6 +7,7 @@ use std::{
     borrow::Cow,
     collections::HashMap,
     io::Write,
+    mem,
     panic::resume_unwind,
     sync::atomic::{AtomicUsize, Ordering},
     thread,
@@ -44,21 +45,36 @@ pub(super) struct Column {
     is_sparse: bool,
     /// Numbers, and what stands for texts.
     values: Vec<u64>,
+    /// How often the first of them comes, for as long as it is the only one.
+    same: usize,
     /// Ids of spans, where they are no numbers.
     ids: Vec<SpanId>,
 }
 
 impl Column {
     pub(super) fn new(spec: &'static SpanColumn) -> Self {
-        Self { spec, rows: Vec::new(), is_sparse: false, values: Vec::new(), ids: Vec::new() }
+        Self { spec, rows: Vec::new(), is_sparse: false, values: Vec::new(), same: 0, ids: Vec::new() }
     }
 
     #[inline]
     pub(super) fn push(&mut self, row: u32, value: u64) {
-        if self.is_sparse || self.values.len() != row as usize {
-            self.note_row(row, self.values.len());
+        let before = self.same.max(self.values.len());
+        if self.is_sparse || before != row as usize {
+            self.note_row(row, before);
         }
-        self.values.push(value);
+        match self.values.first() {
+            Some(first) if self.same > 0 && *first == value => self.same += 1,
+            Some(first) if self.same > 0 => {
+                let first = *first;
+                self.values.resize(mem::take(&mut self.same), first);
+                self.values.push(value);
+            }
+            Some(_) => self.values.push(value),
+            None => {
+                self.values.push(value);
+                self.same = 1;
+            }
+        }
     }
 
     #[inline]
@@ -81,7 +97,13 @@ impl Column {
         self.rows.clear();
         self.is_sparse = false;
         self.values.clear();
+        self.same = 0;
         self.ids.clear();
+    }
+
+    /// How many values there are.
+    fn len(&self) -> usize {
+        self.same.max(self.values.len()).max(self.ids.len())
     }
 
     /// Says which rows have values, and returns how many entries there are: rows, or elements of lists and empty ones.
@@ -94,7 +116,7 @@ impl Column {
         let there = if is_list { 2 } else { 1 };
         // Most columns of most groups have all or nothing.
         if !self.is_sparse {
-            let count = self.values.len().max(self.ids.len());
+            let count = self.len();
             if is_list {
                 put_levels(to, 1, |to, width| one_run(to, 0, rows, width))?;
             }
@@ -133,17 +155,20 @@ impl Column {
         let mut data = Vec::new();
         let entries = self.put_levels(rows, &mut data)?;
         let encoding = match self.spec.shape {
-            _ if self.values.is_empty() && self.ids.is_empty() => Encoding::PLAIN,
+            _ if self.len() == 0 => Encoding::PLAIN,
             Shape::Id => {
                 put_ids(&mut data, &self.ids);
                 Encoding::DELTA_BYTE_ARRAY
             }
             Shape::Time => {
-                differences(&mut data, &self.values);
+                match self.values.first() {
+                    Some(only) if self.same > 0 => differences(&mut data, &vec![*only; self.same]),
+                    _ => differences(&mut data, &self.values),
+                }
                 Encoding::DELTA_BINARY_PACKED
             }
             _ => {
-                let distinct = put_places(&mut data, &self.values);
+                let distinct = put_places(&mut data, &self.values, self.same);
                 let dictionary = self.dictionary(&distinct, texts)?;
                 let (num_values, encoding) = (distinct.len() as u32, Encoding::PLAIN);
                 let page = |buf| Page::DictionaryPage { buf, num_values, encoding, is_sorted: false };
@@ -177,7 +202,7 @@ impl Column {
         if matches!(self.spec.shape, Shape::Time) {
             let ends = (self.values.iter().min().copied(), self.values.iter().max().copied());
             let (least, most) = (ends.0.map(u64::cast_signed), ends.1.map(u64::cast_signed));
-            let nothing = Some(entries.saturating_sub(self.values.len()) as u64);
+            let nothing = Some(entries.saturating_sub(self.len()) as u64);
             metadata =
                 metadata.set_statistics(Statistics::Int64(ValueStatistics::new(least, most, None, nothing, false)));
         }
@@ -319,7 +344,7 @@ fn put_ids(to: &mut Vec<u8>, ids: &[SpanId]) {
             rest.push(0);
             continue;
         }
-        let text = id.text(&mut buffer).as_bytes();
+        let text = id.ascii(&mut buffer);
         let mut next = [0; SpanId::MOST_TEXT];
         next.iter_mut().zip(text).for_each(|(to, from)| *to = *from);
         // Zeros follow each, so that none of them has more in common than the shorter one has.
@@ -351,13 +376,14 @@ fn common_start(a: &[u8; SpanId::MOST_TEXT], b: &[u8; SpanId::MOST_TEXT]) -> usi
 /// Numbers below this are found without hashing.
 const SMALL: usize = 4096;
 
-/// Writes for each value where it is among the distinct ones, and returns those.
-fn put_places(to: &mut Vec<u8>, values: &[u64]) -> Vec<u64> {
+/// Writes for each value where it is among the distinct ones, and returns those. There is but one where that is the same
+/// so many times.
+fn put_places(to: &mut Vec<u8>, values: &[u64], same: usize) -> Vec<u64> {
     const UNKNOWN: u32 = u32::MAX;
-    if let Some(only) = values.first().filter(|first| values.iter().all(|value| value == *first)) {
+    if same > 0 {
         to.push(1);
-        one_run(to, 0, values.len(), 1);
-        return vec![*only];
+        one_run(to, 0, same, 1);
+        return values.to_vec();
     }
     let (mut distinct, mut small) = (Vec::new(), vec![UNKNOWN; SMALL]);
     let mut others: HashMap<u64, u32, RandomState> = HashMap::default();

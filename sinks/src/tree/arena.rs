@@ -2,6 +2,8 @@
 //!
 //! Programs recurse deeper than this one could, so nothing here does.
 
+use std::num::NonZeroU32;
+
 use ahash::HashMap;
 use codec::span::{SpanKind, What};
 
@@ -14,14 +16,23 @@ const MISSING: &str = "(missing)";
 /// How many children are searched one by one.
 const FEW: u32 = 8;
 
-/// Where a node is.
+/// Where a node is: its place, counted from 1, so that none takes no more room. There are millions of nodes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) struct Index(u32);
+pub(crate) struct Index(NonZeroU32);
 
 impl Index {
+    /// The trees' owner stops long before there are too many.
+    fn new(place: usize) -> Self {
+        Self(NonZeroU32::MIN.saturating_add(u32::try_from(place).unwrap_or(u32::MAX)))
+    }
+
     /// As a number.
     pub(crate) fn number(self) -> u32 {
-        self.0
+        self.0.get() - 1
+    }
+
+    fn place(self) -> usize {
+        self.number() as usize
     }
 }
 
@@ -31,6 +42,11 @@ pub(crate) struct WhatId(u32);
 
 impl WhatId {
     const NONE: Self = Self(u32::MAX);
+
+    /// Where it is among all functions.
+    pub(crate) fn place(self) -> usize {
+        self.0 as usize
+    }
 }
 
 /// What a node stands for. Those of one caller that stand for the same are one.
@@ -93,10 +109,9 @@ impl Arena {
                 index
             }
             None => {
-                // The trees' owner stops long before.
-                let next = u32::try_from(self.nodes.len()).unwrap_or(u32::MAX);
+                let next = Index::new(self.nodes.len());
                 self.nodes.push(EMPTY);
-                Index(next)
+                next
             }
         }
     }
@@ -128,7 +143,7 @@ impl Arena {
     }
 
     pub(crate) fn data(&self, index: Index) -> &Data {
-        self.nodes.get(index.0 as usize).unwrap_or(&EMPTY)
+        self.nodes.get(index.place()).unwrap_or(&EMPTY)
     }
 
     pub(crate) fn children(&self, index: Index) -> impl Iterator<Item = Index> {
@@ -136,7 +151,7 @@ impl Arena {
     }
 
     pub(crate) fn what(&self, id: WhatId) -> &What {
-        self.whats.get(id.0 as usize).unwrap_or(&What::Unknown)
+        self.whats.get(id.place()).unwrap_or(&What::Unknown)
     }
 
     pub(crate) fn whats(&self) -> impl Iterator<Item = &What> {
@@ -283,7 +298,7 @@ impl Arena {
     }
 
     fn set(&mut self, index: Index, change: impl FnOnce(&mut Data)) {
-        if let Some(data) = self.nodes.get_mut(index.0 as usize) {
+        if let Some(data) = self.nodes.get_mut(index.place()) {
             change(data);
         }
     }

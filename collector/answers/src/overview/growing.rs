@@ -56,7 +56,7 @@ impl Growing {
             following: Following::new(trace, config.clone(), lag_ns),
             config,
             gathered: Gathered::new(unnamed(&trace.dir)?),
-            telling: Telling::new(unnamed(&trace.dir)?, trace.name()),
+            telling: Telling::new(unnamed(&trace.dir)?, &trace.name()),
             arranging: Arranging::new(BufWriter::with_capacity(1 << 20, file.try_clone()?)),
             rows: BTreeMap::new(),
             file,

@@ -8,7 +8,7 @@ use std::{
 
 use anyhow::Result;
 use codec::span::Span;
-use sinks::{NameCache, span_line};
+use sinks::{Line, NameCache, span_line};
 
 use super::{MEMORY, Overview};
 use crate::trace::Trace;
@@ -32,14 +32,16 @@ pub(super) struct Telling {
     length: u64,
     pub(super) told: Vec<Told>,
     names: NameCache,
-    session: String,
+    /// What the line of each starts with.
+    start: Vec<u8>,
     line: Vec<u8>,
 }
 
 impl Telling {
     /// Nothing yet. The file is for this alone.
-    pub(super) fn new(file: File, session: String) -> Self {
-        Self { file, length: 0, told: Vec::new(), names: NameCache::new(), session, line: Vec::new() }
+    pub(super) fn new(file: File, session: &str) -> Self {
+        let start = Line::start_of_spans(session);
+        Self { file, length: 0, told: Vec::new(), names: NameCache::new(), start, line: Vec::new() }
     }
 
     pub(super) fn add(&mut self, trace: &Trace, span: &Span, what: u32) -> io::Result<()> {
@@ -47,7 +49,7 @@ impl Telling {
             return Ok(());
         }
         self.line.clear();
-        span_line(&mut self.line, &self.session, &trace.catalog, &mut self.names, span);
+        span_line(&mut self.line, &self.start, &trace.catalog, &mut self.names, span);
         self.file.write_all(&self.line)?;
         let bytes = u32::try_from(self.line.len()).unwrap_or(0);
         self.told.push(Told { start: span.start.0, what, at: self.length, bytes });
@@ -58,7 +60,7 @@ impl Telling {
     /// What is told of one that has not ended.
     pub(super) fn open(&mut self, trace: &Trace, span: &Span, what: u32, memory: &mut Vec<u8>) -> Told {
         let at = memory.len();
-        span_line(memory, &self.session, &trace.catalog, &mut self.names, span);
+        span_line(memory, &self.start, &trace.catalog, &mut self.names, span);
         let bytes = u32::try_from(memory.len() - at).unwrap_or(0);
         Told { start: span.start.0, what, at: MEMORY + at as u64, bytes }
     }

@@ -104,7 +104,7 @@ impl<'a> Building<'a> {
 
     fn locked(trace: &'a Trace, lock: FlockOperation) -> Result<Begun<'a>> {
         let gathered = Gathered::new(unnamed(&trace.dir)?);
-        let telling = Telling::new(unnamed(&trace.dir)?, trace.name());
+        let telling = Telling::new(unnamed(&trace.dir)?, &trace.name());
         let end = trace.manifest.time_end_ns.saturating_sub(trace.zero_ns());
         let partial = trace.dir.join(format!("{NAME}.partial"));
         let mode = fs::metadata(&trace.dir).map_or(0o600, |dir| dir.permissions().mode() & 0o666);

@@ -108,16 +108,18 @@ impl Pages {
 
     #[cold]
     fn turn(&mut self, bytes: usize) -> io::Result<()> {
-        self.buffer.drain(..self.at);
+        // What is in the way is written over: to clear it takes time.
+        let kept = self.rest().len();
+        self.buffer.copy_within(self.at.., 0);
         self.at = 0;
-        let kept = self.buffer.len();
         let left = usize::try_from(self.end.saturating_sub(self.read)).unwrap_or(usize::MAX);
         let wanted = self.page.max(bytes).saturating_sub(kept).min(left);
         // One that was large for the sake of one event is not kept.
         if self.buffer.capacity() > self.page.saturating_mul(4) && kept.saturating_add(wanted) <= self.page {
+            self.buffer.truncate(kept);
             self.buffer.shrink_to(self.page);
         }
-        self.buffer.reserve_exact(wanted);
+        self.buffer.reserve_exact(kept.saturating_add(wanted).saturating_sub(self.buffer.len()));
         self.buffer.resize(kept.saturating_add(wanted), 0);
         let read = read_at(&self.path, self.buffer.get_mut(kept..).unwrap_or_default(), self.read);
         let read = read.inspect_err(|_| self.buffer.truncate(kept))?;

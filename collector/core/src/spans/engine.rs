@@ -196,7 +196,7 @@ impl Engine {
     }
 
     /// An event of a thread comes. Returns where the thread is.
-    #[inline]
+    #[inline(always)]
     fn comes(&mut self, stream: StreamId, position: Position, at: SessionNs) -> usize {
         let index = self.thread(stream);
         let Some(thread) = self.threads.get_mut(index) else { return index };

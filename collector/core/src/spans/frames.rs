@@ -55,6 +55,7 @@ impl Frames {
         Self { stream, stacks, current: 0, gap: Position(0), ends_in_gap: false, leaving: None, probe: None }
     }
 
+    #[inline]
     fn stack(&mut self) -> &mut Stack {
         // There is always one, and the current one is one of them.
         if self.current >= self.stacks.len() {
@@ -273,13 +274,12 @@ impl Frames {
             && top.function == function
             && below.depth < depth
         {
-            let (frame, parent) = (*top, below.id);
+            let (mut frame, parent) = (*top, below.id);
             stack.frames.pop();
             stack.trim();
             self.leaving = None;
-            let mut span = frame.span(stream, Some(parent), Some(event.stamp.end));
-            span.flags = span.flags.with(SpanFlags::ACROSS_GAP, frame.id.position() < gap);
-            return out.closed(&frame, span);
+            frame.caller = frame.caller.with(SpanFlags::ACROSS_GAP, frame.id.position() < gap);
+            return out.closed(&frame, frame.span(stream, Some(parent), Some(event.stamp.end)));
         }
         self.left_slowly(position, event, names, out);
     }

@@ -50,7 +50,7 @@ impl Frame {
     }
 
     /// The span of this frame, as far as the frame knows it.
-    #[inline]
+    #[inline(always)]
     pub(super) fn span(&self, stream: StreamId, parent: Option<SpanId>, end: Option<SessionNs>) -> Span {
         let (what, substream, depth) = (self.function.into(), self.substream, self.depth);
         Span {
