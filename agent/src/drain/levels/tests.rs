@@ -56,7 +56,7 @@ fn what_is_called_little_is_followed_again_and_the_hottest_now_and_then() {
     assert_eq!((down.functions, down.followed, down.counted), (2, u64::from(was_full[1]) * 20_000, 0));
     levels.thread_ends(arena, 0);
     assert_eq!(levels.turned_down().counted, u64::from(looks) * 40_003);
-    (0..10_000_000).for_each(|_| levels.called(1));
+    (0..9_000_000).for_each(|_| levels.called(1));
     levels.look(arena, &[0], start + EVERY * 500, SessionNs(0), || Some(EVERY * 500));
     let excess = levels.spent.excess().expect("it took more");
     assert!(excess.contains("tracing took 2") && excess.contains("or more, and not the 10 % of --budget"), "{excess}");
@@ -88,7 +88,7 @@ fn what_costs_too_much_even_to_count_is_turned_off() {
     let share = Pace::Share { share: 0.1, call_ns: 100.0 };
     let (target, mut levels, start) = levels(2, share);
     [0, 1].into_iter().for_each(|function| turn_down(&target, &mut levels, function));
-    count(&target, 0, 2_000_000);
+    count(&target, 0, 1_000_000);
     count(&target, 1, 2_000);
     levels.look(&target.arena, &[0], start + EVERY, SessionNs(0), || Some(EVERY));
     let level = |function| level_of(&target.arena, function);
@@ -106,7 +106,7 @@ fn what_takes_much_just_to_be_counted_is_left_alone_and_what_is_turned_off_again
     let (target, mut levels, start) = levels(3, share);
     let (arena, functions) = (&target.arena, Functions::default());
     [0, 1].into_iter().for_each(|function| turn_down(&target, &mut levels, function));
-    count(&target, 0, 2_000_000);
+    count(&target, 0, 1_000_000);
     count(&target, 1, 2_000);
     levels.look(arena, &[0], start + EVERY, SessionNs(0), || Some(EVERY));
     levels.settle_hooks(&functions, arena, SessionNs(0));

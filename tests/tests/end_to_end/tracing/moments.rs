@@ -8,12 +8,13 @@ use std::{
     time::Duration,
 };
 
+use rustix::process::{Pid, Signal, kill_process};
 use tests::{Collector, Process, Target, Transport, agent_command, process::Stdout};
 
 use crate::tracing::{
     LONG, answer,
     attach::{ENGINES, Steady, has_frida, is_kept, keeper_of},
-    eventually, kill,
+    eventually,
 };
 
 /// How it leaves, see the program.
@@ -74,9 +75,8 @@ fn a_program_goes_on_whose_keeper_is_killed_at_any_moment() {
             let keeper = answer(when, || keeper_of(pid));
             thread::sleep(Duration::from_millis(moment_ms));
             // It may be done.
-            if keeper_of(pid) == Some(keeper) {
-                kill("KILL", keeper);
-            }
+            let keeper = Pid::from_raw(keeper as i32).expect("a process");
+            let _ = kill_process(keeper, Signal::KILL);
         };
         let options = ["--no-detail", "--verbose", "--engine", "frida"];
         let mut agent =
