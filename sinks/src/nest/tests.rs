@@ -114,7 +114,7 @@ fn only_the_first_calls_wait_for_their_caller() {
     let mut written = Vec::new();
     for at in 0..1000_u64 {
         nest.close(0, Some(id(5000)), &frame(0, at, 10 * at, 10 * at + 5), |step: &Step<'_, u32>| {
-            written.push(step.edge)
+            written.push(step.edge);
         });
     }
     assert_eq!(written.len(), 2 * 1000 - 1);

@@ -56,7 +56,7 @@ fn what_is_called_little_is_followed_again_and_the_hottest_now_and_then() {
     assert_eq!((down.functions, down.followed, down.counted), (2, u64::from(was_full[1]) * 20_000, 0));
     levels.thread_ends(arena, 0);
     assert_eq!(levels.turned_down().counted, u64::from(looks) * 40_003);
-    (0..9_000_000).for_each(|_| levels.called(1));
+    (0..8_000_000).for_each(|_| levels.called(1));
     levels.look(arena, &[0], start + EVERY * 500, SessionNs(0), || Some(EVERY * 500));
     let excess = levels.spent.excess().expect("it took more");
     assert!(excess.contains("tracing took 2") && excess.contains("or more, and not the 10 % of --budget"), "{excess}");
