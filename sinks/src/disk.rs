@@ -45,7 +45,7 @@ use room::Room;
 use session::OpenSession;
 pub use sync::SyncWhen;
 pub use table::{PendingTable, SpansWhen, TableFile, lacks_table};
-pub use verify::{OverviewTrailer, Verified, verify};
+pub use verify::{OverviewTrailer, Verified, is_of_session, verify};
 use volume::{Failing, Limits, Volume};
 pub use whole::WholePart;
 

@@ -7,6 +7,8 @@ use std::{
     process,
 };
 
+use sinks::disk::is_of_session;
+
 /// Removes what there is of a file, unless it was finished.
 #[derive(Debug)]
 pub(super) struct Whole {
@@ -22,6 +24,10 @@ impl Whole {
         let there = fs::metadata(&path).ok();
         if there.as_ref().is_some_and(|there| !there.is_file()) {
             return Ok((Self { names: None }, OpenOptions::new().write(true).open(path)?));
+        }
+        // What is made of sessions must not destroy them.
+        if is_of_session(&path) {
+            return Err(io::Error::other("it is a part of a session: choose another name"));
         }
         let name = path.file_name().ok_or_else(|| io::Error::other("it is no name of a file"))?;
         let partial = path.with_file_name(format!("{}.{}.part", name.to_string_lossy(), process::id()));
@@ -47,5 +53,33 @@ impl Drop for Whole {
         if let Some((partial, _)) = &self.names {
             _ = fs::remove_file(partial);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sinks::disk::OVERVIEW;
+
+    use super::*;
+
+    #[test]
+    fn no_part_of_a_session_is_written_over() {
+        let folder = std::env::temp_dir().join(format!("spoor-whole-{}", process::id()));
+        let (session, elsewhere) = (folder.join("session"), folder.join("elsewhere"));
+        for (folder, is_refused) in [(&session, true), (&elsewhere, false)] {
+            fs::create_dir_all(folder).expect("a folder");
+            for name in ["spans.parquet", OVERVIEW, "manifest.json"]
+                .iter()
+                .filter(|name| is_refused || **name != "manifest.json")
+            {
+                fs::write(folder.join(name), name).expect("a file");
+            }
+            for name in ["spans.parquet", OVERVIEW] {
+                assert_eq!(Whole::create(&folder.join(name)).is_err(), is_refused, "{name}");
+            }
+        }
+        assert!(Whole::create(&session.join("manifest.json")).is_err());
+        assert!(Whole::create(&session.join("flame.folded")).is_ok());
+        fs::remove_dir_all(folder).expect("it is there");
     }
 }

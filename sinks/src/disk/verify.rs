@@ -161,10 +161,20 @@ fn checksum(mut from: impl Read) -> io::Result<(u64, FileChecksum)> {
     }
 }
 
+/// What lies in a session's directory beside those of its threads.
+const FILES: [&str; 4] = [MANIFEST, JOURNAL, SPANS, OVERVIEW];
+
+/// Whether a file of this machine is there and belongs to a session.
+pub fn is_of_session(path: &Path) -> bool {
+    let of_thread = || path.extension().is_some_and(|extension| extension == "atf");
+    let of_session = || FILES.iter().any(|name| path.ends_with(name)) && path.with_file_name(MANIFEST).exists();
+    path.exists() && (of_thread() || of_session())
+}
+
 /// Names what is in the directory and was not looked at.
 fn list_others(found: &mut Verified) -> io::Result<()> {
     for storage::Entry { name, .. } in storage::entries(&found.dir)? {
-        let known = [MANIFEST, JOURNAL, SPANS, OVERVIEW].contains(&&*name) || name.starts_with("thread_");
+        let known = FILES.contains(&&*name) || name.starts_with("thread_");
         match &*name {
             _ if known => {}
             REMOVED => found.unchecked.push(format!("what a repair has put in {REMOVED}/")),

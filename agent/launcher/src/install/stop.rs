@@ -301,19 +301,19 @@ impl Drop for Stopped {
             |thread: Pid| ptrace::getregs(thread).is_ok_and(|registers| registers.rax == RESTART_UNLESS_HANDLED);
         let mut threads: Vec<_> = self.threads.iter().collect();
         threads.sort_by_cached_key(|(tid, _)| waits(Pid::from_raw(**tid)));
-        for (tid, signal) in threads {
-            let thread = Pid::from_raw(*tid);
-            if tracee::let_go(*tid, *signal).is_err() {
-                // It was killed meanwhile, and waits to be asked how it ended. One that is not ours is none of our business.
-                let _ = native::look(thread);
-            }
-        }
+        // One that was killed meanwhile has to be asked how it ended, or the system does not tell others of the program's end; and
+        // it may not have ended yet.
+        let killed: Vec<_> = threads
+            .into_iter()
+            .filter(|(tid, signal)| tracee::let_go(**tid, **signal).is_err())
+            .map(|(tid, _)| Pid::from_raw(*tid))
+            .collect();
         let told: Vec<_> = self.told.iter().copied().map(Pid::from_raw).collect();
         for thread in &told {
             // One that waits in the system was not told yet. Only one that has stopped can be let go of.
             let _ = ptrace::interrupt(*thread);
         }
-        native::let_go_all(told);
+        native::let_go_all(told.into_iter().chain(killed));
     }
 }
 

@@ -178,7 +178,7 @@ impl Borrowed {
         if has_gone_back {
             self.is_back = true;
             if self.is_ours {
-                let _ = ptrace::detach(self.thread, None);
+                super::left::resume(self.thread);
                 Library::wait_for_borrowed(self.pid)?;
             }
         }
@@ -279,8 +279,7 @@ impl Borrowed {
             let _ = self.memory.write(result, &BORROWED_NOBODY.to_ne_bytes());
         }
         if self.is_ours {
-            // One that was killed meanwhile is let go of already.
-            let _ = ptrace::detach(self.thread, None);
+            super::left::resume(self.thread);
         }
         restored
     }

@@ -56,7 +56,15 @@ pub(crate) fn let_go(thread: Pid) {
     if is_stopped && (is_let_go(thread) || ptrace::detach(thread, None).is_ok()) {
         return;
     }
-    if ptrace::interrupt(thread).is_ok() {
+    // That fails for one that is about to end, which has to be asked how it ended.
+    let _ = ptrace::interrupt(thread);
+    let_go_all([thread]);
+}
+
+/// Lets go of a thread that is stopped. One that was killed meanwhile has to be asked how it ended, or the system does not tell
+/// others of the program's end.
+pub(super) fn resume(thread: Pid) {
+    if ptrace::detach(thread, None).is_err() {
         let_go_all([thread]);
     }
 }
@@ -96,8 +104,10 @@ pub(crate) fn let_go_of_left(patience: Duration) {
 
 /// Lets go of a thread that was seen to stop, and gives it a signal; 0 is none.
 pub(crate) fn stopped(thread: Pid, signal: i32) {
-    let _ = tracee::let_go(thread.as_raw(), signal);
-    LEFT.with_borrow_mut(|left| left.retain(|other| *other != thread));
+    // One that was killed meanwhile stays among those that are waited for.
+    if tracee::let_go(thread.as_raw(), signal).is_ok() {
+        LEFT.with_borrow_mut(|left| left.retain(|other| *other != thread));
+    }
 }
 
 fn is_let_go(thread: Pid) -> bool {

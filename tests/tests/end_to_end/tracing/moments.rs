@@ -123,6 +123,30 @@ fn a_program_may_end_at_any_moment_in_which_frida_leaves_it() {
     collector.stop();
 }
 
+/// It is killed as a whole while its threads are stopped. Its parent hears of its end all the same, without another signal.
+#[test]
+fn a_program_of_several_threads_may_end_at_any_moment_in_which_it_is_left() {
+    agent_command::prepare();
+    let (_folder, collector) = Collector::in_folder("ends", &[]);
+    let options = ["--no-detail", "--verbose", "--engine", "native"];
+    for moment_ms in (0..24).map(|moment| moment % 12 * 2) {
+        let mut command = Command::new(Target::named("exits").program());
+        command.arg("6");
+        let mut program = Process::start(command, Stdout::Collect);
+        let stdin = program.take_stdin().expect("it is held");
+        let options = agent_command::attach_to(collector.tcp(), Transport::Tcp, &options, program.pid());
+        let mut agent = Process::start(options, Stdout::Collect);
+        eventually("it is traced", || agent.said().contains("agent: hooked "));
+        agent.signal("INT");
+        thread::sleep(Duration::from_millis(moment_ms));
+        drop(stdin);
+        assert_eq!(program.exit(LONG).code, Some(7), "{moment_ms} ms");
+        let exit = agent.exit(LONG);
+        assert_eq!(exit.code, Some(0), "{moment_ms} ms: {}", exit.stderr);
+    }
+    collector.stop();
+}
+
 /// Whether a thread of a process other than the main one is at work.
 fn is_busy(pid: u32) -> bool {
     let is_at_work = |task: &fs::DirEntry| {
