@@ -200,10 +200,7 @@ impl CallTree {
         self.note_births(span, node);
         if span.flags.has(SpanFlags::ACROSS_GAP) {
             // Whether it was itself, or something that it called, nobody knows.
-            let unsure_ns = total_ns.saturating_sub(called_ns);
-            let missing = self.arena.missing(node);
-            self.arena.count(missing, 0, unsure_ns, 0);
-            self.arena.count(node, 0, 0, unsure_ns);
+            self.arena.set_missing(node, total_ns.saturating_sub(called_ns));
         }
         if is_lost || has_no_call {
             self.arena.set_untimed(node);

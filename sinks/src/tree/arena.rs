@@ -181,6 +181,19 @@ impl Arena {
         self.set(index, |data| data.untimed = data.untimed.saturating_add(1));
     }
 
+    /// What a node took without what it called may have been itself, or something that it called and that is missing.
+    pub(crate) fn doubt(&mut self, index: Index) {
+        let Data { total_ns, called_ns, .. } = *self.data(index);
+        self.set_missing(index, total_ns.saturating_sub(called_ns));
+    }
+
+    /// So much of what a node took may have been something that it called and that is missing.
+    pub(crate) fn set_missing(&mut self, index: Index, unsure_ns: u64) {
+        let missing = self.missing(index);
+        self.count(missing, 0, unsure_ns, 0);
+        self.count(index, 0, 0, unsure_ns);
+    }
+
     /// The node below another that stands for what is missing there. Such a node has none below it.
     pub(crate) fn missing(&mut self, above: Index) -> Index {
         let key = (SpanKind::Gap, self.id(&What::Named(MISSING.into())));

@@ -6,7 +6,7 @@ use std::mem;
 use ahash::HashMap;
 use codec::{
     StreamId, SubstreamId,
-    span::{Span, SpanId, SpanKind, What},
+    span::{Span, SpanFlags, SpanId, SpanKind, What},
 };
 
 use super::{CallTree, Grouping, Owner, arena::Index};
@@ -21,6 +21,8 @@ pub(super) struct Causes {
     logical: HashMap<SpanId, Index>,
     /// By task, also of those that are only known from the calls in them.
     tasks: HashMap<u64, Index>,
+    /// Of which nobody can tell how much time was theirs: events of their code are missing.
+    unsure: Vec<SpanId>,
 }
 
 impl CallTree {
@@ -52,7 +54,11 @@ impl CallTree {
     /// The node of the span that a frame is the code of.
     pub(super) fn logical_of(&mut self, frame: &Span) -> Option<Index> {
         let twin = frame.twin.filter(|_| self.grouping == Grouping::Causes)?;
-        self.logical_node(twin)
+        let node = self.logical_node(twin)?;
+        if frame.has_lost_its_end() || frame.flags.has(SpanFlags::ACROSS_GAP) {
+            self.causes.unsure.push(twin);
+        }
+        Some(node)
     }
 
     /// The node of a task, for the calls that were made in it.
@@ -64,7 +70,11 @@ impl CallTree {
 
     /// Puts what is under no other node below its thread.
     pub(super) fn finish_causes(&mut self) {
-        let Causes { logical, tasks } = mem::take(&mut self.causes);
+        let Causes { logical, tasks, unsure } = mem::take(&mut self.causes);
+        for node in unsure.iter().filter_map(|id| logical.get(id)) {
+            let node = self.arena.find(*node);
+            self.arena.doubt(node);
+        }
         for (id, node) in logical {
             let node = self.arena.find(node);
             if self.arena.data(node).key.is_none() {

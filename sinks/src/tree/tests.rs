@@ -190,6 +190,22 @@ fn a_span_is_below_the_one_that_created_it_and_stands_for_the_frame_that_is_its_
     assert_eq!(lines(&tree_of(&spans, Grouping::Causes)), expected);
 }
 
+/// The thread ended when it did, but its code may have called something that is missing.
+#[test]
+fn what_is_missing_in_the_code_of_a_thread_is_not_its_own_time() {
+    let thread_id = SpanId::new(StreamId(0), Position(1));
+    let code = |span: Span| Span { twin: Some(thread_id), ..span };
+    let whole = called("code", 10, None, 0, 90);
+    let lost = code(Span { end: None, reason: Some(Reason::Gap), ..whole.clone() });
+    let across = code(Span { flags: SpanFlags::ACROSS_GAP, ..whole });
+    let thread = Span { id: thread_id, kind: SpanKind::Thread, ..called("thread", 1, None, 0, 100) };
+    for frame in [lost, across] {
+        let spans = [called("leaf", 11, Some(10), 40, 45), frame, thread.clone()];
+        let expected = ["Thread(StreamId(0)) 100", "1 thread 1 100 0", "2 (missing) 0 95 95", "2 leaf 1 5 5"];
+        assert_eq!(lines(&tree_of(&spans, Grouping::Causes)), expected);
+    }
+}
+
 /// The path of names to each birth, and how well its place is known.
 fn births(spans: &[Span], at: &[u64]) -> Vec<(String, BirthPlace)> {
     let mut tree = CallTree::new(Grouping::Causes);
